@@ -1,0 +1,37 @@
+"""Circuits of attention heads as objects: hypothesise, ablate, validate.
+
+Works on any HookedTransformer with named positions and a loss; knows nothing of the retrieval problem.
+"""
+
+from circuits.ablation import ablated, evaluate, run_ablated
+from circuits.attention import role_attention
+from circuits.circuit import Circuit, Head, Path
+from circuits.circuit_file import load_circuit, save_circuit
+from circuits.errors import BadInput
+from circuits.mechanisms import Identity, Mechanism, OneHot, Previous, Uniform
+from circuits.problem import Examples, Problem
+from circuits.roles import Roles
+from circuits.validation import ValidationReport, validate
+
+__all__ = [
+    "BadInput",
+    "Circuit",
+    "Examples",
+    "Head",
+    "Identity",
+    "Mechanism",
+    "OneHot",
+    "Path",
+    "Previous",
+    "Problem",
+    "Roles",
+    "Uniform",
+    "ValidationReport",
+    "ablated",
+    "evaluate",
+    "load_circuit",
+    "role_attention",
+    "run_ablated",
+    "save_circuit",
+    "validate",
+]

@@ -1,0 +1,41 @@
+"""Attention seen through roles: how much each role attends to each other role of its own chain."""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.ablation import POSITIONS_AT_ONCE, pattern_hook
+from circuits.problem import Examples
+
+
+@torch.no_grad()
+def attention_patterns(
+    model: HookedTransformer, examples: Examples
+) -> Iterator[tuple[int, Float[Tensor, "batch head query key"]]]:
+    """Every layer's attention patterns on a few examples, one layer at a time."""
+    names = {pattern_hook(layer): layer for layer in range(model.cfg.n_layers)}
+    _, cache = model.run_with_cache(examples.inputs, names_filter=list(names))
+    for name, layer in names.items():
+        yield layer, cache[name]
+
+
+def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query_role key_role"]:
+    """Average attention from role to role within a chain, over examples and chains.
+
+    A row sums to less than 1 where a head attends to other chains or to positions without a role.
+    """
+    cfg = model.cfg
+    n_roles = len(examples.roles.names)
+    total = torch.zeros(cfg.n_layers, cfg.n_heads, n_roles, n_roles, device=examples.inputs.device)
+    at_once = max(1, POSITIONS_AT_ONCE // examples.inputs.shape[1])
+    for start in range(0, len(examples), at_once):
+        batch = examples.take(slice(start, start + at_once))
+        at = batch.roles.positions.transpose(1, 2)  # [batch, chain, role]
+        example = torch.arange(len(batch), device=at.device)[:, None, None, None]
+        for layer, pattern in attention_patterns(model, batch):
+            between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, chain, role, role, head]
+            total[layer] += between.mean(dim=1).sum(dim=0).permute(2, 0, 1)
+    return total / len(examples)

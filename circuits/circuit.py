@@ -1,0 +1,149 @@
+"""A circuit: the hypothesis, head by head, of what a transformer's attention does."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
+
+from circuits.errors import BadInput
+from circuits.mechanisms import ROWS, Mechanism, OneHot, Previous
+from circuits.roles import Roles
+
+
+class Head(NamedTuple):
+    """A head, counted from 0 as in TransformerLens; written ``L5H0``."""
+
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"L{self.layer}H{self.head}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Head":
+        """Read ``L5H0``."""
+        match = re.fullmatch(r"L(\d{1,6})H(\d{1,6})", text)
+        if match is None:
+            raise BadInput(f"{text!r} is no head; expected something like L5H0, counted from 0")
+        return cls(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True, order=True)
+class Path:
+    """One attention path: in this head, ``source`` attends to ``target``.
+
+    A ``Previous`` head is one path from every position (``*``) to the one before (``previous``).
+    """
+
+    head: Head
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.head} {self.source} -> {self.target}"
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """Which mechanism every head has; a head that is not named stays as it is.
+
+    Attributes:
+        heads: the hypothesis for each named head.
+        name: what people call it.
+        description: a sentence or two about it.
+        origin: where each head and path was read from ("circuit.yaml, line 7"), for error messages.
+    """
+
+    heads: Mapping[Head, Mechanism] = field(default_factory=dict)
+    name: str = field(default="", compare=False)
+    description: str = field(default="", compare=False)
+    origin: Mapping[Head | Path, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", MappingProxyType(dict(sorted(self.heads.items()))))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.heads.items()))
+
+    @cached_property
+    def paths(self) -> tuple[Path, ...]:
+        """Every attention path, from the lowest layer up; a ``Previous`` head counts as one."""
+        found = []
+        for head, mechanism in self.heads.items():
+            if isinstance(mechanism, OneHot):
+                found += [Path(head, source, target) for source, target in mechanism.paths]
+            elif isinstance(mechanism, Previous):
+                found.append(Path(head, "*", "previous"))
+        return tuple(found)
+
+    @property
+    def useful_heads(self) -> tuple[Head, ...]:
+        """The heads with at least one path."""
+        return tuple(dict.fromkeys(path.head for path in self.paths))
+
+    def layer(self, layer: int) -> tuple[tuple[int, Mechanism], ...]:
+        """The named heads of one layer with their mechanisms."""
+        return tuple((head.head, mechanism) for head, mechanism in self.heads.items() if head.layer == layer)
+
+    def only(self, head: Head) -> "Circuit":
+        """The circuit of this head's hypothesis alone; all others stay as they are."""
+        return Circuit({head: self.heads[head]})
+
+    def with_head(self, head: Head, mechanism: Mechanism) -> "Circuit":
+        """The same circuit with another hypothesis for one head."""
+        return Circuit({**self.heads, head: mechanism}, self.name, self.description)
+
+    def without(self, path: Path, instead: str = "uniform") -> "Circuit":
+        """The same circuit with one path taken away.
+
+        Args:
+            path: one of ``paths``.
+            instead: what becomes of its row, ``uniform`` or ``identity`` (or ``zero``).
+
+        Raises:
+            BadInput: the circuit has no such path, or ``instead`` is no kind of row.
+        """
+        if path not in self.paths:
+            raise BadInput(f"the circuit has no path {path}")
+        if instead not in ROWS:
+            raise BadInput(f"a path cannot become {instead!r}; expected one of {', '.join(ROWS)}")
+        mechanism = self.heads[path.head]
+        if isinstance(mechanism, OneHot):
+            return self.with_head(path.head, mechanism.with_row(path.source, instead))
+        return self.with_head(path.head, ROWS[instead])
+
+    def difference(self, other: "Circuit") -> dict[Head, tuple[Mechanism | None, Mechanism | None]]:
+        """The heads on which two circuits differ, with what each says of them."""
+        heads = sorted({*self.heads, *other.heads})
+        pairs = {head: (self.heads.get(head), other.heads.get(head)) for head in heads}
+        return {head: pair for head, pair in pairs.items() if pair[0] != pair[1]}
+
+    def check(self, roles: Roles, n_layers: int, n_heads: int) -> None:
+        """Check that the circuit fits a model and its examples.
+
+        Raises:
+            BadInput: a head is out of range, a role is unknown, or a path points to a later position.
+        """
+        for head, mechanism in self.heads.items():
+            if head.layer >= n_layers:
+                raise BadInput(f"{self._at(head)}{head} does not exist: the model has layers 0 to {n_layers - 1}")
+            if head.head >= n_heads:
+                raise BadInput(f"{self._at(head)}{head} does not exist: a layer has heads 0 to {n_heads - 1}")
+            if not isinstance(mechanism, OneHot):
+                continue
+            for source, target in mechanism.rows:
+                path = Path(head, source, target)
+                for role in (source, target):
+                    if role not in roles.names and not (role == target and role in ROWS):
+                        known = ", ".join(roles.names)
+                        raise BadInput(f"{self._at(path)}{head} names the unknown role {role!r}; the roles are {known}")
+                if target not in ROWS and (roles[target] > roles[source]).any():
+                    raise BadInput(
+                        f"{self._at(path)}{path} is against the causal mask: {target!r} stands after {source!r}"
+                    )
+
+    def _at(self, what: Head | Path) -> str:
+        place = self.origin.get(what)
+        return f"{place}: " if place else ""

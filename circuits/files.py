@@ -1,0 +1,66 @@
+"""Files that are there whole or not at all, and text that is read with clear errors."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from circuits.errors import BadInput
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write ``content`` to ``path`` so that a reader sees the old file or the new one, never a part.
+
+    Raises:
+        BadInput: the folder or the file cannot be written.
+    """
+
+    def write(partial: Path) -> None:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    replace_atomically(path, write)
+
+
+def replace_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, sync it to disk and move it into place.
+
+    Raises:
+        BadInput: the folder or the file cannot be written.
+    """
+    partial = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        partial = Path(name)
+        write(partial)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        partial.chmod(0o666 & ~umask)
+        partial.replace(path)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a file; ``what`` names it in errors ("a circuit", "a config").
+
+    Raises:
+        BadInput: the file is missing, unreadable, empty or not UTF-8.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: no such file (expected {what})") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not a text file (expected {what})") from error
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from error
+    if not text.strip():
+        raise BadInput(f"{path}: the file is empty (expected {what})")
+    return text

@@ -1,0 +1,57 @@
+"""What a model is asked to do: examples with named positions, and a loss in named parts."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from circuits.roles import Roles
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A batch of examples.
+
+    Attributes:
+        inputs: what the model reads, ``[batch, pos]`` tokens or ``[batch, pos, d_input]`` vectors.
+        targets: what it should answer, ``[batch, ...]``, in whatever form the problem's loss wants.
+        roles: the named positions of every example.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    roles: Roles
+
+    def __len__(self) -> int:
+        return self.inputs.shape[0]
+
+    def take(self, index: slice | Int[Tensor, " n"]) -> "Examples":
+        """Some of the examples."""
+        return Examples(self.inputs[index], self.targets[index], self.roles.take(index))
+
+    def to(self, device: torch.device | str) -> "Examples":
+        """The same examples on another device."""
+        return Examples(self.inputs.to(device), self.targets.to(device), self.roles.to(device))
+
+
+class Problem(Protocol):
+    """All that this package needs to know of a task.
+
+    ``RetrievalTask`` is one; any HookedTransformer with a loss and named positions can have another.
+    """
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The names of the roles that every example has."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the partial losses; the loss is their mean."""
+
+    def examples(self, n: int, seed: int) -> Examples:
+        """``n`` fresh examples, the same ones for the same seed."""
+
+    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+        """The partial losses of every example, from the model's outputs."""

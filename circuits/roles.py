@@ -1,0 +1,70 @@
+"""Roles: what each position of an example does, by name."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from circuits.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Named token positions of a batch of examples.
+
+    An example may hold several chains side by side; every chain has one position for each role.
+
+    Attributes:
+        names: the roles, in the order in which people want to see them.
+        positions: token positions, ``[batch, role, chain]``, counted from 0.
+    """
+
+    names: tuple[str, ...]
+    positions: Int[Tensor, "batch role chain"]
+
+    def __post_init__(self) -> None:
+        if len(self.names) != self.positions.shape[1]:
+            raise BadInput(f"{len(self.names)} role names for {self.positions.shape[1]} rows of positions")
+        if len(set(self.names)) != len(self.names):
+            raise BadInput(f"role names repeat: {', '.join(self.names)}")
+
+    def __getitem__(self, name: str) -> Int[Tensor, "batch chain"]:
+        """Positions of one role in every example and chain, ``[batch, chain]``."""
+        if name not in self.names:
+            raise BadInput(f"unknown role {name!r}; the roles are {', '.join(self.names)}")
+        return self.positions[:, self.names.index(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return self.positions.shape[0]
+
+    def take(self, examples: slice | Int[Tensor, " n"]) -> "Roles":
+        """The same roles for some of the examples."""
+        return Roles(self.names, self.positions[examples])
+
+    def to(self, device: torch.device | str) -> "Roles":
+        """The same roles on another device."""
+        return Roles(self.names, self.positions.to(device))
+
+    def labels(self, example: int, n_positions: int) -> list[str]:
+        """A label for every position of one example: ``chain:role``, or the bare position where no role stands.
+
+        Chains are counted from 1, so that people can speak of the first one.
+        """
+        labels = [str(position) for position in range(n_positions)]
+        for role, row in zip(self.names, self.positions[example].tolist(), strict=True):
+            for chain, position in enumerate(row, start=1):
+                labels[position] = f"{chain}:{role}"
+        return labels
+
+
+def previous_role(roles: Roles, name: str) -> str | None:
+    """The role that stands directly before ``name`` in every example and chain, if there is one."""
+    before = roles[name] - 1
+    candidates: Sequence[str] = [other for other in roles if torch.equal(roles[other], before)]
+    return candidates[0] if candidates else None

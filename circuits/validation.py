@@ -1,0 +1,290 @@
+"""Is this the circuit, all of the circuit, and nothing but the circuit? (paper, Appendix E)
+
+Steps 1, 2 and 4 are the hypothesis itself. Here its steps 3, 5 and 6 are carried out on fresh examples:
+
+    unablated   the model solves its task
+    step 3      each head alone can be replaced by its hypothesised mechanism
+    step 5      all of them together can
+    step 6      no attention path can be taken away from that
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.ablation import evaluate
+from circuits.attention import role_attention
+from circuits.circuit import Circuit, Head, Path
+from circuits.errors import BadInput
+from circuits.mechanisms import SIMPLE
+from circuits.problem import Problem
+
+SCHEMA = 1
+REPLACEMENTS = ("uniform", "identity")
+ATTENTION_EXAMPLES = 256
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss over examples.
+
+    Attributes:
+        mean: over examples and parts.
+        standard_error: of that mean, from the spread over examples.
+        parts: the partial losses, by name.
+    """
+
+    mean: float
+    standard_error: float
+    parts: dict[str, float]
+
+    @classmethod
+    def of(cls, losses: Float[Tensor, "example part"], names: tuple[str, ...]) -> "Loss":
+        """Summarise the partial losses of every example."""
+        each = losses.double().mean(dim=1)
+        spread = each.std().item() if len(each) > 1 else float("nan")
+        parts = dict(zip(names, losses.double().mean(dim=0).tolist(), strict=True))
+        return cls(each.mean().item(), spread / len(each) ** 0.5, parts)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ± {self.standard_error:.4f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """``mean``, ``standard_error`` and ``parts``."""
+        return {"mean": self.mean, "standard_error": self.standard_error, "parts": self.parts}
+
+
+@dataclass(frozen=True)
+class HeadResult:
+    """Step 3 for one head: its loss when it alone is replaced, by mechanism.
+
+    Attributes:
+        head: the head.
+        hypothesis: name of its mechanism in the circuit.
+        losses: under ``uniform``, ``identity``, ``previous`` and, for a one-hot hypothesis, ``one_hot``.
+        simplest: the simplest mechanism below the threshold, if any; simplest first in ``losses``.
+        passed: whether the hypothesis stays below the threshold.
+    """
+
+    head: Head
+    hypothesis: str
+    losses: dict[str, Loss]
+    simplest: str | None
+    passed: bool
+
+
+@dataclass(frozen=True)
+class PathResult:
+    """Step 6 for one path: the loss of the whole circuit without it, by what its row becomes.
+
+    Attributes:
+        path: the path.
+        losses: with its row ``uniform``, and with its row ``identity``.
+        necessary: whether both exceed the threshold.
+        weak: whether one of them stays below twice the threshold; the paper saw this, 0.05 to 0.1, in the first
+            useful layer only.
+        in_first_useful_layer: whether the path lies there.
+    """
+
+    path: Path
+    losses: dict[str, Loss]
+    necessary: bool
+    weak: bool
+    in_first_useful_layer: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One step's outcome, with a sentence for people."""
+
+    step: str
+    passed: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """All that ``validate`` found; ``to_json`` is its documented, stable form."""
+
+    circuit: Circuit
+    threshold: float
+    n_examples: int
+    seed: int
+    roles: tuple[str, ...]
+    full: Loss
+    combined: Loss
+    heads: tuple[HeadResult, ...]
+    paths: tuple[PathResult, ...]
+    verdicts: tuple[Verdict, ...]
+    attention: Float[Tensor, "layer head query_role key_role"] = field(repr=False)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every step passed."""
+        return all(verdict.passed for verdict in self.verdicts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain numbers and texts.
+
+        ``schema``, ``passed``, ``verdicts[]`` (step, passed, sentence), ``threshold``, ``examples``, ``seed``,
+        ``about`` (model, versions ...), ``loss`` (full, combined: means; details: both with standard error and
+        parts), ``heads[]`` (head, layer, index, hypothesis, losses and standard_errors by mechanism, simplest,
+        passed), ``paths[]`` (path, layer, index, from, to, losses and standard_errors by replacement, necessary,
+        weak, in_first_useful_layer) and ``circuit`` (name, description, unnamed heads' count).
+        """
+        return {
+            "schema": SCHEMA,
+            "passed": self.passed,
+            "verdicts": [{"step": v.step, "passed": v.passed, "sentence": v.sentence} for v in self.verdicts],
+            "threshold": self.threshold,
+            "examples": self.n_examples,
+            "seed": self.seed,
+            "about": self.about,
+            "circuit": {"name": self.circuit.name, "description": self.circuit.description},
+            "loss": {
+                "full": self.full.mean,
+                "combined": self.combined.mean,
+                "details": {"full": self.full.to_json(), "combined": self.combined.to_json()},
+            },
+            "heads": [
+                {
+                    "head": str(h.head),
+                    "layer": h.head.layer,
+                    "index": h.head.head,
+                    "hypothesis": h.hypothesis,
+                    **_columns(h.losses),
+                    "simplest": h.simplest,
+                    "passed": h.passed,
+                }
+                for h in self.heads
+            ],
+            "paths": [
+                {
+                    "path": str(p.path),
+                    "layer": p.path.head.layer,
+                    "index": p.path.head.head,
+                    "from": p.path.source,
+                    "to": p.path.target,
+                    **_columns(p.losses),
+                    "necessary": p.necessary,
+                    "weak": p.weak,
+                    "in_first_useful_layer": p.in_first_useful_layer,
+                }
+                for p in self.paths
+            ],
+        }
+
+
+def _columns(losses: dict[str, Loss]) -> dict[str, dict[str, float]]:
+    means = {name: loss.mean for name, loss in losses.items()}
+    return {"losses": means, "standard_errors": {name: loss.standard_error for name, loss in losses.items()}}
+
+
+def validate(
+    model: HookedTransformer,
+    problem: Problem,
+    circuit: Circuit,
+    *,
+    n_examples: int = 1024,
+    seed: int = 0,
+    threshold: float = 0.05,
+    progress: Callable[[float], None] = lambda share: None,
+    about: dict[str, Any] | None = None,
+) -> ValidationReport:
+    """Hold a circuit against a model (paper, Appendix E, steps 3, 5 and 6).
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: its task: examples with roles, and a loss.
+        circuit: the hypothesis.
+        n_examples: fresh examples, drawn with ``seed``.
+        seed: the same seed gives the same report.
+        threshold: a loss below it counts as low; the paper takes 0.05.
+        progress: is told the finished share, 0 to 1.
+        about: what else the report should say of the model.
+
+    Raises:
+        BadInput: the circuit names no head or does not fit, or a number is out of range.
+    """
+    if n_examples < 2:
+        raise BadInput(f"{n_examples} examples; expected at least 2, for a standard error")
+    if not 0 < threshold < float("inf"):
+        raise BadInput(f"the threshold is {threshold}; expected a number above 0")
+    if not circuit.heads:
+        raise BadInput("the circuit names no head; there is nothing to validate")
+    device = next(model.parameters()).device
+    examples = problem.examples(n_examples, seed).to(device)
+
+    variants: dict[tuple[str, Any, str], Circuit] = {("full", None, ""): Circuit(), ("combined", None, ""): circuit}
+    for head, mechanism in circuit.heads.items():
+        for name, candidate in {**SIMPLE, mechanism.name: mechanism}.items():
+            variants["head", head, name] = Circuit({head: candidate})
+    for path in circuit.paths:
+        for instead in REPLACEMENTS:
+            variants["path", path, instead] = circuit.without(path, instead)
+    tensor = evaluate(model, problem, examples, list(variants.values()), progress)
+    losses = {key: Loss.of(own, problem.parts) for key, own in zip(variants, tensor, strict=True)}
+
+    heads = []
+    for head, mechanism in circuit.heads.items():
+        alone = {name: losses["head", head, name] for name in {**SIMPLE, mechanism.name: mechanism}}
+        simplest = next((name for name, loss in alone.items() if loss.mean < threshold), None)
+        heads.append(HeadResult(head, mechanism.name, alone, simplest, alone[mechanism.name].mean < threshold))
+    paths = []
+    for path in circuit.paths:
+        without = {instead: losses["path", path, instead] for instead in REPLACEMENTS}
+        least = min(loss.mean for loss in without.values())
+        first = path.head.layer == circuit.paths[0].head.layer
+        paths.append(PathResult(path, without, least > threshold, least < 2 * threshold, first))
+
+    return ValidationReport(
+        circuit=circuit,
+        threshold=threshold,
+        n_examples=n_examples,
+        seed=seed,
+        roles=problem.roles,
+        full=losses["full", None, ""],
+        combined=losses["combined", None, ""],
+        heads=tuple(heads),
+        paths=tuple(paths),
+        verdicts=_verdicts(losses["full", None, ""], losses["combined", None, ""], heads, paths, threshold),
+        attention=role_attention(model, examples.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
+        about=about or {},
+    )
+
+
+def _verdicts(
+    full: Loss, combined: Loss, heads: list[HeadResult], paths: list[PathResult], threshold: float
+) -> tuple[Verdict, ...]:
+    low = f"the threshold {threshold:g}"
+    wrong = [str(h.head) for h in heads if not h.passed]
+    alone = f"Each of the {len(heads)} named heads, replaced alone by its mechanism, stays below {low}."
+    if wrong:
+        alone = f"Replaced alone by its mechanism, {', '.join(wrong)} does not stay below {low}."
+    superfluous = [str(p.path) for p in paths if not p.necessary]
+    weak = [str(p.path) for p in paths if p.necessary and p.weak]
+    needed = f"Each of the {len(paths)} paths is needed: without it the loss exceeds {low}."
+    if superfluous:
+        needed = f"Not needed: {'; '.join(superfluous)}. Without it the loss stays below {low}."
+    elif not paths:
+        needed = "The circuit has no path, so none is superfluous."
+    if weak:
+        needed += f" Least needed (below {2 * threshold:g}): {'; '.join(weak)}."
+    return (
+        Verdict("unablated", full.mean < threshold, _against("The model's own loss", full, threshold)),
+        Verdict("step 3", not wrong, alone),
+        Verdict("step 5", combined.mean < threshold, _against("With all heads replaced the loss", combined, threshold)),
+        Verdict("step 6", not superfluous, needed),
+    )
+
+
+def _against(what: str, loss: Loss, threshold: float) -> str:
+    side = "below" if loss.mean < threshold else "not below"
+    near = abs(loss.mean - threshold) < 2 * loss.standard_error
+    chance = " That is within two standard errors: chance could decide it, take more examples." if near else ""
+    return f"{what} is {loss}, {side} the threshold {threshold:g}.{chance}"

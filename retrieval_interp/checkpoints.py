@@ -1,0 +1,161 @@
+"""Models and training states on disk: safetensors for weights, plain JSON for everything else.
+
+A model directory holds ``config.json`` and ``model.safetensors`` (HookedTransformer's keys), and where they
+exist ``circuit.yaml`` and ``log.jsonl``. Training adds ``state.safetensors`` (to resume from) and
+``checkpoints/step-*.safetensors``.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from transformer_lens import HookedTransformerConfig
+
+from circuits.errors import BadInput
+from circuits.files import read_text, replace_atomically
+from retrieval_interp.model import VectorTransformer
+from retrieval_interp.task import RetrievalTask, StepOrder
+
+CONFIG, WEIGHTS, CIRCUIT, LOG = "config.json", "model.safetensors", "circuit.yaml", "log.jsonl"
+FORMAT = 1
+
+# The fields that say what the model computes; the rest of HookedTransformerConfig keeps its defaults.
+ARCHITECTURE_FIELDS = (
+    *("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "attn_only", "act_fn"),
+    *("n_ctx", "d_vocab", "d_vocab_out", "normalization_type", "eps"),
+)
+# Constants that HookedTransformer keeps in its state; files by other code may leave them out.
+CONSTANTS = ("attn.mask", "attn.IGNORE", "pos_embed.W_pos")
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors as safetensors, whole or not at all."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    replace_atomically(path, lambda partial: save_file(plain, partial, dict(metadata or {})))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read the tensors and the metadata of a safetensors file.
+
+    Raises:
+        BadInput: missing, cut off, or not safetensors.
+    """
+    if not path.is_file():
+        raise BadInput(f"{path}: no such file (expected weights in safetensors)")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{path}: not a whole safetensors file ({error})") from error
+
+
+def config_json(task: RetrievalTask, cfg: HookedTransformerConfig, made: Mapping[str, Any]) -> str:
+    """A model directory's config: the task, the architecture, and how the model was made."""
+    architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
+    document = {"format": FORMAT, "task": dataclasses.asdict(task), "architecture": architecture, "made": dict(made)}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config of a model directory, as it stands in the file.
+
+    Raises:
+        BadInput: the folder or the file is missing, or holds no such config.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such model directory")
+    path = folder / CONFIG
+    try:
+        config = json.loads(read_text(path, "the config of a model directory"))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadInput(f"{path}: not JSON ({error})") from error
+    sections = ("task", "architecture")
+    if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in sections):
+        raise BadInput(f"{path}: expected an object with the sections 'task' and 'architecture'")
+    if config.get("format") != FORMAT:
+        raise BadInput(f"{path}: format is {config.get('format')!r}; this version reads {FORMAT}")
+    return config
+
+
+def task_from(config: Mapping[str, Any], path: Path) -> RetrievalTask:
+    """The task of a config that was read from ``path``."""
+    section = dict(config["task"])
+    try:
+        if "step_order" in section:
+            section["step_order"] = StepOrder(section["step_order"])
+        for field in ("n_steps", "n_chains", "n_dims"):
+            if field in section and (not isinstance(section[field], int) or isinstance(section[field], bool)):
+                raise TypeError(f"{field} is {section[field]!r}; expected a whole number")
+        return RetrievalTask(**section)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{path}: bad task ({error})") from error
+
+
+def architecture_from(config: Mapping[str, Any], task: RetrievalTask, path: Path) -> HookedTransformerConfig:
+    """The TransformerLens config of a config that was read from ``path``, checked against its task."""
+    section = config["architecture"]
+    unknown = sorted(set(section) - set(ARCHITECTURE_FIELDS))
+    if unknown:
+        raise BadInput(f"{path}: unknown architecture field {unknown[0]!r}")
+    expected = {"d_vocab": task.d_input, "d_vocab_out": task.d_output, "n_ctx": task.n_positions}
+    for field, value in expected.items():
+        if section.get(field) != value:
+            raise BadInput(f"{path}: {field} is {section.get(field)!r}; the task needs {value}")
+    for field in ("n_layers", "n_heads", "d_model", "d_head"):
+        value = section.get(field)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 2**16:
+            raise BadInput(f"{path}: {field} is {value!r}; expected a whole number from 1")
+    try:
+        return HookedTransformerConfig(**section, device="cpu", dtype=torch.float32)
+    except Exception as error:  # TransformerLens raises whatever its own checks raise
+        raise BadInput(f"{path}: bad architecture ({error})") from error
+
+
+def fill(model: VectorTransformer, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Put the weights read from ``path`` into a model, converted to its precision.
+
+    Raises:
+        BadInput: keys or shapes do not fit the model, or a weight is not finite.
+    """
+    own = model.state_dict()
+    foreign = sorted(set(tensors) - set(own))
+    if foreign:
+        raise BadInput(f"{path}: unexpected tensor {foreign[0]!r}; the weights do not fit the config")
+    for name, parameter in own.items():
+        if name not in tensors:
+            if name.endswith(CONSTANTS):
+                continue
+            raise BadInput(f"{path}: tensor {name!r} is missing; the weights do not fit the config")
+        tensor = tensors[name]
+        if tensor.shape != parameter.shape:
+            got, expected = list(tensor.shape), list(parameter.shape)
+            raise BadInput(f"{path}: {name} is {got}; the config expects {expected}")
+        if not name.endswith("attn.IGNORE") and not tensor.isfinite().all():
+            raise BadInput(f"{path}: {name} holds NaN or infinite weights")
+    model.load_state_dict({name: tensors.get(name, parameter) for name, parameter in own.items()}, strict=True)
+
+
+def load_model(folder: Path, weights: Path | None = None) -> tuple[VectorTransformer, RetrievalTask]:
+    """The model and the task of a model directory, in fp32 and in evaluation mode.
+
+    Args:
+        folder: the model directory.
+        weights: another safetensors file for the same architecture, for example a checkpoint.
+
+    Raises:
+        BadInput: something is missing, cut off, of another format, or does not fit together.
+    """
+    config = read_config(folder)
+    task = task_from(config, folder / CONFIG)
+    cfg = architecture_from(config, task, folder / CONFIG)
+    path = weights or folder / WEIGHTS
+    tensors, _ = load_tensors(path)
+    model = VectorTransformer(cfg)
+    fill(model, tensors, path)
+    return model.eval(), task

@@ -1,0 +1,127 @@
+"""Every model of the paper by name, and ``tiny`` for tests and notebooks.
+
+transformer_a, _b, _c        section 8.1: 12 layers of one head, D = 3
+transformer_d                section 9.1: 24 layers of one head, no MLPs, D = 4
+figure4_ic_1 ... _8          section 7.1: 1 to 8 layers of 8 heads, D = 5, implicit curriculum
+figure4_nonic_1 ... _8       the same with D = 3, asked for x_D alone
+tiny                         learns D = 2 in about a minute on two cores
+"""
+
+from dataclasses import dataclass
+
+import torch
+from transformer_lens import HookedTransformerConfig
+
+from circuits.errors import BadInput
+from retrieval_interp.task import RetrievalTask
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Shape of a transformer: pre-LayerNorm, GELU, causal, as in GPT-2."""
+
+    n_layers: int
+    n_heads: int
+    d_model: int
+    d_head: int
+    mlp: bool = True
+
+    def config(self, task: RetrievalTask) -> HookedTransformerConfig:
+        """The TransformerLens config of this shape for this task, on the CPU in fp32."""
+        return HookedTransformerConfig(
+            n_layers=self.n_layers,
+            n_heads=self.n_heads,
+            d_model=self.d_model,
+            d_head=self.d_head,
+            d_mlp=4 * self.d_model if self.mlp else None,
+            attn_only=not self.mlp,
+            act_fn="gelu_pytorch_tanh" if self.mlp else None,
+            n_ctx=task.n_positions,
+            d_vocab=task.d_input,
+            d_vocab_out=task.d_output,
+            normalization_type="LN",
+            device="cpu",
+            dtype=torch.float32,
+        )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a transformer is trained: AdamW, MSE, no dropout, gradients clipped at norm 1.
+
+    The paper states lr, weight decay, batch and length; warm-up, decay and clipping are ours.
+
+    Attributes:
+        steps: training steps.
+        batch: sequences in a step.
+        training_examples: size of the fixed training set.
+        lr: peak learning rate; reached after ``warmup`` steps, decayed to zero over the last ``decay`` share.
+        weight_decay: decoupled, on matrices only.
+        checkpoint_every: steps between checkpoints.
+    """
+
+    steps: int
+    batch: int
+    training_examples: int
+    lr: float = 1e-3
+    weight_decay: float = 0.1
+    warmup: int = 100
+    decay: float = 0.4
+    checkpoint_every: int = 400
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A task, a shape and a recipe, with the seed used when none is given."""
+
+    task: RetrievalTask
+    architecture: Architecture
+    recipe: Recipe
+    seed: int = 0
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name.
+
+    Raises:
+        BadInput: there is none.
+    """
+    if name not in PRESETS:
+        raise BadInput(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def _twelve_layers(seed: int) -> Preset:
+    return Preset(
+        RetrievalTask(n_steps=3),
+        Architecture(n_layers=12, n_heads=1, d_model=128, d_head=128),
+        Recipe(steps=24_000, batch=128, training_examples=2**18),
+        seed,
+    )
+
+
+def _figure4(n_layers: int, *, implicit_curriculum: bool) -> Preset:
+    return Preset(
+        RetrievalTask(n_steps=5 if implicit_curriculum else 3, implicit_curriculum=implicit_curriculum),
+        Architecture(n_layers=n_layers, n_heads=8, d_model=128, d_head=16),
+        Recipe(steps=10_000, batch=512, training_examples=2**20),
+    )
+
+
+PRESETS: dict[str, Preset] = {
+    "tiny": Preset(
+        RetrievalTask(n_steps=2),
+        Architecture(n_layers=4, n_heads=1, d_model=64, d_head=64),
+        Recipe(steps=2_400, batch=128, training_examples=2**18, lr=3e-3, checkpoint_every=200),
+    ),
+    "transformer_a": _twelve_layers(0),
+    "transformer_b": _twelve_layers(1),
+    "transformer_c": _twelve_layers(2),
+    "transformer_d": Preset(
+        RetrievalTask(n_steps=4),
+        Architecture(n_layers=24, n_heads=1, d_model=512, d_head=16, mlp=False),
+        Recipe(steps=6_400, batch=256, training_examples=2**18, checkpoint_every=80),
+    ),
+    **{f"figure4_ic_{n}": _figure4(n, implicit_curriculum=True) for n in range(1, 9)},
+    **{f"figure4_nonic_{n}": _figure4(n, implicit_curriculum=False) for n in range(1, 9)},
+}

@@ -1,0 +1,358 @@
+"""Training a preset: the loop, its log, its checkpoints, and going on exactly where it stopped.
+
+Nothing random happens while a run trains: the training set, the order of its examples and the initial weights
+follow from the seed, and the learning rate from the step. Weights, moments and the step are therefore the whole
+state, and a resumed run on the same device, with the same threads, continues bit for bit.
+"""
+
+import dataclasses
+import json
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from circuits.errors import BadInput
+from circuits.files import read_text, write_atomically
+from retrieval_interp.checkpoints import (
+    CONFIG,
+    LOG,
+    WEIGHTS,
+    architecture_from,
+    config_json,
+    load_tensors,
+    read_config,
+    save_tensors,
+    task_from,
+)
+from retrieval_interp.model import VectorTransformer
+from retrieval_interp.presets import Preset, Recipe
+from retrieval_interp.task import Draws, RetrievalTask, Stream
+
+STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
+LOG_EVERY, VALIDATE_EVERY, VALIDATION_EXAMPLES = 20, 100, 512
+
+
+class TrainingStopped(Exception):
+    """The run was interrupted after its state was saved."""
+
+
+class TrainingDiverged(Exception):
+    """The loss is no longer a number; the last checkpoint is intact."""
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """Linear warm-up, constant, then a cosine to zero over the last ``decay`` share of the steps."""
+    warm = min(1.0, (step + 1) / recipe.warmup)
+    start = recipe.steps * (1 - recipe.decay)
+    gone = max(0.0, (step - start) / (recipe.steps - start)) if recipe.decay else 0.0
+    return recipe.lr * warm * 0.5 * (1 + math.cos(math.pi * gone))
+
+
+def optimizer_for(model: VectorTransformer, recipe: Recipe) -> torch.optim.AdamW:
+    """AdamW with decoupled weight decay on matrices, none on biases and norms."""
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in trained if name.rsplit(".", 1)[-1].startswith("W_")]
+    vectors = [p for name, p in trained if not name.rsplit(".", 1)[-1].startswith("W_")]
+    groups = [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` takes CUDA, then MPS, then the CPU.
+
+    Raises:
+        BadInput: the device does not exist here.
+    """
+    usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(device for device, there in usable.items() if there))
+    if not usable.get(name, False):
+        there = ", ".join(device for device, there in usable.items() if there)
+        raise BadInput(f"device {name!r} is not usable here; expected auto or one of {there}")
+    return torch.device(name)
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Whether the processor multiplies bfloat16 matrices natively."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return False
+
+
+@dataclass
+class TrainingStep:
+    """One optimiser step of a model on a batch: bf16 autocast where it is fast, compiled where that works."""
+
+    model: VectorTransformer
+    task: RetrievalTask
+    recipe: Recipe
+    compiled: bool
+
+    def __post_init__(self) -> None:
+        self.device = next(self.model.parameters()).device
+        self.optimizer = optimizer_for(self.model, self.recipe)
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.autocast = has_fast_bfloat16(self.device)
+        self.forward: Any = self.model
+        if self.compiled:
+            self._compile()
+
+    def _compile(self) -> None:
+        # Decomposing tanh halves the time of GELU on the CPU; the error stays at 1e-7.
+        options: dict[str, Any] = {"cpp.use_decompose_tanh": True} if self.device.type == "cpu" else {}
+        self.forward = torch.compile(self.model, dynamic=False, options=options)
+        try:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+                shape = (self.recipe.batch, self.task.n_positions, self.task.d_input)
+                self.forward(torch.zeros(shape, device=self.device)).float().sum().backward()
+        except Exception as error:  # whatever the compiler raises, training can go on without it
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
+            self.forward, self.compiled = self.model, False
+        self.optimizer.zero_grad()
+
+    def losses(self, draws: Draws) -> Tensor:
+        """Partial losses averaged over a batch, ``[part]``."""
+        examples = self.task.assemble(draws)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+            outputs = self.forward(examples.inputs)
+        return self.task.losses(outputs.float(), examples).mean(dim=0)
+
+    def __call__(self, draws: Draws, lr: float) -> Tensor:
+        """Take one step; returns the partial losses before it, ``[part]``."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.zero_grad()
+        parts = self.losses(draws)
+        parts.mean().backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        return parts.detach()
+
+
+class TrainingRun:
+    """A run in a folder: its model, the step it stands at, and its log."""
+
+    def __init__(self, folder: Path, device: torch.device, compiled: bool) -> None:
+        """Take up the run that ``folder``'s config describes, at its last saved state or at step 0."""
+        config = read_config(folder)
+        self.folder = folder
+        self.task = task_from(config, folder / CONFIG)
+        self.recipe, self.seed = recipe_from(config, folder / CONFIG)
+        cfg = architecture_from(config, self.task, folder / CONFIG)
+        self.model = VectorTransformer(cfg, self.seed).to(device, print_details=False)
+        self.take_step = TrainingStep(self.model, self.task, self.recipe, compiled)
+        self.step = 0
+        self.seconds = 0.0
+        self.running = torch.zeros(len(self.task.parts), dtype=torch.float64)  # sums since the last log line
+        self.order_of_epoch = (-1, torch.empty(0, dtype=torch.long))
+        if (folder / STATE).exists():
+            self._load_state()
+        self.training_set = self.task.training_set(self.recipe.training_examples, self.seed).to(device)
+        self.validation = self.task.examples(VALIDATION_EXAMPLES, self.seed).to(device)
+
+    def advance(self) -> dict[str, Any] | None:
+        """Take one step; returns the log record when one is due.
+
+        Raises:
+            TrainingDiverged: the loss is NaN or infinite; nothing is saved.
+        """
+        started = time.perf_counter()
+        lr = learning_rate(self.recipe, self.step)
+        parts = self.take_step(self.training_set.take(self._batch()), lr)
+        self.step += 1
+        self.running += parts.cpu()
+        record = self._record(lr) if self.step % LOG_EVERY == 0 or self.step == self.recipe.steps else None
+        self.seconds += time.perf_counter() - started
+        if self.step % self.recipe.checkpoint_every == 0 or self.step == self.recipe.steps:
+            self.save()
+            checkpoint = self.folder / CHECKPOINTS / f"step-{self.step:07d}.safetensors"
+            save_tensors(checkpoint, self.model.state_dict(), {"step": str(self.step)})
+        return record
+
+    def save(self) -> None:
+        """Write the whole state, so that the run can go on from this very step."""
+        if not self.running.isfinite().all():
+            raise TrainingDiverged(self._diverged())
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            for key, value in self.take_step.optimizer.state.get(parameter, {}).items():
+                tensors[f"{key}.{name}"] = value
+        tensors["running"] = self.running
+        save_tensors(self.folder / STATE, tensors, {"step": str(self.step), "seconds": f"{self.seconds:.1f}"})
+
+    def finish(self) -> None:
+        """Write the final weights, and in the config how long they took."""
+        config = read_config(self.folder)
+        made = {**config["made"], "training_seconds": round(self.seconds), "device": str(self.take_step.device)}
+        save_tensors(self.folder / WEIGHTS, self.model.state_dict())
+        write_atomically(self.folder / CONFIG, config_json(self.task, self.model.cfg, made))
+
+    def _batch(self) -> Tensor:
+        """Indices of this step's examples: every epoch visits the whole set in an order of its own."""
+        size, batch = self.recipe.training_examples, self.recipe.batch
+        epoch, place = divmod(self.step, size // batch)
+        if self.order_of_epoch[0] != epoch:
+            order = Stream.BATCH_ORDER.generator(self.seed, epoch).permutation(size)
+            self.order_of_epoch = epoch, torch.from_numpy(order).to(self.take_step.device)
+        return self.order_of_epoch[1][place * batch : (place + 1) * batch]
+
+    def _record(self, lr: float) -> dict[str, Any]:
+        """The next log line: training losses since the last one, and from time to time validation losses."""
+        if not self.running.isfinite().all():
+            raise TrainingDiverged(self._diverged())
+        since = self.step % LOG_EVERY or LOG_EVERY
+        names = self.task.parts
+        means = (self.running / since).tolist()
+        record: dict[str, Any] = {"step": self.step, "loss": sum(means) / len(means)}
+        record["parts"] = dict(zip(names, means, strict=True))
+        if self.step % VALIDATE_EVERY == 0 or self.step == self.recipe.steps:
+            parts = self._validate()
+            record["validation"] = {"loss": sum(parts) / len(parts), "parts": dict(zip(names, parts, strict=True))}
+        record["lr"] = lr
+        self.running.zero_()
+        with (self.folder / LOG).open("a") as log:
+            log.write(json.dumps(record) + "\n")
+        return record
+
+    @torch.no_grad()
+    def _validate(self) -> list[float]:
+        device = self.take_step.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.take_step.autocast):
+            outputs = self.model(self.validation.inputs)
+        return self.task.losses(outputs.float(), self.validation).mean(dim=0).tolist()
+
+    def _diverged(self) -> str:
+        saved = self.step - self.step % self.recipe.checkpoint_every
+        where = f"the checkpoint of step {saved} is intact" if saved else "no checkpoint was written yet"
+        return (
+            f"{self.folder}: the loss became NaN or infinite by step {self.step}; {where}. Try a lower learning rate."
+        )
+
+    def _load_state(self) -> None:
+        path = self.folder / STATE
+        tensors, metadata = load_tensors(path)
+        try:
+            self.step, self.seconds = int(metadata["step"]), float(metadata["seconds"])
+            self.running = tensors["running"]
+            self.model.load_state_dict({name: tensors[f"model.{name}"] for name in self.model.state_dict()})
+            for name, parameter in self.model.named_parameters():
+                if self.step and parameter.requires_grad:
+                    keys = ("step", "exp_avg", "exp_avg_sq")
+                    state = {key: tensors[f"{key}.{name}"] for key in keys}
+                    # The step count of a fused optimiser lives beside its parameter.
+                    self.take_step.optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise BadInput(f"{path}: not the state of this run ({error})") from error
+        self._cut_log()
+
+    def _cut_log(self) -> None:
+        """Drop what was logged after the saved step; a line that was cut off is among that."""
+        path, kept = self.folder / LOG, []
+        for line in read_text(path, "the log of a run").splitlines() if self.step >= LOG_EVERY else ():
+            try:
+                if json.loads(line)["step"] > self.step:
+                    break
+            except (json.JSONDecodeError, KeyError, TypeError):
+                break
+            kept.append(line + "\n")
+        write_atomically(path, "".join(kept))
+
+
+def start_run(folder: Path, name: str, preset: Preset, seed: int) -> None:
+    """Write the config of a new run; ``TrainingRun(folder, ...)`` takes it up.
+
+    Raises:
+        BadInput: the folder already holds a run, or cannot be written.
+    """
+    if (folder / CONFIG).exists():
+        raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
+    if preset.recipe.training_examples < preset.recipe.batch:
+        raise BadInput(
+            f"{preset.recipe.training_examples} training examples do not fill a batch of {preset.recipe.batch}"
+        )
+    made = {
+        "preset": name,
+        "seed": seed,
+        "recipe": dataclasses.asdict(preset.recipe),
+        "versions": {"torch": torch.__version__, "transformer_lens": version("transformer_lens")},
+    }
+    write_atomically(folder / CONFIG, config_json(preset.task, preset.architecture.config(preset.task), made))
+
+
+def recipe_from(config: dict[str, Any], path: Path) -> tuple[Recipe, int]:
+    """The recipe and the seed of a run's config."""
+    try:
+        made = config["made"]
+        return Recipe(**made["recipe"]), int(made["seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(
+            f"{path}: holds no training recipe ({error}); only runs of this toolkit can be resumed"
+        ) from error
+
+
+def train(folder: Path, device: str = "auto", compiled: bool = True) -> None:
+    """Train the run in ``folder`` to its end, with a progress bar on standard error.
+
+    Raises:
+        TrainingStopped: interrupted (Ctrl-C or SIGTERM) and saved.
+        TrainingDiverged: the loss is no longer a number.
+        BadInput: there is no run, or it cannot be used.
+    """
+    console = Console(stderr=True)
+    with console.status("preparing the run (compiling takes up to a minute)"):
+        run = TrainingRun(folder, choose_device(device), compiled)
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[dim]{task.fields[losses]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress, interruptions() as interrupted:
+        bar = progress.add_task("", total=run.recipe.steps, completed=run.step, losses="")
+        while run.step < run.recipe.steps:
+            record = run.advance()
+            progress.update(bar, completed=run.step)
+            if record is not None:
+                parts = " ".join(f"{name} {value:.3f}" for name, value in record["parts"].items())
+                progress.update(bar, losses=f"loss {record['loss']:.4f}  {parts}")
+            if interrupted:
+                run.save()
+                raise TrainingStopped(f"stopped at step {run.step} of {run.recipe.steps}; the state is saved")
+    run.finish()
+
+
+@contextmanager
+def interruptions() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of dying of them, so that the loop can save first."""
+    seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+
+    def note(number: int, _: FrameType | None) -> None:
+        seen.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
