@@ -87,9 +87,9 @@ class Circuit:
         """The named heads of one layer with their mechanisms."""
         return tuple((head.head, mechanism) for head, mechanism in self.heads.items() if head.layer == layer)
 
-    def only(self, head: Head) -> "Circuit":
-        """The circuit of this head's hypothesis alone; all others stay as they are."""
-        return Circuit({head: self.heads[head]})
+    def up_to(self, layer: int) -> "Circuit":
+        """The hypothesis for this layer and those below; the heads above stay as they are."""
+        return Circuit({head: mechanism for head, mechanism in self.heads.items() if head.layer <= layer})
 
     def with_head(self, head: Head, mechanism: Mechanism) -> "Circuit":
         """The same circuit with another hypothesis for one head."""

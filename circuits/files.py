@@ -47,6 +47,20 @@ def replace_atomically(path: Path, write: Callable[[Path], None]) -> None:
             partial.unlink(missing_ok=True)
 
 
+def check_writable(folder: Path) -> None:
+    """Make the folder, and see that files can be written there, before long work is done for nothing.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from error
+
+
 def read_text(path: Path, what: str) -> str:
     """The text of a file; ``what`` names it in errors ("a circuit", "a config").
 

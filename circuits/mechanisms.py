@@ -64,9 +64,7 @@ class Previous(Mechanism):
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
         """Ones directly below the diagonal, and one at the first position."""
-        pattern = torch.eye(n_positions, device=_device(roles)).roll(-1, dims=1)
-        pattern[-1, 0] = 0
-        pattern = pattern.T.contiguous()
+        pattern = torch.ones(n_positions - 1, device=_device(roles)).diag(-1)
         pattern[0, 0] = 1
         return pattern[None]
 

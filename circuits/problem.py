@@ -1,7 +1,7 @@
 """What a model is asked to do: examples with named positions, and a loss in named parts."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -36,6 +36,7 @@ class Examples:
         return Examples(self.inputs.to(device), self.targets.to(device), self.roles.to(device))
 
 
+@runtime_checkable
 class Problem(Protocol):
     """All that this package needs to know of a task.
 

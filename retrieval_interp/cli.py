@@ -1,17 +1,30 @@
 """The command line: every command's words; the work is done elsewhere."""
 
+import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from circuits.errors import BadInput
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+if TYPE_CHECKING:
+    from circuits.validation import ValidationReport
 
-Out = Annotated[Path, typer.Option(help="Folder to write to.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run (default: the preset's).")]
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+# Typer has carried a copy of click since 0.26; its public name leads to the right base class in any version.
+UsageError: Any = typer.BadParameter.__base__
+
+Model = Annotated[str, typer.Argument(metavar="MODEL_DIR", help="A model directory, or a name such as transformer_a.")]
+CircuitFile = Annotated[Path | None, typer.Option("--circuit", help="Circuit YAML (default: the one in MODEL_DIR).")]
+Examples = Annotated[int, typer.Option(help="Fresh examples to measure on.")]
+Seed = Annotated[int, typer.Option(help="Seed of the examples.")]
+Threshold = Annotated[float, typer.Option(help="A loss below it counts as low; the paper takes 0.05.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else.")]
 
 
 @app.callback()
@@ -20,30 +33,96 @@ def about() -> None:
 
 
 @app.command()
+def demo() -> None:
+    """Validate the trained 12-layer transformer that comes with the toolkit, and write its report."""
+    validate("transformer_a", out=Path("reports/transformer_a"))
+
+
+@app.command()
+def validate(
+    model_dir: Model,
+    circuit: CircuitFile = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
+    examples: Examples = 1024,
+    seed: Seed = 0,
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Is this the circuit, all of it, and nothing but it? Appendix E, steps 3, 5 and 6.
+
+    Exits with 0 if the circuit holds, 1 if it does not, 2 on bad input.
+    """
+    import circuits
+    from circuits.files import check_writable
+    from circuits.report import write_report
+    from retrieval_interp import library, provenance
+
+    if out is not None:
+        check_writable(out)
+    model, task, own = library.load(model_dir)
+    hypothesis = own if circuit is None else circuits.load_circuit(circuit)
+    if hypothesis is None:
+        raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
+    with progress_bar("validating") as progress:
+        report = circuits.validate(
+            model,
+            task,
+            hypothesis,
+            n_examples=examples,
+            seed=seed,
+            threshold=threshold,
+            progress=progress,
+            about=provenance.about(model_dir, model),
+        )
+    page = write_report(report, model, task, out) if out is not None else None
+    if as_json:
+        print(json.dumps(report.to_json(), indent=2))
+    else:
+        print_report(report)
+        if page is not None:
+            typer.echo(f"The report is at {page}")
+    raise typer.Exit(0 if report.passed else 1)
+
+
+@app.command()
+def view(
+    model_dir: Model,
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("reports/attention.html"),
+    examples: Annotated[int, typer.Option(min=1, max=50, help="How many examples to show.")] = 3,
+    seed: Seed = 0,
+) -> None:
+    """Write circuitsvis attention viewers of all heads into one HTML file that works offline."""
+    from circuits.files import write_atomically
+    from circuits.page import render_page
+    from circuits.viewer import viewer_elements
+    from retrieval_interp import library
+
+    model, task, _ = library.load(model_dir)
+    viewers = viewer_elements(model, task.examples(examples, seed))
+    write_atomically(out, render_page("viewers.html.jinja", title=Path(model_dir).name, viewers=viewers))
+    typer.echo(f"The viewers are at {out}")
+
+
+@app.command()
 def train(
-    preset: Annotated[str | None, typer.Argument(help="A preset's name; see the list with `presets`.")] = None,
-    out: Out = Path("runs/run"),
-    seed: Seed = None,
+    preset: Annotated[str | None, typer.Argument(help="Name of a preset; `presets` lists them.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/latest"),
+    seed: Annotated[int | None, typer.Option(help="Seed of weights and data (default: the preset's).")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Train longer or shorter than the preset says.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, bit for bit.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     compile: Annotated[bool, typer.Option(help="Use torch.compile where it works.")] = True,
 ) -> None:
-    """Train a preset, with checkpoints and a log; Ctrl-C saves."""
-    from dataclasses import replace
-
-    from retrieval_interp import presets, training
+    """Train a preset, with a log and checkpoints; Ctrl-C saves."""
+    from retrieval_interp import training
 
     if resume:
         if preset is not None or seed is not None or steps is not None:
             raise BadInput("--resume takes preset, seed and steps from the run; leave them out")
+    elif preset is None:
+        raise BadInput("name a preset; `retrieval-interp presets` lists them")
     else:
-        if preset is None:
-            raise BadInput(f"which preset? One of {', '.join(presets.PRESETS)}")
-        chosen = presets.preset(preset)
-        if steps is not None:
-            chosen = replace(chosen, recipe=replace(chosen.recipe, steps=steps))
-        training.start_run(out, preset, chosen, chosen.seed if seed is None else seed)
+        training.start_run(out, preset, seed=seed, steps=steps)
     try:
         training.train(out, device, compile)
     except training.TrainingStopped as stopped:
@@ -52,12 +131,109 @@ def train(
     except training.TrainingDiverged as diverged:
         typer.echo(str(diverged), err=True)
         raise typer.Exit(1) from None
+    typer.echo(f"The trained model is in {out}")
 
 
-def main() -> None:
-    """Run the command line; bad input is one line on standard error and exit code 2."""
+@app.command()
+def presets(as_json: Json = False) -> None:
+    """List the presets: every model of the paper, and tiny."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from retrieval_interp.presets import PRESETS
+
+    if as_json:
+        print(json.dumps({name: asdict(preset) for name, preset in PRESETS.items()}, indent=2))
+        return
+    table = Table("preset", "layers", "heads", "d_model", "MLP", "D", "targets", "steps", "batch", "seed")
+    for name, p in PRESETS.items():
+        shape, targets = p.architecture, "x1 ... xD" if p.task.implicit_curriculum else "xD"
+        cells = (shape.n_layers, shape.n_heads, shape.d_model, "yes" if shape.mlp else "no", p.task.n_steps, targets)
+        table.add_row(name, *map(str, (*cells, p.recipe.steps, p.recipe.batch, p.seed)))
+    Console().print(table)
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    to: Annotated[Path, typer.Argument(help="The model directory to write.")],
+    as_json: Json = False,
+) -> None:
+    """Make a small model directory of a finished run, in half precision where that leaves the loss as it is."""
+    from retrieval_interp.export import export as write_export
+
+    measured = write_export(run, to)
+    if as_json:
+        print(json.dumps(measured, indent=2))
+    else:
+        loss = measured["loss_float32"]
+        parts = ", ".join(f"{name} {value:.4f}" for name, value in loss["parts"].items())
+        typer.echo(f"loss {loss['mean']:.5f} ± {loss['standard_error']:.5f} ({parts}), {measured['examples']} examples")
+        typer.echo(
+            f"in half precision {measured['loss_float16']['mean']:.5f}; written as {measured['precision']} to {to}"
+        )
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error; yields a function that takes the finished share."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(what, total=1.0)
+        yield lambda share: progress.update(bar, completed=share)
+
+
+def print_report(report: "ValidationReport") -> None:
+    """The verdict and the tables of a validation on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    heads = Table(
+        "head", "hypothesis", "uniform", "identity", "previous", "one_hot", "simplest", title="Each head alone"
+    )
+    for head in report.heads:
+        losses = [
+            f"{head.losses[n].mean:.4f}" if n in head.losses else ""
+            for n in ("uniform", "identity", "previous", "one_hot")
+        ]
+        heads.add_row(str(head.head), head.hypothesis, *losses, head.simplest or "none")
+    paths = Table("path", "uniform", "identity", "uniform", "identity", "needed", title="The circuit without one path")
+    for column, what in zip(
+        paths.columns[1:5], ("row made", "row made", "heads above free", "heads above free"), strict=True
+    ):
+        column.header = f"{what}\n{column.header}"
+    for path in report.paths:
+        losses = [f"{kind[n].mean:.4f}" for kind in (path.losses, path.enabling) for n in ("uniform", "identity")]
+        paths.add_row(str(path.path), *losses, path.needed + (", weakly" if path.weak else ""))
+    console.print(heads, paths)
+    name = report.circuit.name or "The circuit"
+    style = "bold green" if report.passed else "bold red"
+    console.print(Text(f"{name} {'holds' if report.passed else 'does not hold'}", style))
+    for verdict in report.verdicts:
+        mark = Text("passed " if verdict.passed else "FAILED ", "green" if verdict.passed else "red")
+        console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command line; whatever the user can mend is one line on standard error and exit code 2."""
     try:
-        app()
+        sys.exit(app(arguments, standalone_mode=False) or 0)
+    except UsageError as error:
+        complain(f"{error.format_message()} (see --help)")
     except BadInput as error:
-        print(f"retrieval-interp: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+        complain(str(error))
+    except (typer.Abort, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def complain(message: str) -> None:
+    """One line on standard error, exit code 2."""
+    print(f"retrieval-interp: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

@@ -49,7 +49,7 @@ class VectorTransformer(HookedTransformer):
         self.setup()
         self.to(self.cfg.device, print_details=False)
 
-    def input_to_embed(self, input: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor, None, None]:
+    def input_to_embed(self, input: Any, *_: Any, **__: Any) -> tuple[Tensor, Tensor, None, None]:
         """Embed vectors; the shapes are checked because a matrix product would broadcast over wrong ones."""
         cfg = self.cfg
         if not isinstance(input, Tensor) or input.ndim != 3 or input.shape[-1] != cfg.d_vocab:

@@ -114,9 +114,9 @@ PRESETS: dict[str, Preset] = {
         Architecture(n_layers=4, n_heads=1, d_model=64, d_head=64),
         Recipe(steps=2_400, batch=128, training_examples=2**18, lr=3e-3, checkpoint_every=200),
     ),
-    "transformer_a": _twelve_layers(0),
-    "transformer_b": _twelve_layers(1),
-    "transformer_c": _twelve_layers(2),
+    "transformer_a": _twelve_layers(1),
+    "transformer_b": _twelve_layers(2),
+    "transformer_c": _twelve_layers(3),
     "transformer_d": Preset(
         RetrievalTask(n_steps=4),
         Architecture(n_layers=24, n_heads=1, d_model=512, d_head=16, mlp=False),

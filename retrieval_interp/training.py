@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -39,7 +38,8 @@ from retrieval_interp.checkpoints import (
     task_from,
 )
 from retrieval_interp.model import VectorTransformer
-from retrieval_interp.presets import Preset, Recipe
+from retrieval_interp.presets import Recipe, preset
+from retrieval_interp.provenance import versions
 from retrieval_interp.task import Draws, RetrievalTask, Stream
 
 STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
@@ -275,25 +275,25 @@ class TrainingRun:
         write_atomically(path, "".join(kept))
 
 
-def start_run(folder: Path, name: str, preset: Preset, seed: int) -> None:
+def start_run(folder: Path, name: str, *, seed: int | None = None, steps: int | None = None) -> None:
     """Write the config of a new run; ``TrainingRun(folder, ...)`` takes it up.
 
+    Args:
+        folder: a new or empty folder.
+        name: of a preset.
+        seed: of the weights and the data, instead of the preset's.
+        steps: training steps, instead of the preset's.
+
     Raises:
-        BadInput: the folder already holds a run, or cannot be written.
+        BadInput: no such preset, the folder already holds a run, or cannot be written.
     """
     if (folder / CONFIG).exists():
         raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
-    if preset.recipe.training_examples < preset.recipe.batch:
-        raise BadInput(
-            f"{preset.recipe.training_examples} training examples do not fill a batch of {preset.recipe.batch}"
-        )
-    made = {
-        "preset": name,
-        "seed": seed,
-        "recipe": dataclasses.asdict(preset.recipe),
-        "versions": {"torch": torch.__version__, "transformer_lens": version("transformer_lens")},
-    }
-    write_atomically(folder / CONFIG, config_json(preset.task, preset.architecture.config(preset.task), made))
+    chosen = preset(name)
+    recipe = chosen.recipe if steps is None else dataclasses.replace(chosen.recipe, steps=steps)
+    seed = chosen.seed if seed is None else seed
+    made = {"preset": name, "seed": seed, "recipe": dataclasses.asdict(recipe), "versions": versions()}
+    write_atomically(folder / CONFIG, config_json(chosen.task, chosen.architecture.config(chosen.task), made))
 
 
 def recipe_from(config: dict[str, Any], path: Path) -> tuple[Recipe, int]:

@@ -1,0 +1,87 @@
+"""The circuit diagram: roles across, layers upwards, one arrow a path, as in the paper's figure 5."""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.circuit import Circuit, Path
+from circuits.mechanisms import Previous
+from circuits.roles import Roles
+
+# Distinct without colour vision too (Okabe and Ito); a layer keeps its colour throughout a diagram.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+
+
+def sequence_order(roles: Roles) -> tuple[str, ...]:
+    """The roles as they stand in the sequence, from left to right on average."""
+    place = roles.positions.double().mean(dim=(0, 2)).tolist()
+    return tuple(sorted(roles.names, key=lambda name: place[roles.names.index(name)]))
+
+
+def drawn_paths(circuit: Circuit, order: Sequence[str]) -> list[tuple[Path, str, str]]:
+    """Every path with the roles between which it is drawn.
+
+    A ``Previous`` head is drawn between neighbouring members of a pair, where roles of the form
+    ``name.first`` and ``name.second`` say which those are, and otherwise between neighbouring roles.
+    """
+    drawn = []
+    for path in circuit.paths:
+        if not isinstance(circuit.heads[path.head], Previous):
+            drawn.append((path, path.source, path.target))
+            continue
+        neighbours = list(zip(order[1:], order[:-1], strict=True))
+        pairs = [(a, b) for a, b in neighbours if a.rpartition(".")[0] and a.rpartition(".")[0] == b.rpartition(".")[0]]
+        drawn += [(path, a, b) for a, b in pairs or neighbours]
+    return drawn
+
+
+def circuit_diagram(
+    circuit: Circuit,
+    order: Sequence[str],
+    n_layers: int,
+    attention: Float[Tensor, "layer head query_role key_role"] | None = None,
+    roles: Sequence[str] | None = None,
+) -> go.Figure:
+    """Draw a circuit; information flows upwards, from the attended role to the one that attends.
+
+    Args:
+        circuit: what to draw.
+        order: the roles from left to right; see ``sequence_order``.
+        n_layers: of the model.
+        attention: average attention from role to role, shown when the pointer rests on an arrow.
+        roles: the order of the roles in ``attention``.
+    """
+    figure = go.Figure()
+    place = {role: x for x, role in enumerate(order)}
+    for x in place.values():
+        figure.add_shape(
+            type="line", x0=x, x1=x, y0=0, y1=n_layers, line={"color": "rgba(128,128,128,.35)"}, layer="below"
+        )
+    useful = sorted({head.layer for head in circuit.useful_heads})
+    colour = {layer: COLOURS[i % len(COLOURS)] for i, layer in enumerate(useful)}
+    for path, source, target in drawn_paths(circuit, order):
+        layer = path.head.layer
+        figure.add_annotation(
+            x=place[source], y=layer + 1, ax=place[target], ay=layer, xref="x", yref="y", axref="x", ayref="y",
+            showarrow=True, arrowhead=2, arrowsize=1.2, arrowwidth=2.2, arrowcolor=colour[layer], text="",
+        )  # fmt: skip
+        told = f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
+        if attention is not None and roles is not None:
+            average = attention[layer, path.head.head, roles.index(source), roles.index(target)].item()
+            told += f"<br>average attention {average:.2f}"
+        figure.add_scatter(
+            x=[(place[source] + place[target]) / 2], y=[layer + 0.5], mode="markers", showlegend=False,
+            marker={"size": 14, "opacity": 0}, hovertext=told, hoverinfo="text",
+        )  # fmt: skip
+    ticks = [f"L{layer}" for layer in range(n_layers)]
+    figure.update_layout(
+        title={"text": f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"},
+        xaxis={"tickvals": list(place.values()), "ticktext": list(order), "range": [-0.5, len(order) - 0.5],
+               "title": "role, in sequence order", "showgrid": False, "zeroline": False},
+        yaxis={"tickvals": [layer + 0.5 for layer in range(n_layers)], "ticktext": ticks,
+               "range": [-0.2, n_layers + 0.3], "title": "layer", "showgrid": False, "zeroline": False},
+        template="plotly_white", height=120 + 34 * max(n_layers, 6), margin={"t": 50, "l": 60, "r": 20, "b": 60},
+    )  # fmt: skip
+    return figure

@@ -1,0 +1,77 @@
+"""Plots of a validation: losses with their errors, and attention from role to role."""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from jaxtyping import Float
+from plotly.subplots import make_subplots
+from torch import Tensor
+
+from circuits.validation import Loss, ValidationReport
+
+COLUMNS = 4
+
+
+def loss_figure(report: ValidationReport) -> go.Figure:
+    """What taking away each path costs, beside the unablated and the combined loss; bars are two standard errors."""
+    figure = go.Figure()
+    figure.add_trace(
+        _points("model and circuit", [("unablated", report.full), ("all heads replaced", report.combined)], "circle")
+    )
+    for instead, symbol in (("uniform", "triangle-up"), ("identity", "square")):
+        rows = [(f"without {p.path}", p.losses[instead]) for p in report.paths]
+        figure.add_trace(_points(f"row made {instead}", rows, symbol))
+    figure.add_vline(x=report.threshold, line_dash="dash", annotation_text=f"threshold {report.threshold:g}")
+    figure.update_layout(
+        title={"text": "What each attention path is worth"},
+        xaxis={"title": "loss (logarithmic)", "type": "log"},
+        yaxis={"autorange": "reversed"},
+        template="plotly_white",
+        height=160 + 30 * (2 + len(report.paths)),
+        margin={"l": 240, "t": 60},
+        legend={"orientation": "h", "y": -0.25},
+    )
+    return figure
+
+
+def _points(name: str, rows: Sequence[tuple[str, Loss]], symbol: str) -> go.Scatter:
+    return go.Scatter(
+        name=name,
+        x=[loss.mean for _, loss in rows],
+        y=[label for label, _ in rows],
+        error_x={"type": "data", "array": [2 * loss.standard_error for _, loss in rows]},
+        mode="markers",
+        marker={"symbol": symbol, "size": 10},
+        hovertemplate="%{y}: %{x:.4f}<extra></extra>",
+    )
+
+
+def attention_figure(
+    attention: Float[Tensor, "layer head query_role key_role"], roles: Sequence[str], order: Sequence[str]
+) -> go.Figure:
+    """One heat map for each head: the average attention of a role (down) to a role (across) of its own chain."""
+    n_layers, n_heads = attention.shape[:2]
+    heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)]
+    columns = min(COLUMNS, len(heads))
+    n_rows = -(-len(heads) // columns)
+    index = [roles.index(role) for role in order]
+    figure = make_subplots(
+        n_rows, columns, subplot_titles=[f"L{layer}H{head}" for layer, head in heads],
+        horizontal_spacing=0.02, vertical_spacing=min(0.06, 0.3 / n_rows), shared_xaxes=True, shared_yaxes=True,
+    )  # fmt: skip
+    for place, (layer, head) in enumerate(heads):
+        values = attention[layer, head][index][:, index]
+        trace = go.Heatmap(
+            z=[[round(value, 3) for value in row] for row in values.tolist()],
+            x=list(order), y=list(order), coloraxis="coloraxis",
+            hovertemplate=f"L{layer}H{head}: %{{y}} attends to %{{x}}: %{{z:.2f}}<extra></extra>",
+        )  # fmt: skip
+        figure.add_trace(trace, row=place // columns + 1, col=place % columns + 1)
+    figure.update_yaxes(autorange="reversed")
+    figure.update_layout(
+        coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "attention"}}},
+        template="plotly_white",
+        height=110 + 190 * n_rows,
+        margin={"t": 40, "l": 100, "b": 90},
+    )
+    return figure

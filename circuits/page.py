@@ -1,0 +1,29 @@
+"""One self-contained page: nothing is loaded from a network, nothing is sent."""
+
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+import plotly.graph_objects as go
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from circuits.viewer import viewer_script
+
+# Plotly's own button would upload the chart to a cloud.
+PLOTLY_CONFIG = {"showSendToCloud": False, "displaylogo": False, "responsive": True}
+
+
+def figure_element(figure: go.Figure, name: str) -> Markup:
+    """A plotly figure for a page that holds plotly.js already; ``name`` becomes its id."""
+    html = figure.to_html(full_html=False, include_plotlyjs=False, config=PLOTLY_CONFIG, div_id=name)
+    return Markup(html)
+
+
+def render_page(template: str, **contents: Any) -> str:
+    """Fill one of the templates beside this file; texts are escaped, figures and viewers are not."""
+    folder = files("circuits") / "templates"
+    loader = jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8"))
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    scripts = {"plotly": Markup("<script>" + get_plotlyjs() + "</script>"), "circuitsvis": Markup(viewer_script())}
+    return environment.get_template(template).render(scripts=scripts, **contents)

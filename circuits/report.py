@@ -1,0 +1,90 @@
+"""A validation as files: report.json for programs, report.md for a notebook or an issue, report.html to look at."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformer_lens import HookedTransformer
+
+from circuits.circuit_file import dump_circuit
+from circuits.diagram import circuit_diagram, sequence_order
+from circuits.figures import attention_figure, loss_figure
+from circuits.files import write_atomically
+from circuits.page import figure_element, render_page
+from circuits.problem import Examples, Problem
+from circuits.validation import REPLACEMENTS, ValidationReport
+from circuits.viewer import viewer_elements
+
+VIEWED_EXAMPLES = 3
+
+
+def write_report(report: ValidationReport, model: HookedTransformer, problem: Problem, folder: Path) -> Path:
+    """Write the three files; returns the page's path.
+
+    Raises:
+        BadInput: the folder cannot be written.
+    """
+    device = next(model.parameters()).device
+    examples = problem.examples(VIEWED_EXAMPLES, report.seed).to(device)
+    contents = {
+        "report.json": json.dumps(report.to_json(), indent=2) + "\n",
+        "report.md": markdown(report),
+        "report.html": page(report, model, examples),
+    }
+    for name, content in contents.items():
+        write_atomically(folder / name, content)
+    return folder / "report.html"
+
+
+def page(report: ValidationReport, model: HookedTransformer, examples: Examples) -> str:
+    """The self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
+    order = sequence_order(examples.roles)
+    diagram = circuit_diagram(report.circuit, order, model.cfg.n_layers, report.attention, report.roles)
+    return render_page(
+        "report.html.jinja",
+        report=report,
+        replacements=REPLACEMENTS,
+        circuit_yaml=dump_circuit(report.circuit),
+        diagram=figure_element(diagram, "circuit-diagram"),
+        losses=figure_element(loss_figure(report), "losses"),
+        attention=figure_element(attention_figure(report.attention, report.roles, order), "role-attention"),
+        viewers=viewer_elements(model, examples),
+    )
+
+
+def markdown(report: ValidationReport) -> str:
+    """The report as Markdown tables."""
+    name = report.circuit.name or "the circuit"
+    parts = list(report.full.parts)
+    lines = [f"# {name}: {'holds' if report.passed else 'does not hold'}", ""]
+    lines += [f"- **{v.step}** {'passed' if v.passed else 'FAILED'}: {v.sentence}" for v in report.verdicts]
+    lines += ["", f"{report.n_examples} fresh examples, seed {report.seed}, threshold {report.threshold:g}."]
+    lines += ["", "## Losses", ""]
+    rows = [("unablated", report.full), ("all heads replaced", report.combined)]
+    table = [[label, str(loss), *(f"{loss.parts[p]:.4f}" for p in parts)] for label, loss in rows]
+    lines += _table(["", "loss ± standard error", *parts], table)
+    lines += ["", "## Step 3: each head alone", ""]
+    columns = ["uniform", "identity", "previous", "one_hot"]
+    table = [
+        [
+            str(h.head),
+            h.hypothesis,
+            *(f"{h.losses[c].mean:.4f}" if c in h.losses else "" for c in columns),
+            h.simplest or "none",
+        ]
+        for h in report.heads
+    ]
+    lines += _table(["head", "hypothesis", *columns, "simplest below the threshold"], table)
+    lines += ["", "## Step 6: the circuit without one path", ""]
+    table = [
+        [f"`{p.path}`", *(str(kind[i]) for kind in (p.losses, p.enabling) for i in REPLACEMENTS), p.needed]
+        for p in report.paths
+    ]
+    columns = [f"{kind}row made {i}" for kind in ("", "heads above untouched, ") for i in REPLACEMENTS]
+    lines += _table(["path", *columns, "needed"], table)
+    about = [f"{key}: {value}" for key, value in report.about.items()]
+    return "\n".join([*lines, "", *about]) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]

@@ -1,0 +1,5 @@
+"""``python -m retrieval_interp`` is the command line."""
+
+from retrieval_interp.cli import main
+
+main()

@@ -1,0 +1,55 @@
+"""A finished run as a small model directory: its weights in the smallest precision that leaves the loss as it is."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from circuits.ablation import evaluate
+from circuits.circuit import Circuit
+from circuits.errors import BadInput
+from circuits.files import read_text, write_atomically
+from circuits.validation import Loss
+from retrieval_interp.checkpoints import CONFIG, LOG, WEIGHTS, config_json, load_model, read_config, save_tensors
+
+EXAMPLES, SEED = 4096, 20_250_000
+LARGEST_CHANGE = 1e-3  # of the loss, relative
+
+
+def export(run: Path, to: Path) -> dict[str, Any]:
+    """Write ``to`` from the finished run in ``run``; returns what was measured.
+
+    Half precision is kept where it changes the loss on 4,096 fresh examples by less than a thousandth.
+
+    Raises:
+        BadInput: the run is not finished, or ``to`` holds a model already.
+    """
+    if (to / CONFIG).exists():
+        raise BadInput(f"{to}: already holds a model")
+    model, task = load_model(run)
+    made = dict(read_config(run).get("made", {}))
+    examples = task.examples(EXAMPLES, SEED)
+
+    def measure() -> Loss:
+        return Loss.of(evaluate(model, task, examples, [Circuit()])[0], task.parts)
+
+    full = measure()
+    weights = model.state_dict()
+    halves = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+    model.load_state_dict({name: half.to(weights[name].dtype) for name, half in halves.items()})
+    half = measure()
+    small = abs(half.mean - full.mean) < LARGEST_CHANGE * full.mean
+    measured = {
+        "precision": "float16" if small else "float32",
+        "examples": EXAMPLES,
+        "evaluation_seed": SEED,
+        "loss_float32": full.to_json(),
+        "loss_float16": half.to_json(),
+    }
+    if "preset" in made:
+        words = ["train", made["preset"], "--seed", made["seed"], "--steps", made["recipe"]["steps"], "--out", run.name]
+        made["command"] = shlex.join(["retrieval-interp", *map(str, words)])
+    log = read_text(run / LOG, "the log of a run")
+    save_tensors(to / WEIGHTS, halves if small else weights)
+    write_atomically(to / LOG, log)
+    write_atomically(to / CONFIG, config_json(task, model.cfg, {**made, "exported": measured}))
+    return measured

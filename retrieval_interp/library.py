@@ -1,0 +1,58 @@
+"""Loading a model directory by path, or one of the trained transformers in ``data/`` by name."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from circuits.circuit import Circuit
+from circuits.circuit_file import load_circuit
+from circuits.errors import BadInput
+from retrieval_interp.checkpoints import CIRCUIT, CONFIG, load_model
+from retrieval_interp.model import VectorTransformer
+from retrieval_interp.task import RetrievalTask
+
+
+class Loaded(NamedTuple):
+    """A model with its task, and its circuit where one stands beside it."""
+
+    model: VectorTransformer
+    task: RetrievalTask
+    circuit: Circuit | None
+
+
+def data_folder() -> Path:
+    """Where the trained transformers lie: inside an installed wheel, or in the checkout."""
+    package = Path(__file__).parent
+    inside = package / "data"
+    return inside if inside.is_dir() else package.parent / "data"
+
+
+def find(name: str | Path) -> Path:
+    """The model directory of that path or name.
+
+    Raises:
+        BadInput: there is none; the message lists the names.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if (data_folder() / name / CONFIG).is_file():
+        return data_folder() / name
+    known = ", ".join(sorted(path.parent.name for path in data_folder().glob(f"*/{CONFIG}"))) or "none"
+    raise BadInput(f"{name}: no such model directory, nor a transformer that comes with the toolkit ({known})")
+
+
+def load(name: str | Path) -> Loaded:
+    """Load a model directory, or a transformer that comes with the toolkit.
+
+    Args:
+        name: a path, or a name such as ``transformer_a``.
+
+    Returns:
+        ``model, task, circuit``; the circuit is None where the directory holds none.
+
+    Raises:
+        BadInput: it is missing, damaged, or does not fit together.
+    """
+    folder = find(name)
+    model, task = load_model(folder)
+    path = folder / CIRCUIT
+    return Loaded(model, task, load_circuit(path) if path.exists() else None)

@@ -1,0 +1,126 @@
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Roles, Uniform, ablated, evaluate, run_ablated
+from circuits import ablation as ablation_module
+from circuits.attention import attention_patterns, role_attention
+from circuits.mechanisms import Mechanism
+from retrieval_interp import RetrievalTask, VectorTransformer
+from retrieval_interp.presets import Architecture
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Mechanism):
+    """A pattern from elsewhere, for tests."""
+
+    values: Tensor
+    name = "given"
+
+    def pattern(self, roles: Roles, n_positions: int) -> Tensor:
+        return self.values
+
+
+@pytest.fixture(scope="module")
+def task():
+    return RetrievalTask(n_steps=2, n_chains=2)
+
+
+@pytest.fixture(scope="module")
+def random_model(task):
+    cfg = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task)
+    return VectorTransformer(cfg, seed=3).eval()
+
+
+def test_the_empty_circuit_changes_nothing(random_model, task):
+    examples = task.examples(4, seed=0)
+    assert torch.equal(run_ablated(random_model, Circuit(), examples), random_model(examples.inputs))
+
+
+def test_replacing_a_pattern_by_itself_changes_nothing(random_model, task):
+    examples = task.examples(4, seed=0)
+    own = {Head(layer, h): Given(p[:, h]) for layer, p in attention_patterns(random_model, examples) for h in range(2)}
+    assert torch.equal(run_ablated(random_model, Circuit(own), examples), random_model(examples.inputs))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2), st.integers(0, 1), st.sampled_from([Uniform(), Identity(), Previous()]))
+def test_an_override_of_any_single_head_changes_the_output_at_the_queries(random_model, task, layer, head, mechanism):
+    examples = task.examples(4, seed=0)
+    changed = run_ablated(random_model, Circuit({Head(layer, head): mechanism}), examples)
+    assert not torch.allclose(changed[:, -2:], random_model(examples.inputs)[:, -2:], atol=1e-6)
+
+
+def test_the_pattern_seen_by_the_rest_of_the_model_is_the_one_put_in(random_model, task):
+    examples = task.examples(4, seed=0)
+    with ablated(random_model, Circuit({Head(1, 1): Previous()}), examples.roles):
+        _, cache = random_model.run_with_cache(examples.inputs)
+    expected = Previous().pattern(examples.roles, task.n_positions)[0]
+    assert (cache["pattern", 1][:, 1] == expected).all()
+    assert not torch.equal(cache["pattern", 1][:, 0], expected.expand(4, -1, -1))
+
+
+def test_no_effect_is_left_on_the_model_even_after_an_error(random_model, task):
+    examples = task.examples(4, seed=0)
+    before = random_model(examples.inputs)
+    with pytest.raises(ZeroDivisionError), ablated(random_model, Circuit({Head(0, 0): Uniform()}), examples.roles):
+        raise ZeroDivisionError
+    assert torch.equal(random_model(examples.inputs), before)
+    assert not random_model.blocks[0].attn.hook_pattern.fwd_hooks
+
+
+def test_hooks_that_silently_do_nothing_are_an_error(random_model, task):
+    examples = task.examples(4, seed=0)
+    residual = random_model(examples.inputs, stop_at_layer=2)
+    with (
+        pytest.raises(RuntimeError, match=r"layers \[0\] did nothing"),
+        ablated(random_model, Circuit({Head(0, 0): Uniform()}), examples.roles),
+    ):
+        random_model(residual, start_at_layer=2)
+
+
+def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, task):
+    examples = task.examples(4, seed=0)
+    with pytest.raises(BadInput, match="L3H0 does not exist"):
+        evaluate(random_model, task, examples, [Circuit({Head(3, 0): Uniform()})])
+
+
+heads = st.builds(Head, st.integers(0, 2), st.integers(0, 1))
+hypotheses = st.sampled_from(
+    [Uniform(), Identity(), Previous(), OneHot({"query": "pair1.second", "pair1.second": "pair2.second"})]
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.dictionaries(heads, hypotheses), min_size=1, max_size=6))
+def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_model, task, maps):
+    circuits, examples = [Circuit(heads) for heads in maps], task.examples(5, seed=1)
+    together = evaluate(random_model, task, examples, circuits)
+    with torch.no_grad():
+        alone = torch.stack([task.losses(run_ablated(random_model, c, examples), examples) for c in circuits])
+    assert torch.allclose(together, alone, atol=1e-5)
+
+
+def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, task, monkeypatch):
+    examples, circuits = task.examples(9, seed=1), [Circuit(), Circuit({Head(1, 0): Uniform()})]
+    at_once = evaluate(random_model, task, examples, circuits)
+    monkeypatch.setattr(ablation_module, "POSITIONS_AT_ONCE", 2 * 2 * task.n_positions)
+    assert torch.allclose(evaluate(random_model, task, examples, circuits), at_once, atol=1e-6)
+
+
+def test_the_progress_ends_at_one(random_model, task):
+    shares: list[float] = []
+    evaluate(random_model, task, task.examples(9, seed=1), [Circuit()], shares.append)
+    assert shares[-1] == 1.0
+
+
+def test_role_attention_of_the_handmade_model_is_its_circuit(model, problem):
+    attention = role_attention(model, problem.examples(32, seed=0))
+    query, first, second = range(3)
+    assert attention[0, 0, second, first].item() == pytest.approx(1.0)
+    assert attention[1, 0, query, second].item() > 0.99
+    assert attention[0, 0, query, second].item() < 0.5

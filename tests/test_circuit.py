@@ -1,0 +1,148 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from circuits import (
+    BadInput,
+    Circuit,
+    Head,
+    Identity,
+    OneHot,
+    Path,
+    Previous,
+    Roles,
+    Uniform,
+    load_circuit,
+    save_circuit,
+)
+from circuits.circuit_file import dump_circuit, parse_circuit
+
+ROLES = Roles(("query", "first", "second"), torch.tensor([[[3], [0], [1]]]))
+TEXT = """\
+name: induction
+heads:
+  L0H0: previous      # a comment
+  L1H0:
+    query: second
+    second: first
+  L2H1: uniform
+"""
+
+
+def test_yaml_that_a_person_would_write_is_read():
+    circuit = parse_circuit(TEXT)
+    assert circuit.name == "induction"
+    assert circuit.heads == {
+        Head(0, 0): Previous(),
+        Head(1, 0): OneHot({"query": "second", "second": "first"}),
+        Head(2, 1): Uniform(),
+    }
+
+
+def test_paths_are_listed_from_the_lowest_layer_up_and_a_previous_head_is_one():
+    assert [str(path) for path in parse_circuit(TEXT).paths] == [
+        "L0H0 * -> previous",
+        "L1H0 query -> second",
+        "L1H0 second -> first",
+    ]
+
+
+def test_the_order_of_rows_and_heads_and_the_name_do_not_count_for_equality():
+    one = Circuit({Head(0, 0): OneHot({"a": "b", "c": "d"}), Head(1, 0): Uniform()}, name="one")
+    two = Circuit({Head(1, 0): Uniform(), Head(0, 0): OneHot({"c": "d", "a": "b"})}, name="two")
+    assert one == two
+    assert hash(one) == hash(two)
+
+
+def test_without_takes_one_path_away_and_leaves_the_rest():
+    circuit = parse_circuit(TEXT)
+    path = Path(Head(1, 0), "query", "second")
+    without = circuit.without(path, "identity")
+    assert path not in without.paths
+    assert without.heads[Head(1, 0)] == OneHot({"query": "identity", "second": "first"})
+    assert circuit.paths[1] == path
+
+
+def test_without_a_previous_head_makes_the_whole_head_simple():
+    circuit = parse_circuit(TEXT)
+    assert circuit.without(circuit.paths[0]).heads[Head(0, 0)] == Uniform()
+
+
+def test_without_an_unknown_path_is_an_error():
+    with pytest.raises(BadInput, match="no path L5H0 query -> second"):
+        parse_circuit(TEXT).without(Path(Head(5, 0), "query", "second"))
+
+
+def test_difference_names_the_heads_and_both_opinions():
+    one = Circuit({Head(0, 0): Uniform(), Head(1, 0): Identity()})
+    two = Circuit({Head(0, 0): Uniform(), Head(2, 0): Identity()})
+    assert one.difference(two) == {Head(1, 0): (Identity(), None), Head(2, 0): (None, Identity())}
+
+
+def test_a_saved_circuit_is_read_back_equal(tmp_path):
+    circuit = parse_circuit(TEXT)
+    save_circuit(circuit, tmp_path / "circuit.yaml")
+    assert load_circuit(tmp_path / "circuit.yaml") == circuit
+
+
+roles = st.sampled_from(["query", "pair1.first", "pair1.second", "yes", "3", "a: b", "x # y"])
+mechanisms = st.one_of(
+    st.sampled_from([Uniform(), Identity(), Previous()]),
+    st.builds(OneHot, st.dictionaries(roles, roles, min_size=1), st.sampled_from(["zero", "uniform", "identity"])),
+)
+
+
+@given(st.dictionaries(st.builds(Head, st.integers(0, 99), st.integers(0, 99)), mechanisms), st.text("ab:\n#'\"é"))
+def test_any_circuit_survives_its_yaml(heads, name):
+    circuit = Circuit(heads, name=name)
+    again = parse_circuit(dump_circuit(circuit))
+    assert again == circuit
+    assert again.name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "file is empty"),
+        ("- a\n- b\n", "expected a mapping"),
+        ("name: x\n", "'heads' is missing"),
+        ("heads:\n  L0H0: uniform\n  L0H0: identity\n", "line 3: 'L0H0' stands twice"),
+        ("heads:\n  L00H0: uniform\n  L0H0: identity\n", "line 3: L0H0 stands twice"),
+        ("heads:\n  L1H0:\n    query: first\n    query: second\n", "line 4: 'query' stands twice"),
+        ("heads:\n  L0: uniform\n", "line 2: 'L0' is no head"),
+        ("heads:\n  L0H0: sideways\n", "line 2: L0H0 is 'sideways'"),
+        ("heads:\n  L0H0: [uniform]\n", "line 2: L0H0 is a list"),
+        ("heads:\n  L0H0: {elsewhere: zero}\n", "line 2: a one-hot head needs"),
+        ("heads:\n  L0H0:\n    query: first\n    elsewhere: nowhere\n", "elsewhere is 'nowhere'"),
+        ("heads: {L0H0: uniform\n", "not YAML"),
+        ("heads:\n  L0H0: &a uniform\n  L1H0: *a\n", "aliases are not allowed"),
+        ("colour: red\nheads: {}\n", "line 1: unknown key 'colour'"),
+        ("heads:\n  ? [a]\n  : uniform\n", "line 2: expected plain text"),
+    ],
+)
+def test_bad_yaml_is_one_clear_line_that_names_the_place(tmp_path, text, message):
+    path = tmp_path / "circuit.yaml"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=message) as caught:
+        load_circuit(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("heads:\n  L9H0: uniform\n", "line 2: L9H0 does not exist: the model has layers 0 to 1"),
+        ("heads:\n  L0H7: uniform\n", "line 2: L0H7 does not exist: a layer has heads 0 to 1"),
+        ("heads:\n  L0H0:\n    query: third\n", "line 3: L0H0 names the unknown role 'third'"),
+        ("heads:\n  L0H0:\n    third: query\n", "line 3: L0H0 names the unknown role 'third'"),
+        ("heads:\n  L0H0:\n    first: query\n", "line 3: L0H0 first -> query is against the causal mask"),
+    ],
+)
+def test_a_circuit_for_another_model_is_refused_with_its_line(text, message):
+    with pytest.raises(BadInput, match=message):
+        parse_circuit(text).check(ROLES, n_layers=2, n_heads=2)
+
+
+def test_attending_to_oneself_is_not_against_the_mask():
+    parse_circuit("heads:\n  L0H0:\n    first: first\n").check(ROLES, 1, 1)

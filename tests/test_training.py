@@ -1,0 +1,182 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from circuits import BadInput
+from retrieval_interp import presets, training
+from retrieval_interp.checkpoints import load_model, load_tensors
+from retrieval_interp.presets import Architecture, Preset, Recipe
+from retrieval_interp.task import RetrievalTask
+
+MICRO = Preset(
+    RetrievalTask(n_steps=1, n_chains=2),
+    Architecture(n_layers=2, n_heads=1, d_model=16, d_head=16),
+    # 96 examples are six steps: the run crosses several epochs.
+    Recipe(steps=60, batch=16, training_examples=96, warmup=5, checkpoint_every=25),
+)
+
+
+@pytest.fixture(autouse=True)
+def micro_preset(monkeypatch):
+    monkeypatch.setitem(presets.PRESETS, "micro", MICRO)
+
+
+def start(folder, **arguments):
+    training.start_run(folder, "micro", **arguments)
+    return training.TrainingRun(folder, torch.device("cpu"), compiled=False)
+
+
+def records(folder):
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("stop", [7, 20, 33, 50])
+def test_a_resumed_run_continues_bit_for_bit(tmp_path, stop):
+    whole = start(tmp_path / "whole")
+    for _ in range(60):
+        whole.advance()
+    first = start(tmp_path / "parts")
+    for _ in range(stop):
+        first.advance()
+    first.save()
+    for _ in range(5):  # what happens after the last save is forgotten
+        first.advance()
+    second = training.TrainingRun(tmp_path / "parts", torch.device("cpu"), compiled=False)
+    assert second.step == stop or stop == 20  # step 25 saved by itself
+    while second.step < 60:
+        second.advance()
+    for name, parameter in whole.model.state_dict().items():
+        assert torch.equal(parameter, second.model.state_dict()[name]), name
+    assert records(tmp_path / "whole") == records(tmp_path / "parts")
+
+
+def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
+    run = tmp_path / "run"
+    training.start_run(run, "micro", steps=200)
+    training.train(run, "cpu", compiled=False)
+    model, task = load_model(run)
+    assert task == MICRO.task
+    log = records(run)
+    assert [record["step"] for record in log] == list(range(20, 201, 20))
+    assert log[-1]["loss"] < log[0]["loss"] - 0.1
+    assert log[-1]["validation"]["parts"].keys() == {"x1"}
+    examples = task.examples(training.VALIDATION_EXAMPLES, run_seed := 0)
+    with torch.no_grad():
+        loss = task.losses(model(examples.inputs), examples).mean().item()
+    assert run_seed == 0
+    assert loss == pytest.approx(log[-1]["validation"]["loss"], rel=0.02)
+    steps = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert steps == [f"step-{step:07d}.safetensors" for step in (25, 50, 75, 100, 125, 150, 175, 200)]
+
+
+def test_every_epoch_visits_every_example_once_in_another_order(tmp_path):
+    run = start(tmp_path / "run")
+    epochs = []
+    for _ in range(2):
+        seen = []
+        for _ in range(6):
+            seen += run._batch().tolist()
+            run.step += 1
+        epochs.append(seen)
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(96))
+    assert epochs[0] != epochs[1]
+
+
+def test_a_loss_that_turns_nan_stops_the_run_and_leaves_the_last_checkpoint(tmp_path):
+    run = start(tmp_path / "run")
+    for _ in range(30):
+        run.advance()
+    with torch.no_grad():
+        run.model.unembed.W_U.fill_(float("nan"))
+    with pytest.raises(training.TrainingDiverged, match="NaN or infinite by step 40; the checkpoint of step 25"):
+        for _ in range(30):
+            run.advance()
+    tensors, metadata = load_tensors(tmp_path / "run" / "state.safetensors")
+    assert metadata["step"] == "25"
+    assert all(t.isfinite().all() for name, t in tensors.items() if not name.endswith("IGNORE"))
+
+
+def test_the_learning_rate_warms_up_stays_and_decays_to_zero():
+    recipe = Recipe(steps=1000, batch=1, training_examples=1, lr=1.0, warmup=100, decay=0.4)
+    rates = [training.learning_rate(recipe, step) for step in range(1000)]
+    assert rates[0] == pytest.approx(0.01)
+    assert rates[99] == rates[600] == 1.0
+    assert rates[800] == pytest.approx(0.5)
+    assert rates[999] < 1e-4
+
+
+def test_only_matrices_decay(tmp_path):
+    run = start(tmp_path / "run")
+    names = {parameter: name for name, parameter in run.model.named_parameters()}
+    decayed, others = run.take_step.optimizer.param_groups
+    assert decayed["weight_decay"] == 0.1
+    assert others["weight_decay"] == 0.0
+    assert all(".W_" in f".{names[p]}" for p in decayed["params"])
+    assert "blocks.0.attn.b_Q" in {names[p] for p in others["params"]}
+    assert "pos_embed.W_pos" not in {names[p] for p in decayed["params"]}
+
+
+def test_a_compiler_that_fails_is_told_and_training_goes_on(tmp_path, monkeypatch, capsys):
+    def broken(*_, **__):
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: broken)
+    training.start_run(tmp_path / "run", "micro", steps=2)
+    training.train(tmp_path / "run", "cpu", compiled=True)
+    assert "torch.compile does not work here (no compiler here)" in capsys.readouterr().err
+
+
+def test_starting_on_a_folder_that_holds_a_run_is_refused(tmp_path):
+    start(tmp_path / "run")
+    with pytest.raises(BadInput, match="already holds a run; continue it with --resume"):
+        training.start_run(tmp_path / "run", "micro")
+
+
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(BadInput, match="device 'tpu' is not usable here"):
+        training.choose_device("tpu")
+
+
+def test_a_damaged_state_is_refused_and_left_as_it_is(tmp_path):
+    run = start(tmp_path / "run")
+    run.advance()
+    run.save()
+    path = tmp_path / "run" / "state.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    damaged = path.read_bytes()
+    with pytest.raises(BadInput, match="not a whole safetensors file"):
+        training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False)
+    assert path.read_bytes() == damaged
+
+
+def test_ctrl_c_saves_says_how_to_resume_and_the_run_ends_as_if_never_stopped(tmp_path):
+    command = [sys.executable, "-m", "retrieval_interp", "train"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    arguments = ["tiny", "--steps", "60", "--no-compile", "--out"]
+    subprocess.run([*command, *arguments, tmp_path / "whole"], check=True, env=environment, capture_output=True)
+
+    process = subprocess.Popen([*command, *arguments, tmp_path / "parts"], env=environment, stderr=subprocess.PIPE)
+    log = tmp_path / "parts" / "log.jsonl"
+    deadline = time.monotonic() + 120
+    while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert f"retrieval-interp train --resume --out {tmp_path / 'parts'}".encode() in errors
+    resume = [*command, "--resume", "--no-compile", "--out", tmp_path / "parts"]
+    subprocess.run(resume, check=True, env=environment, capture_output=True)
+    whole, parts = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_steps_and_seed_may_be_chosen(tmp_path):
+    run = start(tmp_path / "run", seed=9, steps=12)
+    assert (run.seed, run.recipe) == (9, replace(MICRO.recipe, steps=12))

@@ -1,0 +1,98 @@
+import json
+
+import pytest
+
+from circuits import BadInput, Circuit, Head, OneHot, Previous, Uniform, validate
+
+
+def test_the_right_circuit_is_accepted(model, problem, circuit):
+    report = validate(model, problem, circuit, n_examples=64)
+    assert report.passed, report.verdicts
+    assert report.full.mean < 0.001
+    assert report.combined.mean < 0.001
+    # With the attention above prescribed, nothing reads what the lower head wrote; left to itself, all fails.
+    assert [path.needed for path in report.paths] == ["enabling", "directly"]
+
+
+def test_the_same_circuit_told_with_a_previous_head_is_accepted(model, problem, circuit):
+    report = validate(model, problem, circuit.with_head(Head(0, 0), Previous()), n_examples=64)
+    assert report.passed, report.verdicts
+
+
+def failed(report):
+    return [verdict.step for verdict in report.verdicts if not verdict.passed]
+
+
+def test_a_circuit_without_the_path_that_answers_is_rejected_by_its_combined_loss(model, problem, circuit):
+    report = validate(model, problem, circuit.with_head(Head(1, 0), Uniform()), n_examples=64)
+    assert failed(report) == ["step 3", "step 5", "step 6"]
+
+
+def test_a_circuit_without_the_path_that_enables_is_rejected_by_the_head_alone(model, problem, circuit):
+    report = validate(model, problem, circuit.with_head(Head(0, 0), Uniform()), n_examples=64)
+    assert failed(report) == ["step 3"]
+
+
+def test_a_circuit_that_is_silent_about_a_head_is_rejected_by_step_4_alone(model, problem, circuit):
+    report = validate(model, problem, Circuit({Head(1, 0): circuit.heads[Head(1, 0)]}), n_examples=64)
+    assert failed(report) == ["step 4"]
+
+
+def test_a_circuit_with_a_path_too_many_is_rejected_by_step_6_alone(model, problem, circuit):
+    too_many = circuit.with_head(Head(1, 0), OneHot({"query": "pair1.second", "pair1.second": "pair1.first"}))
+    report = validate(model, problem, too_many, n_examples=64)
+    assert failed(report) == ["step 6"]
+    superfluous = [str(path.path) for path in report.paths if not path.necessary]
+    assert superfluous == ["L1H0 pair1.second -> pair1.first"]
+
+
+def test_a_circuit_with_a_path_redirected_is_rejected(model, problem, circuit):
+    redirected = circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"}))
+    report = validate(model, problem, redirected, n_examples=64)
+    assert "step 5" in failed(report)
+    assert report.combined.mean > 1.5  # the answer is the wrong symbol: (1 - 0)² + (0 - 1)² = 2
+
+
+def test_step_3_marks_the_simplest_mechanism_below_the_threshold(model, problem, circuit):
+    report = validate(model, problem, circuit, n_examples=64)
+    low, high = report.heads
+    assert low.simplest == "previous"  # simpler than the one-hot hypothesis, and as good
+    assert high.simplest == "one_hot"
+    assert set(low.losses) == {"uniform", "identity", "previous", "one_hot"}
+
+
+def test_the_same_seed_gives_the_same_report_and_another_seed_other_losses(model, problem, circuit):
+    one, again, other = (validate(model, problem, circuit, n_examples=64, seed=seed).to_json() for seed in (5, 5, 6))
+    assert one == again
+    assert one["loss"]["details"] != other["loss"]["details"]
+
+
+def test_the_standard_error_is_the_spread_over_examples(model, problem, circuit):
+    report = validate(model, problem, circuit, n_examples=2)
+    losses = problem.losses(model(problem.examples(2, 0).inputs), problem.examples(2, 0))[:, 0].double()
+    assert report.full.mean == pytest.approx(losses.mean().item(), rel=1e-5)
+    assert report.full.standard_error == pytest.approx((losses[0] - losses[1]).abs().item() / 2, rel=1e-3, abs=1e-9)
+
+
+def test_the_json_holds_what_is_documented(model, problem, circuit):
+    document = json.loads(json.dumps(validate(model, problem, circuit, n_examples=16).to_json()))
+    assert document["passed"] is True
+    assert document["loss"]["full"] < document["threshold"]
+    assert document["loss"]["combined"] < document["threshold"]
+    assert document["paths"][0]["from"] == "pair1.second"
+    assert document["paths"][0]["losses"].keys() == {"uniform", "identity"}
+    assert document["heads"][0]["losses"].keys() == {"uniform", "identity", "previous", "one_hot"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_examples": 1}, "at least 2"),
+        ({"threshold": 0.0}, "above 0"),
+        ({"threshold": float("nan")}, "above 0"),
+        ({"circuit": Circuit()}, "names no head"),
+    ],
+)
+def test_what_cannot_be_validated_is_refused(model, problem, circuit, arguments, message):
+    with pytest.raises(BadInput, match=message):
+        validate(model, problem, **{"circuit": circuit, **arguments})
