@@ -47,6 +47,19 @@ def replace_atomically(path: Path, write: Callable[[Path], None]) -> None:
             partial.unlink(missing_ok=True)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a log.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
 def check_writable(folder: Path) -> None:
     """Make the folder, and see that files can be written there, before long work is done for nothing.
 

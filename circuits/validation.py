@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
@@ -141,6 +142,22 @@ class ValidationReport:
         """Whether every step passed."""
         return all(verdict.passed for verdict in self.verdicts)
 
+    def heads_table(self) -> pd.DataFrame:
+        """Step 3 as a table: a row for each named head, its loss under each mechanism."""
+        rows = [
+            {"head": str(h.head), "hypothesis": h.hypothesis, **_columns(h.losses)["losses"], "simplest": h.simplest}
+            for h in self.heads
+        ]
+        return pd.DataFrame(rows).set_index("head")
+
+    def paths_table(self) -> pd.DataFrame:
+        """Step 6 as a table: a row for each path, the loss without it."""
+        rows = []
+        for p in self.paths:
+            enabling = {f"heads above free, {name}": loss.mean for name, loss in p.enabling.items()}
+            rows.append({"path": str(p.path), **_columns(p.losses)["losses"], **enabling, "needed": p.needed})
+        return pd.DataFrame(rows, columns=None if rows else ["path"]).set_index("path")
+
     def to_json(self) -> dict[str, Any]:
         """The report as plain numbers and texts.
 
@@ -148,7 +165,7 @@ class ValidationReport:
         ``about`` (model, versions ...), ``loss`` (full, combined: means; details: both with standard error and
         parts), ``heads[]`` (head, layer, index, hypothesis, losses and standard_errors by mechanism, simplest,
         passed), ``paths[]`` (path, layer, index, from, to, losses and standard_errors by replacement, the same under
-        ``enabling``, needed, necessary, weak, in_first_useful_layer) and ``circuit`` (name, description, unnamed heads' count).
+        ``enabling``, needed, necessary, weak, in_first_useful_layer) and ``circuit`` (name, description).
         """
         return {
             "schema": SCHEMA,

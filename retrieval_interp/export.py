@@ -1,6 +1,5 @@
 """A finished run as a small model directory: its weights in the smallest precision that leaves the loss as it is."""
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +45,10 @@ def export(run: Path, to: Path) -> dict[str, Any]:
         "loss_float16": half.to_json(),
     }
     if "preset" in made:
-        words = ["train", made["preset"], "--seed", made["seed"], "--steps", made["recipe"]["steps"], "--out", run.name]
-        made["command"] = shlex.join(["retrieval-interp", *map(str, words)])
+        made["command"] = (
+            f"retrieval-interp train {made['preset']} --seed {made['seed']} --steps {made['recipe']['steps']} "
+            f"--out runs/{made['preset']}"
+        )
     log = read_text(run / LOG, "the log of a run")
     save_tensors(to / WEIGHTS, halves if small else weights)
     write_atomically(to / LOG, log)

@@ -16,6 +16,7 @@ from enum import StrEnum
 
 import numpy as np
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
@@ -40,8 +41,9 @@ class Stream(StrEnum):
 
     def generator(self, *seeds: int) -> np.random.Generator:
         """A generator of its own for this stream and these seeds."""
-        if any(seed < 0 for seed in seeds):
-            raise BadInput(f"seed {min(seeds)} is negative; expected a whole number from 0")
+        for seed in seeds:
+            if not 0 <= seed < 2**63:
+                raise BadInput(f"seed {seed} cannot be used; expected a whole number from 0 to 2^63 - 1")
         return np.random.default_rng([list(Stream).index(self), *seeds])
 
 
@@ -144,7 +146,7 @@ class RetrievalTask:
 
     def assemble(self, draws: Draws) -> Examples:
         """Lay the drawn symbols out as sequences with targets and roles."""
-        N, D, K = self.n_chains, self.n_steps, self.n_dims
+        N, D = self.n_chains, self.n_steps
         symbols, order = draws.symbols, draws.order.long()
         n, device = len(draws), symbols.device
         example = torch.arange(n, device=device)[:, None, None]
@@ -154,7 +156,7 @@ class RetrievalTask:
             step = step.flip(0)
         first = symbols[example, order[:, :D], step[:, None] - 1]  # [n, block, slot, K]
         second = symbols[example, order[:, :D], step[:, None]]
-        pairs = torch.stack([first, second], dim=3).reshape(n, 2 * D * N, K)
+        pairs = rearrange([first, second], "member n block slot dim -> n (block slot member) dim")
         asked = symbols[example[..., 0], order[:, D]]  # [n, slot, D+1, K]
         codes = self.position_codes().to(device).expand(n, -1, -1)
         inputs = torch.cat([torch.cat([pairs, asked[:, :, 0]], dim=1), codes], dim=-1)
@@ -163,7 +165,8 @@ class RetrievalTask:
         slot = order.argsort(dim=-1)  # [n, block, chain]
         block_of_step = step.argsort()  # block in which step k stands, for k = 1 ... D
         first_position = 2 * (block_of_step[:, None] * N + slot[:, block_of_step])  # [n, step, chain]
-        pair_positions = torch.stack([first_position, first_position + 1], dim=2).reshape(n, 2 * D, N)
+        both = [first_position, first_position + 1]
+        pair_positions = rearrange(both, "member n step chain -> n (step member) chain")
         query_positions = 2 * D * N + slot[:, D:]
         roles = Roles(self.roles, torch.cat([query_positions, pair_positions], dim=1))
         return Examples(inputs, targets, roles)

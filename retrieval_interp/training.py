@@ -25,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from circuits.errors import BadInput
-from circuits.files import read_text, write_atomically
+from circuits.files import append_line, read_text, write_atomically
 from retrieval_interp.checkpoints import (
     CONFIG,
     LOG,
@@ -164,6 +164,8 @@ class TrainingRun:
         self.order_of_epoch = (-1, torch.empty(0, dtype=torch.long))
         if (folder / STATE).exists():
             self._load_state()
+        if (folder / LOG).exists():
+            self._cut_log()
         self.training_set = self.task.training_set(self.recipe.training_examples, self.seed).to(device)
         self.validation = self.task.examples(VALIDATION_EXAMPLES, self.seed).to(device)
 
@@ -227,8 +229,7 @@ class TrainingRun:
             record["validation"] = {"loss": sum(parts) / len(parts), "parts": dict(zip(names, parts, strict=True))}
         record["lr"] = lr
         self.running.zero_()
-        with (self.folder / LOG).open("a") as log:
-            log.write(json.dumps(record) + "\n")
+        append_line(self.folder / LOG, json.dumps(record))
         return record
 
     @torch.no_grad()
@@ -241,9 +242,7 @@ class TrainingRun:
     def _diverged(self) -> str:
         saved = self.step - self.step % self.recipe.checkpoint_every
         where = f"the checkpoint of step {saved} is intact" if saved else "no checkpoint was written yet"
-        return (
-            f"{self.folder}: the loss became NaN or infinite by step {self.step}; {where}. Try a lower learning rate."
-        )
+        return f"{self.folder}: the loss became NaN or infinite by step {self.step}; {where}"
 
     def _load_state(self) -> None:
         path = self.folder / STATE
@@ -260,7 +259,6 @@ class TrainingRun:
                     self.take_step.optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
         except (KeyError, ValueError, RuntimeError) as error:
             raise BadInput(f"{path}: not the state of this run ({error})") from error
-        self._cut_log()
 
     def _cut_log(self) -> None:
         """Drop what was logged after the saved step; a line that was cut off is among that."""
@@ -292,6 +290,7 @@ def start_run(folder: Path, name: str, *, seed: int | None = None, steps: int | 
     chosen = preset(name)
     recipe = chosen.recipe if steps is None else dataclasses.replace(chosen.recipe, steps=steps)
     seed = chosen.seed if seed is None else seed
+    Stream.TRAINING.generator(seed)  # refuses a seed that cannot be used
     made = {"preset": name, "seed": seed, "recipe": dataclasses.asdict(recipe), "versions": versions()}
     write_atomically(folder / CONFIG, config_json(chosen.task, chosen.architecture.config(chosen.task), made))
 

@@ -1,0 +1,123 @@
+"""Our training step against the plain loop, and against its matrix products alone.
+
+    python -m benchmarks.training [--rounds 10] [--json]
+
+For presets transformer_a and transformer_d, in turns within one run:
+
+    plain     eager fp32 VectorTransformer, torch.optim.AdamW, gradients clipped: what one writes first
+    ours      retrieval_interp.training.TrainingStep
+    products  the matrix products of the plain step (forward, and two for each in the backward pass) in the
+              precision that ours uses, on operands that exist already: no step can be faster
+
+``ratio_eager`` is plain/ours, ``share_of_limit`` is products/ours; each is the median over the rounds.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+from retrieval_interp.model import VectorTransformer
+from retrieval_interp.presets import PRESETS, Preset
+from retrieval_interp.training import TrainingStep
+
+
+def plain_step(preset: Preset) -> Callable[[], None]:
+    model = VectorTransformer(preset.architecture.config(preset.task))
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=preset.recipe.lr, weight_decay=preset.recipe.weight_decay)
+    draws = preset.task.training_set(preset.recipe.batch, seed=0)
+
+    def step() -> None:
+        examples = preset.task.assemble(draws)
+        optimizer.zero_grad()
+        preset.task.losses(model(examples.inputs), examples).mean().backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+
+    return step
+
+
+def our_step(preset: Preset) -> tuple[Callable[[], None], torch.dtype]:
+    model = VectorTransformer(preset.architecture.config(preset.task))
+    take = TrainingStep(model, preset.task, preset.recipe, compiled=True)
+    draws = preset.task.training_set(preset.recipe.batch, seed=0)
+    return lambda: take(draws, preset.recipe.lr) and None, torch.bfloat16 if take.autocast else torch.float32
+
+
+def products(preset: Preset, dtype: torch.dtype) -> tuple[Callable[[], None], float]:
+    """The products of one plain step, and their number of floating-point operations."""
+    shape, task, batch = preset.architecture, preset.task, preset.recipe.batch
+    rows, width, heads = batch * task.n_positions, shape.d_model, shape.n_heads * shape.d_head
+    layers = shape.n_layers
+    linear = [(task.d_input, width, 1), (width, task.d_output, 1), (width, heads, 3 * layers), (heads, width, layers)]
+    if shape.mlp:
+        linear += [(width, 4 * width, layers), (4 * width, width, layers)]
+    sizes = []  # (batch, m, k, n, how often)
+    for k, n, times in linear:
+        sizes += [(1, rows, k, n, times), (1, rows, n, k, times), (1, k, rows, n, times)]
+    matrices, positions = batch * shape.n_heads, task.n_positions
+    sizes += [(matrices, positions, shape.d_head, positions, 2 * layers)]
+    sizes += [(matrices, positions, positions, shape.d_head, 4 * layers)]
+    operands = [(torch.randn(b, m, k, dtype=dtype), torch.randn(b, k, n, dtype=dtype), t) for b, m, k, n, t in sizes]
+
+    def multiply() -> None:
+        for left, right, times in operands:
+            for _ in range(times):
+                left @ right
+
+    return multiply, sum(2.0 * b * m * k * n * times for b, m, k, n, times in sizes)
+
+
+def seconds(step: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started
+
+
+def measure(name: str, rounds: int) -> dict[str, float | str]:
+    preset = PRESETS[name]
+    ours, dtype = our_step(preset)
+    multiply, operations = products(preset, dtype)
+    steps = {"plain": plain_step(preset), "ours": ours, "products": multiply}
+    taken: dict[str, list[float]] = {which: [] for which in steps}
+    for turn in range(rounds + 2):
+        for which, step in steps.items():
+            duration = seconds(step)
+            if turn >= 2:  # the first turns warm up
+                taken[which].append(duration)
+        print(f"\r{name}: round {max(0, turn - 1)} of {rounds}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    median = {which: statistics.median(durations) for which, durations in taken.items()}
+    return {
+        "preset": name,
+        **{f"seconds_{which}": duration for which, duration in median.items()},
+        "precision": str(dtype).removeprefix("torch."),
+        "gflops_per_second_products": operations / median["products"] / 1e9,
+        "ratio_eager": statistics.median(p / o for p, o in zip(taken["plain"], taken["ours"], strict=True)),
+        "share_of_limit": statistics.median(p / o for p, o in zip(taken["products"], taken["ours"], strict=True)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    results = {name: measure(name, arguments.rounds) for name in ("transformer_a", "transformer_d")}
+    if arguments.json:
+        print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), **results}, indent=2))
+        return
+    for name, result in results.items():
+        times = ", ".join(f"{which} {result[f'seconds_{which}']:.3f} s" for which in ("plain", "ours", "products"))
+        print(
+            f"{name}: {times}; {result['ratio_eager']:.1f}x the plain loop, {result['share_of_limit']:.0%} of the limit"
+        )
+
+
+if __name__ == "__main__":
+    main()
