@@ -71,10 +71,11 @@ def markdown(report: ValidationReport) -> str:
             h.hypothesis,
             *(f"{h.losses[c].mean:.4f}" if c in h.losses else "" for c in columns),
             h.simplest or "none",
+            h.alone,
         ]
         for h in report.heads
     ]
-    lines += _table(["head", "hypothesis", *columns, "simplest below the threshold"], table)
+    lines += _table(["head", "hypothesis", *columns, "simplest below the threshold", "hypothesis alone"], table)
     lines += ["", "## Step 6: the circuit without one path", ""]
     table = [
         [f"`{p.path}`", *(str(kind[i]) for kind in (p.losses, p.enabling) for i in REPLACEMENTS), p.needed]

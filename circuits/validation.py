@@ -68,15 +68,22 @@ class HeadResult:
         head: the head.
         hypothesis: name of its mechanism in the circuit.
         losses: under ``uniform``, ``identity``, ``previous`` and, for a one-hot hypothesis, ``one_hot``.
-        simplest: the simplest mechanism below the threshold, if any; simplest first in ``losses``.
-        passed: whether the hypothesis stays below the threshold.
+        simplest: the simplest mechanism below the threshold, if any.
+        alone: ``holds`` if the hypothesis stays below the threshold; ``fails`` if it does not and another mechanism
+            does; ``undetermined`` if none does. Then the heads above read more of this one than any of them leaves,
+            and only the combined ablation, which prescribes those heads too, can judge it.
     """
 
     head: Head
     hypothesis: str
     losses: dict[str, Loss]
     simplest: str | None
-    passed: bool
+    alone: Literal["holds", "fails", "undetermined"]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing speaks against the hypothesis for this head alone."""
+        return self.alone != "fails"
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ class PathResult:
         path: the path.
         losses: of the whole circuit, with this row ``uniform`` and with this row ``identity``.
         enabling: the same with all heads above the path untouched.
-        needed: ``directly`` if both ``losses`` exceed the threshold, ``enabling`` if both of those do, or ``no``.
+        needed: ``directly`` if both ``losses`` exceed the threshold; ``enabling`` if both of those do, and would not
+            with the path in place; or ``no``.
         weak: whether it is needed directly, but one of ``losses`` stays below twice the threshold.
         in_first_useful_layer: whether it lies in the lowest layer that has a path.
     """
@@ -145,7 +153,7 @@ class ValidationReport:
     def heads_table(self) -> pd.DataFrame:
         """Step 3 as a table: a row for each named head, its loss under each mechanism."""
         rows = [
-            {"head": str(h.head), "hypothesis": h.hypothesis, **_columns(h.losses)["losses"], "simplest": h.simplest}
+            {"head": str(h.head), "hypothesis": h.hypothesis, **_columns(h.losses)["losses"], "alone": h.alone}
             for h in self.heads
         ]
         return pd.DataFrame(rows).set_index("head")
@@ -164,8 +172,8 @@ class ValidationReport:
         ``schema``, ``passed``, ``verdicts[]`` (step, passed, sentence), ``threshold``, ``examples``, ``seed``,
         ``about`` (model, versions ...), ``loss`` (full, combined: means; details: both with standard error and
         parts), ``heads[]`` (head, layer, index, hypothesis, losses and standard_errors by mechanism, simplest,
-        passed), ``paths[]`` (path, layer, index, from, to, losses and standard_errors by replacement, the same under
-        ``enabling``, needed, necessary, weak, in_first_useful_layer) and ``circuit`` (name, description).
+        alone, passed), ``paths[]`` (path, layer, index, from, to, losses and standard_errors by replacement, the
+        same under ``enabling``, needed, necessary, weak, in_first_useful_layer) and ``circuit`` (name, description).
         """
         return {
             "schema": SCHEMA,
@@ -189,6 +197,7 @@ class ValidationReport:
                     "hypothesis": h.hypothesis,
                     **_columns(h.losses),
                     "simplest": h.simplest,
+                    "alone": h.alone,
                     "passed": h.passed,
                 }
                 for h in self.heads
@@ -260,6 +269,7 @@ def validate(
         for instead in REPLACEMENTS:
             without = circuit.without(path, instead)
             variants["path", path, instead] = without
+            variants["enabled", path.head.layer, ""] = circuit.up_to(path.head.layer)
             variants["enabling", path, instead] = without.up_to(path.head.layer)
     tensor = evaluate(model, problem, examples, list(variants.values()), progress)
     losses = {key: Loss.of(own, problem.parts) for key, own in zip(variants, tensor, strict=True)}
@@ -268,7 +278,10 @@ def validate(
     for head, mechanism in circuit.heads.items():
         alone = {name: losses["head", head, name] for name in {**SIMPLE, mechanism.name: mechanism}}
         simplest = next((name for name, loss in alone.items() if loss.mean < threshold), None)
-        heads.append(HeadResult(head, mechanism.name, alone, simplest, alone[mechanism.name].mean < threshold))
+        outcome: Literal["holds", "fails", "undetermined"] = "undetermined" if simplest is None else "fails"
+        if alone[mechanism.name].mean < threshold:
+            outcome = "holds"
+        heads.append(HeadResult(head, mechanism.name, alone, simplest, outcome))
     everything = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
     unnamed = [head for head in everything if head not in circuit.heads]
     first_useful = min((path.head.layer for path in circuit.paths), default=None)
@@ -280,7 +293,7 @@ def validate(
         needed: Literal["directly", "enabling", "no"] = "no"
         if least > threshold:
             needed = "directly"
-        elif least_enabling > threshold:
+        elif least_enabling > threshold > losses["enabled", path.head.layer, ""].mean:
             needed = "enabling"
         weak = needed == "directly" and least < 2 * threshold
         paths.append(PathResult(path, direct, enabling, needed, weak, path.head.layer == first_useful))
@@ -310,10 +323,14 @@ def _verdicts(
     threshold: float,
 ) -> tuple[Verdict, ...]:
     low = f"the threshold {threshold:g}"
-    wrong = [str(h.head) for h in heads if not h.passed]
-    alone = f"Each of the {len(heads)} named heads, replaced alone by its mechanism, stays below {low}."
+    wrong = [f"{h.head} ({h.simplest} would do, {h.hypothesis} does not)" for h in heads if h.alone == "fails"]
+    open_ = [str(h.head) for h in heads if h.alone == "undetermined"]
+    holding = sum(h.alone == "holds" for h in heads)
+    alone = f"With one head replaced alone the loss stays below {low} for {holding} of {len(heads)} named heads."
     if wrong:
-        alone = f"Replaced alone by its mechanism, {', '.join(wrong)} does not stay below {low}."
+        alone += f" Wrong: {', '.join(wrong)}."
+    if open_:
+        alone += f" No mechanism tried does so for {', '.join(open_)}, which only step 5 can judge."
     named = "Every head of the model has a mechanism."
     if unnamed:
         some = ", ".join(map(str, unnamed[:6])) + (" ..." if len(unnamed) > 6 else "")

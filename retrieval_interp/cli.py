@@ -195,14 +195,14 @@ def print_report(report: "ValidationReport") -> None:
 
     console = Console()
     heads = Table(
-        "head", "hypothesis", "uniform", "identity", "previous", "one_hot", "simplest", title="Each head alone"
+        "head", "hypothesis", "uniform", "identity", "previous", "one_hot", "hypothesis alone", title="Each head alone"
     )
     for head in report.heads:
         losses = [
             f"{head.losses[n].mean:.4f}" if n in head.losses else ""
             for n in ("uniform", "identity", "previous", "one_hot")
         ]
-        heads.add_row(str(head.head), head.hypothesis, *losses, head.simplest or "none")
+        heads.add_row(str(head.head), head.hypothesis, *losses, head.alone)
     paths = Table("path", "uniform", "identity", "uniform", "identity", "needed", title="The circuit without one path")
     for column, what in zip(
         paths.columns[1:5], ("row made", "row made", "heads above free", "heads above free"), strict=True

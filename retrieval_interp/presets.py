@@ -111,8 +111,8 @@ def _figure4(n_layers: int, *, implicit_curriculum: bool) -> Preset:
 PRESETS: dict[str, Preset] = {
     "tiny": Preset(
         RetrievalTask(n_steps=2),
-        Architecture(n_layers=4, n_heads=1, d_model=64, d_head=64),
-        Recipe(steps=2_400, batch=128, training_examples=2**18, lr=3e-3, checkpoint_every=200),
+        Architecture(n_layers=4, n_heads=8, d_model=64, d_head=8),
+        Recipe(steps=1_600, batch=128, training_examples=2**18, checkpoint_every=200),
     ),
     "transformer_a": _twelve_layers(1),
     "transformer_b": _twelve_layers(2),
