@@ -140,14 +140,15 @@ def presets(as_json: Json = False) -> None:
     from dataclasses import asdict
 
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from retrieval_interp.presets import PRESETS
 
     if as_json:
         print(json.dumps({name: asdict(preset) for name, preset in PRESETS.items()}, indent=2))
         return
-    table = Table("preset", "layers", "heads", "d_model", "MLP", "D", "targets", "steps", "batch", "seed")
+    columns = ("layers", "heads", "d_model", "MLP", "D", "targets", "steps", "batch", "seed")
+    table = Table(Column("preset", no_wrap=True), *columns)
     for name, p in PRESETS.items():
         shape, targets = p.architecture, "x1 ... xD" if p.task.implicit_curriculum else "xD"
         cells = (shape.n_layers, shape.n_heads, shape.d_model, "yes" if shape.mlp else "no", p.task.n_steps, targets)
@@ -182,15 +183,24 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(what, total=1.0)
-        yield lambda share: progress.update(bar, completed=share)
+    console = Console(stderr=True)
+    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+    bar = progress.add_task(what, total=1.0)
+
+    def update(share: float) -> None:
+        progress.start()  # only now: what fails before leaves no empty bar behind
+        progress.update(bar, completed=share)
+
+    try:
+        yield update
+    finally:
+        progress.stop()
 
 
 def print_report(report: "ValidationReport") -> None:
     """The verdict and the tables of a validation on the terminal."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     console = Console()
@@ -203,13 +213,10 @@ def print_report(report: "ValidationReport") -> None:
             for n in ("uniform", "identity", "previous", "one_hot")
         ]
         heads.add_row(str(head.head), head.hypothesis, *losses, head.alone)
-    paths = Table("path", "uniform", "identity", "uniform", "identity", "needed", title="The circuit without one path")
-    for column, what in zip(
-        paths.columns[1:5], ("row made", "row made", "heads above free", "heads above free"), strict=True
-    ):
-        column.header = f"{what}\n{column.header}"
+    columns = ("row made uniform", "row made identity", "needed")
+    paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path")
     for path in report.paths:
-        losses = [f"{kind[n].mean:.4f}" for kind in (path.losses, path.enabling) for n in ("uniform", "identity")]
+        losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
         paths.add_row(str(path.path), *losses, path.needed + (", weakly" if path.weak else ""))
     console.print(heads, paths)
     name = report.circuit.name or "The circuit"

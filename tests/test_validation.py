@@ -25,12 +25,22 @@ def failed(report):
 
 def test_a_circuit_without_the_path_that_answers_is_rejected_by_its_combined_loss(model, problem, circuit):
     report = validate(model, problem, circuit.with_head(Head(1, 0), Uniform()), n_examples=64)
-    assert failed(report) == ["step 3", "step 5", "step 6"]
+    assert failed(report) == ["step 5", "step 6"]
 
 
 def test_a_circuit_without_the_path_that_enables_is_rejected_by_the_head_alone(model, problem, circuit):
     report = validate(model, problem, circuit.with_head(Head(0, 0), Uniform()), n_examples=64)
     assert failed(report) == ["step 3"]
+    assert [(str(head.head), head.alone, head.simplest) for head in report.heads] == [
+        ("L0H0", "fails", "previous"),
+        ("L1H0", "holds", "one_hot"),
+    ]
+
+
+def test_a_head_that_no_mechanism_replaces_alone_is_left_to_the_combined_ablation(model, problem, circuit):
+    report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
+    assert [head.alone for head in report.heads] == ["holds", "undetermined"]
+    assert "L1H0, which only step 5 can judge" in report.verdicts[1].sentence
 
 
 def test_a_circuit_that_is_silent_about_a_head_is_rejected_by_step_4_alone(model, problem, circuit):
