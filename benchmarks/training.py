@@ -4,12 +4,14 @@
 
 For presets transformer_a and transformer_d, in turns within one run:
 
-    plain     eager fp32 VectorTransformer, torch.optim.AdamW, gradients clipped: what one writes first
-    ours      retrieval_interp.training.TrainingStep
-    products  the matrix products of the plain step (forward, and two for each in the backward pass) in the
-              precision that ours uses, on operands that exist already: no step can be faster
+    plain       eager fp32 VectorTransformer, torch.optim.AdamW, gradients clipped: what one writes first
+    ours        retrieval_interp.training.TrainingStep
+    products    the matrix products of the plain step (forward, and two for each in the backward pass) in the
+                precision that ours uses, on operands that exist already: no step can be faster
 
-``ratio_eager`` is plain/ours, ``share_of_limit`` is products/ours; each is the median over the rounds.
+    generating  one batch of the task, which ours contains
+
+``ratio_eager`` is plain/ours, ``share_of_limit`` products/ours, ``share_generating`` generating/ours; medians.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from retrieval_interp.presets import PRESETS, Preset
 from retrieval_interp.training import TrainingStep
 
 
-def plain_step(preset: Preset) -> Callable[[], None]:
+def plain_step(preset: Preset) -> Callable[[], object]:
     model = VectorTransformer(preset.architecture.config(preset.task))
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=preset.recipe.lr, weight_decay=preset.recipe.weight_decay)
@@ -42,14 +44,14 @@ def plain_step(preset: Preset) -> Callable[[], None]:
     return step
 
 
-def our_step(preset: Preset) -> tuple[Callable[[], None], torch.dtype]:
+def our_step(preset: Preset) -> tuple[Callable[[], object], torch.dtype]:
     model = VectorTransformer(preset.architecture.config(preset.task))
     take = TrainingStep(model, preset.task, preset.recipe, compiled=True)
     draws = preset.task.training_set(preset.recipe.batch, seed=0)
-    return lambda: take(draws, preset.recipe.lr) and None, torch.bfloat16 if take.autocast else torch.float32
+    return lambda: take(draws, preset.recipe.lr), torch.bfloat16 if take.autocast else torch.float32
 
 
-def products(preset: Preset, dtype: torch.dtype) -> tuple[Callable[[], None], float]:
+def products(preset: Preset, dtype: torch.dtype) -> tuple[Callable[[], object], float]:
     """The products of one plain step, and their number of floating-point operations."""
     shape, task, batch = preset.architecture, preset.task, preset.recipe.batch
     rows, width, heads = batch * task.n_positions, shape.d_model, shape.n_heads * shape.d_head
@@ -73,7 +75,7 @@ def products(preset: Preset, dtype: torch.dtype) -> tuple[Callable[[], None], fl
     return multiply, sum(2.0 * b * m * k * n * times for b, m, k, n, times in sizes)
 
 
-def seconds(step: Callable[[], None]) -> float:
+def seconds(step: Callable[[], object]) -> float:
     started = time.perf_counter()
     step()
     return time.perf_counter() - started
@@ -83,7 +85,14 @@ def measure(name: str, rounds: int) -> dict[str, float | str]:
     preset = PRESETS[name]
     ours, dtype = our_step(preset)
     multiply, operations = products(preset, dtype)
-    steps = {"plain": plain_step(preset), "ours": ours, "products": multiply}
+    training_set = preset.task.training_set(10 * preset.recipe.batch, seed=0)
+    index = torch.randperm(len(training_set))[: preset.recipe.batch]
+    steps = {
+        "plain": plain_step(preset),
+        "ours": ours,
+        "products": multiply,
+        "generating": lambda: preset.task.assemble(training_set.take(index)),
+    }
     taken: dict[str, list[float]] = {which: [] for which in steps}
     for turn in range(rounds + 2):
         for which, step in steps.items():
@@ -99,6 +108,7 @@ def measure(name: str, rounds: int) -> dict[str, float | str]:
         "precision": str(dtype).removeprefix("torch."),
         "gflops_per_second_products": operations / median["products"] / 1e9,
         "ratio_eager": statistics.median(p / o for p, o in zip(taken["plain"], taken["ours"], strict=True)),
+        "share_generating": median["generating"] / median["ours"],
         "share_of_limit": statistics.median(p / o for p, o in zip(taken["products"], taken["ours"], strict=True)),
     }
 

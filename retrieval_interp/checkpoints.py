@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from transformer_lens import HookedTransformerConfig
+from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
 from circuits.errors import BadInput
 from circuits.files import read_text, replace_atomically
@@ -92,6 +93,8 @@ def task_from(config: Mapping[str, Any], path: Path) -> RetrievalTask:
         for field in ("n_steps", "n_chains", "n_dims"):
             if field in section and (not isinstance(section[field], int) or isinstance(section[field], bool)):
                 raise TypeError(f"{field} is {section[field]!r}; expected a whole number")
+        if not isinstance(section.get("implicit_curriculum", True), bool):
+            raise TypeError(f"implicit_curriculum is {section['implicit_curriculum']!r}; expected true or false")
         return RetrievalTask(**section)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{path}: bad task ({error})") from error
@@ -107,14 +110,36 @@ def architecture_from(config: Mapping[str, Any], task: RetrievalTask, path: Path
     for field, value in expected.items():
         if section.get(field) != value:
             raise BadInput(f"{path}: {field} is {section.get(field)!r}; the task needs {value}")
-    for field in ("n_layers", "n_heads", "d_model", "d_head"):
-        value = section.get(field)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 2**16:
-            raise BadInput(f"{path}: {field} is {value!r}; expected a whole number from 1")
+    attention_only = section.get("attn_only", False)
+    expected_types: dict[str, tuple[str, bool]] = {
+        field: ("a whole number from 1 to 65536", _is_size(section.get(field)))
+        for field in ("n_layers", "n_heads", "d_model", "d_head", *(() if attention_only is True else ("d_mlp",)))
+    }
+    expected_types["attn_only"] = ("true or false", isinstance(attention_only, bool))
+    activation = section.get("act_fn")
+    supported = attention_only is True or (isinstance(activation, str) and activation in SUPPORTED_ACTIVATIONS)
+    expected_types["act_fn"] = (f"one of {', '.join(SUPPORTED_ACTIVATIONS)}", supported)
+    normalization = section.get("normalization_type", "LN")
+    expected_types["normalization_type"] = ("LN, LNPre or null", normalization in ("LN", "LNPre", None))
+    eps = section.get("eps", 1e-5)
+    expected_types["eps"] = ("a number above 0", isinstance(eps, float) and 0 < eps < 1)
+    for field, (wanted, right) in expected_types.items():
+        if not right:
+            raise BadInput(f"{path}: {field} is {section.get(field)!r}; expected {wanted}")
     try:
         return HookedTransformerConfig(**section, device="cpu", dtype=torch.float32)
     except Exception as error:  # TransformerLens raises whatever its own checks raise
         raise BadInput(f"{path}: bad architecture ({error})") from error
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**16
+
+
+def least_parameters(cfg: HookedTransformerConfig) -> int:
+    """How many weights a model has in its matrices alone."""
+    layer = 4 * cfg.d_model * cfg.n_heads * cfg.d_head + 2 * cfg.d_model * (cfg.d_mlp or 0)
+    return cfg.n_layers * layer + cfg.d_model * (cfg.d_vocab + cfg.d_vocab_out)
 
 
 def fill(model: VectorTransformer, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -156,6 +181,9 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[VectorTransfo
     cfg = architecture_from(config, task, folder / CONFIG)
     path = weights or folder / WEIGHTS
     tensors, _ = load_tensors(path)
+    there = sum(tensor.numel() for tensor in tensors.values())
+    if least_parameters(cfg) > there:  # before memory is taken for a model that its weights cannot fill
+        raise BadInput(f"{path}: {there} weights do not fit the config, which needs {least_parameters(cfg)} and more")
     model = VectorTransformer(cfg)
     fill(model, tensors, path)
     return model.eval(), task

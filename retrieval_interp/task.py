@@ -24,6 +24,8 @@ from circuits.errors import BadInput
 from circuits.problem import Examples
 from circuits.roles import Roles
 
+LARGEST_DRAW = 2**31  # numbers drawn at once, 8 GiB
+
 
 class StepOrder(StrEnum):
     """Which retrieval step's block stands first in the sequence."""
@@ -90,14 +92,12 @@ class RetrievalTask:
     step_order: StepOrder = StepOrder.LAST_FIRST
 
     def __post_init__(self) -> None:
-        limits = {"n_steps": (self.n_steps, 1), "n_chains": (self.n_chains, 1), "n_dims": (self.n_dims, 2)}
-        for name, (value, least) in limits.items():
-            if value < least:
-                raise BadInput(f"{name} is {value}; expected at least {least}")
+        for name, least, most in (("n_steps", 1, 10_000), ("n_chains", 1, 255), ("n_dims", 2, 10_000)):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise BadInput(f"{name} is {value}; expected {least} to {most}")
         if self.n_dims % 2:
             raise BadInput(f"n_dims is {self.n_dims}; expected an even number (position codes are sine and cosine)")
-        if self.n_chains > 255:
-            raise BadInput(f"n_chains is {self.n_chains}; expected at most 255")
 
     @property
     def n_positions(self) -> int:
@@ -140,6 +140,8 @@ class RetrievalTask:
             raise BadInput(f"{n} examples; expected at least 1")
         rng = stream.generator(seed)
         N, D, K = self.n_chains, self.n_steps, self.n_dims
+        if n * N * (D + 1) * K > LARGEST_DRAW:
+            raise BadInput(f"{n} examples of this task do not fit into memory; expected fewer")
         symbols = rng.standard_normal((n, N, D + 1, K), dtype=np.float32)
         order = rng.permuted(np.broadcast_to(np.arange(N, dtype=np.uint8), (n, D + 1, N)), axis=-1)
         return Draws(torch.from_numpy(symbols), torch.from_numpy(np.ascontiguousarray(order)))

@@ -60,6 +60,11 @@ def test_load_takes_a_path_and_gives_the_circuit_where_there_is_one(folder):
     assert (model.cfg.n_layers, task.n_steps, len(circuit.heads)) == (1, 2, 1)
 
 
+def add(folder, name, tensor):
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    save_tensors(folder / "model.safetensors", {**tensors, name: tensor})
+
+
 def cut_off(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -79,13 +84,24 @@ def cut_off(path):
         (lambda f: edit(f, lambda c: c["task"].update(n_steps=3)), "d_vocab_out is 8; the task needs 12"),
         (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=-1)), "n_layers is -1"),
         (lambda f: edit(f, lambda c: c["architecture"].update(colour="red")), "unknown architecture field 'colour'"),
-        (lambda f: edit(f, lambda c: c["architecture"].update(act_fn="magic")), "bad architecture"),
-        (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=2)), "tensor 'blocks.1.*' is missing"),
-        (lambda f: edit(f, lambda c: c["architecture"].update(d_model=32)), "the config expects"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(act_fn="magic")), "act_fn is 'magic'"),
+        (
+            lambda f: edit(f, lambda c: c["architecture"].update(d_mlp="wide")),
+            "d_mlp is 'wide'; expected a whole number",
+        ),
+        (lambda f: edit(f, lambda c: c["architecture"].update(attn_only="no")), "attn_only is 'no'"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(normalization_type=7)), "normalization_type is 7"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(eps=[1])), "eps is"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=2)), "weights do not fit the config"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=65536)), "do not fit the config"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(d_model=8)), "the config expects"),
+        (lambda f: edit(f, lambda c: c["task"].update(n_steps=10**9)), "n_steps is 1000000000"),
+        (lambda f: edit(f, lambda c: c["task"].update(implicit_curriculum="yes")), "bad task"),
         (lambda f: (f / "model.safetensors").unlink(), "model.safetensors: no such file"),
         (lambda f: (f / "model.safetensors").write_bytes(b""), "not a whole safetensors file"),
         (lambda f: cut_off(f / "model.safetensors"), "not a whole safetensors file"),
-        (lambda f: save_file({"foreign": torch.zeros(1)}, f / "model.safetensors"), "unexpected tensor 'foreign'"),
+        (lambda f: save_file({"foreign": torch.zeros(1)}, f / "model.safetensors"), "do not fit the config"),
+        (lambda f: add(f, "foreign", torch.zeros(1)), "unexpected tensor 'foreign'"),
     ],
 )
 def test_a_damaged_model_directory_is_one_clear_line(folder, damage, message):
