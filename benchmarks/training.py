@@ -46,7 +46,8 @@ def plain_step(preset: Preset) -> Callable[[], object]:
 
 def our_step(preset: Preset) -> tuple[Callable[[], object], torch.dtype]:
     model = VectorTransformer(preset.architecture.config(preset.task))
-    take = TrainingStep(model, preset.task, preset.recipe, compiled=True)
+    take = TrainingStep(model, preset.task, preset.recipe)
+    take.compile()
     draws = preset.task.training_set(preset.recipe.batch, seed=0)
     return lambda: take(draws, preset.recipe.lr), torch.bfloat16 if take.autocast else torch.float32
 

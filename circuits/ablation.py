@@ -11,6 +11,7 @@ from transformer_lens import HookedTransformer
 from transformer_lens.hook_points import HookPoint
 
 from circuits.circuit import Circuit
+from circuits.errors import BadInput
 from circuits.mechanisms import Mechanism
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
@@ -53,19 +54,26 @@ def ablated(model: HookedTransformer, circuit: Circuit, roles: Roles) -> Iterato
         fired.add(layer)
         return overridden(pattern, circuit.layer(layer), roles)
 
-    hooks: list[tuple[str, Hook]] = [(pattern_hook(model.cfg.n_layers - 1), watch)]
+    # Every layer is watched: a run that starts above an ablated layer or stops below it must not go unnoticed.
+    hooks: list[tuple[str, Hook]] = [(pattern_hook(layer), watch) for layer in range(model.cfg.n_layers)]
     hooks += [(pattern_hook(layer), partial(override, layer=layer)) for layer in layers]
     with model.hooks(fwd_hooks=hooks):
         yield model
     silent = [layer for layer in layers if layer not in fired]
     if ran and silent:
-        raise RuntimeError(f"the ablation of layers {silent} did nothing: the run started above them")
+        raise RuntimeError(f"the ablation of layers {silent} did nothing: the run started above or stopped below them")
 
 
 def overridden(
     pattern: Float[Tensor, "batch head query key"], heads: Sequence[tuple[int, Mechanism]], roles: Roles
 ) -> Float[Tensor, "batch head query key"]:
-    """A layer's attention pattern with some heads replaced; the given tensor is left alone."""
+    """A layer's attention pattern with some heads replaced; the given tensor is left alone.
+
+    Raises:
+        BadInput: the roles are those of another batch.
+    """
+    if len(roles) != pattern.shape[0]:
+        raise BadInput(f"the roles are those of {len(roles)} examples; the model was run on {pattern.shape[0]}")
     pattern = pattern.clone()
     for index, mechanism in heads:
         pattern[:, index] = mechanism.pattern(roles, pattern.shape[-1]).to(pattern.dtype)
@@ -101,7 +109,7 @@ def evaluate(
         BadInput: a circuit does not fit the model or the examples.
     """
     cfg = model.cfg
-    for circuit in set(circuits):
+    for circuit in dict.fromkeys(circuits):
         circuit.check(examples.roles, cfg.n_layers, cfg.n_heads)
     at_once = max(1, POSITIONS_AT_ONCE // (len(circuits) * examples.inputs.shape[1]))
     losses = []

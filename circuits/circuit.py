@@ -24,7 +24,7 @@ class Head(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Head":
         """Read ``L5H0``."""
-        match = re.fullmatch(r"L(\d{1,6})H(\d{1,6})", text)
+        match = re.fullmatch(r"L([0-9]{1,6})H([0-9]{1,6})", text)
         if match is None:
             raise BadInput(f"{text!r} is no head; expected something like L5H0, counted from 0")
         return cls(int(match[1]), int(match[2]))
@@ -127,9 +127,9 @@ class Circuit:
             BadInput: a head is out of range, a role is unknown, or a path points to a later position.
         """
         for head, mechanism in self.heads.items():
-            if head.layer >= n_layers:
+            if not 0 <= head.layer < n_layers:
                 raise BadInput(f"{self._at(head)}{head} does not exist: the model has layers 0 to {n_layers - 1}")
-            if head.head >= n_heads:
+            if not 0 <= head.head < n_heads:
                 raise BadInput(f"{self._at(head)}{head} does not exist: a layer has heads 0 to {n_heads - 1}")
             if not isinstance(mechanism, OneHot):
                 continue

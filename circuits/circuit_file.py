@@ -27,9 +27,7 @@ def load_circuit(path: FilePath) -> Circuit:
     Raises:
         BadInput: missing, empty or malformed; the message names the line.
     """
-    text = read_text(path, "a circuit in YAML")
-    if len(text) > LARGEST_FILE:
-        raise BadInput(f"{path}: {len(text)} characters are no circuit; expected at most {LARGEST_FILE}")
+    text = read_text(path, "a circuit in YAML", LARGEST_FILE)
     return parse_circuit(text, str(path))
 
 
@@ -105,7 +103,7 @@ class _Reader:
 
     def mechanism(self, head: Head, node: yaml.Node, line: str) -> Mechanism:
         if isinstance(node, yaml.ScalarNode):
-            if node.value not in SIMPLE:
+            if self.text(node, line) not in SIMPLE:
                 raise BadInput(f"{line}: {head} is {node.value!r}; expected {', '.join(SIMPLE)}, or paths")
             return SIMPLE[node.value]
         if not isinstance(node, yaml.MappingNode):
@@ -134,4 +132,6 @@ class _Reader:
     def text(self, node: yaml.Node, line: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
             raise BadInput(f"{line}: expected plain text")
+        if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
+            raise BadInput(f"{line}: expected plain text; got the tag {node.tag}")
         return node.value

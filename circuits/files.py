@@ -74,13 +74,20 @@ def check_writable(folder: Path) -> None:
         raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from error
 
 
-def read_text(path: Path, what: str) -> str:
+LARGEST_TEXT = 64 * 2**20  # bytes; the log of a long run is the largest text there is
+
+
+def read_text(path: Path, what: str, largest: int = LARGEST_TEXT) -> str:
     """The text of a file; ``what`` names it in errors ("a circuit", "a config").
 
     Raises:
-        BadInput: the file is missing, unreadable, empty or not UTF-8.
+        BadInput: the file is missing, no file, unreadable, empty, not UTF-8, or has more than ``largest`` bytes.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path}: is no file (expected {what})")
+        if path.stat().st_size > largest:
+            raise BadInput(f"{path}: too large to be {what} (more than {largest} bytes)")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise BadInput(f"{path}: no such file (expected {what})") from error

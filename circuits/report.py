@@ -57,7 +57,7 @@ def markdown(report: ValidationReport) -> str:
     name = report.circuit.name or "the circuit"
     parts = list(report.full.parts)
     lines = [f"# {name}: {'holds' if report.passed else 'does not hold'}", ""]
-    lines += [f"- **{v.step}** {'passed' if v.passed else 'FAILED'}: {v.sentence}" for v in report.verdicts]
+    lines += [f"- **{v.step}** {v.outcome}: {v.sentence}" for v in report.verdicts]
     lines += ["", f"{report.n_examples} fresh examples, seed {report.seed}, threshold {report.threshold:g}."]
     lines += ["", "## Losses", ""]
     rows = [("unablated", report.full), ("all heads replaced", report.combined)]

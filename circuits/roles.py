@@ -1,6 +1,6 @@
 """Roles: what each position of an example does, by name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -61,10 +61,3 @@ class Roles:
             for chain, position in enumerate(row, start=1):
                 labels[position] = f"{chain}:{role}"
         return labels
-
-
-def previous_role(roles: Roles, name: str) -> str | None:
-    """The role that stands directly before ``name`` in every example and chain, if there is one."""
-    before = roles[name] - 1
-    candidates: Sequence[str] = [other for other in roles if torch.equal(roles[other], before)]
-    return candidates[0] if candidates else None

@@ -121,11 +121,20 @@ class PathResult:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One step's outcome, with a sentence for people."""
+    """One step's outcome, with a sentence for people.
+
+    ``undetermined`` is said of step 3 where no mechanism tried replaces some of the heads alone: nothing speaks
+    against the hypothesis for them, but nothing for it either until the combined ablation.
+    """
 
     step: str
-    passed: bool
+    outcome: Literal["passed", "failed", "undetermined"]
     sentence: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the step does not speak against the circuit."""
+        return self.outcome != "failed"
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ class ValidationReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every step passed."""
+        """Whether no step failed."""
         return all(verdict.passed for verdict in self.verdicts)
 
     def heads_table(self) -> pd.DataFrame:
@@ -169,7 +178,7 @@ class ValidationReport:
     def to_json(self) -> dict[str, Any]:
         """The report as plain numbers and texts.
 
-        ``schema``, ``passed``, ``verdicts[]`` (step, passed, sentence), ``threshold``, ``examples``, ``seed``,
+        ``schema``, ``passed``, ``verdicts[]`` (step, outcome, passed, sentence), ``threshold``, ``examples``, ``seed``,
         ``about`` (model, versions ...), ``loss`` (full, combined: means; details: both with standard error and
         parts), ``heads[]`` (head, layer, index, hypothesis, losses and standard_errors by mechanism, simplest,
         alone, passed), ``paths[]`` (path, layer, index, from, to, losses and standard_errors by replacement, the
@@ -178,7 +187,10 @@ class ValidationReport:
         return {
             "schema": SCHEMA,
             "passed": self.passed,
-            "verdicts": [{"step": v.step, "passed": v.passed, "sentence": v.sentence} for v in self.verdicts],
+            "verdicts": [
+                {"step": v.step, "outcome": v.outcome, "passed": v.passed, "sentence": v.sentence}
+                for v in self.verdicts
+            ],
             "threshold": self.threshold,
             "examples": self.n_examples,
             "seed": self.seed,
@@ -260,6 +272,7 @@ def validate(
         raise BadInput("the circuit names no head; there is nothing to validate")
     device = next(model.parameters()).device
     examples = problem.examples(n_examples, seed).to(device)
+    circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
 
     variants: dict[tuple[str, Any, str], Circuit] = {("full", None, ""): Circuit(), ("combined", None, ""): circuit}
     for head, mechanism in circuit.heads.items():
@@ -351,13 +364,18 @@ def _verdicts(
             needed += f" Needed only by the heads above, to find where to attend: {'; '.join(enabling)}."
         if weak:
             needed += f" Least needed (below {2 * threshold:g}): {'; '.join(weak)}."
+    step_3: Literal["passed", "failed", "undetermined"] = "failed" if wrong else "undetermined" if open_ else "passed"
     return (
-        Verdict("unablated", full.mean < threshold, _against("The model's own loss", full, threshold)),
-        Verdict("step 3", not wrong, alone),
-        Verdict("step 4", not unnamed, named),
-        Verdict("step 5", combined.mean < threshold, _against("With all heads replaced the loss", combined, threshold)),
-        Verdict("step 6", judged and not superfluous, needed),
+        Verdict("unablated", _outcome(full.mean < threshold), _against("The model's own loss", full, threshold)),
+        Verdict("step 3", step_3, alone),
+        Verdict("step 4", _outcome(not unnamed), named),
+        Verdict("step 5", _outcome(judged), _against("With all heads replaced the loss", combined, threshold)),
+        Verdict("step 6", _outcome(judged and not superfluous), needed),
     )
+
+
+def _outcome(passed: bool) -> Literal["passed", "failed"]:
+    return "passed" if passed else "failed"
 
 
 def _against(what: str, loss: Loss, threshold: float) -> str:

@@ -74,11 +74,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     try:
         config = json.loads(read_text(path, "the config of a model directory"))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, BadInput):
+            raise
         raise BadInput(f"{path}: not JSON ({error})") from error
     sections = ("task", "architecture")
     if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in sections):
         raise BadInput(f"{path}: expected an object with the sections 'task' and 'architecture'")
+    if not isinstance(config.get("made", {}), dict):
+        raise BadInput(f"{path}: 'made' is {type(config['made']).__name__}; expected an object")
     if config.get("format") != FORMAT:
         raise BadInput(f"{path}: format is {config.get('format')!r}; this version reads {FORMAT}")
     return config
@@ -149,6 +153,7 @@ def fill(model: VectorTransformer, tensors: Mapping[str, Tensor], path: Path) ->
         BadInput: keys or shapes do not fit the model, or a weight is not finite.
     """
     own = model.state_dict()
+    filled: dict[str, Tensor] = {}
     foreign = sorted(set(tensors) - set(own))
     if foreign:
         raise BadInput(f"{path}: unexpected tensor {foreign[0]!r}; the weights do not fit the config")
@@ -161,9 +166,14 @@ def fill(model: VectorTransformer, tensors: Mapping[str, Tensor], path: Path) ->
         if tensor.shape != parameter.shape:
             got, expected = list(tensor.shape), list(parameter.shape)
             raise BadInput(f"{path}: {name} is {got}; the config expects {expected}")
-        if not name.endswith("attn.IGNORE") and not tensor.isfinite().all():
+        if name.endswith(("attn.mask", "attn.IGNORE")):
+            continue  # constants: the model keeps its own
+        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            raise BadInput(f"{path}: {name} is {tensor.dtype}; expected floating-point weights of 16 to 64 bits")
+        if not tensor.to(parameter.dtype).isfinite().all():
             raise BadInput(f"{path}: {name} holds NaN or infinite weights")
-    model.load_state_dict({name: tensors.get(name, parameter) for name, parameter in own.items()}, strict=True)
+        filled[name] = tensor
+    model.load_state_dict({**own, **filled}, strict=True)
 
 
 def load_model(folder: Path, weights: Path | None = None) -> tuple[VectorTransformer, RetrievalTask]:

@@ -122,6 +122,7 @@ def train(
     elif preset is None:
         raise BadInput("name a preset; `retrieval-interp presets` lists them")
     else:
+        training.choose_device(device)  # refuses one that is not there before a folder is made
         training.start_run(out, preset, seed=seed, steps=steps)
     try:
         training.train(out, device, compile)
@@ -212,7 +213,7 @@ def print_report(report: "ValidationReport") -> None:
             f"{head.losses[n].mean:.4f}" if n in head.losses else ""
             for n in ("uniform", "identity", "previous", "one_hot")
         ]
-        heads.add_row(str(head.head), head.hypothesis, *losses, head.alone)
+        heads.add_row(str(head.head), head.hypothesis, *losses, f"{head.alone} (simplest: {head.simplest or 'none'})")
     columns = ("row made uniform", "row made identity", "needed")
     paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path")
     for path in report.paths:
@@ -223,7 +224,9 @@ def print_report(report: "ValidationReport") -> None:
     style = "bold green" if report.passed else "bold red"
     console.print(Text(f"{name} {'holds' if report.passed else 'does not hold'}", style))
     for verdict in report.verdicts:
-        mark = Text("passed " if verdict.passed else "FAILED ", "green" if verdict.passed else "red")
+        mark = Text(
+            f"{verdict.outcome} ", {"passed": "green", "failed": "red", "undetermined": "yellow"}[verdict.outcome]
+        )
         console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
 
 

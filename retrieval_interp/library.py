@@ -32,10 +32,13 @@ def find(name: str | Path) -> Path:
     Raises:
         BadInput: there is none; the message lists the names.
     """
-    if Path(name).is_dir():
-        return Path(name)
-    if (data_folder() / name / CONFIG).is_file():
-        return data_folder() / name
+    try:
+        if Path(name).is_dir():
+            return Path(name)
+        if (data_folder() / name / CONFIG).is_file():
+            return data_folder() / name
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{str(name)[:80]}: is no path ({error})") from error
     known = ", ".join(sorted(path.parent.name for path in data_folder().glob(f"*/{CONFIG}"))) or "none"
     raise BadInput(f"{name}: no such model directory, nor a transformer that comes with the toolkit ({known})")
 

@@ -69,6 +69,18 @@ class Recipe:
     decay: float = 0.4
     checkpoint_every: int = 400
 
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "training_examples", "warmup", "checkpoint_every"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise BadInput(f"{name} is {value!r}; expected a whole number from 1")
+        for name, most in (("lr", 1e3), ("weight_decay", 1e3), ("decay", 1.0)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= most:
+                raise BadInput(f"{name} is {value!r}; expected a number from 0 to {most:g}")
+        if self.batch > self.training_examples:
+            raise BadInput(f"{self.training_examples} training examples do not fill a batch of {self.batch}")
+
 
 @dataclass(frozen=True)
 class Preset:

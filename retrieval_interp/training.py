@@ -102,7 +102,6 @@ class TrainingStep:
     model: VectorTransformer
     task: RetrievalTask
     recipe: Recipe
-    compiled: bool
 
     def __post_init__(self) -> None:
         self.device = next(self.model.parameters()).device
@@ -110,10 +109,9 @@ class TrainingStep:
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.autocast = has_fast_bfloat16(self.device)
         self.forward: Any = self.model
-        if self.compiled:
-            self._compile()
 
-    def _compile(self) -> None:
+    def compile(self) -> None:
+        """Compile the forward and the backward pass, where a compiler is found; else say so and go on without."""
         # Decomposing tanh halves the time of GELU on the CPU; the error stays at 1e-7.
         options: dict[str, Any] = {"cpp.use_decompose_tanh": True} if self.device.type == "cpu" else {}
         self.forward = torch.compile(self.model, dynamic=False, options=options)
@@ -124,7 +122,7 @@ class TrainingStep:
         except Exception as error:  # whatever the compiler raises, training can go on without it
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
-            self.forward, self.compiled = self.model, False
+            self.forward = self.model
         self.optimizer.zero_grad()
 
     def losses(self, draws: Draws) -> Tensor:
@@ -141,9 +139,10 @@ class TrainingStep:
         self.optimizer.zero_grad()
         parts = self.losses(draws)
         parts.mean().backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self.optimizer.step()
-        return parts.detach()
+        # A gradient that is no number spoils the weights only now: let it show in what is returned.
+        return torch.where(norm.isfinite(), parts.detach(), torch.nan)
 
 
 class TrainingRun:
@@ -157,8 +156,8 @@ class TrainingRun:
         self.recipe, self.seed = recipe_from(config, folder / CONFIG)
         cfg = architecture_from(config, self.task, folder / CONFIG)
         self.model = VectorTransformer(cfg, self.seed).to(device, print_details=False)
-        self.take_step = TrainingStep(self.model, self.task, self.recipe, compiled)
-        self.step = 0
+        self.take_step = TrainingStep(self.model, self.task, self.recipe)
+        self.step = self.saved_step = 0
         self.seconds = 0.0
         self.running = torch.zeros(len(self.task.parts), dtype=torch.float64)  # sums since the last log line
         self.order_of_epoch = (-1, torch.empty(0, dtype=torch.long))
@@ -166,6 +165,8 @@ class TrainingRun:
             self._load_state()
         if (folder / LOG).exists():
             self._cut_log()
+        if compiled:
+            self.take_step.compile()
         self.training_set = self.task.training_set(self.recipe.training_examples, self.seed).to(device)
         self.validation = self.task.examples(VALIDATION_EXAMPLES, self.seed).to(device)
 
@@ -198,6 +199,7 @@ class TrainingRun:
                 tensors[f"{key}.{name}"] = value
         tensors["running"] = self.running
         save_tensors(self.folder / STATE, tensors, {"step": str(self.step), "seconds": f"{self.seconds:.1f}"})
+        self.saved_step = self.step
 
     def finish(self) -> None:
         """Write the final weights, and in the config how long they took."""
@@ -240,21 +242,30 @@ class TrainingRun:
         return self.task.losses(outputs.float(), self.validation).mean(dim=0).tolist()
 
     def _diverged(self) -> str:
-        saved = self.step - self.step % self.recipe.checkpoint_every
-        where = f"the checkpoint of step {saved} is intact" if saved else "no checkpoint was written yet"
+        where = f"the state of step {self.saved_step} is intact" if self.saved_step else "no checkpoint was written yet"
         return f"{self.folder}: the loss became NaN or infinite by step {self.step}; {where}"
 
     def _load_state(self) -> None:
         path = self.folder / STATE
         tensors, metadata = load_tensors(path)
+        bad = [name for name, t in tensors.items() if not name.endswith("attn.IGNORE") and not t.isfinite().all()]
+        if bad:
+            raise BadInput(f"{path}: {bad[0]} holds NaN or infinite numbers")
         try:
             self.step, self.seconds = int(metadata["step"]), float(metadata["seconds"])
-            self.running = tensors["running"]
+            if not 0 <= self.step <= self.recipe.steps or not math.isfinite(self.seconds):
+                raise ValueError(f"step {self.step} of {self.recipe.steps}")
+            if tensors["running"].shape != self.running.shape:
+                raise ValueError("wrong shape of the running losses")
+            self.running.copy_(tensors["running"])
+            self.saved_step = self.step
             self.model.load_state_dict({name: tensors[f"model.{name}"] for name in self.model.state_dict()})
             for name, parameter in self.model.named_parameters():
                 if self.step and parameter.requires_grad:
                     keys = ("step", "exp_avg", "exp_avg_sq")
                     state = {key: tensors[f"{key}.{name}"] for key in keys}
+                    if any(state[key].shape != parameter.shape for key in keys[1:]) or state["step"].ndim:
+                        raise ValueError(f"wrong shape of the moments of {name}")
                     # The step count of a fused optimiser lives beside its parameter.
                     self.take_step.optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
         except (KeyError, ValueError, RuntimeError) as error:
@@ -263,12 +274,15 @@ class TrainingRun:
     def _cut_log(self) -> None:
         """Drop what was logged after the saved step; a line that was cut off is among that."""
         path, kept = self.folder / LOG, []
-        for line in read_text(path, "the log of a run").splitlines() if self.step >= LOG_EVERY else ():
+        lines = read_text(path, "the log of a run").splitlines() if self.step >= LOG_EVERY else []
+        for number, line in enumerate(lines, start=1):
             try:
                 if json.loads(line)["step"] > self.step:
                     break
-            except (json.JSONDecodeError, KeyError, TypeError):
-                break
+            except (ValueError, KeyError, TypeError) as error:
+                if number == len(lines):
+                    break
+                raise BadInput(f"{path}, line {number}: no log record") from error
             kept.append(line + "\n")
         write_atomically(path, "".join(kept))
 
@@ -299,7 +313,11 @@ def recipe_from(config: dict[str, Any], path: Path) -> tuple[Recipe, int]:
     """The recipe and the seed of a run's config."""
     try:
         made = config["made"]
-        return Recipe(**made["recipe"]), int(made["seed"])
+        seed = made["seed"]
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise TypeError(f"seed is {seed!r}; expected a whole number")
+        Stream.TRAINING.generator(seed)
+        return Recipe(**made["recipe"]), seed
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(
             f"{path}: holds no training recipe ({error}); only runs of this toolkit can be resumed"

@@ -33,5 +33,7 @@ def opened(file: Path) -> Iterator[tuple[Page, list[str]]]:
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: complaints.append(request.url) if request.url != file.as_uri() else None)
         page.goto(file.as_uri())
-        yield page, complaints
-        browser.close()
+        try:
+            yield page, complaints
+        finally:
+            browser.close()

@@ -118,6 +118,13 @@ def test_weights_with_nan_are_refused(folder):
         load_model(folder)
 
 
+def test_weights_that_are_no_floating_point_numbers_are_refused(folder):
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    save_tensors(folder / "model.safetensors", {**tensors, "embed.W_E": torch.ones(8, 16, dtype=torch.int64)})
+    with pytest.raises(BadInput, match=r"embed.W_E is torch.int64"):
+        load_model(folder)
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_stray_one(folder, monkeypatch):
     before = (folder / "model.safetensors").read_bytes()
 

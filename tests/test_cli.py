@@ -81,6 +81,9 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["train", "--resume", "--out", "nowhere"], "no such model directory"),
         (["train", "tiny", "--out", "/proc/nothing"], "cannot be written"),
         (["train", "tiny", "--seed", "-1"], "seed -1"),
+        (["train", "tiny", "--device", "tpu"], "device 'tpu' is not usable here"),
+        (["validate", "x" * 5000], "is no path"),
+        (["validate", "transformer_a", "--circuit", "/dev/zero"], "is no file"),
         (["export", "nowhere", "elsewhere"], "no such model directory"),
         (["frobnicate"], "No such command"),
         (["validate"], "Missing argument"),
@@ -96,7 +99,7 @@ def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, 
 
 def test_a_circuit_for_another_model_names_file_and_line(capsys, tmp_path):
     foreign = tmp_path / "foreign.yaml"
-    foreign.write_text("heads:\n  L0H0: uniform\n  L20H0: uniform\n")
+    foreign.write_text("heads:\n  L0H0: uniform\n  L20H0:\n    query: pair1.first\n")
     message = one_line(*run(capsys, "validate", "transformer_a", "--circuit", foreign))
     assert f"{foreign}, line 3: L20H0 does not exist: the model has layers 0 to 11" in message
 

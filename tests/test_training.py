@@ -49,7 +49,7 @@ def test_a_resumed_run_continues_bit_for_bit(tmp_path, stop):
     for _ in range(5):  # what happens after the last save is forgotten
         first.advance()
     second = training.TrainingRun(tmp_path / "parts", torch.device("cpu"), compiled=False)
-    assert second.step == stop or stop == 20  # step 25 saved by itself
+    assert second.step == (25 if stop == 20 else stop)  # step 25 saved by itself
     while second.step < 60:
         second.advance()
     for name, parameter in whole.model.state_dict().items():
@@ -67,10 +67,9 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
     assert [record["step"] for record in log] == list(range(20, 201, 20))
     assert log[-1]["loss"] < log[0]["loss"] - 0.1
     assert log[-1]["validation"]["parts"].keys() == {"x1"}
-    examples = task.examples(training.VALIDATION_EXAMPLES, run_seed := 0)
+    examples = task.examples(training.VALIDATION_EXAMPLES, seed=0)
     with torch.no_grad():
         loss = task.losses(model(examples.inputs), examples).mean().item()
-    assert run_seed == 0
     assert loss == pytest.approx(log[-1]["validation"]["loss"], rel=0.02)
     steps = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert steps == [f"step-{step:07d}.safetensors" for step in (25, 50, 75, 100, 125, 150, 175, 200)]
@@ -97,11 +96,64 @@ def test_a_loss_that_turns_nan_stops_the_run_and_leaves_the_last_checkpoint(tmp_
         run.model.unembed.W_U.fill_(float("nan"))
     while run.step < 39:
         run.advance()
-    with pytest.raises(training.TrainingDiverged, match="NaN or infinite by step 40; the checkpoint of step 25"):
+    with pytest.raises(training.TrainingDiverged, match="NaN or infinite by step 40; the state of step 25"):
         run.advance()
     tensors, metadata = load_tensors(tmp_path / "run" / "state.safetensors")
     assert metadata["step"] == "25"
     assert all(t.isfinite().all() for name, t in tensors.items() if not name.endswith("IGNORE"))
+
+
+def test_a_run_that_diverges_at_a_checkpoint_step_names_the_state_that_is_really_there(tmp_path, monkeypatch):
+    monkeypatch.setitem(presets.PRESETS, "micro", replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20)))
+    run = start(tmp_path / "run")
+    while run.step < 39:
+        run.advance()
+    # A gradient that is no number: the loss of this step is still fine, the weights after it are not.
+    hook = run.model.unembed.W_U.register_hook(lambda gradient: gradient * float("nan"))
+    with pytest.raises(training.TrainingDiverged, match="by step 40; the state of step 20 is intact"):
+        run.advance()
+    hook.remove()
+    resumed = training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False)
+    assert resumed.step == 20
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-0000020.safetensors"]
+
+
+def test_a_damaged_log_is_refused_and_left_as_it_is(tmp_path):
+    run = start(tmp_path / "run")
+    while run.step < 50:
+        run.advance()
+    log = tmp_path / "run" / "log.jsonl"
+    log.write_text("garbage\n" + log.read_text())
+    before = log.read_text()
+    with pytest.raises(BadInput, match="log.jsonl, line 1: no log record"):
+        training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False)
+    assert log.read_text() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": 0},
+        {"steps": 10.5},
+        {"batch": -16},
+        {"batch": 97},
+        {"lr": "x"},
+        {"lr": float("nan")},
+        {"decay": 5},
+        {"warmup": 0},
+        {"checkpoint_every": None},
+        {"colour": "red"},
+    ],
+    ids=str,
+)
+def test_a_recipe_that_cannot_be_trained_is_refused_on_resuming(tmp_path, change):
+    training.start_run(tmp_path / "run", "micro")
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    config["made"]["recipe"].update(change)
+    path.write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=next(iter(change))):
+        training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False)
 
 
 def test_the_learning_rate_warms_up_stays_and_decays_to_zero():

@@ -40,6 +40,7 @@ def test_a_circuit_without_the_path_that_enables_is_rejected_by_the_head_alone(m
 def test_a_head_that_no_mechanism_replaces_alone_is_left_to_the_combined_ablation(model, problem, circuit):
     report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
     assert [head.alone for head in report.heads] == ["holds", "undetermined"]
+    assert report.verdicts[1].outcome == "undetermined"
     assert "L1H0, which only step 5 can judge" in report.verdicts[1].sentence
 
 
