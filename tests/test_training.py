@@ -125,7 +125,7 @@ def test_a_damaged_log_is_refused_and_left_as_it_is(tmp_path):
     log = tmp_path / "run" / "log.jsonl"
     log.write_text("garbage\n" + log.read_text())
     before = log.read_text()
-    with pytest.raises(BadInput, match="log.jsonl, line 1: no log record"):
+    with pytest.raises(BadInput, match=r"log\.jsonl, line 1: no log record"):
         training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False)
     assert log.read_text() == before
 
