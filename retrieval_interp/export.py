@@ -9,6 +9,7 @@ from circuits.errors import BadInput
 from circuits.files import read_text, write_atomically
 from circuits.validation import Loss
 from retrieval_interp.checkpoints import CONFIG, LOG, WEIGHTS, config_json, load_model, read_config, save_tensors
+from retrieval_interp.training import recipe_from
 
 EXAMPLES, SEED = 4096, 20_250_000
 LARGEST_CHANGE = 1e-3  # of the loss, relative
@@ -25,7 +26,8 @@ def export(run: Path, to: Path) -> dict[str, Any]:
     if (to / CONFIG).exists():
         raise BadInput(f"{to}: already holds a model")
     model, task = load_model(run)
-    made = dict(read_config(run).get("made", {}))
+    config = read_config(run)
+    made = dict(config.get("made", {}))
     examples = task.examples(EXAMPLES, SEED)
 
     def measure() -> Loss:
@@ -45,10 +47,9 @@ def export(run: Path, to: Path) -> dict[str, Any]:
         "loss_float16": half.to_json(),
     }
     if "preset" in made:
-        made["command"] = (
-            f"retrieval-interp train {made['preset']} --seed {made['seed']} --steps {made['recipe']['steps']} "
-            f"--out runs/{made['preset']}"
-        )
+        recipe, seed = recipe_from(config, run / CONFIG)
+        name = made["preset"]
+        made["command"] = f"retrieval-interp train {name} --seed {seed} --steps {recipe.steps} --out runs/{name}"
     log = read_text(run / LOG, "the log of a run")
     save_tensors(to / WEIGHTS, halves if small else weights)
     write_atomically(to / LOG, log)
