@@ -72,11 +72,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such model directory")
     path = folder / CONFIG
+    text = read_text(path, "the config of a model directory")
     try:
-        config = json.loads(read_text(path, "the config of a model directory"))
+        config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, BadInput):
-            raise
         raise BadInput(f"{path}: not JSON ({error})") from error
     sections = ("task", "architecture")
     if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in sections):

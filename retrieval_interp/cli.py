@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-# Typer has carried a copy of click since 0.26; its public name leads to the right base class in any version.
+# Some versions of typer carry a copy of click; typer's own name leads to the right base class in all of them.
 UsageError: Any = typer.BadParameter.__base__
 
 Model = Annotated[str, typer.Argument(metavar="MODEL_DIR", help="A model directory, or a name such as transformer_a.")]
@@ -57,12 +57,12 @@ def validate(
     from circuits.report import write_report
     from retrieval_interp import library, provenance
 
-    if out is not None:
-        check_writable(out)
     model, task, own = library.load(model_dir)
     hypothesis = own if circuit is None else circuits.load_circuit(circuit)
     if hypothesis is None:
         raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
+    if out is not None:
+        check_writable(out)
     with progress_bar("validating") as progress:
         report = circuits.validate(
             model,

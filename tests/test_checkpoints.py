@@ -75,6 +75,7 @@ def cut_off(path):
         (lambda f: (f / "config.json").unlink(), "config.json: no such file"),
         (lambda f: (f / "config.json").write_text(""), "config.json: the file is empty"),
         (lambda f: cut_off(f / "config.json"), "config.json: not JSON"),
+        (lambda f: (f / "config.json").write_text('{"format": ' + "1" * 5000 + "}"), "config.json: not JSON"),
         (lambda f: (f / "config.json").write_text("[1]"), "expected an object with the sections"),
         (lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"), "not a text file"),
         (lambda f: edit(f, lambda c: c.update(format=99)), "format is 99; this version reads 1"),

@@ -65,6 +65,8 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
     ("arguments", "message"),
     [
         (["validate", "nowhere"], "no such model directory"),
+        (["validate", "nowhere", "--out", "new"], "no such model directory"),
+        (["validate", "transformer_a", "--circuit", "nowhere.yaml", "--out", "new"], "nowhere.yaml: no such file"),
         (["validate", "transformer_a", "--threshold", "low"], "valid number"),
         (["validate", "transformer_a", "--threshold", "nan"], "threshold is nan"),
         (["validate", "transformer_a", "--threshold", "-1"], "threshold is -1"),
