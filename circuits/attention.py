@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
-from circuits.ablation import POSITIONS_AT_ONCE, pattern_hook
+from circuits.ablation import pattern_hook
+from circuits.evaluation import POSITIONS_AT_ONCE
 from circuits.problem import Examples
 
 
@@ -15,7 +16,7 @@ from circuits.problem import Examples
 def attention_patterns(
     model: HookedTransformer, examples: Examples
 ) -> Iterator[tuple[int, Float[Tensor, "batch head query key"]]]:
-    """Every layer's attention patterns on a few examples, one layer at a time."""
+    """Every layer's attention patterns on a few examples, as pairs of layer and patterns."""
     names = {pattern_hook(layer): layer for layer in range(model.cfg.n_layers)}
     _, cache = model.run_with_cache(examples.inputs, names_filter=list(names))
     for name, layer in names.items():

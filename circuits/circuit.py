@@ -1,7 +1,7 @@
 """A circuit: the hypothesis, head by head, of what a transformer's attention does."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -95,6 +95,12 @@ class Circuit:
         """The same circuit with another hypothesis for one head."""
         return Circuit({**self.heads, head: mechanism}, self.name, self.description)
 
+    def without_heads(self, heads: Iterable[Head]) -> "Circuit":
+        """The same circuit without a word on some heads, which stay as the model has them."""
+        gone = set(heads)
+        left = {head: mechanism for head, mechanism in self.heads.items() if head not in gone}
+        return Circuit(left, self.name, self.description)
+
     def without(self, path: Path, instead: str = "uniform") -> "Circuit":
         """The same circuit with one path taken away.
 
@@ -113,6 +119,17 @@ class Circuit:
         if isinstance(mechanism, OneHot):
             return self.with_head(path.head, mechanism.with_row(path.source, instead))
         return self.with_head(path.head, ROWS[instead])
+
+    def redirected(self, path: Path, target: str) -> "Circuit":
+        """The same circuit with one path of a one-hot head led to another role.
+
+        Raises:
+            BadInput: the circuit has no such path, or it belongs to no one-hot head.
+        """
+        mechanism = self.heads.get(path.head)
+        if path not in self.paths or not isinstance(mechanism, OneHot):
+            raise BadInput(f"the circuit has no path {path} that could lead elsewhere")
+        return self.with_head(path.head, mechanism.with_row(path.source, target))
 
     def difference(self, other: "Circuit") -> dict[Head, tuple[Mechanism | None, Mechanism | None]]:
         """The heads on which two circuits differ, with what each says of them."""

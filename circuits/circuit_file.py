@@ -116,7 +116,10 @@ class _Reader:
             else:
                 rows[source] = target
                 self.origin[Path(head, source, target)] = row_line
-        return OneHot(rows, elsewhere)
+        mechanism = OneHot(rows, elsewhere)
+        if not mechanism.paths:
+            raise BadInput(f"{line}: {head} has rows but no path; expected a role that some row attends to")
+        return mechanism
 
     def entries(self, node: yaml.MappingNode) -> dict[str, tuple[str, yaml.Node]]:
         """Keys with their lines and values; a key that stands twice is an error."""

@@ -7,7 +7,9 @@ from jaxtyping import Float
 from plotly.subplots import make_subplots
 from torch import Tensor
 
-from circuits.validation import Loss, ValidationReport
+from circuits.discovery import Discovery
+from circuits.loss import Loss
+from circuits.validation_report import ValidationReport
 
 COLUMNS = 4
 
@@ -30,6 +32,34 @@ def loss_figure(report: ValidationReport) -> go.Figure:
         height=160 + 30 * (2 + len(report.paths)),
         margin={"l": 240, "t": 60},
         legend={"orientation": "h", "y": -0.25},
+    )
+    return figure
+
+
+def search_figure(discovery: Discovery) -> go.Figure:
+    """The loss as one head after the other was fixed, then as the whole circuit was changed; two standard errors."""
+    labels = [f"{place}. {head}" for place, (head, _) in enumerate(discovery.history, start=1)]
+    losses = [judgement.loss for _, judgement in discovery.history]
+    figure = go.Figure(
+        go.Scatter(
+            x=["unablated", *labels],
+            y=[discovery.unablated.loss.mean, *(loss.mean for loss in losses)],
+            error_y={
+                "type": "data",
+                "array": [2 * loss.standard_error for loss in (discovery.unablated.loss, *losses)],
+            },
+            mode="lines+markers",
+            hovertemplate="%{x}: %{y:.4f}<extra></extra>",
+        )
+    )
+    figure.add_hline(y=discovery.threshold, line_dash="dash", annotation_text=f"threshold {discovery.threshold:g}")
+    figure.update_layout(
+        title={"text": "The loss as heads are fixed one after the other"},
+        xaxis={"title": "head, in the order in which it was fixed or changed"},
+        yaxis={"title": "loss", "rangemode": "tozero"},
+        template="plotly_white",
+        height=380,
+        margin={"t": 60},
     )
     return figure
 

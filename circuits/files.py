@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from circuits.errors import BadInput
@@ -60,18 +60,34 @@ def append_line(path: Path, line: str) -> None:
         raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def check_writable(folder: Path) -> None:
-    """Make the folder, and see that files can be written there, before long work is done for nothing.
+def write_together(contents: Mapping[Path, str]) -> None:
+    """Write several files, none of them before all could be written beside their places.
+
+    Raises:
+        BadInput: one of them cannot be written; then none is.
+    """
+    for path in contents:
+        check_writable(path)
+    for path, content in contents.items():
+        write_atomically(path, content)
+
+
+def check_writable(path: Path) -> None:
+    """See that a file can be written there, before long work is done for nothing; makes and changes nothing.
 
     Raises:
         BadInput: it cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise BadInput(f"{path}: is a folder; expected a place for a file")
+        folder = path.parent
+        while not folder.exists():
+            folder = folder.parent
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from error
+        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 LARGEST_TEXT = 64 * 2**20  # bytes; the log of a long run is the largest text there is

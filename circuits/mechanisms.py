@@ -24,6 +24,9 @@ class Mechanism(ABC):
     def name(self) -> str:
         """``uniform``, ``identity``, ``previous`` or ``one_hot``."""
 
+    def __str__(self) -> str:
+        return self.name
+
     @abstractmethod
     def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
         """The attention pattern of every example; the batch is 1 where all examples share it."""
@@ -118,6 +121,14 @@ class OneHot(Mechanism):
     def with_row(self, source: str, target: str) -> "OneHot":
         """The same mechanism with one row changed."""
         return OneHot({**dict(self.rows), source: target}, self.elsewhere)
+
+    def without_row(self, source: str) -> "OneHot":
+        """The same mechanism with one row left to ``elsewhere``."""
+        return OneHot({role: target for role, target in self.rows if role != source}, self.elsewhere)
+
+    def __str__(self) -> str:
+        rows = ", ".join(f"{source} -> {target}" for source, target in self.rows)
+        return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
         """One pattern for every example, ``[batch, query, key]``.

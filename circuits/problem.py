@@ -51,6 +51,10 @@ class Problem(Protocol):
     def parts(self) -> tuple[str, ...]:
         """The names of the partial losses; the loss is their mean."""
 
+    @property
+    def readout(self) -> tuple[str, ...]:
+        """The roles at which the losses read the outputs; what happens elsewhere matters only through these."""
+
     def examples(self, n: int, seed: int) -> Examples:
         """``n`` fresh examples, the same ones for the same seed."""
 

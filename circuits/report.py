@@ -3,23 +3,34 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from transformer_lens import HookedTransformer
 
 from circuits.circuit_file import dump_circuit
 from circuits.diagram import circuit_diagram, sequence_order
-from circuits.figures import attention_figure, loss_figure
-from circuits.files import write_atomically
+from circuits.discovery import Discovery
+from circuits.figures import attention_figure, loss_figure, search_figure
+from circuits.files import write_together
 from circuits.page import figure_element, render_page
 from circuits.problem import Examples, Problem
-from circuits.validation import REPLACEMENTS, ValidationReport
+from circuits.statistics import Statistics
+from circuits.validation import REPLACEMENTS
+from circuits.validation_report import PathResult, ValidationReport
 from circuits.viewer import viewer_elements
 
 VIEWED_EXAMPLES = 3
 
 
-def write_report(report: ValidationReport, model: HookedTransformer, problem: Problem, folder: Path) -> Path:
-    """Write the three files; returns the page's path.
+def write_report(
+    report: ValidationReport,
+    model: HookedTransformer,
+    problem: Problem,
+    folder: Path,
+    chance: Statistics,
+    discovery: Discovery | None = None,
+) -> Path:
+    """Write the three files, with how the circuit was found where it was; returns the page's path.
 
     Raises:
         BadInput: the folder cannot be written.
@@ -27,16 +38,27 @@ def write_report(report: ValidationReport, model: HookedTransformer, problem: Pr
     device = next(model.parameters()).device
     examples = problem.examples(VIEWED_EXAMPLES, report.seed).to(device)
     contents = {
-        "report.json": json.dumps(report.to_json(), indent=2) + "\n",
-        "report.md": markdown(report),
-        "report.html": page(report, model, examples),
+        "report.json": json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
+        "report.md": markdown(report, chance),
+        "report.html": page(report, model, examples, chance, discovery),
     }
-    for name, content in contents.items():
-        write_atomically(folder / name, content)
+    write_together({folder / name: content for name, content in contents.items()})
     return folder / "report.html"
 
 
-def page(report: ValidationReport, model: HookedTransformer, examples: Examples) -> str:
+def to_json(report: ValidationReport, chance: Statistics, discovery: Discovery | None = None) -> dict[str, Any]:
+    """All of a report as plain numbers and texts; docs/report.md says what each key holds."""
+    document = {**report.to_json(), "chance": chance.to_json()}
+    return {**document, "discovery": discovery.to_json()} if discovery else document
+
+
+def page(
+    report: ValidationReport,
+    model: HookedTransformer,
+    examples: Examples,
+    chance: Statistics,
+    discovery: Discovery | None = None,
+) -> str:
     """The self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
     order = sequence_order(examples.roles)
     diagram = circuit_diagram(report.circuit, order, model.cfg.n_layers, report.attention, report.roles)
@@ -49,10 +71,13 @@ def page(report: ValidationReport, model: HookedTransformer, examples: Examples)
         losses=figure_element(loss_figure(report), "losses"),
         attention=figure_element(attention_figure(report.attention, report.roles, order), "role-attention"),
         viewers=viewer_elements(model, examples),
+        chance=chance,
+        discovery=discovery,
+        search=figure_element(search_figure(discovery), "search") if discovery else None,
     )
 
 
-def markdown(report: ValidationReport) -> str:
+def markdown(report: ValidationReport, chance: Statistics) -> str:
     """The report as Markdown tables."""
     name = report.circuit.name or "the circuit"
     parts = list(report.full.parts)
@@ -78,13 +103,23 @@ def markdown(report: ValidationReport) -> str:
     lines += _table(["head", "hypothesis", *columns, "simplest below the threshold", "hypothesis alone"], table)
     lines += ["", "## Step 6: the circuit without one path", ""]
     table = [
-        [f"`{p.path}`", *(str(kind[i]) for kind in (p.losses, p.enabling) for i in REPLACEMENTS), p.needed]
+        [
+            f"`{p.path}`",
+            *(str(kind.get(i, "")) for kind in (p.losses, p.enabling) for i in REPLACEMENTS),
+            p.needed,
+            _nearest(p),
+        ]
         for p in report.paths
     ]
     columns = [f"{kind}row made {i}" for kind in ("", "heads above untouched, ") for i in REPLACEMENTS]
-    lines += _table(["path", *columns, "needed"], table)
+    lines += _table(["path", *columns, "needed", "led elsewhere, at least"], table)
+    lines += ["", "## Is it chance?", "", *(f"- {sentence}" for sentence in chance.sentences())]
     about = [f"{key}: {value}" for key, value in report.about.items()]
     return "\n".join([*lines, "", *about]) + "\n"
+
+
+def _nearest(path: PathResult) -> str:
+    return "{}: {}".format(*path.nearest_rival) if path.nearest_rival else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -43,6 +43,10 @@ class Roles:
         """Number of examples."""
         return self.positions.shape[0]
 
+    def before(self, name: str) -> tuple[str, ...]:
+        """The roles that stand before this one in every example and chain, so that it can attend to them."""
+        return tuple(other for other in self.names if bool((self[other] < self[name]).all()))
+
     def take(self, examples: slice | Int[Tensor, " n"]) -> "Roles":
         """The same roles for some of the examples."""
         return Roles(self.names, self.positions[examples])

@@ -1,9 +1,11 @@
 """The command line: every command's words; the work is done elsewhere."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,11 @@ import typer
 from circuits.errors import BadInput
 
 if TYPE_CHECKING:
-    from circuits.validation import ValidationReport
+    from circuits.circuit import Circuit
+    from circuits.statistics import Statistics
+    from circuits.validation_report import ValidationReport
+    from retrieval_interp.model import VectorTransformer
+    from retrieval_interp.task import RetrievalTask
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -54,34 +60,65 @@ def validate(
     """
     import circuits
     from circuits.files import check_writable
-    from circuits.report import write_report
-    from retrieval_interp import library, provenance
+    from circuits.report import to_json, write_report
+    from retrieval_interp import library
 
     model, task, own = library.load(model_dir)
     hypothesis = own if circuit is None else circuits.load_circuit(circuit)
     if hypothesis is None:
         raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
     if out is not None:
-        check_writable(out)
-    with progress_bar("validating") as progress:
-        report = circuits.validate(
-            model,
-            task,
-            hypothesis,
-            n_examples=examples,
-            seed=seed,
-            threshold=threshold,
-            progress=progress,
-            about=provenance.about(model_dir, model),
-        )
-    page = write_report(report, model, task, out) if out is not None else None
+        check_writable(out / "report.json")
+    report, chance = judged(model, task, hypothesis, model_dir, examples, seed, threshold)
+    page = write_report(report, model, task, out, chance) if out is not None else None
     if as_json:
-        print(json.dumps(report.to_json(), indent=2))
+        print(json.dumps(to_json(report, chance), indent=2))
     else:
-        print_report(report)
+        print_report(report, chance)
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if report.passed else 1)
+
+
+@app.command()
+def discover(
+    model_dir: Model,
+    out: Annotated[Path, typer.Option(help="The circuit YAML to write.")] = Path("circuit.yaml"),
+    report: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
+    examples: Examples = 1024,
+    seed: Annotated[int, typer.Option(help="Seed of the examples to select on; seed + 1 judges.")] = 0,
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Find the circuit of a transformer, and judge it on fresh examples (Appendix E, all steps).
+
+    Exits with 0 if a circuit was found and holds on the fresh examples, 1 if not, 2 on bad input.
+    """
+    import circuits
+    from circuits.files import check_writable
+    from circuits.report import to_json, write_report
+    from retrieval_interp import library
+
+    model, task, _ = library.load(model_dir)
+    for path in (out, *([report / "report.json"] if report else [])):
+        check_writable(path)
+    with progress_bar("discovering") as progress:
+        found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
+    command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g}"
+    circuit = replace(found.circuit, name=Path(model_dir).name, description=f"Found by: {command}.")
+    judgement, chance = judged(model, task, circuit, model_dir, examples, seed + 1, threshold)
+    circuits.save_circuit(circuit, out)
+    page = write_report(judgement, model, task, report, chance, found) if report else None
+    if as_json:
+        print(json.dumps(to_json(judgement, chance, found), indent=2))
+    else:
+        print_report(judgement, chance)
+        typer.echo(f"{len(found.trials)} candidates were tried on {found.n_evaluations} sequences.")
+        for other, its_loss in found.alternatives:
+            changed = "; ".join(f"{head} {there}" for head, (there, _) in other.difference(found.circuit).items())
+            typer.echo(f"As many paths, and below the threshold too ({its_loss.loss}): {changed}")
+        typer.echo(f"The circuit is in {out}" + (f", the report at {page}" if page else ""))
+    raise typer.Exit(0 if found.found and judgement.passed else 1)
 
 
 @app.command()
@@ -127,8 +164,7 @@ def train(
     try:
         training.train(out, device, compile)
     except training.TrainingStopped as stopped:
-        typer.echo(f"{stopped}. Go on with: retrieval-interp train --resume --out {out}", err=True)
-        raise typer.Exit(130) from None
+        raise Interrupted(f"{stopped}. Go on with: retrieval-interp train --resume --out {out}") from None
     except training.TrainingDiverged as diverged:
         typer.echo(str(diverged), err=True)
         raise typer.Exit(1) from None
@@ -178,6 +214,28 @@ def export(
         )
 
 
+def judged(
+    model: "VectorTransformer",
+    task: "RetrievalTask",
+    circuit: "Circuit",
+    name: str,
+    examples: int,
+    seed: int,
+    threshold: float,
+) -> "tuple[ValidationReport, Statistics]":
+    """A circuit validated, and held against chance, on the same fresh examples."""
+    import circuits
+    from retrieval_interp import provenance
+
+    about = provenance.about(name, model)
+    asked: dict[str, Any] = {"n_examples": examples, "seed": seed, "threshold": threshold}
+    with progress_bar("validating") as progress:
+        report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
+    with progress_bar("is it chance?") as progress:
+        chance = circuits.against_chance(model, task, circuit, **asked, progress=progress)
+    return report, chance
+
+
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error; yields a function that takes the finished share."""
@@ -198,7 +256,7 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
         progress.stop()
 
 
-def print_report(report: "ValidationReport") -> None:
+def print_report(report: "ValidationReport", chance: "Statistics") -> None:
     """The verdict and the tables of a validation on the terminal."""
     from rich.console import Console
     from rich.table import Column, Table
@@ -214,11 +272,12 @@ def print_report(report: "ValidationReport") -> None:
             for n in ("uniform", "identity", "previous", "one_hot")
         ]
         heads.add_row(str(head.head), head.hypothesis, *losses, f"{head.alone} (simplest: {head.simplest or 'none'})")
-    columns = ("row made uniform", "row made identity", "needed")
+    columns = ("row made uniform", "row made identity", "needed", "led elsewhere, at least")
     paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path")
     for path in report.paths:
         losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
-        paths.add_row(str(path.path), *losses, path.needed + (", weakly" if path.weak else ""))
+        nearest = f"{path.nearest_rival[0]} {path.nearest_rival[1].mean:.4f}" if path.nearest_rival else ""
+        paths.add_row(str(path.path), *losses, path.needed + (", weakly" if path.weak else ""), nearest)
     console.print(heads, paths)
     name = report.circuit.name or "The circuit"
     style = "bold green" if report.passed else "bold red"
@@ -228,18 +287,32 @@ def print_report(report: "ValidationReport") -> None:
             f"{verdict.outcome} ", {"passed": "green", "failed": "red", "undetermined": "yellow"}[verdict.outcome]
         )
         console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
+    for sentence in chance.sentences():
+        console.print(Text.assemble(f"{'chance':>10} ", sentence))
+
+
+class Interrupted(Exception):
+    """Stopped by the user; the message says what is left."""
 
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; whatever the user can mend is one line on standard error and exit code 2."""
     try:
-        sys.exit(app(arguments, standalone_mode=False) or 0)
+        code = app(arguments, standalone_mode=False) or 0
+        sys.stdout.flush()
+        if code == 130:  # what typer makes of Ctrl-C
+            raise Interrupted("interrupted; nothing was written")
+        sys.exit(code)
     except UsageError as error:
         complain(f"{error.format_message()} (see --help)")
     except BadInput as error:
         complain(str(error))
-    except (typer.Abort, KeyboardInterrupt):
-        print("interrupted", file=sys.stderr)
+    except OSError as error:
+        # What was printed cannot get out any more; Python would complain about that again when it ends.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        complain(f"standard output cannot be written ({error.strerror or error})")
+    except (Interrupted, typer.Abort, KeyboardInterrupt) as stopped:
+        print(str(stopped) or "interrupted; nothing was written", file=sys.stderr)
         sys.exit(130)
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from circuits.ablation import evaluate
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
+from circuits.evaluation import evaluate
 from circuits.files import read_text, write_atomically
-from circuits.validation import Loss
+from circuits.loss import Loss
 from retrieval_interp.checkpoints import CONFIG, LOG, WEIGHTS, config_json, load_model, read_config, save_tensors
 from retrieval_interp.training import recipe_from
 
@@ -49,7 +49,7 @@ def export(run: Path, to: Path) -> dict[str, Any]:
     if "preset" in made:
         recipe, seed = recipe_from(config, run / CONFIG)
         name = made["preset"]
-        made["command"] = f"retrieval-interp train {name} --seed {seed} --steps {recipe.steps} --out runs/{name}"
+        made["command"] = f"retrieval-interp train {name} --seed {seed} --steps {recipe.steps}"
     log = read_text(run / LOG, "the log of a run")
     save_tensors(to / WEIGHTS, halves if small else weights)
     write_atomically(to / LOG, log)

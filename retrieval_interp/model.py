@@ -67,8 +67,7 @@ def initialise_like_gpt2(model: HookedTransformer, seed: int) -> None:
     """Draw all weights as GPT-2 does, in TransformerLens's version for any width; biases and W_pos are zero.
 
     The standard deviation is 0.8/sqrt(d_model), output projections scaled by 1/sqrt(2 layers). GPT-2's own 0.02
-    belongs to its width of 768 and more: at width 128 queries and keys start so small that no induction head had
-    formed after 3,200 steps of transformer_a, against fewer than 1,000 with this rule.
+    belongs to its width of 768 and more; at width 128 it would start queries and keys at a quarter of this.
     """
     generator = torch.Generator().manual_seed(seed)
     deviation = 0.8 / math.sqrt(model.cfg.d_model)

@@ -126,6 +126,11 @@ class RetrievalTask:
         first = 1 if self.implicit_curriculum else self.n_steps
         return tuple(f"x{k}" for k in range(first, self.n_steps + 1))
 
+    @property
+    def readout(self) -> tuple[str, ...]:
+        """The answers are read at the queries."""
+        return ("query",)
+
     def examples(self, n: int, seed: int) -> Examples:
         """``n`` examples for evaluation; they never overlap a training set, whatever the seeds."""
         return self.assemble(self.draw(n, Stream.EVALUATION, seed))

@@ -18,6 +18,6 @@ def model():
     return induction_model()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def circuit():
     return induction_circuit()

@@ -86,6 +86,7 @@ class InductionProblem:
 
     roles: tuple[str, ...] = ("query", "pair1.first", "pair1.second")
     parts: tuple[str, ...] = ("x1",)
+    readout: tuple[str, ...] = ("query",)
 
     def examples(self, n: int, seed: int) -> Examples:
         generator = torch.Generator().manual_seed(seed)

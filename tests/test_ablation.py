@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Roles, Uniform, ablated, evaluate, run_ablated
-from circuits import ablation as ablation_module
+from circuits import BadInput, Circuit, Head, Identity, Previous, Roles, Uniform, ablated, run_ablated
 from circuits.attention import attention_patterns, role_attention
 from circuits.mechanisms import Mechanism
 from retrieval_interp import RetrievalTask, VectorTransformer
@@ -104,41 +103,6 @@ def test_the_roles_of_another_batch_are_refused(random_model, task):
 def test_heads_that_do_not_exist_are_refused(random_model, task, head):
     with pytest.raises(BadInput, match="does not exist"):
         run_ablated(random_model, Circuit({head: Uniform()}), task.examples(1, seed=0))
-
-
-def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, task):
-    examples = task.examples(4, seed=0)
-    with pytest.raises(BadInput, match="L3H0 does not exist"):
-        evaluate(random_model, task, examples, [Circuit({Head(3, 0): Uniform()})])
-
-
-heads = st.builds(Head, st.integers(0, 2), st.integers(0, 1))
-hypotheses = st.sampled_from(
-    [Uniform(), Identity(), Previous(), OneHot({"query": "pair1.second", "pair1.second": "pair2.second"})]
-)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.lists(st.dictionaries(heads, hypotheses), min_size=1, max_size=6))
-def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_model, task, maps):
-    circuits, examples = [Circuit(heads) for heads in maps], task.examples(5, seed=1)
-    together = evaluate(random_model, task, examples, circuits)
-    with torch.no_grad():
-        alone = torch.stack([task.losses(run_ablated(random_model, c, examples), examples) for c in circuits])
-    assert torch.allclose(together, alone, atol=1e-5)
-
-
-def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, task, monkeypatch):
-    examples, circuits = task.examples(9, seed=1), [Circuit(), Circuit({Head(1, 0): Uniform()})]
-    at_once = evaluate(random_model, task, examples, circuits)
-    monkeypatch.setattr(ablation_module, "POSITIONS_AT_ONCE", 2 * 2 * task.n_positions)
-    assert torch.allclose(evaluate(random_model, task, examples, circuits), at_once, atol=1e-6)
-
-
-def test_the_progress_ends_at_one(random_model, task):
-    shares: list[float] = []
-    evaluate(random_model, task, task.examples(9, seed=1), [Circuit()], shares.append)
-    assert shares[-1] == 1.0
 
 
 def test_role_attention_of_the_handmade_model_is_its_circuit(model, problem):

@@ -115,6 +115,7 @@ def test_any_circuit_survives_its_yaml(heads, name):
         ("heads:\n  L0H0: [uniform]\n", "line 2: L0H0 is a list"),
         ("heads:\n  L0H0: {elsewhere: zero}\n", "line 2: a one-hot head needs"),
         ("heads:\n  L0H0:\n    query: first\n    elsewhere: nowhere\n", "elsewhere is 'nowhere'"),
+        ("heads:\n  L0H0:\n    query: uniform\n", "line 2: L0H0 has rows but no path"),
         ("heads: {L0H0: uniform\n", "not YAML"),
         ("heads:\n  L0H0: &a uniform\n  L1H0: *a\n", "aliases are not allowed"),
         ("colour: red\nheads: {}\n", "line 1: unknown key 'colour'"),

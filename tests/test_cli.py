@@ -1,9 +1,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
+import circuits
+from circuits import load_circuit
+from retrieval_interp import library
 from retrieval_interp.cli import main
 
 FEW = ["--examples", "32"]
@@ -51,14 +56,15 @@ def test_json_is_one_document_on_standard_output_and_nothing_else(tmp_path):
 
 def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
     wrong = tmp_path / "wrong.yaml"
-    wrong.write_text("heads:\n" + "".join(f"  L{layer}H0: uniform\n" for layer in range(12)))
-    code, out, _ = run(capsys, "validate", "transformer_a", "--circuit", wrong, *FEW)
+    wrong.write_text("heads:\n  L0H0: uniform\n  L1H0: uniform\n")
+    code, out, _ = run(capsys, "validate", "induction", "--circuit", wrong, *FEW)
     assert code == 1
     assert "does not hold" in out
 
 
 def test_a_stricter_threshold_turns_the_verdict(capsys):
-    assert run(capsys, "validate", "transformer_a", *FEW, "--threshold", "0.0001")[0] == 1
+    assert run(capsys, "validate", "induction", *FEW, "--threshold", "0.1")[0] == 0
+    assert run(capsys, "validate", "induction", *FEW, "--threshold", "0.05")[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -72,7 +78,12 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["validate", "transformer_a", "--threshold", "-1"], "threshold is -1"),
         (["validate", "transformer_a", "--examples", "0"], "0 examples"),
         (["validate", "transformer_a", "--seed", "-3"], "seed -3"),
-        (["validate", "transformer_a", "--circuit", "nowhere.yaml"], "nowhere.yaml: no such file"),
+        (["validate", "transformer_a", "--threshold", "-1", "--out", "new"], "threshold is -1"),
+        (["discover", "nowhere"], "no such model directory"),
+        (["discover", "transformer_a", "--threshold", "0"], "threshold is 0"),
+        (["discover", "transformer_a", "--out", "/proc/nothing/circuit.yaml"], "cannot be written"),
+        (["discover", "transformer_a", "--report", "/proc/nothing"], "cannot be written"),
+        (["discover", "transformer_a", "--seed", "-3"], "seed -3"),
         (["validate", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
         (["view", "nowhere"], "no such model directory"),
         (["view", "transformer_a", "--out", "/proc/nothing/a.html"], "cannot be written"),
@@ -106,6 +117,32 @@ def test_a_circuit_for_another_model_names_file_and_line(capsys, tmp_path):
     assert f"{foreign}, line 3: L20H0 does not exist: the model has layers 0 to 11" in message
 
 
+def test_a_folder_in_the_place_of_a_report_is_named_and_nothing_is_written(capsys, tmp_path):
+    (tmp_path / "report.md").mkdir()
+    message = one_line(*run(capsys, "validate", "induction", *FEW, "--out", tmp_path))
+    assert "report.md: is a folder" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_one_line():
+    command = [sys.executable, "-m", "retrieval_interp", "presets", "--json"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    one_line(ended.returncode, "", ended.stderr)
+    assert "standard output cannot be written" in ended.stderr
+
+
+def test_an_interrupted_command_says_so(capsys, monkeypatch, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(circuits, "validate", interrupted)
+    code, out, errors = run(capsys, "validate", "transformer_a", "--out", tmp_path / "new")
+    assert (code, out, errors) == (130, "", "interrupted; nothing was written\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_model_without_a_circuit_asks_for_one(capsys, tmp_path):
     run(capsys, "train", "tiny", "--steps", "1", "--no-compile", "--out", tmp_path / "run")
     assert "name one with --circuit" in one_line(*run(capsys, "validate", tmp_path / "run"))
@@ -120,7 +157,7 @@ def test_export_makes_a_small_model_directory_of_a_run(capsys, tmp_path):
     small, whole = (tmp_path / name / "model.safetensors" for name in ("small", "run"))
     assert small.stat().st_size < 0.55 * whole.stat().st_size
     made = json.loads((tmp_path / "small" / "config.json").read_text())["made"]
-    assert made["command"] == "retrieval-interp train tiny --seed 0 --steps 3 --out runs/tiny"
+    assert made["command"] == "retrieval-interp train tiny --seed 0 --steps 3"
     assert "already holds a model" in one_line(*run(capsys, "export", tmp_path / "run", tmp_path / "small"))
 
 
@@ -129,3 +166,44 @@ def test_the_presets_are_listed_and_as_json(capsys):
     assert code == 0
     assert json.loads(out)["transformer_d"]["architecture"]["n_layers"] == 24
     assert "figure4_nonic_8" in run(capsys, "presets")[1]
+
+
+def somebody_elses_model(folder):
+    """A model directory with nothing in it but what other code would write: task, architecture and weights."""
+    folder.mkdir()
+    shipped = library.find("induction")
+    config = json.loads((shipped / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({key: config[key] for key in ("format", "task", "architecture")}))
+    weights = {name: tensor.float().contiguous() for name, tensor in load_file(shipped / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors")
+    return folder
+
+
+def test_discovery_finds_the_circuit_of_a_transformer_that_somebody_else_trained(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    theirs = somebody_elses_model(tmp_path / "theirs")
+    code, out, _ = run(capsys, "discover", theirs, "--threshold", "0.1", *FEW, "--report", "report", "--json")
+    assert code == 0
+    document = json.loads(out)
+    paths = {"L0H0": {"pair1.second -> pair1.first"}, "L1H0": {"query -> pair1.second"}}
+    found = load_circuit(tmp_path / "circuit.yaml")
+    assert {f"{p.head}": {f"{p.source} -> {p.target}"} for p in found.paths} == paths
+    assert document["discovery"]["found"] is True
+    assert document["seed"] == 1  # judged on other examples than those of seed 0 on which it was selected
+    assert document["discovery"]["seed"] == 0
+    assert {entry["head"] for entry in document["discovery"]["log"]} == {"L0H0", "L1H0"}
+    assert document["chance"]["random_circuits"]["n"] == 200
+    assert json.loads((tmp_path / "report" / "report.json").read_text()) == document
+    assert run(capsys, "validate", theirs, "--circuit", "circuit.yaml", "--threshold", "0.1", *FEW)[0] == 0
+
+
+def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tmp_path):
+    code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path / "circuit.yaml")
+    assert code == 1
+    assert "does not hold" in out
+
+
+def test_discovery_of_a_model_that_does_not_solve_its_task_is_refused(capsys, tmp_path):
+    message = one_line(*run(capsys, "discover", "induction", "--threshold", "0.001", "--out", tmp_path / "c.yaml"))
+    assert "the model's own loss" in message
+    assert list(tmp_path.iterdir()) == []

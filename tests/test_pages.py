@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from circuits import Circuit, validate
+from circuits import Circuit, against_chance, discover, validate
 from circuits.report import write_report
 from retrieval_interp import load
 from retrieval_interp.cli import main
@@ -33,7 +33,8 @@ def inked(page, viewer):
 def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(loaded, tmp_path):
     model, task, circuit = loaded
     report = validate(model, task, circuit, n_examples=32)
-    with opened(write_report(report, model, task, tmp_path)) as (page, complaints):
+    chance = against_chance(model, task, circuit, n_examples=32)
+    with opened(write_report(report, model, task, tmp_path, chance)) as (page, complaints):
         assert "transformer_a holds" in page.locator("#verdict h1").inner_text()
         assert page.locator("#verdict li").count() == len(report.verdicts)
         assert page.locator("#paths-table tr").count() == 2 + len(report.paths)
@@ -62,7 +63,8 @@ def test_view_writes_one_offline_file_with_a_viewer_for_each_example(tmp_path):
 def test_names_from_files_appear_as_text_and_are_never_run(model, problem, circuit, tmp_path):
     nasty = "</script><script>document.title='owned'</script>"
     report = validate(model, problem, replace(circuit, name=nasty, description=nasty), n_examples=8)
-    with opened(write_report(report, model, problem, tmp_path)) as (page, complaints):
+    chance = against_chance(model, problem, circuit, n_examples=8)
+    with opened(write_report(report, model, problem, tmp_path, chance)) as (page, complaints):
         assert nasty in page.locator("#verdict h1").inner_text()
         assert page.title() != "owned"
         assert complaints == []
@@ -70,6 +72,20 @@ def test_names_from_files_appear_as_text_and_are_never_run(model, problem, circu
 
 def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, problem, circuit, tmp_path):
     report = validate(model, problem, Circuit(dict(list(circuit.heads.items())[:1])), n_examples=8)
-    with opened(write_report(report, model, problem, tmp_path)) as (page, _):
+    chance = against_chance(model, problem, circuit, n_examples=8)
+    with opened(write_report(report, model, problem, tmp_path, chance)) as (page, _):
         assert "does not hold" in page.locator("#verdict h1").inner_text()
         assert "step 4 failed" in page.locator("#verdict").inner_text()
+
+
+def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, problem, tmp_path):
+    found = discover(model, problem)
+    report = validate(model, problem, found.circuit, n_examples=64, seed=1)
+    chance = against_chance(model, problem, found.circuit, n_examples=64, seed=1)
+    with opened(write_report(report, model, problem, tmp_path, chance, found)) as (page, complaints):
+        assert page.locator("#search .scatterlayer .trace").count() == 1
+        steps = page.locator("#search-steps li").all_inner_texts()
+        assert any(step.startswith("L0H0: previous. Loss 0.0000") for step in steps)
+        assert page.locator("#trials-table tr").count() == 1 + len(found.trials)
+        assert "random circuits" in page.locator("#chance").inner_text()
+        assert complaints == []

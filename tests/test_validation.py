@@ -1,8 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 
-from circuits import BadInput, Circuit, Head, OneHot, Previous, Uniform, validate
+from circuits import BadInput, Circuit, Head, OneHot, Previous, Roles, Uniform, validate
+from circuits.verdicts import verdicts
 
 
 def test_the_right_circuit_is_accepted(model, problem, circuit):
@@ -62,6 +65,48 @@ def test_a_circuit_with_a_path_redirected_is_rejected(model, problem, circuit):
     report = validate(model, problem, redirected, n_examples=64)
     assert "step 5" in failed(report)
     assert report.combined.mean > 1.5  # the answer is the wrong symbol: (1 - 0)² + (0 - 1)² = 2
+
+
+def test_every_path_is_led_to_every_other_role_that_its_source_can_see(model, problem, circuit):
+    report = validate(model, problem, circuit, n_examples=64)
+    low, high = report.paths
+    assert low.redirected == {}  # before pair1.second stands pair1.first alone
+    assert list(high.redirected) == ["pair1.first"]
+    assert high.redirected["pair1.first"].mean > 1.5
+    assert high.rivals == ()
+    assert report.verdicts[-1].outcome == "passed"
+
+
+class WithATwin:
+    """The induction problem with a second name for pair1.second: no loss can tell the two apart."""
+
+    roles = ("query", "pair1.first", "pair1.second", "twin")
+    parts = ("x1",)
+    readout = ("query",)
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.losses = problem.losses
+
+    def examples(self, n, seed):
+        examples = self.problem.examples(n, seed)
+        positions = examples.roles.positions
+        return replace(examples, roles=Roles(self.roles, torch.cat([positions, positions[:, 2:]], dim=1)))
+
+
+def test_a_path_that_could_as_well_lead_elsewhere_is_undetermined(model, problem, circuit):
+    report = validate(model, WithATwin(problem), circuit, n_examples=64)
+    assert report.paths[1].rivals == ("twin",)
+    assert report.paths[1].better == ()
+    assert report.verdicts[-1].outcome == "undetermined"
+    assert "L1H0 query -> pair1.second (twin)" in report.verdicts[-1].sentence
+    assert report.passed
+
+
+def test_a_path_with_a_better_rival_is_rejected(model, problem, circuit):
+    report = validate(model, WithATwin(problem), circuit, n_examples=64)
+    paths = [replace(report.paths[1], better=("twin",))]
+    assert verdicts(report.full, report.combined, report.heads, paths, [], 0.05)[-1].outcome == "failed"
 
 
 def test_step_3_marks_the_simplest_mechanism_below_the_threshold(model, problem, circuit):

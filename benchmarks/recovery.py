@@ -1,0 +1,146 @@
+"""Does discovery find a circuit that is known to be there? Random circuits, compiled and discovered.
+
+    python -m benchmarks.recovery [--circuits 50] [--json]
+
+Each planted circuit has 1 to 4 steps, 2 to 6 layers of 1 to 3 heads, and as many paths as it needs; every third one
+has a backup, a path that stands in two heads of a layer. The heads left over are distractors: they attend
+to some role and write nothing, or noise, or do nothing at all.
+
+**Equal** is said by this rule: two circuits are equivalent when each is a smallest set of planted paths that still
+solves the problem, so that of a path and its backup either may be named. Precision is the share of the found paths that
+were planted; recall is one minus the share of the paths that must be added to the found ones so that they solve it.
+"""
+
+import argparse
+import json
+import random
+import sys
+from dataclasses import dataclass
+
+from circuits import Circuit, Head, OneHot, discover
+from circuits.chains import ChainProblem
+from circuits.circuit import Path
+from circuits.compile import Distractor, compile_circuit, known_after, solves, without_path, without_superfluous_paths
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A circuit that a transformer carries, and what stands beside it."""
+
+    problem: ChainProblem
+    n_layers: int
+    n_heads: int
+    circuit: Circuit
+    backups: tuple[Path, ...]
+    distractors: dict[Head, Distractor]
+
+
+def plant(seed: int) -> Planted:
+    """Draw a problem, a minimal circuit for it, and backups and distractors."""
+    rng = random.Random(seed)
+    while True:
+        problem = ChainProblem(rng.randint(1, 4))
+        n_layers, n_heads = rng.randint(2, 6), rng.randint(1, 3)
+        grown = _grow(rng, problem, n_layers, n_heads)
+        if solves(grown, problem):
+            break
+    grown = without_superfluous_paths(grown, problem)
+    circuit, backups = _with_backup(rng, grown, n_heads) if seed % 3 == 0 else (grown, ())
+    distractors = {
+        Head(layer, head): Distractor(_random_rows(rng, problem), rng.choice([0.0, 1.0]))
+        for layer in range(n_layers)
+        for head in range(n_heads)
+        if Head(layer, head) not in circuit.heads and rng.random() < 0.7
+    }
+    return Planted(problem, n_layers, n_heads, circuit, backups, distractors)
+
+
+def _grow(rng: random.Random, problem: ChainProblem, n_layers: int, n_heads: int) -> Circuit:
+    heads: dict[Head, dict[str, str]] = {}
+    before = problem.examples(4, seed=0).roles.before
+    for layer in range(n_layers):
+        known = known_after(Circuit({head: OneHot(rows) for head, rows in heads.items()}), problem)[-1]
+        for source in problem.roles:
+            neighbour = source.replace("second", "first") if source.endswith("second") else None
+            useful = [t for t in before(source) if (known[source] & known[t] or t == neighbour)]
+            useful = [t for t in useful if known[t] - known[source]]
+            if useful and rng.random() < 0.6:
+                heads.setdefault(Head(layer, rng.randrange(n_heads)), {})[source] = rng.choice(useful)
+    return Circuit({head: OneHot(rows) for head, rows in heads.items()})
+
+
+def _with_backup(rng: random.Random, circuit: Circuit, n_heads: int) -> tuple[Circuit, tuple[Path, ...]]:
+    path = rng.choice(circuit.paths)
+    for index in range(n_heads):
+        other = Head(path.head.layer, index)
+        own = circuit.heads.get(other)
+        rows = dict(own.rows) if isinstance(own, OneHot) else {}
+        if other != path.head and path.source not in rows:
+            both = circuit.with_head(other, OneHot({**rows, path.source: path.target}))
+            return both, (path, Path(other, path.source, path.target))
+    return circuit, ()
+
+
+def _random_rows(rng: random.Random, problem: ChainProblem) -> dict[str, str]:
+    before = problem.examples(4, seed=0).roles.before
+    sources = [role for role in problem.roles if before(role)]
+    chosen = rng.sample(sources, rng.randint(1, len(sources)))
+    return {source: rng.choice(before(source)) for source in chosen}
+
+
+def recover(planted: Planted) -> dict[str, object]:
+    """Discover the compiled circuit and compare."""
+    model = compile_circuit(
+        planted.circuit,
+        planted.problem,
+        n_layers=planted.n_layers,
+        n_heads=planted.n_heads,
+        distractors=planted.distractors,
+    )
+    found = discover(model, planted.problem, n_examples=256)
+    paths, there = set(found.circuit.paths), set(planted.circuit.paths)
+    needed = {path for path in there if not solves(without_path(planted.circuit, path), planted.problem)}
+    right = paths & there
+    alone = Circuit(planted.circuit.heads)
+    for path in there - paths:
+        alone = without_path(alone, path)
+    missing = 0 if solves(alone, planted.problem) else max(1, len(needed - paths))
+    return {
+        "steps": planted.problem.n_steps,
+        "layers": planted.n_layers,
+        "heads": planted.n_heads,
+        "planted": len(there),
+        "backups": len(planted.backups) // 2,
+        "distractors": len(planted.distractors),
+        "found": len(paths),
+        "precision": len(right) / len(paths) if paths else 0.0,
+        "recall": 1 - missing / len(needed) if needed else 1.0,
+        "loss": found.judgement.loss.mean,
+        "wrong": [str(path) for path in sorted(paths - there)],
+        "missed": [str(path) for path in sorted(needed - paths)],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--circuits", type=int, default=50)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    rows = []
+    for seed in range(arguments.circuits):
+        rows.append({"seed": seed, **recover(plant(seed))})
+        print(f"\r{len(rows)} of {arguments.circuits} circuits", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    summary = {key: sum(row[key] for row in rows) / len(rows) for key in ("precision", "recall")}
+    if arguments.json:
+        print(json.dumps({**summary, "circuits": rows}, indent=2))
+        return
+    columns = ("seed", "steps", "layers", "heads", "planted", "backups", "distractors", "found", "precision", "recall")
+    print("  ".join(columns))
+    for row in rows:
+        print("  ".join(f"{row[c]:>{len(c)}}" for c in columns), *row["wrong"], *row["missed"])
+    print(f"precision {summary['precision']:.3f}, recall {summary['recall']:.3f} over {len(rows)} circuits")
+
+
+if __name__ == "__main__":
+    main()

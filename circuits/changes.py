@@ -1,0 +1,58 @@
+"""Small changes of a whole circuit, one mechanism at a time: what a search may do next."""
+
+from collections.abc import Iterator, Mapping
+
+from circuits.circuit import Circuit, Head
+from circuits.hypotheses import simple_mechanisms, strongest, with_any_elsewhere
+from circuits.mechanisms import SIMPLE, Mechanism, OneHot
+from circuits.roles import Roles
+
+Change = tuple[Head, Mechanism]
+
+
+def without_one_path(circuit: Circuit) -> Iterator[Change]:
+    """Every way to take one path away."""
+    for path in circuit.paths:
+        mechanism = circuit.heads[path.head]
+        if not isinstance(mechanism, OneHot) or len(mechanism.paths) == 1:
+            yield path.head, SIMPLE["uniform"]
+            yield path.head, SIMPLE["identity"]
+        else:
+            yield path.head, mechanism.without_row(path.source)
+            for instead in ("uniform", "identity"):
+                yield path.head, mechanism.with_row(path.source, instead)
+
+
+def redirections(circuit: Circuit, roles: Roles) -> Iterator[Change]:
+    """Every way to lead one path to another role that its source can see."""
+    for path in circuit.paths:
+        mechanism = circuit.heads[path.head]
+        if isinstance(mechanism, OneHot):
+            for target in roles.before(path.source):
+                if target != path.target:
+                    yield path.head, mechanism.with_row(path.source, target)
+
+
+def neighbours(
+    circuit: Circuit, roles: Roles, noticed: Mapping[Head, Mapping[str, tuple[str, ...]]]
+) -> Iterator[Change]:
+    """Redirections, rows taken away or added (those that attention shows), and any other mechanism of each head."""
+    yield from redirections(circuit, roles)
+    for head, mechanism in circuit.heads.items():
+        rows = strongest(noticed[head])
+        if isinstance(mechanism, OneHot):
+            for source, target in rows.items():
+                yield head, mechanism.with_row(source, target)
+            rows = dict(mechanism.rows)
+            if len(rows) > 1:
+                for source in rows:
+                    yield head, mechanism.without_row(source)
+        for other in [*simple_mechanisms(), *(with_any_elsewhere(rows) if rows else ())]:
+            if other != mechanism:
+                yield head, other
+
+
+def oddity(circuit: Circuit) -> int:
+    """How many rows of one-hot heads are made uniform or identity one by one, which nobody would write at first."""
+    one_hots = [mechanism for mechanism in circuit.heads.values() if isinstance(mechanism, OneHot)]
+    return sum(len(mechanism.rows) - len(mechanism.paths) for mechanism in one_hots)

@@ -1,0 +1,165 @@
+"""From a transformer to its circuit, with the evidence (paper, Appendix E, steps 1 to 4, and step 6 as a loop).
+
+Two orders are searched. From below, the heads above left free: that finds the paths which only tell those heads where
+to attend, as far up as the free heads still manage. From above for what is left over, and once for all heads. Every
+finished circuit is shrunk until no path can go, the best is improved while its loss falls, and all are judged as
+wholes: how much they explain, then their size, then their loss.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_lens import HookedTransformer
+
+from circuits.attention import role_attention
+from circuits.circuit import Circuit, Head
+from circuits.errors import BadInput
+from circuits.judge import ENOUGH, Judge, Judgement
+from circuits.problem import Problem
+from circuits.search import Search, State, Trial
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """A circuit and how it was found.
+
+    Attributes:
+        circuit: a mechanism for every head of the model.
+        judgement: its loss on the examples that it was selected on; ``validate`` gives the loss on fresh ones.
+        unablated: the model's own loss on the same examples.
+        explained: the layers up to which it does with the heads above left free; the last one is the whole circuit.
+        history: the heads in the order in which they were fixed or changed, with the loss after each.
+        alternatives: other circuits with as many paths that are below the threshold, best first.
+        trials: every candidate that was tried for every head.
+        threshold: a loss below it counts as low.
+        seed: of the examples.
+        n_evaluations: sequences that were run.
+    """
+
+    circuit: Circuit
+    judgement: Judgement
+    unablated: Judgement
+    explained: tuple[int, ...]
+    history: tuple[tuple[Head, Judgement], ...]
+    alternatives: tuple[tuple[Circuit, Judgement], ...]
+    trials: tuple[Trial, ...]
+    threshold: float
+    seed: int
+    n_evaluations: int
+
+    @property
+    def found(self) -> bool:
+        """Whether the whole circuit stays below the threshold."""
+        return self.judgement.side == "below"
+
+    def to_json(self) -> dict[str, Any]:
+        """The discovery as plain numbers and texts; docs/report.md says what each key holds."""
+        return {
+            "found": self.found,
+            "circuit": _plain(self.circuit),
+            "loss": _numbers(self.judgement),
+            "unablated": _numbers(self.unablated),
+            "explained_layers": list(self.explained),
+            "threshold": self.threshold,
+            "seed": self.seed,
+            "evaluations": self.n_evaluations,
+            "alternatives": [{"circuit": _plain(c), "loss": _numbers(j)} for c, j in self.alternatives],
+            "history": [{"head": str(head), "loss": _numbers(judgement)} for head, judgement in self.history],
+            "log": [
+                {
+                    "order": t.order,
+                    "head": str(t.head),
+                    "candidate": t.candidate,
+                    "paths_before": t.given,
+                    "loss": _numbers(t.judgement),
+                    "taken": t.taken,
+                    "reason": t.reason,
+                }
+                for t in self.trials
+            ],
+        }
+
+
+def _numbers(judgement: Judgement) -> dict[str, Any]:
+    return {**judgement.loss.to_json(), "side": judgement.side}
+
+
+def _plain(circuit: Circuit) -> dict[str, str]:
+    return {str(head): str(mechanism) for head, mechanism in circuit.heads.items()}
+
+
+def discover(
+    model: HookedTransformer,
+    problem: Problem,
+    *,
+    n_examples: int = 4096,
+    threshold: float = 0.05,
+    seed: int = 0,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Discovery:
+    """Find the circuit of a model.
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: its task: examples with roles, and a loss.
+        n_examples: to select on; most candidates are decided on 32 or 128 of them.
+        threshold: a loss below it counts as low; the paper takes 0.05.
+        seed: of the examples; the same seed gives the same discovery.
+        progress: is told the finished share, 0 to 1.
+
+    Raises:
+        BadInput: the model does not solve the task, or the threshold is no number above 0.
+    """
+    if not 0 < threshold < float("inf"):
+        raise BadInput(f"the threshold is {threshold}; expected a number above 0")
+    device = next(model.parameters()).device
+    judge = Judge(model, problem, problem.examples(n_examples, seed).to(device), threshold)
+    (unablated,) = judge([Circuit()])
+    if unablated.side != "below":
+        raise BadInput(f"the model's own loss is {unablated.loss}, not below the threshold {threshold:g}")
+    attention = role_attention(model, judge.examples.take(slice(0, ENOUGH))).cpu()
+    search = Search(judge, attention)
+    done, steps = 0, 2 * len(search.heads)
+
+    def fixed() -> None:
+        nonlocal done
+        done += 1
+        progress(0.8 * done / steps)
+
+    below, left = search.from_below(fixed)
+    finished = search.from_above(below, left, fixed)
+    if left != search.heads:
+        finished += search.from_above([State(Circuit())], search.heads, fixed)
+    progress(0.8)
+    wholes = sorted({s.circuit: s for s in finished}.values(), key=lambda state: _standing(search, state))
+    # Both ends: the best as it stands, and the one that has the most room to lose paths.
+    ends = {s.circuit: s for s in (wholes[0], min(wholes, key=lambda s: s.judgement.loss.mean))}
+    shrunk = []
+    for state in ends.values():
+        state = search.repair(state)
+        shrunk.append(search.shrink(state) if state.judgement.side == "below" else state)
+        progress(0.8 + 0.1 * len(shrunk) / len(ends))
+    wholes = sorted([*shrunk, *wholes], key=lambda state: _standing(search, state))
+    best, others = search.improve(wholes[0]) if wholes[0].judgement.side == "below" else (wholes[0], [])
+    progress(1.0)
+    same_size = [state for state in wholes[1:] if state.judgement.side == "below" and state.size == best.size]
+    alternatives = {s.circuit.paths: (s.circuit, s.judgement) for s in [*others, *same_size]}
+    alternatives.pop(best.circuit.paths, None)
+    return Discovery(
+        circuit=best.circuit,
+        judgement=best.judgement,
+        unablated=unablated,
+        explained=tuple(sorted(search.explained(best.circuit))),
+        history=best.history,
+        alternatives=tuple(alternatives.values()),
+        trials=tuple(search.trials),
+        threshold=threshold,
+        seed=seed,
+        n_evaluations=judge.n_evaluations,
+    )
+
+
+def _standing(search: Search, state: State) -> tuple[bool, int, int, float]:
+    """Smaller is better: below the threshold, explaining the most layers, then size, then loss."""
+    return (state.judgement.side != "below", -len(search.explained(state.circuit)), *state.key)

@@ -1,0 +1,263 @@
+"""Losses under many ablations at once: nothing is computed twice, nothing that no loss reads.
+
+Four savings, each exact (paper's step 5 and 6 differ from it only in rounding):
+
+    prefix      circuits that agree on the layers so far share one residual stream, a *branch*
+    attention   where a circuit prescribes all heads of a layer, no queries, keys or scores are computed
+    needed      of such layers, only the positions that the losses read in the end, by whatever path
+    changed     of a branch, only the positions that differ from those of the first branch, the *trunk*
+
+What is left goes through values, output projection and MLP as one list of rows, whatever their branch and position.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from transformer_lens import HookedTransformer
+from transformer_lens.components import LayerNorm
+
+from circuits.circuit import Circuit
+from circuits.errors import BadInput
+from circuits.mechanisms import Mechanism
+from circuits.problem import Examples, Problem
+
+# Sequence positions run through a layer at once: enough to keep the processor busy, small enough for its caches.
+POSITIONS_AT_ONCE = 2**14
+
+LayerHeads = tuple[tuple[int, Mechanism], ...]
+
+
+@torch.no_grad()
+def evaluate(
+    model: HookedTransformer,
+    problem: Problem,
+    examples: Examples,
+    circuits: Sequence[Circuit],
+    progress: Callable[[float], None] = lambda share: None,
+) -> Float[Tensor, "circuit example part"]:
+    """Partial losses of every example under every circuit's ablation.
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: gives the losses, and says at which roles they read the outputs.
+        examples: what to run.
+        circuits: the ablations; ``Circuit()`` is none.
+        progress: is told the finished share, 0 to 1.
+
+    Raises:
+        BadInput: a circuit does not fit the model or the examples, or the losses read other outputs.
+    """
+    cfg = model.cfg
+    for circuit in dict.fromkeys(circuits):
+        circuit.check(examples.roles, cfg.n_layers, cfg.n_heads)
+    # What one circuit leaves free another would have to compute, so whole circuits stay among themselves.
+    whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
+    partial = sorted({*range(len(circuits))} - {*whole})
+    losses = torch.empty(len(circuits), len(examples), len(problem.parts), device=examples.inputs.device)
+    done, work = 0, max(1, len(circuits) * len(examples))
+    for group in (partial, whole):
+        at_once = max(1, POSITIONS_AT_ONCE // (max(1, len(group)) * examples.inputs.shape[1]))
+        for start in range(0, len(examples) if group else 0, at_once):
+            part = slice(start, min(start + at_once, len(examples)))
+            losses[group, part] = Batch(model, problem, examples.take(part)).losses([circuits[i] for i in group])
+            done += len(group) * (part.stop - part.start)
+            progress(done / work)
+    return losses
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Circuits that agree so far: who they are, and the branch of the layer below that they come from."""
+
+    members: tuple[int, ...]
+    parent: int
+    heads: LayerHeads
+
+
+class Batch:
+    """A few examples, and the attention patterns of every mechanism on them."""
+
+    def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples) -> None:
+        self.model, self.problem, self.examples = model, problem, examples
+        self.n, self.n_positions = examples.inputs.shape[:2]
+        self._patterns: dict[LayerHeads, Float[Tensor, "example head query key"]] = {}
+        self._reach: dict[LayerHeads, Bool[Tensor, "example query key"]] = {}
+
+    def losses(self, circuits: Sequence[Circuit]) -> Float[Tensor, "circuit example part"]:
+        """Run all layers for all circuits; the first one is the trunk."""
+        cfg = self.model.cfg
+        layers = [[circuit.layer(layer) for circuit in circuits] for layer in range(cfg.n_layers)]
+        needed = self._needed(layers)
+        branches = [Branch(tuple(range(len(circuits))), 0, ())]
+        residual = self.model(self.examples.inputs, stop_at_layer=0)[None]  # [branch, example, pos, d_model]
+        changed = torch.zeros(1, self.n, self.n_positions, dtype=torch.bool, device=residual.device)
+        for layer, heads in enumerate(layers):
+            branches = self._split(branches, heads)
+            parents = torch.tensor([branch.parent for branch in branches], device=residual.device)
+            changed = self._changed(branches, changed[parents])
+            if self._prescribes(layer, branches):
+                residual = self._rows(layer, branches, residual, parents, changed, needed[layer])
+            else:
+                residual = self._whole(layer, branches, residual[parents])
+        outputs = self.model(residual.flatten(0, 1), start_at_layer=cfg.n_layers).unflatten(0, residual.shape[:2])
+        outputs[:, ~self._read()] = torch.nan  # losses that read there show it
+        losses: list[Tensor] = [outputs.new_empty(0)] * len(circuits)
+        for index, branch in enumerate(branches):
+            own = self.problem.losses(outputs[index], self.examples)
+            for member in branch.members:
+                losses[member] = own
+        stacked = torch.stack(losses)
+        if stacked.isnan().any() and not outputs[:, self._read()].isnan().any():
+            raise BadInput(f"the losses read more than the outputs at the roles {', '.join(self.problem.readout)}")
+        return stacked
+
+    def _read(self) -> Bool[Tensor, "example pos"]:
+        """The positions whose outputs the losses read."""
+        read = torch.zeros(self.n, self.n_positions, dtype=torch.bool, device=self.examples.inputs.device)
+        for role in self.problem.readout:
+            read.scatter_(1, self.examples.roles[role], True)
+        return read
+
+    def _split(self, branches: Sequence[Branch], heads: Sequence[LayerHeads]) -> list[Branch]:
+        split = []
+        for parent, branch in enumerate(branches):
+            agreeing: dict[LayerHeads, list[int]] = {}
+            for member in branch.members:
+                agreeing.setdefault(heads[member], []).append(member)
+            split += [Branch(tuple(members), parent, own) for own, members in agreeing.items()]
+        return split
+
+    def _pattern(self, heads: LayerHeads) -> Float[Tensor, "example head query key"]:
+        """The patterns of the prescribed heads of a layer."""
+        if heads not in self._patterns:
+            each = [mechanism.pattern(self.examples.roles, self.n_positions) for _, mechanism in heads]
+            expanded = [pattern.expand(self.n, -1, -1) for pattern in each]
+            self._patterns[heads] = torch.stack(expanded, dim=1)
+        return self._patterns[heads]
+
+    def _attends(self, heads: LayerHeads) -> Bool[Tensor, "example query key"]:
+        """Which positions each position of a layer may attend to, through any of its heads."""
+        if heads not in self._reach:
+            if len(heads) == self.model.cfg.n_heads:
+                self._reach[heads] = (self._pattern(heads) != 0).any(dim=1)
+            else:
+                device = self.examples.inputs.device
+                causal = torch.ones(self.n_positions, self.n_positions, dtype=torch.bool, device=device).tril()
+                self._reach[heads] = causal.expand(self.n, -1, -1)
+        return self._reach[heads]
+
+    def _needed(self, layers: Sequence[Sequence[LayerHeads]]) -> list[Bool[Tensor, "example pos"]]:
+        """For every layer, the positions of its output that some circuit's loss depends on."""
+        needed = [self._read()]
+        for heads in reversed(layers[1:]):
+            below = needed[0].clone()
+            for own in dict.fromkeys(heads):
+                below |= (self._attends(own) & needed[0][:, :, None]).any(dim=1)
+            needed.insert(0, below)
+        return needed
+
+    def _changed(
+        self, branches: Sequence[Branch], changed: Bool[Tensor, "branch example pos"]
+    ) -> Bool[Tensor, "branch example pos"]:
+        """For every branch, the positions that may differ from the trunk's after this layer."""
+        after = changed.clone()
+        trunk = branches[0].heads
+        for heads, indices in _by_heads(branches).items():
+            reach = self._attends(heads).float()
+            seen = torch.einsum("eqk,bek->beq", reach, changed[indices].float()) > 0
+            after[indices] |= seen | self._rows_that_differ(heads, trunk)
+        after[0] = False
+        return after
+
+    def _rows_that_differ(self, heads: LayerHeads, trunk: LayerHeads) -> Bool[Tensor, "example query"]:
+        if heads == trunk:
+            return torch.zeros(self.n, self.n_positions, dtype=torch.bool, device=self.examples.inputs.device)
+        if [index for index, _ in heads] != [index for index, _ in trunk]:
+            return torch.ones(self.n, self.n_positions, dtype=torch.bool, device=self.examples.inputs.device)
+        return (self._pattern(heads) != self._pattern(trunk)).any(dim=(1, 3))
+
+    def _prescribes(self, layer: int, branches: Sequence[Branch]) -> bool:
+        """Whether a layer can go row by row: all attention is prescribed, and the block is GPT-2's."""
+        cfg = self.model.cfg
+        unusual = (
+            cfg.parallel_attn_mlp
+            or cfg.use_normalization_before_and_after
+            or cfg.clip_qkv is not None
+            or cfg.load_in_4bit
+            or cfg.n_key_value_heads is not None
+            or cfg.num_experts is not None
+            or (cfg.original_architecture or "").startswith("Olmo")
+        )
+        return not unusual and all(len(branch.heads) == cfg.n_heads for branch in branches)
+
+    def _whole(
+        self, layer: int, branches: Sequence[Branch], residual: Float[Tensor, "branch example pos d_model"]
+    ) -> Float[Tensor, "branch example pos d_model"]:
+        """A layer as the model itself runs it, at all positions, with the prescribed heads replaced."""
+
+        def override(point: nn.Module, inputs: tuple[Tensor, ...], pattern: Tensor) -> Tensor:
+            by_branch = pattern.unflatten(0, (len(branches), -1)).clone()
+            for heads, branch_indices in _by_heads(branches).items():
+                for place, (head, _) in enumerate(heads):
+                    by_branch[branch_indices, :, head] = self._pattern(heads)[:, place].to(pattern.dtype)
+            return by_branch.flatten(0, 1)
+
+        # PyTorch's own hook: TransformerLens would take all hooks off the model, those of others too.
+        block = self.model.blocks[layer]
+        handle = block.attn.hook_pattern.register_forward_hook(override)
+        try:
+            return block(residual.flatten(0, 1)).unflatten(0, residual.shape[:2])
+        finally:
+            handle.remove()
+
+    def _rows(
+        self,
+        layer: int,
+        branches: Sequence[Branch],
+        below: Float[Tensor, "parent example pos d_model"],
+        parents: Int[Tensor, " branch"],
+        changed: Bool[Tensor, "branch example pos"],
+        needed: Bool[Tensor, "example pos"],
+    ) -> Float[Tensor, "branch example pos d_model"]:
+        """A layer whose attention is prescribed, at the needed positions that differ from the trunk's."""
+        block = self.model.blocks[layer]
+        rows = changed & needed
+        rows[0] = needed
+        attended = torch.zeros(below.shape[:3], dtype=torch.bool, device=below.device)
+        for heads, indices in _by_heads(branches).items():
+            reach = self._attends(heads).float()
+            seen = torch.einsum("eqk,beq->bek", reach, rows[indices].float()) > 0
+            for index, own in zip(indices, seen, strict=True):
+                attended[branches[index].parent] |= own
+        values = below.new_zeros(*below.shape[:3], self.model.cfg.n_heads, self.model.cfg.d_head)
+        normal = _normalised(block.ln1, below[attended])
+        values[attended] = torch.einsum("rd,hdv->rhv", normal, block.attn.W_V) + block.attn.b_V
+        mixed = below.new_empty(len(branches), *values.shape[1:])
+        for heads, indices in _by_heads(branches).items():
+            pattern = self._pattern(heads).to(values.dtype)
+            mixed[indices] = torch.einsum("ehqk,bekhv->beqhv", pattern, values[parents[indices]])
+        after = below[parents[:1]].expand(len(branches), -1, -1, -1).clone()
+        middle = below[parents][rows] + torch.einsum("rhv,hvd->rd", mixed[rows], block.attn.W_O) + block.attn.b_O
+        if not self.model.cfg.attn_only:
+            middle = middle + block.mlp(_normalised(block.ln2, middle)[None])[0]
+        after[0][needed] = middle[: int(needed.sum())]
+        after[1:] = after[:1]
+        after[rows] = middle
+        return after
+
+
+def _normalised(module: nn.Module, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+    if isinstance(module, LayerNorm):  # the same in one step instead of six
+        return nn.functional.layer_norm(rows, rows.shape[-1:], module.w, module.b, module.eps)
+    return module(rows[None])[0]
+
+
+def _by_heads(branches: Sequence[Branch]) -> dict[LayerHeads, list[int]]:
+    """The branches by what they prescribe in this layer."""
+    found: dict[LayerHeads, list[int]] = {}
+    for index, branch in enumerate(branches):
+        found.setdefault(branch.heads, []).append(index)
+    return found

@@ -1,0 +1,41 @@
+"""What a head might do, read off its attention (paper, Appendix E, steps 1 and 2)."""
+
+from collections.abc import Mapping, Sequence
+
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.circuit import Head
+from circuits.mechanisms import SIMPLE, Mechanism, OneHot
+from circuits.roles import Roles
+
+NOTICEABLE = 0.2  # average attention from role to role that makes a path worth a test
+ELSEWHERE = ("zero", "identity", "uniform")
+
+
+def noticeable_paths(
+    attention: Float[Tensor, "layer head query_role key_role"], roles: Roles, head: Head
+) -> dict[str, tuple[str, ...]]:
+    """For every role, the earlier roles of its own chain that it noticeably attends to, most attended first."""
+    found = {}
+    for source in roles.names:
+        row = attention[head.layer, head.head, roles.names.index(source)]
+        targets = [t for t in roles.before(source) if row[roles.names.index(t)] >= NOTICEABLE]
+        if targets:
+            found[source] = tuple(sorted(targets, key=lambda t: -row[roles.names.index(t)].item()))
+    return found
+
+
+def strongest(paths: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The row of every role that attends anywhere: its most attended target."""
+    return {source: targets[0] for source, targets in paths.items()}
+
+
+def simple_mechanisms() -> tuple[Mechanism, ...]:
+    """Uniform, identity and previous, in the paper's order of simplicity."""
+    return tuple(SIMPLE.values())
+
+
+def with_any_elsewhere(rows: Mapping[str, str]) -> tuple[OneHot, ...]:
+    """The one-hot mechanism of these rows, with each choice for the rows on no path."""
+    return tuple(OneHot(rows, elsewhere) for elsewhere in ELSEWHERE)

@@ -1,0 +1,82 @@
+"""Losses of many circuits against a threshold, with as few examples as the decision takes.
+
+Every circuit sees the same examples in the same order. All start on a few; one whose loss is clearly above the
+threshold is dropped there, the others go on, and one so near to the threshold that chance could decide it gets more
+and more examples until it is decided or there are none left.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.circuit import Circuit
+from circuits.evaluation import evaluate
+from circuits.loss import Loss
+from circuits.problem import Examples, Problem
+
+FEW, ENOUGH = 32, 128  # examples that every circuit sees, and those on which a loss below the threshold is measured
+IN_PASSING = 512  # examples that a candidate gets which is no more than a step on the way
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A loss, and on which side of the threshold it lies."""
+
+    loss: Loss
+    side: Literal["below", "above", "undecided"]
+
+    def __str__(self) -> str:
+        return f"{self.loss} on {self.loss.n_examples} examples, {self.side}"
+
+
+class Judge:
+    """Judges circuits of one model; what was measured once is not measured again."""
+
+    def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples, threshold: float) -> None:
+        """``examples`` are all there are; a circuit that is undecided on them stays so."""
+        self.model, self.problem, self.examples, self.threshold = model, problem, examples, threshold
+        self.rounds = [FEW]
+        while self.rounds[-1] < len(examples):
+            self.rounds.append(4 * self.rounds[-1])
+        self.n_evaluations = 0
+        self._each: dict[Circuit, Tensor] = {}
+
+    def __call__(self, circuits: Iterable[Circuit], most: int | None = None) -> list[Judgement]:
+        """Judge every circuit, on ``most`` examples if the decision takes so many, or on all there are."""
+        wanted = list(circuits)
+        for enough in (min(n, len(self.examples)) for n in self.rounds if most is None or n <= most):
+            going_on: dict[int, list[Circuit]] = {}
+            for circuit in dict.fromkeys(wanted):
+                if self._goes_on(circuit, enough):
+                    going_on.setdefault(self._n(circuit), []).append(circuit)
+            for start, group in going_on.items():
+                part = self.examples.take(slice(start, enough))
+                for circuit, losses in zip(group, evaluate(self.model, self.problem, part, group), strict=True):
+                    self._each[circuit] = torch.cat([self._each[circuit], losses]) if start else losses
+                self.n_evaluations += len(group) * (enough - start)
+        return [self._judgement(circuit) for circuit in wanted]
+
+    def difference(self, one: Circuit, other: Circuit) -> Loss:
+        """How much higher the loss of ``one`` is, on the examples that both were measured on."""
+        n = min(self._n(one), self._n(other))
+        return Loss.of(self._each[one][:n] - self._each[other][:n], self.problem.parts)
+
+    def _n(self, circuit: Circuit) -> int:
+        return len(self._each[circuit]) if circuit in self._each else 0
+
+    def _goes_on(self, circuit: Circuit, enough: int) -> bool:
+        n = self._n(circuit)
+        if n == 0 or n >= enough:
+            return n == 0
+        judgement = self._judgement(circuit)
+        return judgement.side == "undecided" or (judgement.side == "below" and n < ENOUGH)
+
+    def _judgement(self, circuit: Circuit) -> Judgement:
+        loss = Loss.of(self._each[circuit], self.problem.parts)
+        if loss.near(self.threshold):
+            return Judgement(loss, "undecided")
+        return Judgement(loss, "below" if loss.mean < self.threshold else "above")

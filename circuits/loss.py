@@ -1,0 +1,46 @@
+"""A loss over examples, with its spread."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+SURE = 3.0  # standard errors: a difference that chance does not make
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss over examples.
+
+    Attributes:
+        mean: over examples and parts.
+        standard_error: of that mean, from the spread over examples.
+        parts: the partial losses, by name.
+        n_examples: on how many it was measured.
+    """
+
+    mean: float
+    standard_error: float
+    parts: dict[str, float]
+    n_examples: int
+
+    @classmethod
+    def of(cls, losses: Float[Tensor, "example part"], names: tuple[str, ...]) -> "Loss":
+        """Summarise the partial losses of every example."""
+        each = losses.double().mean(dim=1)
+        spread = each.std().item() if len(each) > 1 else float("nan")
+        parts = dict(zip(names, losses.double().mean(dim=0).tolist(), strict=True))
+        return cls(each.mean().item(), spread / len(each) ** 0.5, parts, len(each))
+
+    def near(self, threshold: float) -> bool:
+        """Whether chance could decide on which side of the threshold it lies."""
+        return abs(self.mean - threshold) <= SURE * self.standard_error
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ± {self.standard_error:.4f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """``mean``, ``standard_error``, ``parts`` and ``examples``."""
+        numbers = {"mean": self.mean, "standard_error": self.standard_error}
+        return {**numbers, "parts": self.parts, "examples": self.n_examples}

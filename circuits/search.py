@@ -1,0 +1,270 @@
+"""The search for a circuit: heads fixed one after the other, several circuits kept alive, judged as wholes.
+
+Fixing a head tries its candidates in order of simplicity, each *in combination* with what is already fixed. Greed would
+spend all that the threshold allows on the first heads; so for every number of paths the best circuits are kept, and
+a circuit with one path more survives as long as its loss is lower. Heads that back each other up come out by
+themselves: whichever is fixed first may be made uniform, and then the other cannot.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.changes import neighbours, oddity, redirections, without_one_path
+from circuits.circuit import Circuit, Head
+from circuits.hypotheses import noticeable_paths, simple_mechanisms, strongest, with_any_elsewhere
+from circuits.judge import IN_PASSING, Judge, Judgement
+from circuits.loss import SURE
+from circuits.mechanisms import Mechanism, OneHot
+
+PER_SIZE, KEPT = 2, 8  # circuits kept alive for each number of paths, and altogether
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate for one head, tested in combination with what was fixed before.
+
+    Attributes:
+        order: ``from below``, ``from above``, or ``as a whole`` for changes of a finished circuit.
+        head: the head.
+        candidate: its mechanism.
+        given: the number of paths fixed before.
+        judgement: the loss of the combination.
+        taken: whether it was kept.
+        reason: why, or why not.
+    """
+
+    order: str
+    head: Head
+    candidate: str
+    given: int
+    judgement: Judgement
+    taken: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class State:
+    """A circuit on its way, with its judgement after every head that was fixed."""
+
+    circuit: Circuit
+    history: tuple[tuple[Head, Judgement], ...] = ()
+
+    @property
+    def judgement(self) -> Judgement:
+        """Of the circuit as it stands."""
+        return self.history[-1][1]
+
+    @property
+    def size(self) -> int:
+        """Number of paths."""
+        return len(self.circuit.paths)
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Smaller is better: size first, then loss."""
+        return self.size, self.judgement.loss.mean
+
+
+class Search:
+    """One search over one model; ``trials`` is its log."""
+
+    def __init__(self, judge: Judge, attention: Float[Tensor, "layer head query_role key_role"]) -> None:
+        """``attention`` is the average from role to role, from which the hypotheses are read."""
+        self.judge = judge
+        self.roles = judge.examples.roles
+        cfg = judge.model.cfg
+        self.heads = [Head(layer, index) for layer in range(cfg.n_layers) for index in range(cfg.n_heads)]
+        self.n_layers = cfg.n_layers
+        self.noticed = {head: noticeable_paths(attention, self.roles, head) for head in self.heads}
+        self.trials: list[Trial] = []
+        self._replaceable: dict[Head, bool] = {}
+
+    def from_below(self, fixed: Callable[[], None]) -> tuple[list[State], list[Head]]:
+        """Fix heads upwards, those above left free, as long as some circuit stays below the threshold.
+
+        So the heads above still find by themselves where to attend: what only tells them that is found here.
+
+        Returns:
+            the circuits alive, and the heads left over.
+        """
+        states = [State(Circuit())]
+        for place, head in enumerate(self.heads):
+            alive = self._fix("from below", head, states)
+            if not alive:
+                return states, self.heads[place:]
+            states = alive
+            fixed()
+        return states, []
+
+    def from_above(self, states: list[State], heads: Sequence[Head], fixed: Callable[[], None]) -> list[State]:
+        """Fix the heads left over downwards; where no candidate stays below the threshold the best are kept."""
+        for head in reversed(heads):
+            states = self._fix("from above", head, states, or_best=True)
+            fixed()
+        return states
+
+    def explained(self, circuit: Circuit, layers: Iterable[int] | None = None) -> frozenset[int]:
+        """The layers (of some, or of all) up to which the circuit does, with all heads above left free."""
+        asked = list(range(self.n_layers) if layers is None else layers)
+        judged = self.judge((circuit.up_to(layer) for layer in asked), IN_PASSING)
+        return frozenset(layer for layer, judgement in zip(asked, judged, strict=True) if judgement.side == "below")
+
+    def allowed(self, head: Head, candidates: Sequence[Mechanism]) -> list[bool]:
+        """Whether each candidate would do for this head alone; all are, where no mechanism would (step 3)."""
+        if head not in self._replaceable:
+            rows = strongest(self.noticed[head])
+            tried = [*simple_mechanisms(), *(with_any_elsewhere(rows) if rows else ())]
+            judged = self.judge((Circuit({head: mechanism}) for mechanism in tried), IN_PASSING)
+            self._replaceable[head] = any(judgement.side == "below" for judgement in judged)
+        if not self._replaceable[head]:
+            return [True] * len(candidates)
+        judged = self.judge((Circuit({head: candidate}) for candidate in candidates), IN_PASSING)
+        return [judgement.side == "below" for judgement in judged]
+
+    def _fix(self, order: str, head: Head, states: Sequence[State], or_best: bool = False) -> list[State]:
+        """Every state with every candidate for one head; the best of them survive."""
+        rows = strongest(self.noticed[head])
+        one_hots = with_any_elsewhere(rows) if rows else ()
+        tried = self._extend(states, head, [*simple_mechanisms(), *one_hots])
+        if len(rows) > 1:
+            for state in states:
+                own = [t for t in tried if t.history[:-1] == state.history and t.circuit.heads[head] in one_hots]
+                if own:
+                    tried += self._thinned(state, head, min(own, key=lambda t: t.judgement.loss.mean))
+        tried = list({t.circuit: t for t in tried}.values())
+        survivors = survivors_of(t for t in tried if t.judgement.side == "below")
+        if not survivors and or_best:
+            survivors = sorted(tried, key=lambda t: t.judgement.loss.mean)[:PER_SIZE]
+        for t in tried:
+            taken = t in survivors
+            self._note(order, head, t, taken, _reason(t, taken))
+        return survivors
+
+    def _extend(self, states: Sequence[State], head: Head, candidates: Sequence[Mechanism]) -> list[State]:
+        allowed = self.allowed(head, candidates)
+        kept = [candidate for candidate, fits in zip(candidates, allowed, strict=True) if fits]
+        for candidate, fits in zip(candidates, allowed, strict=True):
+            if not fits:
+                (alone,) = self.judge([Circuit({head: candidate})], IN_PASSING)
+                reason = "alone it breaks what another mechanism leaves whole"
+                self.trials.append(Trial("alone", head, str(candidate), 0, alone, False, reason))
+        pairs = [(state, state.circuit.with_head(head, candidate)) for state in states for candidate in kept]
+        judged = self.judge((circuit for _, circuit in pairs), IN_PASSING)
+        return [State(c, (*s.history, (head, j))) for (s, c), j in zip(pairs, judged, strict=True)]
+
+    def _thinned(self, state: State, head: Head, full: State) -> list[State]:
+        """The one-hot head with fewer and fewer rows: always the row whose loss is missed least goes."""
+        found: list[State] = []
+        now = full
+        while True:
+            one_hot = now.circuit.heads[head]
+            if not isinstance(one_hot, OneHot) or len(one_hot.rows) == 1:
+                return found
+            fewer = [one_hot.without_row(source) for source, _ in one_hot.rows]
+            tried = self._extend([state], head, fewer)
+            if not tried:
+                return found
+            found += tried
+            best = min(tried, key=lambda t: t.judgement.loss.mean)
+            if now.judgement.side == "below" and best.judgement.side != "below":
+                return found
+            now = best
+
+    def shrink(self, state: State) -> State:
+        """Take paths away from a finished circuit until none can go."""
+        while True:
+            smaller = self._changed(state, without_one_path(state.circuit))
+            if not smaller:
+                return state
+            best = min(smaller, key=lambda s: (s.size, oddity(s.circuit), s.judgement.loss.mean))
+            self._note("as a whole", best.history[-1][0], best, True, "a path that is not needed was taken away")
+            state = best
+
+    def improve(self, state: State) -> tuple[State, list[State]]:
+        """Lead one path at a time elsewhere while the loss falls for sure.
+
+        Returns:
+            the best circuit, and the others of its size, with other paths, that are below the threshold too.
+        """
+        while True:
+            as_large = self._changed(state, redirections(state.circuit, self.roles))
+            better = [s for s in as_large if self._surely_better(s, state)]
+            if not better:
+                others = [s for s in as_large if s.circuit.paths != state.circuit.paths and s.size == state.size]
+                return state, sorted(others, key=lambda s: s.key)
+            best = min(better, key=lambda s: s.key)
+            self._note("as a whole", best.history[-1][0], best, True, "the loss is lower by three standard errors")
+            state = self.shrink(best)
+
+    def repair(self, state: State) -> State:
+        """Change one mechanism at a time, whatever it costs in paths, until the loss is below the threshold.
+
+        The heads fixed first may not fit what the others became; where nothing lowers the loss any more it ends.
+        """
+        while state.judgement.side != "below":
+            tried = self._extend_whole(state, neighbours(state.circuit, self.roles, self.noticed))
+            better = [s for s in tried if self._surely_better(s, state)]
+            if not better:
+                return state
+            state = min(better, key=lambda s: s.judgement.loss.mean)
+            self._note("as a whole", state.history[-1][0], state, True, "it brings the loss nearer to the threshold")
+        return state
+
+    def _surely_better(self, one: State, other: State) -> bool:
+        difference = self.judge.difference(one.circuit, other.circuit)
+        return difference.mean < -SURE * difference.standard_error
+
+    def _changed(self, state: State, changes: Iterable[tuple[Head, Mechanism]]) -> list[State]:
+        """The changed circuits that are below the threshold and lose none of what the circuit explains."""
+        before = self.explained(state.circuit)
+        found = []
+        for changed in self._extend_whole(state, changes):
+            below = changed.judgement.side == "below"
+            if below and self.explained(changed.circuit, before) == before:
+                found.append(changed)
+            else:
+                reason = "heads above would lose their way" if below else _reason(changed, False)
+                self._note("as a whole", changed.history[-1][0], changed, False, reason)
+        return found
+
+    def _extend_whole(self, state: State, changes: Iterable[tuple[Head, Mechanism]]) -> list[State]:
+        by_head: dict[Head, dict[Mechanism, None]] = {}
+        for head, mechanism in changes:
+            by_head.setdefault(head, {})[mechanism] = None
+        kept = []
+        for head, mechanisms in by_head.items():
+            allowed = self.allowed(head, list(mechanisms))
+            kept += [(head, state.circuit.with_head(head, m)) for m, ok in zip(mechanisms, allowed, strict=True) if ok]
+        judged = self.judge(circuit for _, circuit in kept)
+        return [State(c, (*state.history, (head, j))) for (head, c), j in zip(kept, judged, strict=True)]
+
+    def _note(self, order: str, head: Head, state: State, taken: bool, reason: str) -> None:
+        given = len(replace(state.circuit, heads={h: m for h, m in state.circuit.heads.items() if h != head}).paths)
+        candidate = str(state.circuit.heads[head])
+        self.trials.append(Trial(order, head, candidate, given, state.judgement, taken, reason))
+
+
+def survivors_of(states: Iterable[State]) -> list[State]:
+    """For every number of paths the best circuits, as long as more paths mean a lower loss."""
+    kept: list[State] = []
+    lowest = float("inf")
+    for _, group in groupby(sorted(states, key=lambda s: s.key), key=lambda s: s.size):
+        best = [s for s in group if s.judgement.loss.mean < lowest][:PER_SIZE]
+        kept += best
+        lowest = min([lowest, *(s.judgement.loss.mean for s in best)])
+    # Both ends are worth keeping: the smallest, and those that leave the most room for the heads to come.
+    return kept if len(kept) <= KEPT else [*kept[: KEPT // 2], *kept[-KEPT // 2 :]]
+
+
+def _reason(state: State, taken: bool) -> str:
+    if taken and state.judgement.side == "below":
+        return "among the best of its size"
+    if taken:
+        return "no candidate stays below the threshold; this comes nearest"
+    if state.judgement.side == "below":
+        return "another with as few paths has a lower loss"
+    return "the loss is above the threshold" if state.judgement.side == "above" else "too near to the threshold"

@@ -1,0 +1,230 @@
+"""What a validation found: typed results, tables, and the JSON of docs/report.md."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pandas as pd
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.circuit import Circuit, Head, Path
+from circuits.loss import Loss
+
+SCHEMA = 2
+
+Outcome = Literal["passed", "failed", "undetermined"]
+Alone = Literal["holds", "fails", "undetermined"]
+Needed = Literal["directly", "enabling", "undecided", "no"]
+
+
+@dataclass(frozen=True)
+class HeadResult:
+    """Step 3 for one head: its loss when it alone is replaced, by mechanism.
+
+    Attributes:
+        head: the head.
+        hypothesis: name of its mechanism in the circuit.
+        losses: under ``uniform``, ``identity``, ``previous`` and, for a one-hot hypothesis, ``one_hot``.
+        simplest: the simplest mechanism below the threshold, if any.
+        alone: ``holds`` if the hypothesis stays below the threshold; ``fails`` if it does not and another mechanism
+            does; ``undetermined`` if none does. Then the heads above read more of this one than any of them leaves,
+            and only the combined ablation, which prescribes those heads too, can judge it.
+    """
+
+    head: Head
+    hypothesis: str
+    losses: dict[str, Loss]
+    simplest: str | None
+    alone: Alone
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing speaks against the hypothesis for this head alone."""
+        return self.alone != "fails"
+
+
+@dataclass(frozen=True)
+class PathResult:
+    """Step 6 for one path: the loss without it, by what its row becomes.
+
+    A path can be needed in two ways. It may carry what is answered: then the whole circuit fails without it
+    (``losses``, the paper's step 6). Or it may only tell the heads above where to attend; the whole circuit, which
+    prescribes their attention, then hardly misses it. The paper saw this in the first useful layer, where the error
+    stayed at 0.05 to 0.1, and took the path to "enable the information flow in the subsequent layers". Whether it
+    does is measured for the paths that the whole circuit does not miss: ``enabling`` is the loss when the heads
+    above some layer are left to attend by themselves.
+
+    Attributes:
+        path: the path.
+        losses: of the whole circuit, with this row ``uniform`` and with this row ``identity``.
+        enabling: the same with all heads above ``enabled_layer`` untouched; empty where ``losses`` exceed the
+            threshold, or the heads above go astray even with the path in place.
+        enabled_layer: the layer, from the path's own up, above which untouched heads miss the path most.
+        redirected: the loss with the path led to another role instead, for every role that its source can see; of
+            the whole circuit, or with the heads above untouched where the path is needed by those. Empty for a path
+            that is not needed, and for a ``Previous`` head.
+        rivals: the roles among those that keep the loss below the threshold: the test does not tell them apart.
+        better: the rivals whose loss is lower than the circuit's, by more than three standard errors of the difference.
+        needed: ``directly`` if both ``losses`` exceed the threshold; ``enabling`` if both of those do; ``undecided``
+            if neither, but one of ``losses`` is within three standard errors of the threshold; or ``no``.
+        weak: whether it is needed directly, but one of ``losses`` stays below twice the threshold.
+        in_first_useful_layer: whether it lies in the lowest layer that has a path.
+    """
+
+    path: Path
+    losses: dict[str, Loss]
+    enabling: dict[str, Loss]
+    enabled_layer: int | None
+    redirected: dict[str, Loss]
+    rivals: tuple[str, ...]
+    better: tuple[str, ...]
+    needed: Needed
+    weak: bool
+    in_first_useful_layer: bool
+
+    @property
+    def necessary(self) -> bool:
+        """Whether nothing shows that the path is superfluous."""
+        return self.needed != "no"
+
+    @property
+    def nearest_rival(self) -> tuple[str, Loss] | None:
+        """The other target with the lowest loss, if any was tried."""
+        return min(self.redirected.items(), key=lambda item: item[1].mean, default=None)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One step's outcome, with a sentence for people.
+
+    ``undetermined``: nothing speaks against the hypothesis, but something is left open. In step 3, no mechanism tried
+    replaces some of the heads alone; among the rivals, a path could as well lead elsewhere.
+    """
+
+    step: str
+    outcome: Outcome
+    sentence: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the step does not speak against the circuit."""
+        return self.outcome != "failed"
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """All that ``validate`` found; ``to_json`` is its documented, stable form.
+
+    Attributes:
+        circuit: the hypothesis.
+        threshold: a loss below it counts as low.
+        n_examples: on how many fresh examples it was measured.
+        seed: of the examples.
+        roles: the names of the roles, in the order of ``attention``.
+        full: the model's own loss.
+        combined: with all named heads replaced (step 5).
+        up_to: for every layer, with the named heads up to it replaced and those above untouched.
+        heads: step 3.
+        paths: step 6 and the rivals.
+        verdicts: the outcome of every step.
+        attention: average attention from role to role in the untouched model.
+        about: what else is known of the model.
+    """
+
+    circuit: Circuit
+    threshold: float
+    n_examples: int
+    seed: int
+    roles: tuple[str, ...]
+    full: Loss
+    combined: Loss
+    up_to: tuple[Loss, ...]
+    heads: tuple[HeadResult, ...]
+    paths: tuple[PathResult, ...]
+    verdicts: tuple[Verdict, ...]
+    attention: Float[Tensor, "layer head query_role key_role"] = field(repr=False)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether no step failed."""
+        return all(verdict.passed for verdict in self.verdicts)
+
+    def heads_table(self) -> pd.DataFrame:
+        """Step 3 as a table: a row for each named head, its loss under each mechanism."""
+        rows = [
+            {"head": str(h.head), "hypothesis": h.hypothesis, **_columns(h.losses)["losses"], "alone": h.alone}
+            for h in self.heads
+        ]
+        return pd.DataFrame(rows).set_index("head")
+
+    def paths_table(self) -> pd.DataFrame:
+        """Step 6 as a table: a row for each path, the loss without it."""
+        rows = []
+        for p in self.paths:
+            enabling = {f"heads above free, {name}": loss.mean for name, loss in p.enabling.items()}
+            own = {"needed": p.needed, "rivals": ", ".join(p.rivals)}
+            rows.append({"path": str(p.path), **_columns(p.losses)["losses"], **enabling, **own})
+        return pd.DataFrame(rows, columns=None if rows else ["path"]).set_index("path")
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain numbers and texts; docs/report.md says what each key holds."""
+        return {
+            "schema": SCHEMA,
+            "passed": self.passed,
+            "verdicts": [
+                {"step": v.step, "outcome": v.outcome, "passed": v.passed, "sentence": v.sentence}
+                for v in self.verdicts
+            ],
+            "threshold": self.threshold,
+            "examples": self.n_examples,
+            "seed": self.seed,
+            "about": self.about,
+            "circuit": {"name": self.circuit.name, "description": self.circuit.description},
+            "loss": {
+                "full": self.full.mean,
+                "combined": self.combined.mean,
+                "details": {"full": self.full.to_json(), "combined": self.combined.to_json()},
+                "up_to_layer": [loss.mean for loss in self.up_to],
+            },
+            "heads": [
+                {
+                    "head": str(h.head),
+                    "layer": h.head.layer,
+                    "index": h.head.head,
+                    "hypothesis": h.hypothesis,
+                    **_columns(h.losses),
+                    "simplest": h.simplest,
+                    "alone": h.alone,
+                    "passed": h.passed,
+                }
+                for h in self.heads
+            ],
+            "paths": [
+                {
+                    "path": str(p.path),
+                    "layer": p.path.head.layer,
+                    "index": p.path.head.head,
+                    "from": p.path.source,
+                    "to": p.path.target,
+                    **_columns(p.losses),
+                    "enabling": {**_columns(p.enabling), "layer": p.enabled_layer},
+                    "redirected": _columns(p.redirected),
+                    "rivals": list(p.rivals),
+                    "better": list(p.better),
+                    "needed": p.needed,
+                    "necessary": p.necessary,
+                    "weak": p.weak,
+                    "in_first_useful_layer": p.in_first_useful_layer,
+                }
+                for p in self.paths
+            ],
+        }
+
+
+def _columns(losses: dict[str, Loss]) -> dict[str, dict[str, float]]:
+    return {
+        "losses": {name: loss.mean for name, loss in losses.items()},
+        "standard_errors": {name: loss.standard_error for name, loss in losses.items()},
+        "examples": {name: loss.n_examples for name, loss in losses.items()},
+    }

@@ -1,0 +1,98 @@
+"""The outcome of every step of a validation, in a sentence."""
+
+from collections.abc import Sequence
+
+from circuits.circuit import Head
+from circuits.loss import Loss
+from circuits.validation_report import HeadResult, PathResult, Verdict
+
+
+def verdicts(
+    full: Loss,
+    combined: Loss,
+    heads: Sequence[HeadResult],
+    paths: Sequence[PathResult],
+    unnamed: Sequence[Head],
+    threshold: float,
+) -> tuple[Verdict, ...]:
+    """The verdicts of all steps, from what was measured; ``unnamed`` heads have no mechanism."""
+    return (
+        _low("unablated", "The model's own loss", full, threshold),
+        _step_3(heads, threshold),
+        _step_4(unnamed),
+        _low("step 5", "With all heads replaced the loss", combined, threshold),
+        _step_6(paths, combined, threshold),
+        _rivals(paths, threshold),
+    )
+
+
+def _low(step: str, what: str, loss: Loss, threshold: float) -> Verdict:
+    below = loss.mean < threshold
+    sentence = f"{what} is {loss}, {'below' if below else 'not below'} the threshold {threshold:g}."
+    if not loss.near(threshold):
+        return Verdict(step, "passed" if below else "failed", sentence)
+    sentence += " That is within three standard errors: chance could decide it, take more examples."
+    return Verdict(step, "undetermined" if below else "failed", sentence)
+
+
+def _step_3(heads: Sequence[HeadResult], threshold: float) -> Verdict:
+    wrong = [f"{h.head} ({h.simplest} would do, {h.hypothesis} does not)" for h in heads if h.alone == "fails"]
+    open_ = [str(h.head) for h in heads if h.alone == "undetermined"]
+    holding = sum(h.alone == "holds" for h in heads)
+    sentence = (
+        f"With one head replaced alone the loss stays below the threshold {threshold:g} "
+        f"for {holding} of {len(heads)} named heads."
+    )
+    if wrong:
+        sentence += f" Wrong: {', '.join(wrong)}."
+    if open_:
+        sentence += f" No mechanism tried does so for {', '.join(open_)}, which only step 5 can judge."
+    return Verdict("step 3", "failed" if wrong else "undetermined" if open_ else "passed", sentence)
+
+
+def _step_4(unnamed: Sequence[Head]) -> Verdict:
+    if not unnamed:
+        return Verdict("step 4", "passed", "Every head of the model has a mechanism.")
+    some = ", ".join(map(str, unnamed[:6])) + (" ..." if len(unnamed) > 6 else "")
+    return Verdict("step 4", "failed", f"{len(unnamed)} heads of the model have no mechanism: {some}.")
+
+
+def _step_6(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Verdict:
+    low = f"the threshold {threshold:g}"
+    if combined.mean >= threshold:
+        sentence = f"Cannot be judged: even with every path in place the loss is not below {low}."
+        return Verdict("step 6", "failed", sentence)
+    if not paths:
+        return Verdict("step 6", "passed", "The circuit has no path, so none is superfluous.")
+    superfluous, undecided, enabling = (
+        [str(p.path) for p in paths if p.needed == how] for how in ("no", "undecided", "enabling")
+    )
+    if superfluous:
+        sentence = f"Not needed: {'; '.join(superfluous)}. Without it the loss stays below {low}."
+        return Verdict("step 6", "failed", sentence)
+    if undecided:
+        sentence = f"Too near to {low} to say whether it is needed, take more examples: {'; '.join(undecided)}."
+        return Verdict("step 6", "undetermined", sentence)
+    weak = [str(p.path) for p in paths if p.weak]
+    sentence = f"Each of the {len(paths)} paths is needed: without it the loss exceeds {low}."
+    if enabling:
+        sentence += f" Needed only by the heads above, to find where to attend: {'; '.join(enabling)}."
+    if weak:
+        sentence += f" Least needed (below {2 * threshold:g}): {'; '.join(weak)}."
+    return Verdict("step 6", "passed", sentence)
+
+
+def _rivals(paths: Sequence[PathResult], threshold: float) -> Verdict:
+    low = f"the threshold {threshold:g}"
+    better = [f"{p.path} ({role} {p.redirected[role]})" for p in paths for role in p.better]
+    if better:
+        sentence = f"Another target gives a lower loss than the circuit's: {'; '.join(better)}."
+        return Verdict("rivals", "failed", sentence)
+    tried = sum(len(p.redirected) for p in paths)
+    if not tried:
+        return Verdict("rivals", "undetermined" if paths else "passed", "No path could be led elsewhere to compare.")
+    as_good = [f"{p.path} ({', '.join(p.rivals)})" for p in paths if p.rivals]
+    if as_good:
+        return Verdict("rivals", "undetermined", f"Another target keeps the loss below {low}: {'; '.join(as_good)}.")
+    sentence = f"Led to any other role ({tried} redirections), no path keeps the loss below {low}."
+    return Verdict("rivals", "passed", sentence)

@@ -1,0 +1,85 @@
+import pytest
+import torch
+
+from benchmarks.recovery import plant, recover
+from circuits import BadInput, Circuit, Head, OneHot, Previous, discover, validate
+from circuits.chains import ChainProblem
+from circuits.compile import compile_circuit
+from tests.repeated import RepeatedTokens, trained_model
+
+
+def test_the_handmade_circuit_comes_out(model, problem):
+    found = discover(model, problem)
+    assert found.found
+    assert found.circuit == Circuit({Head(0, 0): Previous(), Head(1, 0): OneHot({"query": "pair1.second"})})
+    assert found.explained == (
+        0,
+        1,
+    )  # with the head above left free too: so L0H0 is found
+
+
+def test_every_candidate_stands_in_the_log_with_its_loss_and_the_reason(model, problem):
+    log = discover(model, problem).to_json()["log"]
+    uniform = next(entry for entry in log if entry["head"] == "L1H0" and entry["candidate"] == "uniform")
+    assert uniform["taken"] is False
+    assert uniform["reason"] == "alone it breaks what another mechanism leaves whole"
+    assert uniform["loss"]["mean"] > 0.5
+    taken = [(entry["head"], entry["candidate"]) for entry in log if entry["taken"] and entry["order"] == "from below"]
+    assert ("L0H0", "previous") in taken
+    assert ("L1H0", "query -> pair1.second") in taken
+
+
+def test_the_same_seed_gives_the_same_discovery(model, problem):
+    assert discover(model, problem, seed=3).to_json() == discover(model, problem, seed=3).to_json()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 5, 8])
+def test_a_planted_circuit_is_recovered_exactly(seed):
+    row = recover(plant(seed))
+    assert (row["precision"], row["recall"]) == (1.0, 1.0), row
+
+
+@pytest.fixture(scope="module")
+def backed_up():
+    """One step, with the path that answers in two heads: alone each looks useless."""
+    return Circuit(
+        {
+            Head(0, 0): OneHot({"pair1.second": "pair1.first"}),
+            Head(1, 0): OneHot({"query": "pair1.second"}),
+            Head(1, 1): OneHot({"query": "pair1.second"}),
+        }
+    )
+
+
+def test_of_two_heads_that_back_each_other_up_one_is_named_and_the_other_offered(backed_up):
+    problem = ChainProblem(1)
+    found = discover(compile_circuit(backed_up, problem), problem)
+    assert len(found.circuit.paths) == 2
+    named = {path.head for path in found.circuit.paths} - {Head(0, 0)}
+    offered = {path.head for circuit, _ in found.alternatives for path in circuit.paths} - {Head(0, 0)}
+    assert named | offered == {Head(1, 0), Head(1, 1)}
+    assert len(named) == 1
+
+
+def test_in_a_trained_token_model_the_previous_token_head_and_the_induction_head_come_out():
+    torch.manual_seed(0)
+    model, problem = trained_model(), RepeatedTokens()
+    found = discover(model, problem)
+    lowest = {(path.source, path.target) for path in found.circuit.paths if path.head.layer == 0}
+    highest = {(path.source, path.target) for path in found.circuit.paths if path.head.layer == 1}
+    assert lowest <= {("next", "first"), ("*", "previous")}
+    assert len(lowest) == 1
+    assert highest == {("again", "next")}
+    report = validate(model, problem, found.circuit, n_examples=256, seed=1)
+    assert report.passed, report.verdicts
+
+
+def test_a_model_that_does_not_solve_its_task_has_no_circuit_to_find(model, problem):
+    with pytest.raises(BadInput, match=r"the model's own loss is .* not below the threshold 1e-12"):
+        discover(model, problem, threshold=1e-12)
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_threshold_that_is_none_is_refused(model, problem, threshold):
+    with pytest.raises(BadInput, match="expected a number above 0"):
+        discover(model, problem, threshold=threshold)
