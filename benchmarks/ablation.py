@@ -27,7 +27,6 @@ from transformer_lens import HookedTransformer
 
 from circuits import Circuit, Head, OneHot, Problem, Uniform, discover, evaluate, run_ablated, validate
 from circuits import judge as judge_module
-from circuits import validation as validation_module
 from circuits.problem import Examples
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.presets import Architecture
@@ -51,7 +50,7 @@ class Recorder:
 def recorded(work: Callable[[], object]) -> tuple[float, list[tuple[Circuit, int]]]:
     """Seconds that the work takes, and every circuit that it evaluates with its number of examples."""
     recorder = Recorder()
-    with patch.object(judge_module, "evaluate", recorder), patch.object(validation_module, "evaluate", recorder):
+    with patch.object(judge_module, "evaluate", recorder):
         started = time.perf_counter()
         work()
         return time.perf_counter() - started, recorder.asked

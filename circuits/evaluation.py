@@ -240,12 +240,14 @@ class Batch:
             pattern = self._pattern(heads).to(values.dtype)
             mixed[indices] = torch.einsum("ehqk,bekhv->beqhv", pattern, values[parents[indices]])
         after = below[parents[:1]].expand(len(branches), -1, -1, -1).clone()
-        middle = below[parents][rows] + torch.einsum("rhv,hvd->rd", mixed[rows], block.attn.W_O) + block.attn.b_O
+        branch, example, position = rows.nonzero(as_tuple=True)
+        added = torch.einsum("rhv,hvd->rd", mixed[branch, example, position], block.attn.W_O) + block.attn.b_O
+        middle = below[parents[branch], example, position] + added
         if not self.model.cfg.attn_only:
             middle = middle + block.mlp(_normalised(block.ln2, middle)[None])[0]
         after[0][needed] = middle[: int(needed.sum())]
         after[1:] = after[:1]
-        after[rows] = middle
+        after[branch, example, position] = middle
         return after
 
 

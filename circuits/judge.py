@@ -5,7 +5,7 @@ threshold is dropped there, the others go on, and one so near to the threshold t
 and more examples until it is decided or there are none left.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,6 +59,17 @@ class Judge:
                     self._each[circuit] = torch.cat([self._each[circuit], losses]) if start else losses
                 self.n_evaluations += len(group) * (enough - start)
         return [self._judgement(circuit) for circuit in wanted]
+
+    def measure(
+        self, circuits: Iterable[Circuit], progress: Callable[[float], None] = lambda share: None
+    ) -> list[Loss]:
+        """The losses of circuits on all examples there are, however early they could be decided."""
+        wanted = list(circuits)
+        open_ = [circuit for circuit in dict.fromkeys(wanted) if self._n(circuit) < len(self.examples)]
+        losses = evaluate(self.model, self.problem, self.examples, open_, progress)
+        self._each |= dict(zip(open_, losses, strict=True))
+        self.n_evaluations += len(open_) * len(self.examples)
+        return [self._judgement(circuit).loss for circuit in wanted]
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """How much higher the loss of ``one`` is, on the examples that both were measured on."""

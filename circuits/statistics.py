@@ -23,7 +23,7 @@ from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 
 RANDOM_CIRCUITS, SUPERFLUOUS_PATHS, RESAMPLED = 200, 100, 2000
-EXAMPLES = 128  # for random circuits and paths and for heads left untouched, of which there are many
+EXAMPLES = 64  # for random circuits and paths and for heads left untouched, of which there are many
 LEVEL = 0.05
 
 

@@ -10,28 +10,23 @@ Steps 1 and 2 are the hypothesis itself. Here the others are carried out, on fre
     rivals      no attention path could lead elsewhere instead (ours: the paper does not ask)
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.attention import role_attention
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
-from circuits.evaluation import evaluate
 from circuits.judge import Judge
 from circuits.loss import SURE, Loss
 from circuits.mechanisms import SIMPLE, OneHot
-from circuits.problem import Examples, Problem
+from circuits.problem import Problem
 from circuits.validation_report import Alone, HeadResult, Needed, PathResult, ValidationReport
 from circuits.verdicts import verdicts
 
 REPLACEMENTS = ("uniform", "identity")
 ATTENTION_EXAMPLES = 256
-
-Key = TypeVar("Key")
 
 
 def validate(
@@ -70,67 +65,18 @@ def validate(
     examples = problem.examples(n_examples, seed).to(device)
     circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
 
-    variants: dict[tuple[str, Any, str], Circuit] = {("full", None, ""): Circuit(), ("combined", None, ""): circuit}
-    for layer in range(model.cfg.n_layers):
-        variants["up to", layer, ""] = circuit.up_to(layer)
-    for path in circuit.paths:
-        for instead in REPLACEMENTS:
-            variants["path", path, instead] = circuit.without(path, instead)
-    each = _evaluate(model, problem, examples, variants, lambda share: progress(0.4 * share))
-    losses = {key: Loss.of(own, problem.parts) for key, own in each.items()}
-    explained = [layer for layer in range(model.cfg.n_layers) if losses["up to", layer, ""].mean < threshold]
-    direct = {path: {instead: losses["path", path, instead] for instead in REPLACEMENTS} for path in circuit.paths}
-
-    freed: dict[tuple[Path, int, str], Circuit] = {}
-    for path in circuit.paths:
-        if not _exceeds(direct[path], threshold):
-            for layer in explained:
-                if path.head.layer <= layer < model.cfg.n_layers - 1:
-                    for instead in REPLACEMENTS:
-                        freed[path, layer, instead] = circuit.without(path, instead).up_to(layer)
-    of_freed = _evaluate(model, problem, examples, freed, lambda share: progress(0.4 + 0.1 * share))
-    enabling: dict[Path, tuple[int, dict[str, Loss]]] = {}
-    for path, layer, _ in freed:
-        found = {instead: Loss.of(of_freed[path, layer, instead], problem.parts) for instead in REPLACEMENTS}
-        if path not in enabling or _least(found) > _least(enabling[path][1]):
-            enabling[path] = layer, found
-
-    needed: dict[Path, Needed] = {}
-    elsewhere: dict[tuple[Path, str], Circuit] = {}
-    for path in circuit.paths:
-        layer, found = enabling.get(path, (model.cfg.n_layers - 1, {}))
-        directly, by_others = _exceeds(direct[path], threshold), _exceeds(found, threshold)
-        near = any(loss.near(threshold) for loss in direct[path].values())
-        needed[path] = "directly" if directly else "enabling" if by_others else "undecided" if near else "no"
-        if needed[path] != "no" and isinstance(circuit.heads[path.head], OneHot):
-            for role in examples.roles.before(path.source):
-                if role != path.target:
-                    elsewhere[path, role] = circuit.redirected(path, role).up_to(layer)
-    redirected = _evaluate(model, problem, examples, elsewhere, lambda share: progress(0.5 + 0.3 * share))
-
-    heads = _each_alone(Judge(model, problem, examples, threshold), circuit, lambda share: progress(0.8 + 0.2 * share))
-    first_useful = min((path.head.layer for path in circuit.paths), default=None)
+    judge = Judge(model, problem, examples, threshold)
+    removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}
+    without = [changed for rows in removed.values() for changed in rows.values()]
+    full, combined, *_ = judge.measure([Circuit(), circuit, *without], lambda share: progress(0.5 * share))
+    up_to = [judgement.loss for judgement in judge(circuit.up_to(layer) for layer in range(model.cfg.n_layers))]
+    progress(0.6)
+    below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < threshold]
     paths = []
-    for path, how in needed.items():
-        layer, found = enabling.get(path, (model.cfg.n_layers - 1, {}))
-        own = {role: losses_of for (other, role), losses_of in redirected.items() if other == path}
-        led = {role: Loss.of(losses_of, problem.parts) for role, losses_of in own.items()}
-        rivals = tuple(role for role, loss in led.items() if loss.mean < threshold)
-        gains = {role: Loss.of(own[role] - each["up to", layer, ""], problem.parts) for role in rivals}
-        paths.append(
-            PathResult(
-                path=path,
-                losses=direct[path],
-                enabling=found,
-                enabled_layer=layer if found else None,
-                redirected=led,
-                rivals=rivals,
-                better=tuple(role for role, gain in gains.items() if gain.mean < -SURE * gain.standard_error),
-                needed=how,
-                weak=how == "directly" and _least(direct[path]) < 2 * threshold,
-                in_first_useful_layer=path.head.layer == first_useful,
-            )
-        )
+    for path in circuit.paths:
+        paths.append(_path_result(judge, circuit, path, removed[path], below))
+        progress(0.6 + 0.2 * len(paths) / len(circuit.paths))
+    heads = _each_alone(judge, circuit, lambda share: progress(0.8 + 0.2 * share))
     everything = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
     unnamed = [head for head in everything if head not in circuit.heads]
 
@@ -140,26 +86,57 @@ def validate(
         n_examples=n_examples,
         seed=seed,
         roles=problem.roles,
-        full=losses["full", None, ""],
-        combined=losses["combined", None, ""],
-        up_to=tuple(losses["up to", layer, ""] for layer in range(model.cfg.n_layers)),
+        full=full,
+        combined=combined,
+        up_to=tuple(up_to),
         heads=tuple(heads),
         paths=tuple(paths),
-        verdicts=verdicts(losses["full", None, ""], losses["combined", None, ""], heads, paths, unnamed, threshold),
+        verdicts=verdicts(full, combined, heads, paths, unnamed, threshold),
         attention=role_attention(model, examples.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
         about=about or {},
     )
 
 
-def _evaluate(
-    model: HookedTransformer,
-    problem: Problem,
-    examples: Examples,
-    variants: Mapping[Key, Circuit],
-    progress: Callable[[float], None],
-) -> dict[Key, Float[Tensor, "example part"]]:
-    tensor = evaluate(model, problem, examples, list(variants.values()), progress)
-    return dict(zip(variants, tensor, strict=True))
+def _path_result(
+    judge: Judge, circuit: Circuit, path: Path, removed: Mapping[str, Circuit], explained: Sequence[int]
+) -> PathResult:
+    """Step 6 and the rivals for one path; ``explained`` are the layers above which all heads may be left untouched."""
+    direct = dict(zip(removed, judge.measure(removed.values()), strict=True))
+    top = judge.model.cfg.n_layers - 1
+    needed: Needed = "directly"
+    enabling: dict[str, Loss] = {}
+    height = top
+    if _least(direct) <= judge.threshold:
+        for layer in (layer for layer in explained if layer >= path.head.layer):
+            judged = judge(changed.up_to(layer) for changed in removed.values())
+            losses = {row: judgement.loss for row, judgement in zip(removed, judged, strict=True)}
+            if not enabling or _least(losses) > _least(enabling):
+                height, enabling = layer, losses
+        near = any(loss.near(judge.threshold) for loss in direct.values())
+        missed = bool(enabling) and _least(enabling) > judge.threshold
+        needed = "enabling" if missed else "undecided" if near else "no"
+
+    redirected: dict[str, Circuit] = {}
+    if needed != "no" and isinstance(circuit.heads[path.head], OneHot):
+        for role in judge.examples.roles.before(path.source):
+            if role != path.target:
+                redirected[role] = circuit.redirected(path, role).up_to(height)
+    led = {role: judged.loss for role, judged in zip(redirected, judge(redirected.values()), strict=True)}
+    rivals = tuple(role for role, loss in led.items() if loss.mean < judge.threshold)
+    gains = {role: judge.difference(redirected[role], circuit.up_to(height)) for role in rivals}
+    lowest = min((head.layer for head in circuit.useful_heads), default=None)
+    return PathResult(
+        path=path,
+        losses=direct,
+        enabling=enabling,
+        enabled_layer=height if enabling else None,
+        redirected=led,
+        rivals=rivals,
+        better=tuple(role for role, gain in gains.items() if gain.mean < -SURE * gain.standard_error),
+        needed=needed,
+        weak=needed == "directly" and _least(direct) < 2 * judge.threshold,
+        in_first_useful_layer=path.head.layer == lowest,
+    )
 
 
 def _each_alone(judge: Judge, circuit: Circuit, progress: Callable[[float], None]) -> list[HeadResult]:
@@ -174,10 +151,6 @@ def _each_alone(judge: Judge, circuit: Circuit, progress: Callable[[float], None
         results.append(HeadResult(head, hypothesis.name, losses, low[0] if low else None, outcome))
         progress(len(results) / len(circuit.heads))
     return results
-
-
-def _exceeds(losses: Mapping[str, Loss], threshold: float) -> bool:
-    return bool(losses) and _least(losses) > threshold
 
 
 def _least(losses: Mapping[str, Loss]) -> float:

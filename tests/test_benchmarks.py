@@ -1,6 +1,8 @@
 import torch
 
-from benchmarks import training
+from benchmarks import ablation, recovery, training
+from circuits import validate
+from circuits.compile import solves, without_path
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask
 
@@ -26,3 +28,21 @@ def test_the_products_of_a_step_are_counted_as_by_hand():
     linear = 3 * 2 * rows * (8 * 16 + 16 * 4 + 4 * 16 * 16 + 2 * 16 * 64)
     attention = 6 * 2 * (4 * 2) * positions * positions * 8  # scores and mixing, once forward and twice backward
     assert operations == linear + attention
+
+
+def test_the_ablation_benchmark_counts_what_was_evaluated_and_the_loop_agrees(model, problem, circuit):
+    seconds, asked = ablation.recorded(lambda: validate(model, problem, circuit, n_examples=32))
+    assert seconds > 0
+    assert circuit in {evaluated for evaluated, _ in asked}
+    assert {n for _, n in asked} == {32}
+    each, furthest = ablation.loop_seconds_per_example(model, problem, asked[:3], 32)
+    assert each > 0
+    assert furthest < 1e-5
+
+
+def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups_can_go():
+    for seed in range(30):
+        planted = recovery.plant(seed)
+        assert solves(planted.circuit, planted.problem)
+        for path in planted.circuit.paths:
+            assert solves(without_path(planted.circuit, path), planted.problem) == (path in planted.backups)
