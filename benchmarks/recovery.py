@@ -133,7 +133,8 @@ def main() -> None:
     print(file=sys.stderr)
     summary = {key: sum(row[key] for row in rows) / len(rows) for key in ("precision", "recall")}
     if arguments.json:
-        print(json.dumps({**summary, "circuits": rows}, indent=2))
+        command = f"python -m benchmarks.recovery --circuits {arguments.circuits} --json"
+        print(json.dumps({"command": command, **summary, "circuits": rows}, indent=2))
         return
     columns = ("seed", "steps", "layers", "heads", "planted", "backups", "distractors", "found", "precision", "recall")
     print("  ".join(columns))

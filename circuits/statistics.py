@@ -22,7 +22,8 @@ from circuits.mechanisms import OneHot
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 
-RANDOM_CIRCUITS, SUPERFLUOUS_PATHS, RESAMPLED = 200, 100, 2000
+RANDOM_CIRCUITS, RESAMPLED = 200, 2000
+SUPERFLUOUS_PATHS, FOR_EACH_PATH = 200, 40  # so many that the smallest p stays below the level after correction
 EXAMPLES = 64  # for random circuits and paths and for heads left untouched, of which there are many
 LEVEL = 0.05
 
@@ -173,7 +174,8 @@ def against_chance(
 
     randoms = [random_circuit(circuit, few.roles, rng) for _ in range(RANDOM_CIRCUITS)]
     random_losses = sorted(losses(few, randoms, 0.6, 0.9).mean(dim=1).tolist())
-    inflated = [added for _ in range(SUPERFLUOUS_PATHS) if (added := with_random_path(circuit, few.roles, rng))]
+    wanted = max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * len(circuit.paths))
+    inflated = [added for _ in range(wanted) if (added := with_random_path(circuit, few.roles, rng))]
     superfluous: list[float] = []
     if inflated:
         changes = losses(few, [circuit, *inflated], 0.9, 1.0).mean(dim=1)
