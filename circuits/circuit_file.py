@@ -123,6 +123,8 @@ class _Reader:
 
     def entries(self, node: yaml.MappingNode) -> dict[str, tuple[str, yaml.Node]]:
         """Keys with their lines and values; a key that stands twice is an error."""
+        if node.tag != "tag:yaml.org,2002:map":
+            raise BadInput(f"{self.source}, line {node.start_mark.line + 1}: unexpected tag {node.tag}")
         found: dict[str, tuple[str, yaml.Node]] = {}
         for key, value in node.value:
             line = f"{self.source}, line {key.start_mark.line + 1}"

@@ -50,9 +50,12 @@ def evaluate(
         progress: is told the finished share, 0 to 1.
 
     Raises:
-        BadInput: a circuit does not fit the model or the examples, or the losses read other outputs.
+        BadInput: a circuit does not fit the model or the examples, the losses read other outputs or are no finite
+            numbers, or the model adds its positional embeddings in every layer (shortformer).
     """
     cfg = model.cfg
+    if cfg.positional_embedding_type == "shortformer":
+        raise BadInput("shortformer positional embeddings are not supported")
     for circuit in dict.fromkeys(circuits):
         circuit.check(examples.roles, cfg.n_layers, cfg.n_heads)
     # What one circuit leaves free another would have to compute, so whole circuits stay among themselves.
@@ -112,8 +115,10 @@ class Batch:
             for member in branch.members:
                 losses[member] = own
         stacked = torch.stack(losses)
-        if stacked.isnan().any() and not outputs[:, self._read()].isnan().any():
-            raise BadInput(f"the losses read more than the outputs at the roles {', '.join(self.problem.readout)}")
+        if not stacked.isfinite().all():
+            if outputs[:, self._read()].isfinite().all():
+                raise BadInput(f"the losses read more than the outputs at the roles {', '.join(self.problem.readout)}")
+            raise BadInput("the model's outputs are NaN or infinite")
         return stacked
 
     def _read(self) -> Bool[Tensor, "example pos"]:

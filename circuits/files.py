@@ -61,15 +61,26 @@ def append_line(path: Path, line: str) -> None:
 
 
 def write_together(contents: Mapping[Path, str]) -> None:
-    """Write several files, none of them before all could be written beside their places.
+    """Write several files: all of them beside their places first, and only then each into its place.
 
     Raises:
         BadInput: one of them cannot be written; then none is.
     """
     for path in contents:
         check_writable(path)
-    for path, content in contents.items():
-        write_atomically(path, content)
+    partial: dict[Path, Path] = {}
+    try:
+        for path, content in contents.items():
+            beside = path.with_name(f".{path.name}.partial")
+            write_atomically(beside, content)
+            partial[path] = beside
+        for path, beside in partial.items():
+            beside.replace(path)
+    except OSError as error:
+        raise BadInput(f"{error.filename}: cannot be written ({error.strerror or error})") from error
+    finally:
+        for beside in partial.values():
+            beside.unlink(missing_ok=True)
 
 
 def check_writable(path: Path) -> None:

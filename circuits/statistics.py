@@ -101,7 +101,7 @@ class Statistics:
                 + f" (Holm-corrected, level {LEVEL:g}); the least is {least[0]}, {least[1]}."
             )
         elif self.costs:
-            said.append("No random path could be added without harm, so there is nothing to hold the paths against.")
+            said.append("No random path could be added with the loss below the threshold, to hold the paths against.")
         if self.restored:
             head, gain = max(self.restored.items(), key=lambda item: item[1].mean)
             said.append(
@@ -180,7 +180,8 @@ def against_chance(
     if inflated:
         changes = losses(few, [circuit, *inflated], 0.9, 1.0).mean(dim=1)
         # Superfluous as step 6 has it: with the path and without it the loss is below the threshold.
-        superfluous = sorted((changes[1:] - changes[0]).abs()[changes[1:] < threshold].tolist())
+        harmless = (changes[1:] < threshold) & (changes[0] < threshold)
+        superfluous = sorted((changes[1:] - changes[0]).abs()[harmless].tolist())
     raw = {
         path: (1 + sum(other >= cost.mean for other in superfluous)) / (1 + len(superfluous))
         for path, cost in costs.items()

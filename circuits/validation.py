@@ -105,16 +105,18 @@ def _path_result(
     top = judge.model.cfg.n_layers - 1
     needed: Needed = "directly"
     enabling: dict[str, Loss] = {}
-    height = top
-    if _least(direct) <= judge.threshold:
+    height = guided = top
+    if not all(loss.mean > judge.threshold and not loss.near(judge.threshold) for loss in direct.values()):
         for layer in (layer for layer in explained if layer >= path.head.layer):
             judged = judge(changed.up_to(layer) for changed in removed.values())
             losses = {row: judgement.loss for row, judgement in zip(removed, judged, strict=True)}
             if not enabling or _least(losses) > _least(enabling):
-                height, enabling = layer, losses
-        near = any(loss.near(judge.threshold) for loss in direct.values())
-        missed = bool(enabling) and _least(enabling) > judge.threshold
-        needed = "enabling" if missed else "undecided" if near else "no"
+                guided, enabling = layer, losses
+        least, least_free = (min(k.values(), key=lambda loss: loss.mean, default=None) for k in (direct, enabling))
+        near = any(loss and loss.near(judge.threshold) for loss in (least, least_free))
+        missed = least_free is not None and least_free.mean > judge.threshold
+        needed = "undecided" if near else "enabling" if missed else "no"
+        height = guided if needed == "enabling" else top
 
     redirected: dict[str, Circuit] = {}
     if needed != "no" and isinstance(circuit.heads[path.head], OneHot):
@@ -122,16 +124,16 @@ def _path_result(
             if role != path.target:
                 redirected[role] = circuit.redirected(path, role).up_to(height)
     led = {role: judged.loss for role, judged in zip(redirected, judge(redirected.values()), strict=True)}
-    rivals = tuple(role for role, loss in led.items() if loss.mean < judge.threshold)
-    gains = {role: judge.difference(redirected[role], circuit.up_to(height)) for role in rivals}
+    judge.measure([circuit.up_to(height)] if led else [])
+    gains = {role: judge.difference(redirected[role], circuit.up_to(height)) for role in led}
     lowest = min((head.layer for head in circuit.useful_heads), default=None)
     return PathResult(
         path=path,
         losses=direct,
         enabling=enabling,
-        enabled_layer=height if enabling else None,
+        enabled_layer=guided if enabling else None,
         redirected=led,
-        rivals=rivals,
+        rivals=tuple(role for role, loss in led.items() if loss.mean < judge.threshold),
         better=tuple(role for role, gain in gains.items() if gain.mean < -SURE * gain.standard_error),
         needed=needed,
         weak=needed == "directly" and _least(direct) < 2 * judge.threshold,
@@ -146,9 +148,14 @@ def _each_alone(judge: Judge, circuit: Circuit, progress: Callable[[float], None
         candidates = {**SIMPLE, hypothesis.name: hypothesis}
         judged = judge(Circuit({head: mechanism}) for mechanism in candidates.values())
         losses = {name: judgement.loss for name, judgement in zip(candidates, judged, strict=True)}
-        low = [name for name, loss in losses.items() if loss.mean < judge.threshold]
-        outcome: Alone = "holds" if hypothesis.name in low else "fails" if low else "undetermined"
-        results.append(HeadResult(head, hypothesis.name, losses, low[0] if low else None, outcome))
+        sides = {name: judgement.side for name, judgement in zip(candidates, judged, strict=True)}
+        simplest = next((name for name, side in sides.items() if side == "below"), None)
+        outcome: Alone = "undetermined"
+        if sides[hypothesis.name] == "below":
+            outcome = "holds"
+        elif sides[hypothesis.name] == "above" and simplest:
+            outcome = "fails"
+        results.append(HeadResult(head, hypothesis.name, losses, simplest, outcome))
         progress(len(results) / len(circuit.heads))
     return results
 

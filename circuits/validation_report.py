@@ -25,10 +25,11 @@ class HeadResult:
         head: the head.
         hypothesis: name of its mechanism in the circuit.
         losses: under ``uniform``, ``identity``, ``previous`` and, for a one-hot hypothesis, ``one_hot``.
-        simplest: the simplest mechanism below the threshold, if any.
+        simplest: the simplest mechanism below the threshold, if any; by three standard errors at least.
         alone: ``holds`` if the hypothesis stays below the threshold; ``fails`` if it does not and another mechanism
-            does; ``undetermined`` if none does. Then the heads above read more of this one than any of them leaves,
-            and only the combined ablation, which prescribes those heads too, can judge it.
+            does; ``undetermined`` if none does, or chance could decide it. Where none does, the heads above read more
+            of this one than any of them leaves, and only the combined ablation, which prescribes those heads too, can
+            judge it.
     """
 
     head: Head
@@ -64,9 +65,9 @@ class PathResult:
             the whole circuit, or with the heads above untouched where the path is needed by those. Empty for a path
             that is not needed, and for a ``Previous`` head.
         rivals: the roles among those that keep the loss below the threshold: the test does not tell them apart.
-        better: the rivals whose loss is lower than the circuit's, by more than three standard errors of the difference.
+        better: those whose loss is lower than the circuit's, by more than three standard errors of the difference.
         needed: ``directly`` if both ``losses`` exceed the threshold; ``enabling`` if both of those do; ``undecided``
-            if neither, but one of ``losses`` is within three standard errors of the threshold; or ``no``.
+            if the loss that speaks most against it is within three standard errors of the threshold; or ``no``.
         weak: whether it is needed directly, but one of ``losses`` stays below twice the threshold.
         in_first_useful_layer: whether it lies in the lowest layer that has a path.
     """

@@ -22,7 +22,7 @@ def verdicts(
         _step_4(unnamed),
         _low("step 5", "With all heads replaced the loss", combined, threshold),
         _step_6(paths, combined, threshold),
-        _rivals(paths, threshold),
+        _rivals(paths, combined, threshold),
     )
 
 
@@ -68,29 +68,38 @@ def _step_6(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Ve
         [str(p.path) for p in paths if p.needed == how] for how in ("no", "undecided", "enabling")
     )
     if superfluous:
-        sentence = f"Not needed: {'; '.join(superfluous)}. Without it the loss stays below {low}."
+        sentence = (
+            f"Not needed: {'; '.join(superfluous)}. With such a row uniform or identity the loss stays below {low}."
+        )
         return Verdict("step 6", "failed", sentence)
     if undecided:
         sentence = f"Too near to {low} to say whether it is needed, take more examples: {'; '.join(undecided)}."
         return Verdict("step 6", "undetermined", sentence)
     weak = [str(p.path) for p in paths if p.weak]
-    sentence = f"Each of the {len(paths)} paths is needed: without it the loss exceeds {low}."
+    direct = len(paths) - len(enabling)
+    sentence = f"Without any of {direct} of the {len(paths)} paths the loss exceeds {low}."
     if enabling:
-        sentence += f" Needed only by the heads above, to find where to attend: {'; '.join(enabling)}."
+        sentence += (
+            f" The whole circuit, whose attention is prescribed, does not miss {'; '.join(enabling)}, "
+            "but heads above that are left to attend by themselves go astray without it."
+        )
     if weak:
         sentence += f" Least needed (below {2 * threshold:g}): {'; '.join(weak)}."
     return Verdict("step 6", "passed", sentence)
 
 
-def _rivals(paths: Sequence[PathResult], threshold: float) -> Verdict:
+def _rivals(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Verdict:
     low = f"the threshold {threshold:g}"
     better = [f"{p.path} ({role} {p.redirected[role]})" for p in paths for role in p.better]
     if better:
         sentence = f"Another target gives a lower loss than the circuit's: {'; '.join(better)}."
         return Verdict("rivals", "failed", sentence)
     tried = sum(len(p.redirected) for p in paths)
+    if combined.mean >= threshold:
+        return Verdict("rivals", "undetermined", f"Cannot be judged: the circuit itself is not below {low}.")
     if not tried:
-        return Verdict("rivals", "undetermined" if paths else "passed", "No path could be led elsewhere to compare.")
+        sentence = "No path that is needed could be led elsewhere to compare."
+        return Verdict("rivals", "undetermined" if paths else "passed", sentence)
     as_good = [f"{p.path} ({', '.join(p.rivals)})" for p in paths if p.rivals]
     if as_good:
         return Verdict("rivals", "undetermined", f"Another target keeps the loss below {low}: {'; '.join(as_good)}.")

@@ -107,3 +107,20 @@ def test_losses_that_read_other_outputs_than_they_say_are_refused(random_model, 
 
 def test_no_circuits_have_no_losses(random_model, task):
     assert evaluate(random_model, task, task.examples(4, seed=0), []).shape == (0, 4, 2)
+
+
+def test_outputs_that_overflow_are_refused(task):
+    model = VectorTransformer(Architecture(n_layers=1, n_heads=1, d_model=8, d_head=8).config(task))
+    with torch.no_grad():
+        model.unembed.W_U.fill_(3e38)
+    with pytest.raises(BadInput, match="outputs are NaN or infinite"):
+        evaluate(model, task, task.examples(4, seed=0), [Circuit()])
+
+
+def test_a_model_that_adds_positions_in_every_layer_is_refused_rather_than_evaluated_wrongly(random_model, task):
+    random_model.cfg.positional_embedding_type = "shortformer"
+    try:
+        with pytest.raises(BadInput, match="shortformer positional embeddings are not supported"):
+            evaluate(random_model, task, task.examples(4, seed=0), [Circuit()])
+    finally:
+        random_model.cfg.positional_embedding_type = "standard"

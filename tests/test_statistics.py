@@ -4,7 +4,16 @@ import torch
 
 from circuits import Circuit, Head, OneHot, Uniform
 from circuits.circuit import Path
-from circuits.statistics import Interval, against_chance, holm, random_circuit, with_random_path
+from circuits.statistics import (
+    FOR_EACH_PATH,
+    LEVEL,
+    SUPERFLUOUS_PATHS,
+    Interval,
+    against_chance,
+    holm,
+    random_circuit,
+    with_random_path,
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +82,9 @@ def test_a_random_path_is_added_where_none_was(circuit, problem):
         assert len(more.paths) == 1 + len(circuit.paths)
     full = {"query": "pair1.second", "pair1.second": "pair1.first"}
     assert with_random_path(Circuit({Head(1, 0): OneHot(full)}), roles, rng) is None
+
+
+def test_enough_superfluous_paths_are_drawn_for_every_path_to_be_able_to_pass():
+    for n_paths in range(1, 30):
+        drawn = max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * n_paths)
+        assert n_paths / (1 + drawn) < LEVEL

@@ -109,6 +109,23 @@ def test_a_path_with_a_better_rival_is_rejected(model, problem, circuit):
     assert verdicts(report.full, report.combined, report.heads, paths, [], 0.05)[-1].outcome == "failed"
 
 
+def test_what_chance_could_decide_is_left_undecided(model, problem, circuit):
+    # The row made uniform costs 0.92, and the spread over examples is small: a threshold there cannot be decided.
+    cost = validate(model, problem, circuit, n_examples=64).paths[1].losses["uniform"]
+    assert cost.standard_error > 0
+    report = validate(model, problem, circuit, n_examples=64, threshold=cost.mean - cost.standard_error)
+    assert report.paths[1].needed == "undecided"
+    step_6 = verdicts(report.full, report.combined, report.heads, report.paths[1:], [], report.threshold)[4]
+    assert step_6.outcome == "undetermined"
+    assert "take more examples" in step_6.sentence
+
+
+def test_a_path_that_leads_to_the_wrong_role_is_told_the_right_one(model, problem, circuit):
+    report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
+    assert report.verdicts[-1].outcome == "failed"
+    assert "L1H0 query -> pair1.first (pair1.second 0.0000" in report.verdicts[-1].sentence
+
+
 def test_step_3_marks_the_simplest_mechanism_below_the_threshold(model, problem, circuit):
     report = validate(model, problem, circuit, n_examples=64)
     low, high = report.heads
