@@ -1,15 +1,17 @@
-"""Our evaluator against the loop that one writes first: every circuit run alone, with hooks.
+"""Our evaluator against the loop that one writes first: every circuit run alone, with hooks, on all examples.
 
     python -m benchmarks.ablation [--model transformer_a] [--examples 1024] [--json]
 
-    validation     all of `validate` on the model's circuit (steps 3, 5 and 6, and the rivals), against the loop
-                   over the same circuits, all on all examples
-    discovery      all of `discover`, against the loop over the same circuits on the same examples as ours;
-                   ``ratio_discovery_all_examples``: against the loop that runs each on all, as for validation
+For all of `validate` (steps 3, 5 and 6, and the rivals) on the model's circuit, and for all of `discover`:
 
-The loop's time is that of a random sample of the circuits that ours evaluated, run in between, times their number; the
-batch is ours where that is faster for the loop. ``ratio_same_examples`` leaves out what ours saves by deciding early.
-``exponents``: how our time grows, as a power, when one size is doubled twice.
+    ratio                  the loop over the same circuits, each on all examples, against ours
+    ratio_same_examples    the loop only over those examples that ours took to decide each circuit
+    limit                  what the ratio would be if ours took time for nothing but its matrix products, at the
+                           machine's rate
+
+The loop's time is measured on a random sample of the circuits that ours evaluated, in batches of 128 or 256 examples,
+whichever is faster for it, and taken times their number. ``exponents``: how the time of `validate` grows, as
+a power, when one size is doubled twice.
 """
 
 import argparse
@@ -24,15 +26,18 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 from transformer_lens import HookedTransformer
 
 from circuits import Circuit, Head, OneHot, Problem, Uniform, discover, evaluate, run_ablated, validate
 from circuits import judge as judge_module
+from circuits.evaluation import MLP_ROWS_AT_ONCE
 from circuits.problem import Examples
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.presets import Architecture
+from retrieval_interp.provenance import versions
 
-SAMPLED = 24  # circuits that the loop really runs
+SAMPLED, TIMED = 24, 256  # circuits that the loop really runs, and examples
 
 
 @dataclass
@@ -83,6 +88,17 @@ def loop_seconds_per_example(
     return min(float(np.mean(taken)) for taken in best.values()) / n_examples, furthest
 
 
+def products_per_second(d_model: int) -> float:
+    """Floating-point operations per second in the product of an MLP's rows that fit the cache."""
+    rows, weights = torch.randn(MLP_ROWS_AT_ONCE, d_model), torch.randn(d_model, 4 * d_model)
+    taken = []
+    for _ in range(200):
+        started = time.perf_counter()
+        rows @ weights
+        taken.append(time.perf_counter() - started)
+    return 2 * rows.numel() * weights.shape[1] / float(np.median(taken))
+
+
 def random_model(n_layers: int, n_heads: int, n_steps: int) -> tuple[VectorTransformer, RetrievalTask, Circuit]:
     task = RetrievalTask(n_steps)
     model = VectorTransformer(Architecture(n_layers, n_heads, 128, 128 // n_heads).config(task)).eval()
@@ -113,6 +129,29 @@ def exponents() -> dict[str, float]:
     return slopes
 
 
+def compared(
+    name: str, model: HookedTransformer, problem: Problem, n_examples: int, work: Callable[[], object]
+) -> dict[str, object]:
+    """Some work of ours against the loop over the same circuits, and against its matrix products alone."""
+    taken, asked = recorded(work)
+    each, furthest = loop_seconds_per_example(model, problem, asked, min(n_examples, TIMED))
+    rate = products_per_second(model.cfg.d_model)
+    with FlopCounterMode(display=False) as counter:
+        work()
+    at_least = counter.get_total_flops() / rate
+    different = len({circuit for circuit, _ in asked})
+    return {
+        f"ratio_{name}": each * different * n_examples / taken,
+        f"ratio_{name}_same_examples": each * sum(n for _, n in asked) / taken,
+        f"limit_{name}": each * different * n_examples / at_least,
+        f"seconds_{name}": taken,
+        f"seconds_{name}_products": at_least,
+        f"circuits_{name}": different,
+        f"furthest_loss_{name}": furthest,
+        f"gflops_per_second_{name}": rate / 1e9,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="transformer_a")
@@ -121,23 +160,13 @@ def main() -> None:
     arguments = parser.parse_args()
     model, task, circuit = load(arguments.model)
     n = arguments.examples
-    validating, validated = recorded(lambda: validate(model, task, circuit, n_examples=n))
-    each, far = loop_seconds_per_example(model, task, validated, n)
-    discovering, discovered = recorded(lambda: discover(model, task))
-    each_found, far_found = loop_seconds_per_example(model, task, discovered, 128)
-    different = len({circuit for circuit, _ in validated})
-    result = {
-        "ratio_validation": each * different * n / validating,
-        "ratio_validation_same_examples": each * sum(n for _, n in validated) / validating,
-        "ratio_discovery": each_found * sum(n for _, n in discovered) / discovering,
-        "ratio_discovery_all_examples": each_found * len({circuit for circuit, _ in discovered}) * n / discovering,
-        "seconds_validation": validating,
-        "seconds_discovery": discovering,
-        "circuits_validation": different,
-        "circuits_discovery": len({circuit for circuit, _ in discovered}),
-        "furthest_loss": max(far, far_found),
+    result: dict[str, object] = compared(
+        "validation", model, task, n, lambda: validate(model, task, circuit, n_examples=n)
+    )
+    result |= compared("discovery", model, task, n, lambda: discover(model, task))
+    result |= {
         "exponents": exponents(),
-        "torch": torch.__version__,
+        **versions(),
         "threads": torch.get_num_threads(),
     }
     print(file=sys.stderr)

@@ -21,6 +21,7 @@ from circuits import Circuit, Head, OneHot, discover
 from circuits.chains import ChainProblem
 from circuits.circuit import Path
 from circuits.compile import Distractor, compile_circuit, known_after, solves, without_path, without_superfluous_paths
+from retrieval_interp.provenance import versions
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def main() -> None:
     summary = {key: sum(row[key] for row in rows) / len(rows) for key in ("precision", "recall")}
     if arguments.json:
         command = f"python -m benchmarks.recovery --circuits {arguments.circuits} --json"
-        print(json.dumps({"command": command, **summary, "circuits": rows}, indent=2))
+        print(json.dumps({"command": command, **versions(), **summary, "circuits": rows}, indent=2))
         return
     columns = ("seed", "steps", "layers", "heads", "planted", "backups", "distractors", "found", "precision", "recall")
     print("  ".join(columns))

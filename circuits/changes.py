@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from circuits.circuit import Circuit, Head
-from circuits.hypotheses import simple_mechanisms, strongest, with_any_elsewhere
-from circuits.mechanisms import SIMPLE, Mechanism, OneHot
+from circuits.hypotheses import strongest, with_any_elsewhere
+from circuits.mechanisms import REPLACEMENTS, SIMPLE, Mechanism, OneHot
 from circuits.roles import Roles
 
 Change = tuple[Head, Mechanism]
@@ -15,12 +15,10 @@ def without_one_path(circuit: Circuit) -> Iterator[Change]:
     for path in circuit.paths:
         mechanism = circuit.heads[path.head]
         if not isinstance(mechanism, OneHot) or len(mechanism.paths) == 1:
-            yield path.head, SIMPLE["uniform"]
-            yield path.head, SIMPLE["identity"]
+            yield from ((path.head, SIMPLE[instead]) for instead in REPLACEMENTS)
         else:
             yield path.head, mechanism.without_row(path.source)
-            for instead in ("uniform", "identity"):
-                yield path.head, mechanism.with_row(path.source, instead)
+            yield from ((path.head, mechanism.with_row(path.source, instead)) for instead in REPLACEMENTS)
 
 
 def redirections(circuit: Circuit, roles: Roles) -> Iterator[Change]:
@@ -42,12 +40,13 @@ def neighbours(
         rows = strongest(noticed[head])
         if isinstance(mechanism, OneHot):
             for source, target in rows.items():
-                yield head, mechanism.with_row(source, target)
+                if (source, target) not in mechanism.rows:
+                    yield head, mechanism.with_row(source, target)
             rows = dict(mechanism.rows)
             if len(rows) > 1:
                 for source in rows:
                     yield head, mechanism.without_row(source)
-        for other in [*simple_mechanisms(), *(with_any_elsewhere(rows) if rows else ())]:
+        for other in [*SIMPLE.values(), *(with_any_elsewhere(rows) if rows else ())]:
             if other != mechanism:
                 yield head, other
 

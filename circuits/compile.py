@@ -211,7 +211,7 @@ def _empty(problem: ChainProblem, n_layers: int, n_heads: int) -> HookedTransfor
         device="cpu",
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")
         model = HookedTransformer(cfg)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -111,8 +111,6 @@ def discover(
     Raises:
         BadInput: the model does not solve the task, or the threshold is no number above 0.
     """
-    if not 0 < threshold < float("inf"):
-        raise BadInput(f"the threshold is {threshold}; expected a number above 0")
     device = next(model.parameters()).device
     judge = Judge(model, problem, problem.examples(n_examples, seed).to(device), threshold)
     (unablated,) = judge([Circuit()])

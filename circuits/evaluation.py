@@ -1,6 +1,6 @@
 """Losses under many ablations at once: nothing is computed twice, nothing that no loss reads.
 
-Four savings, each exact (paper's step 5 and 6 differ from it only in rounding):
+Four savings, each exact but for rounding (which a deep model with odd attention can amplify):
 
     prefix      circuits that agree on the layers so far share one residual stream, a *branch*
     attention   where a circuit prescribes all heads of a layer, no queries, keys or scores are computed

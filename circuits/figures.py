@@ -9,6 +9,7 @@ from torch import Tensor
 
 from circuits.discovery import Discovery
 from circuits.loss import Loss
+from circuits.mechanisms import REPLACEMENTS
 from circuits.validation_report import ValidationReport
 
 COLUMNS = 4
@@ -20,7 +21,7 @@ def loss_figure(report: ValidationReport) -> go.Figure:
     figure.add_trace(
         _points("model and circuit", [("unablated", report.full), ("all heads replaced", report.combined)], "circle")
     )
-    for instead, symbol in (("uniform", "triangle-up"), ("identity", "square")):
+    for instead, symbol in zip(REPLACEMENTS, ("triangle-up", "square"), strict=True):
         rows = [(f"without {p.path}", p.losses[instead]) for p in report.paths]
         figure.add_trace(_points(f"row made {instead}", rows, symbol))
     figure.add_vline(x=report.threshold, line_dash="dash", annotation_text=f"threshold {report.threshold:g}")

@@ -6,11 +6,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import Head
-from circuits.mechanisms import SIMPLE, Mechanism, OneHot
+from circuits.mechanisms import ELSEWHERE, OneHot
 from circuits.roles import Roles
 
 NOTICEABLE = 0.2  # average attention from role to role that makes a path worth a test
-ELSEWHERE = ("zero", "identity", "uniform")
 
 
 def noticeable_paths(
@@ -29,11 +28,6 @@ def noticeable_paths(
 def strongest(paths: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The row of every role that attends anywhere: its most attended target."""
     return {source: targets[0] for source, targets in paths.items()}
-
-
-def simple_mechanisms() -> tuple[Mechanism, ...]:
-    """Uniform, identity and previous, in the paper's order of simplicity."""
-    return tuple(SIMPLE.values())
 
 
 def with_any_elsewhere(rows: Mapping[str, str]) -> tuple[OneHot, ...]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
+from circuits.errors import BadInput
 from circuits.evaluation import evaluate
 from circuits.loss import Loss
 from circuits.problem import Examples, Problem
@@ -37,7 +38,15 @@ class Judge:
     """Judges circuits of one model; what was measured once is not measured again."""
 
     def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples, threshold: float) -> None:
-        """``examples`` are all there are; a circuit that is undecided on them stays so."""
+        """``examples`` are all there are; a circuit that is undecided on them stays so.
+
+        Raises:
+            BadInput: there are fewer than two examples, or the threshold is no number above 0.
+        """
+        if len(examples) < 2:
+            raise BadInput(f"{len(examples)} examples; expected at least 2, for a standard error")
+        if not 0 < threshold < float("inf"):
+            raise BadInput(f"the threshold is {threshold}; expected a number above 0")
         self.model, self.problem, self.examples, self.threshold = model, problem, examples, threshold
         self.rounds = [FEW]
         while self.rounds[-1] < len(examples):
@@ -46,7 +55,10 @@ class Judge:
         self._each: dict[Circuit, Tensor] = {}
 
     def __call__(self, circuits: Iterable[Circuit], most: int | None = None) -> list[Judgement]:
-        """Judge every circuit, on ``most`` examples if the decision takes so many, or on all there are."""
+        """Judge every circuit, on ``most`` examples if the decision takes so many, or on all there are.
+
+        What circuits share is run once for those that are asked together.
+        """
         wanted = list(circuits)
         for enough in (min(n, len(self.examples)) for n in self.rounds if most is None or n <= most):
             going_on: dict[int, list[Circuit]] = {}

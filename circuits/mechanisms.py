@@ -85,6 +85,8 @@ class Zero(Mechanism):
 
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
 ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
+ELSEWHERE = ("zero", "identity", "uniform")  # what the rows of a one-hot head on no path may be
+REPLACEMENTS = ("uniform", "identity")  # what a row becomes when its path is taken away (paper, Appendix E, step 6)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class OneHot(Mechanism):
         object.__setattr__(self, "elsewhere", elsewhere)
         if not rows:
             raise BadInput("a one-hot head needs at least one path; use uniform or identity for a head without")
-        if elsewhere not in ("zero", "uniform", "identity"):
+        if elsewhere not in ELSEWHERE:
             raise BadInput(f"elsewhere is {elsewhere!r}; expected zero, uniform or identity")
 
     @property

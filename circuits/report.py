@@ -12,13 +12,14 @@ from circuits.diagram import circuit_diagram, sequence_order
 from circuits.discovery import Discovery
 from circuits.figures import attention_figure, loss_figure, search_figure
 from circuits.files import write_together
+from circuits.mechanisms import REPLACEMENTS
 from circuits.page import figure_element, render_page
 from circuits.problem import Examples, Problem
 from circuits.statistics import Statistics
-from circuits.validation import REPLACEMENTS
 from circuits.validation_report import PathResult, ValidationReport
 from circuits.viewer import viewer_elements
 
+REPORT_FILES = ("report.json", "report.md", "report.html")
 VIEWED_EXAMPLES = 3
 
 
@@ -37,12 +38,12 @@ def write_report(
     """
     device = next(model.parameters()).device
     examples = problem.examples(VIEWED_EXAMPLES, report.seed).to(device)
-    contents = {
-        "report.json": json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
-        "report.md": markdown(report, chance),
-        "report.html": page(report, model, examples, chance, discovery),
-    }
-    write_together({folder / name: content for name, content in contents.items()})
+    contents = (
+        json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
+        markdown(report, chance),
+        page(report, model, examples, chance, discovery),
+    )
+    write_together({folder / name: content for name, content in zip(REPORT_FILES, contents, strict=True)})
     return folder / "report.html"
 
 

@@ -7,7 +7,7 @@ themselves: whichever is fixed first may be made uniform, and then the other can
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 from jaxtyping import Float
@@ -15,10 +15,10 @@ from torch import Tensor
 
 from circuits.changes import neighbours, oddity, redirections, without_one_path
 from circuits.circuit import Circuit, Head
-from circuits.hypotheses import noticeable_paths, simple_mechanisms, strongest, with_any_elsewhere
+from circuits.hypotheses import noticeable_paths, strongest, with_any_elsewhere
 from circuits.judge import IN_PASSING, Judge, Judgement
 from circuits.loss import SURE
-from circuits.mechanisms import Mechanism, OneHot
+from circuits.mechanisms import SIMPLE, Mechanism, OneHot
 
 PER_SIZE, KEPT = 2, 8  # circuits kept alive for each number of paths, and altogether
 
@@ -28,7 +28,8 @@ class Trial:
     """One candidate for one head, tested in combination with what was fixed before.
 
     Attributes:
-        order: ``from below``, ``from above``, or ``as a whole`` for changes of a finished circuit.
+        order: ``alone`` for a head that was replaced without any other, ``from below``, ``from above``, or ``as a
+            whole`` for changes of a finished circuit.
         head: the head.
         candidate: its mechanism.
         given: the number of paths fixed before.
@@ -80,8 +81,9 @@ class Search:
         self.heads = [Head(layer, index) for layer in range(cfg.n_layers) for index in range(cfg.n_heads)]
         self.n_layers = cfg.n_layers
         self.noticed = {head: noticeable_paths(attention, self.roles, head) for head in self.heads}
+        self.replaceable = self._replaceable()
         self.trials: list[Trial] = []
-        self._replaceable: dict[Head, bool] = {}
+        self._refused: set[tuple[Head, Mechanism]] = set()
 
     def from_below(self, fixed: Callable[[], None]) -> tuple[list[State], list[Head]]:
         """Fix heads upwards, those above left free, as long as some circuit stays below the threshold.
@@ -114,25 +116,31 @@ class Search:
         return frozenset(layer for layer, judgement in zip(asked, judged, strict=True) if judgement.side == "below")
 
     def allowed(self, head: Head, candidates: Sequence[Mechanism]) -> list[bool]:
-        """Whether each candidate would do for this head alone; all are, where no mechanism would (step 3)."""
-        if head not in self._replaceable:
-            rows = strongest(self.noticed[head])
-            tried = [*simple_mechanisms(), *(with_any_elsewhere(rows) if rows else ())]
-            judged = self.judge((Circuit({head: mechanism}) for mechanism in tried), IN_PASSING)
-            self._replaceable[head] = any(judgement.side == "below" for judgement in judged)
-        if not self._replaceable[head]:
+        """Whether each candidate would do for this head alone; all are allowed where none would (step 3)."""
+        if head not in self.replaceable:
             return [True] * len(candidates)
         judged = self.judge((Circuit({head: candidate}) for candidate in candidates), IN_PASSING)
         return [judgement.side == "below" for judgement in judged]
 
+    def _candidates(self, head: Head) -> list[Mechanism]:
+        rows = strongest(self.noticed[head])
+        return [*SIMPLE.values(), *(with_any_elsewhere(rows) if rows else ())]
+
+    def _replaceable(self) -> set[Head]:
+        """The heads that some mechanism can stand in for, alone (step 3); asked together, since they share much."""
+        alone = [Circuit({head: mechanism}) for head in self.heads for mechanism in self._candidates(head)]
+        judged = self.judge(alone, IN_PASSING)
+        return {head for c, j in zip(alone, judged, strict=True) if j.side == "below" for head in c.heads}
+
     def _fix(self, order: str, head: Head, states: Sequence[State], or_best: bool = False) -> list[State]:
         """Every state with every candidate for one head; the best of them survive."""
-        rows = strongest(self.noticed[head])
-        one_hots = with_any_elsewhere(rows) if rows else ()
-        tried = self._extend(states, head, [*simple_mechanisms(), *one_hots])
-        if len(rows) > 1:
+        candidates = self._candidates(head)
+        tried = self._extend(states, head, candidates)
+        if len(strongest(self.noticed[head])) > 1:
             for state in states:
-                own = [t for t in tried if t.history[:-1] == state.history and t.circuit.heads[head] in one_hots]
+                own = [
+                    t for t in tried if t.history[:-1] == state.history and isinstance(t.circuit.heads[head], OneHot)
+                ]
                 if own:
                     tried += self._thinned(state, head, min(own, key=lambda t: t.judgement.loss.mean))
         tried = list({t.circuit: t for t in tried}.values())
@@ -148,7 +156,8 @@ class Search:
         allowed = self.allowed(head, candidates)
         kept = [candidate for candidate, fits in zip(candidates, allowed, strict=True) if fits]
         for candidate, fits in zip(candidates, allowed, strict=True):
-            if not fits:
+            if not fits and (head, candidate) not in self._refused:
+                self._refused.add((head, candidate))
                 (alone,) = self.judge([Circuit({head: candidate})], IN_PASSING)
                 reason = "alone it breaks what another mechanism leaves whole"
                 self.trials.append(Trial("alone", head, str(candidate), 0, alone, False, reason))
@@ -178,10 +187,11 @@ class Search:
         """Take paths away from a finished circuit until none can go."""
         while True:
             smaller = self._changed(state, without_one_path(state.circuit))
-            if not smaller:
+            smaller.sort(key=lambda s: (s.size, oddity(s.circuit), s.judgement.loss.mean))
+            best = self._first_that_keeps(state, smaller)
+            self._note_choice(smaller, best, "a path that is not needed was taken away", "another path goes first")
+            if best is None:
                 return state
-            best = min(smaller, key=lambda s: (s.size, oddity(s.circuit), s.judgement.loss.mean))
-            self._note("as a whole", best.history[-1][0], best, True, "a path that is not needed was taken away")
             state = best
 
     def improve(self, state: State) -> tuple[State, list[State]]:
@@ -192,12 +202,16 @@ class Search:
         """
         while True:
             as_large = self._changed(state, redirections(state.circuit, self.roles))
-            better = [s for s in as_large if self._surely_better(s, state)]
-            if not better:
+            better = sorted((s for s in as_large if self._surely_better(s, state)), key=lambda s: s.key)
+            best = self._first_that_keeps(state, better)
+            if best is None:
+                self._note_choice(as_large, None, "", "the loss is not surely lower than without the change")
                 others = [s for s in as_large if s.circuit.paths != state.circuit.paths and s.size == state.size]
+                others = [s for s in others if self._keeps(state, s)]
                 return state, sorted(others, key=lambda s: s.key)
-            best = min(better, key=lambda s: s.key)
-            self._note("as a whole", best.history[-1][0], best, True, "the loss is lower by three standard errors")
+            self._note_choice(
+                as_large, best, "the loss is lower by three standard errors", "another change comes first"
+            )
             state = self.shrink(best)
 
     def repair(self, state: State) -> State:
@@ -208,10 +222,10 @@ class Search:
         while state.judgement.side != "below":
             tried = self._extend_whole(state, neighbours(state.circuit, self.roles, self.noticed))
             better = [s for s in tried if self._surely_better(s, state)]
+            state = min(better, key=lambda s: s.judgement.loss.mean) if better else state
+            self._note_choice(tried, state, "it brings the loss nearest to the threshold", "another change brings more")
             if not better:
                 return state
-            state = min(better, key=lambda s: s.judgement.loss.mean)
-            self._note("as a whole", state.history[-1][0], state, True, "it brings the loss nearer to the threshold")
         return state
 
     def _surely_better(self, one: State, other: State) -> bool:
@@ -219,17 +233,31 @@ class Search:
         return difference.mean < -SURE * difference.standard_error
 
     def _changed(self, state: State, changes: Iterable[tuple[Head, Mechanism]]) -> list[State]:
-        """The changed circuits that are below the threshold and lose none of what the circuit explains."""
-        before = self.explained(state.circuit)
-        found = []
-        for changed in self._extend_whole(state, changes):
-            below = changed.judgement.side == "below"
-            if below and self.explained(changed.circuit, before) == before:
-                found.append(changed)
-            else:
-                reason = "heads above would lose their way" if below else _reason(changed, False)
-                self._note("as a whole", changed.history[-1][0], changed, False, reason)
-        return found
+        """The changed circuits that are below the threshold."""
+        tried = self._extend_whole(state, changes)
+        for changed in tried:
+            if changed.judgement.side != "below":
+                self._note("as a whole", changed.history[-1][0], changed, False, _reason(changed, False))
+        return [changed for changed in tried if changed.judgement.side == "below"]
+
+    def _first_that_keeps(self, state: State, changed: list[State]) -> State | None:
+        """The first that loses none of what the circuit explains; those that do are logged and leave the list."""
+        while changed:
+            if self._keeps(state, changed[0]):
+                return changed[0]
+            lost = changed.pop(0)
+            self._note("as a whole", lost.history[-1][0], lost, False, "heads above would lose their way")
+        return None
+
+    def _keeps(self, state: State, changed: State) -> bool:
+        """Whether a changed circuit explains every layer that it explained before the change.
+
+        Below the change nothing is different; just above it most heads are left free to go astray, so that is asked
+        first.
+        """
+        lowest = changed.history[-1][0].layer
+        layers = sorted(layer for layer in self.explained(state.circuit) if layer >= lowest)
+        return all(self.explained(changed.circuit, asked) == {*asked} for asked in (layers[:1], layers[1:]))
 
     def _extend_whole(self, state: State, changes: Iterable[tuple[Head, Mechanism]]) -> list[State]:
         by_head: dict[Head, dict[Mechanism, None]] = {}
@@ -242,8 +270,14 @@ class Search:
         judged = self.judge(circuit for _, circuit in kept)
         return [State(c, (*state.history, (head, j))) for (head, c), j in zip(kept, judged, strict=True)]
 
+    def _note_choice(self, tried: Iterable[State], best: State | None, taken: str, left: str) -> None:
+        """Log all changes of a whole circuit among which one was chosen, or none."""
+        for state in tried:
+            chosen = state is best
+            self._note("as a whole", state.history[-1][0], state, chosen, taken if chosen else left)
+
     def _note(self, order: str, head: Head, state: State, taken: bool, reason: str) -> None:
-        given = len(replace(state.circuit, heads={h: m for h, m in state.circuit.heads.items() if h != head}).paths)
+        given = len(state.circuit.without_heads([head]).paths)
         candidate = str(state.circuit.heads[head])
         self.trials.append(Trial(order, head, candidate, given, state.judgement, taken, reason))
 

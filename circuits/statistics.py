@@ -17,8 +17,9 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit, Head, Path
+from circuits.errors import BadInput
 from circuits.evaluation import evaluate
-from circuits.mechanisms import OneHot
+from circuits.mechanisms import REPLACEMENTS, OneHot
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 
@@ -91,7 +92,9 @@ class Statistics:
             f"the best of those has a loss of {self.random_losses[0]:.4f}, "
             f"the median one {self.random_losses[n // 2]:.4f} (p = {(1 + n - self.beaten) / (1 + n):.3f}).",
         ]
-        if self.costs and m:
+        if self.costs and len(self.costs) / (1 + m) >= LEVEL:
+            said.append(f"Only {m} random paths could be added with the loss below the threshold: too few to judge by.")
+        elif self.costs:
             open_ = [str(path) for path, p in self.p_values.items() if p >= LEVEL]
             least = min(self.costs.items(), key=lambda item: item[1].mean)
             said.append(
@@ -100,8 +103,6 @@ class Statistics:
                 + (f"not more than chance: {'; '.join(open_)}" if open_ else "every path costs more than chance")
                 + f" (Holm-corrected, level {LEVEL:g}); the least is {least[0]}, {least[1]}."
             )
-        elif self.costs:
-            said.append("No random path could be added with the loss below the threshold, to hold the paths against.")
         if self.restored:
             head, gain = max(self.restored.items(), key=lambda item: item[1].mean)
             said.append(
@@ -147,7 +148,12 @@ def against_chance(
         n_examples: fresh examples, drawn with ``seed``.
         seed: of the examples, the random circuits and the resampling.
         progress: is told the finished share, 0 to 1.
+
+    Raises:
+        BadInput: the circuit does not fit the model or the examples, or there are fewer than two of those.
     """
+    if n_examples < 2:
+        raise BadInput(f"{n_examples} examples; expected at least 2")
     device = next(model.parameters()).device
     examples = problem.examples(n_examples, seed).to(device)
     few = examples.take(slice(0, EXAMPLES))
@@ -161,7 +167,7 @@ def against_chance(
 
     useful = set(circuit.useful_heads)
     simple = [head for head in circuit.heads if head not in useful]
-    without = [circuit.without(path, row) for path in circuit.paths for row in ("uniform", "identity")]
+    without = [circuit.without(path, row) for path in circuit.paths for row in REPLACEMENTS]
     untouched = [circuit.without_heads([head]) for head in simple]
     precise = losses(examples, [circuit, *without], 0.0, 0.3)
     full = losses(examples, [Circuit()], 0.3, 0.4)[0]

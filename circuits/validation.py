@@ -11,6 +11,7 @@ Steps 1 and 2 are the hypothesis itself. Here the others are carried out, on fre
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from transformer_lens import HookedTransformer
@@ -20,12 +21,11 @@ from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
 from circuits.judge import Judge
 from circuits.loss import SURE, Loss
-from circuits.mechanisms import SIMPLE, OneHot
+from circuits.mechanisms import REPLACEMENTS, SIMPLE, OneHot
 from circuits.problem import Problem
 from circuits.validation_report import Alone, HeadResult, Needed, PathResult, ValidationReport
 from circuits.verdicts import verdicts
 
-REPLACEMENTS = ("uniform", "identity")
 ATTENTION_EXAMPLES = 256
 
 
@@ -57,8 +57,6 @@ def validate(
     """
     if n_examples < 2:
         raise BadInput(f"{n_examples} examples; expected at least 2, for a standard error")
-    if not 0 < threshold < float("inf"):
-        raise BadInput(f"the threshold is {threshold}; expected a number above 0")
     if not circuit.heads:
         raise BadInput("the circuit names no head; there is nothing to validate")
     device = next(model.parameters()).device
@@ -68,15 +66,14 @@ def validate(
     judge = Judge(model, problem, examples, threshold)
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}
     without = [changed for rows in removed.values() for changed in rows.values()]
-    full, combined, *_ = judge.measure([Circuit(), circuit, *without], lambda share: progress(0.5 * share))
+    full, combined, *_ = judge.measure([Circuit(), circuit, *without], lambda share: progress(0.6 * share))
+    heads = _each_alone(judge, circuit)
+    progress(0.8)
     up_to = [judgement.loss for judgement in judge(circuit.up_to(layer) for layer in range(model.cfg.n_layers))]
-    progress(0.6)
     below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < threshold]
-    paths = []
-    for path in circuit.paths:
-        paths.append(_path_result(judge, circuit, path, removed[path], below))
-        progress(0.6 + 0.2 * len(paths) / len(circuit.paths))
-    heads = _each_alone(judge, circuit, lambda share: progress(0.8 + 0.2 * share))
+    progress(0.9)
+    paths = _each_path(judge, circuit, removed, below)
+    progress(1.0)
     everything = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
     unnamed = [head for head in everything if head not in circuit.heads]
 
@@ -97,58 +94,95 @@ def validate(
     )
 
 
-def _path_result(
-    judge: Judge, circuit: Circuit, path: Path, removed: Mapping[str, Circuit], explained: Sequence[int]
-) -> PathResult:
-    """Step 6 and the rivals for one path; ``explained`` are the layers above which all heads may be left untouched."""
-    direct = dict(zip(removed, judge.measure(removed.values()), strict=True))
-    top = judge.model.cfg.n_layers - 1
-    needed: Needed = "directly"
-    enabling: dict[str, Loss] = {}
-    height = guided = top
-    if not all(loss.mean > judge.threshold and not loss.near(judge.threshold) for loss in direct.values()):
-        for layer in (layer for layer in explained if layer >= path.head.layer):
-            judged = judge(changed.up_to(layer) for changed in removed.values())
-            losses = {row: judgement.loss for row, judgement in zip(removed, judged, strict=True)}
-            if not enabling or _least(losses) > _least(enabling):
-                guided, enabling = layer, losses
-        least, least_free = (min(k.values(), key=lambda loss: loss.mean, default=None) for k in (direct, enabling))
-        near = any(loss and loss.near(judge.threshold) for loss in (least, least_free))
-        missed = least_free is not None and least_free.mean > judge.threshold
-        needed = "undecided" if near else "enabling" if missed else "no"
-        height = guided if needed == "enabling" else top
+@dataclass(frozen=True)
+class _Removal:
+    """Step 6 for one path: what its removal costs, with all heads prescribed and with those above a layer free."""
 
-    redirected: dict[str, Circuit] = {}
-    if needed != "no" and isinstance(circuit.heads[path.head], OneHot):
-        for role in judge.examples.roles.before(path.source):
-            if role != path.target:
-                redirected[role] = circuit.redirected(path, role).up_to(height)
-    led = {role: judged.loss for role, judged in zip(redirected, judge(redirected.values()), strict=True)}
-    judge.measure([circuit.up_to(height)] if led else [])
-    gains = {role: judge.difference(redirected[role], circuit.up_to(height)) for role in led}
+    losses: dict[str, Loss]
+    enabling: dict[str, Loss]
+    enabled_layer: int | None
+    needed: Needed
+
+    @property
+    def guides(self) -> int | None:
+        """The layer above which the heads are left to be guided, for a path that does no more than guide them."""
+        return self.enabled_layer if self.needed == "enabling" else None
+
+
+def _each_path(
+    judge: Judge, circuit: Circuit, removed: Mapping[Path, Mapping[str, Circuit]], explained: Sequence[int]
+) -> list[PathResult]:
+    """Step 6 and the rivals; ``explained`` are the layers above which all heads may be left untouched."""
+    direct = {path: dict(zip(rows, judge.measure(rows.values()), strict=True)) for path, rows in removed.items()}
+    removals = {path: _Removal(losses, {}, None, "directly") for path, losses in direct.items()}
+    doubtful = {
+        path: [layer for layer in explained if layer >= path.head.layer]
+        for path, losses in direct.items()
+        if not all(loss.mean > judge.threshold and not loss.near(judge.threshold) for loss in losses.values())
+    }
+    judge(row.up_to(layer) for path, layers in doubtful.items() for row in removed[path].values() for layer in layers)
+    removals |= {path: _doubtful(judge, direct[path], removed[path], layers) for path, layers in doubtful.items()}
+    # A path that only guides the heads above is held against its rivals with those heads free to be guided.
+    bases = {
+        path: circuit if removal.guides is None else circuit.up_to(removal.guides) for path, removal in removals.items()
+    }
+    rivals = {path: _redirected(judge, base, path) for path, base in bases.items() if removals[path].needed != "no"}
+    judge(changed for redirected in rivals.values() for changed in redirected.values())
+    judge.measure(bases[path] for path, redirected in rivals.items() if redirected)
     lowest = min((head.layer for head in circuit.useful_heads), default=None)
-    return PathResult(
-        path=path,
-        losses=direct,
-        enabling=enabling,
-        enabled_layer=guided if enabling else None,
-        redirected=led,
-        rivals=tuple(role for role, loss in led.items() if loss.mean < judge.threshold),
-        better=tuple(role for role, gain in gains.items() if gain.mean < -SURE * gain.standard_error),
-        needed=needed,
-        weak=needed == "directly" and _least(direct) < 2 * judge.threshold,
-        in_first_useful_layer=path.head.layer == lowest,
-    )
+    results = []
+    for path, removal in removals.items():
+        redirected = rivals.get(path, {})
+        led = {role: judged.loss for role, judged in zip(redirected, judge(redirected.values()), strict=True)}
+        gains = {role: judge.difference(changed, bases[path]) for role, changed in redirected.items()}
+        results.append(
+            PathResult(
+                path=path,
+                losses=removal.losses,
+                enabling=removal.enabling,
+                enabled_layer=removal.enabled_layer,
+                redirected=led,
+                rivals=tuple(role for role, loss in led.items() if loss.mean < judge.threshold),
+                better=tuple(role for role, gain in gains.items() if gain.mean < -SURE * gain.standard_error),
+                needed=removal.needed,
+                weak=removal.needed == "directly" and _least(removal.losses) < 2 * judge.threshold,
+                in_first_useful_layer=path.head.layer == lowest,
+            )
+        )
+    return results
 
 
-def _each_alone(judge: Judge, circuit: Circuit, progress: Callable[[float], None]) -> list[HeadResult]:
+def _doubtful(judge: Judge, direct: dict[str, Loss], rows: Mapping[str, Circuit], layers: Sequence[int]) -> _Removal:
+    """A path that the whole circuit may not miss, with the heads above each of ``layers`` left free."""
+    free = {}
+    for layer in layers:
+        judged = judge(changed.up_to(layer) for changed in rows.values())
+        free[layer] = {row: judgement.loss for row, judgement in zip(rows, judged, strict=True)}
+    best = max(free, key=lambda layer: _least(free[layer]), default=None)
+    enabling = free[best] if best is not None else {}
+    least, least_free = (min(k.values(), key=lambda loss: loss.mean, default=None) for k in (direct, enabling))
+    near = any(loss and loss.near(judge.threshold) for loss in (least, least_free))
+    missed = least_free is not None and least_free.mean > judge.threshold
+    return _Removal(direct, enabling, best, "undecided" if near else "enabling" if missed else "no")
+
+
+def _redirected(judge: Judge, circuit: Circuit, path: Path) -> dict[str, Circuit]:
+    """The circuit with this path led to every other role that it could reach."""
+    if not isinstance(circuit.heads[path.head], OneHot):
+        return {}
+    others = [role for role in judge.examples.roles.before(path.source) if role != path.target]
+    return {role: circuit.redirected(path, role) for role in others}
+
+
+def _each_alone(judge: Judge, circuit: Circuit) -> list[HeadResult]:
     """Step 3; a loss far from the threshold is decided on fewer examples."""
+    tried = {head: {**SIMPLE, hypothesis.name: hypothesis} for head, hypothesis in circuit.heads.items()}
+    judge(Circuit({head: mechanism}) for head, candidates in tried.items() for mechanism in candidates.values())
     results = []
     for head, hypothesis in circuit.heads.items():
-        candidates = {**SIMPLE, hypothesis.name: hypothesis}
-        judged = judge(Circuit({head: mechanism}) for mechanism in candidates.values())
-        losses = {name: judgement.loss for name, judgement in zip(candidates, judged, strict=True)}
-        sides = {name: judgement.side for name, judgement in zip(candidates, judged, strict=True)}
+        judged = judge(Circuit({head: mechanism}) for mechanism in tried[head].values())
+        losses = {name: judgement.loss for name, judgement in zip(tried[head], judged, strict=True)}
+        sides = {name: judgement.side for name, judgement in zip(tried[head], judged, strict=True)}
         simplest = next((name for name, side in sides.items() if side == "below"), None)
         outcome: Alone = "undetermined"
         if sides[hypothesis.name] == "below":
@@ -156,7 +190,6 @@ def _each_alone(judge: Judge, circuit: Circuit, progress: Callable[[float], None
         elif sides[hypothesis.name] == "above" and simplest:
             outcome = "fails"
         results.append(HeadResult(head, hypothesis.name, losses, simplest, outcome))
-        progress(len(results) / len(circuit.heads))
     return results
 
 

@@ -37,7 +37,8 @@ def _low(step: str, what: str, loss: Loss, threshold: float) -> Verdict:
 
 def _step_3(heads: Sequence[HeadResult], threshold: float) -> Verdict:
     wrong = [f"{h.head} ({h.simplest} would do, {h.hypothesis} does not)" for h in heads if h.alone == "fails"]
-    open_ = [str(h.head) for h in heads if h.alone == "undetermined"]
+    open_ = [str(h.head) for h in heads if h.alone == "undetermined" and h.simplest is None]
+    near = [str(h.head) for h in heads if h.alone == "undetermined" and h.simplest]
     holding = sum(h.alone == "holds" for h in heads)
     sentence = (
         f"With one head replaced alone the loss stays below the threshold {threshold:g} "
@@ -47,7 +48,9 @@ def _step_3(heads: Sequence[HeadResult], threshold: float) -> Verdict:
         sentence += f" Wrong: {', '.join(wrong)}."
     if open_:
         sentence += f" No mechanism tried does so for {', '.join(open_)}, which only step 5 can judge."
-    return Verdict("step 3", "failed" if wrong else "undetermined" if open_ else "passed", sentence)
+    if near:
+        sentence += f" Too near to the threshold to say, take more examples: {', '.join(near)}."
+    return Verdict("step 3", "failed" if wrong else "undetermined" if open_ or near else "passed", sentence)
 
 
 def _step_4(unnamed: Sequence[Head]) -> Verdict:
@@ -77,11 +80,13 @@ def _step_6(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Ve
         return Verdict("step 6", "undetermined", sentence)
     weak = [str(p.path) for p in paths if p.weak]
     direct = len(paths) - len(enabling)
-    sentence = f"Without any of {direct} of the {len(paths)} paths the loss exceeds {low}."
+    sentence = (
+        f"The whole circuit needs {direct} of {len(paths)} paths: without any one of those the loss exceeds {low}."
+    )
     if enabling:
         sentence += (
-            f" The whole circuit, whose attention is prescribed, does not miss {'; '.join(enabling)}, "
-            "but heads above that are left to attend by themselves go astray without it."
+            f" With all attention prescribed nothing is missed without {'; '.join(enabling)}, "
+            "but heads above that are left to attend by themselves then go astray."
         )
     if weak:
         sentence += f" Least needed (below {2 * threshold:g}): {'; '.join(weak)}."

@@ -60,7 +60,7 @@ def validate(
     """
     import circuits
     from circuits.files import check_writable
-    from circuits.report import to_json, write_report
+    from circuits.report import REPORT_FILES, to_json, write_report
     from retrieval_interp import library
 
     model, task, own = library.load(model_dir)
@@ -68,7 +68,8 @@ def validate(
     if hypothesis is None:
         raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
     if out is not None:
-        check_writable(out / "report.json")
+        for name in REPORT_FILES:
+            check_writable(out / name)
     report, chance = judged(model, task, hypothesis, model_dir, examples, seed, threshold)
     page = write_report(report, model, task, out, chance) if out is not None else None
     if as_json:
@@ -96,11 +97,11 @@ def discover(
     """
     import circuits
     from circuits.files import check_writable
-    from circuits.report import to_json, write_report
+    from circuits.report import REPORT_FILES, to_json, write_report
     from retrieval_interp import library
 
     model, task, _ = library.load(model_dir)
-    for path in (out, *([report / "report.json"] if report else [])):
+    for path in (out, *(report / name for name in REPORT_FILES if report)):
         check_writable(path)
     with progress_bar("discovering") as progress:
         found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
@@ -301,7 +302,7 @@ def main(arguments: list[str] | None = None) -> Any:
         code = app(arguments, standalone_mode=False) or 0
         sys.stdout.flush()
         if code == 130:  # what typer makes of Ctrl-C
-            raise Interrupted("interrupted; nothing was written")
+            raise Interrupted("interrupted")
         sys.exit(code)
     except UsageError as error:
         complain(f"{error.format_message()} (see --help)")
@@ -310,9 +311,9 @@ def main(arguments: list[str] | None = None) -> Any:
     except OSError as error:
         # What was printed cannot get out any more; Python would complain about that again when it ends.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        complain(f"standard output cannot be written ({error.strerror or error})")
+        complain(f"{error.filename or 'standard output'} cannot be written ({error.strerror or error})")
     except (Interrupted, typer.Abort, KeyboardInterrupt) as stopped:
-        print(str(stopped) or "interrupted; nothing was written", file=sys.stderr)
+        print(str(stopped) or "interrupted", file=sys.stderr)
         sys.exit(130)
 
 

@@ -14,7 +14,11 @@ SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "-
 
 
 def chromium() -> str:
-    """Its path; where there is none the test is skipped, but never in CI."""
+    """Its path; where there is none the test is skipped, but never in CI.
+
+    `make test` promises to need Python, make and git alone, so a missing browser must not fail it;
+    pytest lists the skip.
+    """
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         message = "no Chromium here; install it to test the pages where people see them"

@@ -9,8 +9,6 @@ from torch import Tensor
 from circuits import BadInput, Circuit, Head, Identity, Previous, Roles, Uniform, ablated, run_ablated
 from circuits.attention import attention_patterns, role_attention
 from circuits.mechanisms import Mechanism
-from retrieval_interp import RetrievalTask, VectorTransformer
-from retrieval_interp.presets import Architecture
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,17 +20,6 @@ class Given(Mechanism):
 
     def pattern(self, roles: Roles, n_positions: int) -> Tensor:
         return self.values
-
-
-@pytest.fixture(scope="module")
-def task():
-    return RetrievalTask(n_steps=2, n_chains=2)
-
-
-@pytest.fixture(scope="module")
-def random_model(task):
-    cfg = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task)
-    return VectorTransformer(cfg, seed=3).eval()
 
 
 def test_the_empty_circuit_changes_nothing(random_model, task):

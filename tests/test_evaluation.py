@@ -6,19 +6,8 @@ from transformer_lens import HookedTransformerConfig
 
 from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, run_ablated
 from circuits import evaluation as evaluation_module
-from retrieval_interp import RetrievalTask, VectorTransformer
+from retrieval_interp import VectorTransformer
 from retrieval_interp.presets import Architecture
-
-
-@pytest.fixture(scope="module")
-def task():
-    return RetrievalTask(n_steps=2, n_chains=2)
-
-
-@pytest.fixture(scope="module")
-def random_model(task):
-    cfg = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task)
-    return VectorTransformer(cfg, seed=3).eval()
 
 
 def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, task):

@@ -1,13 +1,15 @@
+from dataclasses import replace
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 import torch
 
-from circuits import Circuit, Head, OneHot, Uniform
+from circuits import BadInput, Circuit, Head, OneHot, Uniform, evaluate
+from circuits import statistics as statistics_module
 from circuits.circuit import Path
 from circuits.statistics import (
-    FOR_EACH_PATH,
     LEVEL,
-    SUPERFLUOUS_PATHS,
     Interval,
     against_chance,
     holm,
@@ -84,7 +86,27 @@ def test_a_random_path_is_added_where_none_was(circuit, problem):
     assert with_random_path(Circuit({Head(1, 0): OneHot(full)}), roles, rng) is None
 
 
-def test_enough_superfluous_paths_are_drawn_for_every_path_to_be_able_to_pass():
-    for n_paths in range(1, 30):
-        drawn = max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * n_paths)
-        assert n_paths / (1 + drawn) < LEVEL
+def test_too_few_superfluous_paths_to_pass_the_correction_are_said_to_be_too_few(found):
+    # Two paths are tested: with 20 superfluous ones the smallest corrected p is 2/21, above the level.
+    few = replace(found, superfluous_costs=(0.0,) * 20)
+    assert "Only 20 random paths could be added" in " ".join(few.sentences())
+    enough = replace(found, superfluous_costs=(0.0,) * 200)
+    assert "Against 200 superfluous paths" in " ".join(enough.sentences())
+
+
+def test_every_path_can_pass_when_all_that_were_drawn_are_superfluous(model, problem, circuit):
+    drawn = []
+
+    def counted(model, problem, examples, circuits, *rest):
+        drawn.append(len(circuits))
+        return evaluate(model, problem, examples, circuits, *rest)
+
+    with patch.object(statistics_module, "evaluate", counted):
+        against_chance(model, problem, circuit, n_examples=8)
+    assert len(circuit.paths) / drawn[-1] < LEVEL  # the last are the circuit and those with a path more
+
+
+@pytest.mark.parametrize("n_examples", [0, 1])
+def test_too_few_examples_are_refused(model, problem, circuit, n_examples):
+    with pytest.raises(BadInput, match="examples"):
+        against_chance(model, problem, circuit, n_examples=n_examples)

@@ -1,0 +1,65 @@
+import pytest
+
+from circuits import Circuit, Head, OneHot, Uniform, role_attention
+from circuits.changes import redirections, without_one_path
+from circuits.judge import Judge, Judgement
+from circuits.loss import Loss
+from circuits.search import Search, State, survivors_of
+
+
+def state(n_paths, loss):
+    """A circuit of so many paths with such a loss."""
+    heads = {Head(layer, 0): OneHot({"query": "pair1.first"}) for layer in range(n_paths)}
+    judgement = Judgement(Loss(loss, 0.001, {"x1": loss}, 128), "below")
+    return State(Circuit(heads or {Head(0, 0): Uniform()}), ((Head(0, 0), judgement),))
+
+
+def test_of_every_size_the_best_survive_as_long_as_more_paths_mean_a_lower_loss():
+    tried = [state(1, 0.040), state(1, 0.030), state(1, 0.035), state(2, 0.031), state(2, 0.020), state(3, 0.025)]
+    kept = [(s.size, s.judgement.loss.mean) for s in survivors_of(tried)]
+    assert kept == [(1, 0.030), (1, 0.035), (2, 0.020)]
+
+
+def test_when_too_many_survive_the_smallest_and_the_best_are_kept():
+    kept = survivors_of([state(size, 0.05 - 0.001 * size) for size in range(12)])
+    assert [s.size for s in kept] == [0, 1, 2, 3, 8, 9, 10, 11]
+
+
+@pytest.fixture
+def search(model, problem):
+    examples = problem.examples(256, seed=0)
+    return Search(Judge(model, problem, examples, threshold=0.05), role_attention(model, examples))
+
+
+def judged(search, circuit):
+    return State(circuit, ((Head(1, 0), search.judge([circuit])[0]),))
+
+
+def test_a_circuit_above_the_threshold_is_repaired(search, circuit):
+    broken = judged(search, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})))
+    assert broken.judgement.side == "above"
+    assert search.repair(broken).circuit.paths == circuit.paths
+
+
+def test_a_path_too_many_is_taken_away_and_those_that_guide_the_heads_above_stay(search, circuit):
+    rows = {"query": "pair1.second", "pair1.second": "pair1.first"}
+    too_many = judged(search, circuit.with_head(Head(1, 0), OneHot(rows)))
+    assert search.shrink(too_many).circuit.paths == circuit.paths
+
+
+def test_every_change_of_a_whole_circuit_stands_in_the_log(search, circuit):
+    rows = {"query": "pair1.second", "pair1.second": "pair1.first"}
+    search.shrink(judged(search, circuit.with_head(Head(1, 0), OneHot(rows))))
+    log = [trial for trial in search.trials if trial.order == "as a whole"]
+    assert sum(trial.taken for trial in log) == 1
+    assert any(not trial.taken and "another path goes first" in trial.reason for trial in log)
+    alone = [(trial.head, trial.candidate) for trial in search.trials if trial.order == "alone"]
+    assert len(alone) == len(set(alone))
+
+
+def test_changes_are_those_written_down_by_hand(circuit, problem):
+    roles = problem.examples(4, seed=0).roles
+    assert [(head, str(m)) for head, m in redirections(circuit, roles)] == [(Head(1, 0), "query -> pair1.first")]
+    assert [(head, str(m)) for head, m in without_one_path(circuit)] == [
+        (Head(layer, 0), name) for layer in range(2) for name in ("uniform", "identity")
+    ]
