@@ -1,6 +1,6 @@
 """Attention seen through roles: how much each role attends to each other role of its own chain."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float
@@ -8,6 +8,7 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.ablation import pattern_hook
+from circuits.circuit import Path
 from circuits.evaluation import POSITIONS_AT_ONCE
 from circuits.problem import Examples
 
@@ -40,3 +41,24 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
             between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, chain, role, role, head]
             total[layer] += between.mean(dim=1).sum(dim=0).permute(2, 0, 1)
     return total / len(examples)
+
+
+def path_attention(model: HookedTransformer, examples: Examples, paths: Sequence[Path]) -> Float[Tensor, " path"]:
+    """Average attention along each path, over examples and chains.
+
+    Of a previous-token path it is the average of all positions but the first to the one before (the first can only
+    attend to itself).
+    """
+    where = {name: place for place, name in enumerate(examples.roles.names)}
+    between = role_attention(model, examples)
+    before = {}
+    if any(path.source == "*" for path in paths):
+        for layer, pattern in attention_patterns(model, examples):
+            before[layer] = pattern.diagonal(-1, -2, -1).mean(dim=(0, 2))
+    found = [
+        before[path.head.layer][path.head.head]
+        if path.source == "*"
+        else between[path.head.layer, path.head.head, where[path.source], where[path.target]]
+        for path in paths
+    ]
+    return torch.stack(found)

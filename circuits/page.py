@@ -1,6 +1,5 @@
 """One self-contained page: nothing is loaded from a network, nothing is sent."""
 
-from importlib.resources import files
 from typing import Any
 
 import jinja2
@@ -20,10 +19,15 @@ def figure_element(figure: go.Figure, name: str) -> Markup:
     return Markup(html)
 
 
-def render_page(template: str, **contents: Any) -> str:
-    """Fill one of the templates beside this file; texts are escaped, figures and viewers are not."""
-    folder = files("circuits") / "templates"
-    loader = jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8"))
+def render_page(template: str, package: str = "circuits", **contents: Any) -> str:
+    """Fill a template of a package; texts are escaped, figures and viewers are not.
+
+    Args:
+        template: its name in the package's folder ``templates``; it may include those of this package.
+        package: whose template it is.
+        contents: what it names.
+    """
+    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(owner) for owner in (package, "circuits")])
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     scripts = {"plotly": Markup("<script>" + get_plotlyjs() + "</script>"), "circuitsvis": Markup(viewer_script())}
     return environment.get_template(template).render(scripts=scripts, **contents)

@@ -24,6 +24,7 @@ from retrieval_interp.model import VectorTransformer
 from retrieval_interp.task import RetrievalTask, StepOrder
 
 CONFIG, WEIGHTS, CIRCUIT, LOG = "config.json", "model.safetensors", "circuit.yaml", "log.jsonl"
+STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
 FORMAT = 1
 
 # The fields that say what the model computes; the rest of HookedTransformerConfig keeps its defaults.

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,6 +142,50 @@ def view(
 
 
 @app.command()
+def emergence(
+    run_dir: Annotated[str, typer.Argument(help="Folder of a run, or a name such as transformer_d.")],
+    circuit: Annotated[Path | None, typer.Option(help="Circuit YAML (default: the one in RUN_DIR).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for emergence.html and the tables.")] = Path("reports/emergence"),
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """When did each attention path of a circuit emerge in training? (Section 9, Appendix D.)"""
+    import circuits
+    from circuits.files import check_writable
+    from retrieval_interp import emergence as room
+    from retrieval_interp import library
+    from retrieval_interp.checkpoints import CIRCUIT
+    from retrieval_interp.emergence_page import FILES, write_emergence
+    from retrieval_interp.observations import observations
+
+    run = library.find(run_dir)
+    if circuit is None and not (run / CIRCUIT).exists():
+        raise BadInput(f"{run_dir}: holds no {CIRCUIT}; name one with --circuit")
+    hypothesis = circuits.load_circuit(circuit or run / CIRCUIT)
+    for name in FILES:
+        check_writable(out / name)
+    with progress_bar("following the paths") as progress:
+        followed = room.emergence(run, hypothesis, seed=seed, progress=progress)
+    command = f"retrieval-interp emergence {run_dir}" + (f" --circuit {circuit}" if circuit else "") + f" --seed {seed}"
+    page = write_emergence(followed, Path(run_dir).name, out, command)
+    said = observations(followed)
+    if as_json:
+        table = followed.table()
+        emerged = json.loads(table.reset_index().to_json(orient="records"))
+        document = {"source": followed.source, "paths": emerged, "observations": [asdict(one) for one in said]}
+        print(json.dumps(document, indent=2))
+        return
+    typer.echo(f"Attention from {followed.source}")
+    for path, step in followed.emerged.items():
+        typer.echo(f"{path:40} " + (f"step {step:.0f}" if step is not None else "never"))
+    for one in said:
+        typer.echo(
+            f"{one.name:>4} { ({True: 'holds', False: 'differs', None: 'cannot be said'}[one.holds]) }: {one.sentence}"
+        )
+    typer.echo(f"The page is at {page}")
+
+
+@app.command()
 def train(
     preset: Annotated[str | None, typer.Argument(help="Name of a preset; `presets` lists them.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/latest"),
@@ -175,8 +219,6 @@ def train(
 @app.command()
 def presets(as_json: Json = False) -> None:
     """List the presets: every model of the paper, and tiny."""
-    from dataclasses import asdict
-
     from rich.console import Console
     from rich.table import Column, Table
 

@@ -27,8 +27,10 @@ from torch import Tensor
 from circuits.errors import BadInput
 from circuits.files import append_line, read_text, write_atomically
 from retrieval_interp.checkpoints import (
+    CHECKPOINTS,
     CONFIG,
     LOG,
+    STATE,
     WEIGHTS,
     architecture_from,
     config_json,
@@ -42,7 +44,6 @@ from retrieval_interp.presets import Recipe, preset
 from retrieval_interp.provenance import versions
 from retrieval_interp.task import Draws, RetrievalTask, Stream
 
-STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
 LOG_EVERY, VALIDATE_EVERY, VALIDATION_EXAMPLES = 20, 100, 512
 
 
