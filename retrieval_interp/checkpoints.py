@@ -142,7 +142,8 @@ def _is_size(value: object) -> bool:
 
 def least_parameters(cfg: HookedTransformerConfig) -> int:
     """How many weights a model has in its matrices alone."""
-    layer = 4 * cfg.d_model * cfg.n_heads * cfg.d_head + 2 * cfg.d_model * (cfg.d_mlp or 0)
+    hidden = 0 if cfg.attn_only else cfg.d_mlp or 0  # TransformerLens fills d_mlp in for attention-only models too
+    layer = 4 * cfg.d_model * cfg.n_heads * cfg.d_head + 2 * cfg.d_model * hidden
     return cfg.n_layers * layer + cfg.d_model * (cfg.d_vocab + cfg.d_vocab_out)
 
 

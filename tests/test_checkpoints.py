@@ -13,14 +13,17 @@ from retrieval_interp.task import StepOrder
 TASK = RetrievalTask(n_steps=2, n_chains=2, step_order=StepOrder.FIRST_FIRST)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    model = VectorTransformer(Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8).config(TASK), seed=4)
-    path = tmp_path / "model"
+def saved(path, model):
     path.mkdir()
     (path / "config.json").write_text(config_json(TASK, model.cfg, {}))
     save_tensors(path / "model.safetensors", model.state_dict())
     return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model = VectorTransformer(Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8).config(TASK), seed=4)
+    return saved(tmp_path / "model", model)
 
 
 def edit(folder, change):
@@ -35,6 +38,13 @@ def test_a_saved_model_computes_the_same_after_loading(folder):
     assert task == TASK
     x = TASK.examples(3, 0).inputs
     assert torch.equal(loaded(x), model(x))
+
+
+def test_a_model_without_mlps_computes_the_same_after_loading(tmp_path):
+    wide = Architecture(n_layers=2, n_heads=1, d_model=64, d_head=4, mlp=False)  # MLPs would be most of its weights
+    model = VectorTransformer(wide.config(TASK), seed=4)
+    x = TASK.examples(3, 0).inputs
+    assert torch.equal(load_model(saved(tmp_path / "model", model))[0](x), model(x))
 
 
 def test_half_precision_weights_are_loaded_into_fp32(folder):
