@@ -25,7 +25,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 # Some versions of typer carry a copy of click; typer's own name leads to the right base class in all of them.
 UsageError: Any = typer.BadParameter.__base__
 
-Model = Annotated[str, typer.Argument(metavar="MODEL_DIR", help="A model directory, or a name such as transformer_a.")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL_DIR", help="A model directory, a name such as transformer_a, or hf:owner/name.")
+]
 CircuitFile = Annotated[Path | None, typer.Option("--circuit", help="Circuit YAML (default: the one in MODEL_DIR).")]
 Examples = Annotated[int, typer.Option(help="Fresh examples to measure on.")]
 Seed = Annotated[int, typer.Option(help="Seed of the examples.")]
@@ -255,6 +257,29 @@ def export(
         typer.echo(
             f"in half precision {measured['loss_float16']['mean']:.5f}; written as {measured['precision']} to {to}"
         )
+
+
+@app.command()
+def card(model_dir: Model) -> None:
+    """Write the model card of a model directory, README.md: how it was made, its losses, its circuit."""
+    from circuits.files import write_atomically
+    from retrieval_interp import library
+    from retrieval_interp.card import CARD, model_card
+
+    folder = library.find(model_dir)
+    write_atomically(folder / CARD, model_card(folder, model_dir))
+    typer.echo(f"The card is at {folder / CARD}")
+
+
+@app.command()
+def push(
+    model_dir: Model,
+    address: Annotated[str, typer.Argument(help="hf:owner/name; made where it is not there yet.")],
+) -> None:
+    """Share a model directory through the Hugging Face Hub; anyone loads it by that address."""
+    from retrieval_interp import library, sharing
+
+    typer.echo(f"Shared at {sharing.push(library.find(model_dir), address)}")
 
 
 def judged(

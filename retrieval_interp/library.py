@@ -1,4 +1,4 @@
-"""Loading a model directory by path, or one of the trained transformers in ``data/`` by name."""
+"""Loading a model directory by path, from the Hugging Face Hub, or one of the trained transformers by name."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +8,7 @@ from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, load_model
 from retrieval_interp.model import VectorTransformer
+from retrieval_interp.sharing import PREFIX, fetch
 from retrieval_interp.task import RetrievalTask
 
 
@@ -27,11 +28,13 @@ def data_folder() -> Path:
 
 
 def find(name: str | Path) -> Path:
-    """The model directory of that path or name.
+    """The model directory of that path, address or name.
 
     Raises:
         BadInput: there is none; the message lists the names.
     """
+    if str(name).startswith(PREFIX):
+        return fetch(str(name))
     try:
         if Path(name).is_dir():
             return Path(name)
@@ -44,10 +47,10 @@ def find(name: str | Path) -> Path:
 
 
 def load(name: str | Path) -> Loaded:
-    """Load a model directory, or a transformer that comes with the toolkit.
+    """Load a model directory, of this machine or of the Hub, or a transformer that comes with the toolkit.
 
     Args:
-        name: a path, or a name such as ``transformer_a``.
+        name: a path, ``hf:owner/name`` for a repository of the Hugging Face Hub, or a name such as ``transformer_a``.
 
     Returns:
         ``model, task, circuit``; the circuit is None where the directory holds none.

@@ -1,0 +1,70 @@
+"""A model card: what a trained transformer is, how it was made, its losses and its circuit, read from its folder."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, ModelCardData
+
+from circuits.circuit_file import dump_circuit, load_circuit
+from circuits.errors import BadInput
+from circuits.files import read_text
+from retrieval_interp.checkpoints import CIRCUIT, CONFIG, read_config, task_from
+
+REPORT, CARD = "report.json", "README.md"
+
+
+def model_card(folder: Path, address: str) -> str:
+    """The card of a model directory, as Markdown with the front matter of a Hugging Face repository.
+
+    Args:
+        folder: with a config, and where they exist ``circuit.yaml`` and ``report.json`` (of ``validate --json``).
+        address: what to give to ``load``.
+
+    Raises:
+        BadInput: one of the files is damaged, or the report is of another circuit.
+    """
+    config = read_config(folder)
+    task = task_from(config, folder / CONFIG)
+    made = config.get("made", {})
+    loss = made.get("exported", {}).get("loss_" + made.get("exported", {}).get("precision", "float32"))
+    circuit = load_circuit(folder / CIRCUIT) if (folder / CIRCUIT).exists() else None
+    report = _report(folder / REPORT) if (folder / REPORT).exists() else None
+    if report is not None and (circuit is None or [p["path"] for p in report["paths"]] != [*map(str, circuit.paths)]):
+        raise BadInput(f"{folder / REPORT}: is the report of another circuit than {CIRCUIT}; validate again")
+    data = ModelCardData(
+        library_name="transformer-lens",
+        license="mit",
+        tags=["mechanistic-interpretability", "retrieval-problem", "retrieval-interp"],
+    )
+    heads = config["architecture"]["n_heads"]
+    contents: dict[str, Any] = {
+        "name": Path(address).name,
+        "address": address,
+        "task": task,
+        "asked": "x1 ... xD" if task.implicit_curriculum else "xD alone",
+        "architecture": config["architecture"],
+        "heads": "one head" if heads == 1 else f"{heads} heads",
+        "made": made,
+        "recipe": made.get("recipe"),
+        "versions": ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items()),
+        "loss": loss,
+        "parts": ", ".join(f"{name} {value:.4f}" for name, value in loss["parts"].items()) if loss else "",
+        "precision": made.get("exported", {}).get("precision"),
+        "circuit": circuit,
+        "circuit_yaml": dump_circuit(circuit) if circuit else "",
+        "report": report,
+    }
+    template = (files("retrieval_interp") / "templates" / "model_card.md.jinja").read_text(encoding="utf-8")
+    return str(ModelCard.from_template(data, template_str=template, **contents)).rstrip() + "\n"
+
+
+def _report(path: Path) -> dict[str, Any]:
+    try:
+        report = json.loads(read_text(path, "a report of `validate --json`"))
+        if not isinstance(report, dict) or not {"paths", "verdicts", "loss", "passed"} <= set(report):
+            raise ValueError("expected an object with paths, verdicts, loss and passed")
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
+    return report

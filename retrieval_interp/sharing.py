@@ -1,0 +1,57 @@
+"""Model directories to and from the Hugging Face Hub."""
+
+import tempfile
+from pathlib import Path
+
+import huggingface_hub
+from huggingface_hub.errors import HFValidationError
+
+from circuits.errors import BadInput
+from circuits.files import write_atomically
+from retrieval_interp.card import CARD, REPORT, model_card
+from retrieval_interp.checkpoints import CIRCUIT, CONFIG, LOG, WEIGHTS, load_model
+
+PREFIX = "hf:"
+SHARED = (CONFIG, WEIGHTS, CIRCUIT, LOG, REPORT, CARD)
+
+
+def fetch(address: str) -> Path:
+    """Download the model directory ``hf:owner/name`` (once; the Hub's cache keeps it) and say where it is.
+
+    Raises:
+        BadInput: there is no such repository, or no connection.
+    """
+    try:
+        folder = huggingface_hub.snapshot_download(address.removeprefix(PREFIX), allow_patterns=list(SHARED))
+    except (HFValidationError, OSError) as error:  # the Hub's own errors are OSErrors
+        raise BadInput(f"{address}: cannot be downloaded ({_first_line(error)})") from error
+    return Path(folder)
+
+
+def push(folder: Path, address: str) -> str:
+    """Upload a model directory, with its card, to ``hf:owner/name``; returns the repository's web address.
+
+    Needs a token, as ``hf auth login`` leaves it.
+
+    Raises:
+        BadInput: the address is none, the folder holds no whole model, or the Hub refuses.
+    """
+    if not address.startswith(PREFIX):
+        raise BadInput(f"{address}: expected an address like {PREFIX}owner/name")
+    load_model(folder)
+    try:
+        api = huggingface_hub.HfApi()
+        repository = api.create_repo(address.removeprefix(PREFIX), exist_ok=True)
+        with tempfile.TemporaryDirectory() as beside:
+            card = Path(beside) / CARD
+            write_atomically(card, model_card(folder, address))
+            api.upload_file(path_or_fileobj=card, path_in_repo=CARD, repo_id=repository.repo_id)
+        shared = [name for name in SHARED if name != CARD]
+        api.upload_folder(folder_path=folder, repo_id=repository.repo_id, allow_patterns=shared)
+    except (HFValidationError, OSError) as error:
+        raise BadInput(f"{address}: cannot be uploaded ({_first_line(error)})") from error
+    return str(repository)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
