@@ -93,7 +93,7 @@ def discover(
     model: HookedTransformer,
     problem: Problem,
     *,
-    n_examples: int = 4096,
+    n_examples: int = 16384,
     threshold: float = 0.05,
     seed: int = 0,
     progress: Callable[[float], None] = lambda share: None,
@@ -103,7 +103,8 @@ def discover(
     Args:
         model: any HookedTransformer without padding.
         problem: its task: examples with roles, and a loss.
-        n_examples: to select on; most candidates are decided on 32 or 128 of them.
+        n_examples: to select on, at most; nearly all candidates are decided on 32 or 128 of them, and one whose loss
+            chance could still put on either side of the threshold after the last is undecided.
         threshold: a loss below it counts as low; the paper takes 0.05.
         seed: of the examples; the same seed gives the same discovery.
         progress: is told the finished share, 0 to 1.

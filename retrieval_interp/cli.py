@@ -72,7 +72,7 @@ def validate(
     if out is not None:
         for name in REPORT_FILES:
             check_writable(out / name)
-    report, chance = judged(model, task, hypothesis, model_dir, examples, seed, threshold)
+    report, chance = judged(model, task, hypothesis, model_dir, examples, seed, threshold, most=examples)
     page = write_report(report, model, task, out, chance) if out is not None else None
     if as_json:
         print(json.dumps(to_json(report, chance), indent=2))
@@ -88,7 +88,7 @@ def discover(
     model_dir: Model,
     out: Annotated[Path, typer.Option(help="The circuit YAML to write.")] = Path("circuit.yaml"),
     report: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
-    examples: Examples = 1024,
+    examples: Annotated[int, typer.Option(help="Fresh examples to judge on; more where they cannot decide.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the examples to select on; seed + 1 judges.")] = 0,
     threshold: Threshold = 0.05,
     as_json: Json = False,
@@ -109,7 +109,7 @@ def discover(
         found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
     command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g}"
     circuit = replace(found.circuit, name=Path(model_dir).name, description=f"Found by: {command}.")
-    judgement, chance = judged(model, task, circuit, model_dir, examples, seed + 1, threshold)
+    judgement, chance = judged(model, task, circuit, model_dir, examples, seed + 1, threshold, most=16 * examples)
     circuits.save_circuit(circuit, out)
     page = write_report(judgement, model, task, report, chance, found) if report else None
     if as_json:
@@ -290,8 +290,12 @@ def judged(
     examples: int,
     seed: int,
     threshold: float,
+    most: int,
 ) -> "tuple[ValidationReport, Statistics]":
-    """A circuit validated, and held against chance, on the same fresh examples."""
+    """A circuit validated, and held against chance, on the same fresh examples.
+
+    Where the combined loss is too near to the threshold to say, four times as many are drawn, up to ``most``.
+    """
     import circuits
     from retrieval_interp import provenance
 
@@ -299,6 +303,9 @@ def judged(
     asked: dict[str, Any] = {"n_examples": examples, "seed": seed, "threshold": threshold}
     with progress_bar("validating") as progress:
         report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
+        while report.combined.near(threshold) and asked["n_examples"] < most:
+            asked["n_examples"] = min(4 * asked["n_examples"], most)
+            report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
     with progress_bar("is it chance?") as progress:
         chance = circuits.against_chance(model, task, circuit, **asked, progress=progress)
     return report, chance
