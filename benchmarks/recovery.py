@@ -7,8 +7,9 @@ has a backup, a path that stands in two heads of a layer. The heads left over ar
 to some role and write nothing, or noise, or do nothing at all.
 
 **Equal** is said by this rule: two circuits are equivalent when each is a smallest set of planted paths that still
-solves the problem, so that of a path and its backup either may be named. Precision is the share of the found paths that
-were planted; recall is one minus the share of the paths that must be added to the found ones so that they solve it.
+solves the problem, so that of a path and its backup either may be named, and not both. Precision is the share of the found
+paths that were planted and of which none can go; recall is one minus the share of the paths that must be added to the
+found ones so that they solve it.
 """
 
 import argparse
@@ -101,10 +102,10 @@ def recover(planted: Planted) -> dict[str, object]:
     found = discover(model, planted.problem, n_examples=256)
     paths, there = set(found.circuit.paths), set(planted.circuit.paths)
     needed = {path for path in there if not solves(without_path(planted.circuit, path), planted.problem)}
-    right = paths & there
     alone = Circuit(planted.circuit.heads)
     for path in there - paths:
         alone = without_path(alone, path)
+    useful = without_superfluous_paths(alone, planted.problem).paths
     missing = 0 if solves(alone, planted.problem) else max(1, len(needed - paths))
     return {
         "steps": planted.problem.n_steps,
@@ -114,7 +115,7 @@ def recover(planted: Planted) -> dict[str, object]:
         "backups": len(planted.backups) // 2,
         "distractors": len(planted.distractors),
         "found": len(paths),
-        "precision": len(right) / len(paths) if paths else 0.0,
+        "precision": len(useful) / len(paths) if paths else 0.0,
         "recall": 1 - missing / len(needed) if needed else 1.0,
         "loss": found.judgement.loss.mean,
         "wrong": [str(path) for path in sorted(paths - there)],

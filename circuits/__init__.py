@@ -3,19 +3,24 @@
 Works on any HookedTransformer with named positions and a loss; knows nothing of the retrieval problem.
 """
 
-from circuits.ablation import ablated, run_ablated
-from circuits.attention import role_attention
-from circuits.circuit import Circuit, Head, Path
-from circuits.circuit_file import load_circuit, save_circuit
-from circuits.discovery import Discovery, discover
-from circuits.errors import BadInput
-from circuits.evaluation import evaluate
-from circuits.mechanisms import Identity, Mechanism, OneHot, Previous, Uniform
-from circuits.problem import Examples, Problem
-from circuits.roles import Roles
-from circuits.statistics import Statistics, against_chance
-from circuits.validation import validate
-from circuits.validation_report import ValidationReport
+from typing import TYPE_CHECKING
+
+from circuits.lazy import lazy
+
+if TYPE_CHECKING:
+    from circuits.ablation import ablated, run_ablated
+    from circuits.attention import role_attention
+    from circuits.circuit import Circuit, Head, Path
+    from circuits.circuit_file import load_circuit, save_circuit
+    from circuits.discovery import Discovery, discover
+    from circuits.errors import BadInput
+    from circuits.evaluation import evaluate
+    from circuits.mechanisms import Identity, Mechanism, OneHot, Previous, Uniform
+    from circuits.problem import Examples, Problem
+    from circuits.roles import Roles
+    from circuits.statistics import Statistics, against_chance
+    from circuits.validation import validate
+    from circuits.validation_report import ValidationReport
 
 __all__ = [
     "BadInput",
@@ -43,3 +48,33 @@ __all__ = [
     "save_circuit",
     "validate",
 ]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "BadInput": "errors",
+        "Circuit": "circuit",
+        "Discovery": "discovery",
+        "Examples": "problem",
+        "Head": "circuit",
+        "Identity": "mechanisms",
+        "Mechanism": "mechanisms",
+        "OneHot": "mechanisms",
+        "Path": "circuit",
+        "Previous": "mechanisms",
+        "Problem": "problem",
+        "Roles": "roles",
+        "Statistics": "statistics",
+        "Uniform": "mechanisms",
+        "ValidationReport": "validation_report",
+        "ablated": "ablation",
+        "against_chance": "statistics",
+        "discover": "discovery",
+        "evaluate": "evaluation",
+        "load_circuit": "circuit_file",
+        "role_attention": "attention",
+        "run_ablated": "ablation",
+        "save_circuit": "circuit_file",
+        "validate": "validation",
+    },
+)

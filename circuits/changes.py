@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from circuits.circuit import Circuit, Head
+from circuits.circuit import Circuit, Head, Path
 from circuits.hypotheses import strongest, with_any_elsewhere
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, Mechanism, OneHot
 from circuits.roles import Roles
@@ -14,11 +14,16 @@ def without_one_path(circuit: Circuit) -> Iterator[Change]:
     """Every way to take one path away."""
     for path in circuit.paths:
         mechanism = circuit.heads[path.head]
-        if not isinstance(mechanism, OneHot) or len(mechanism.paths) == 1:
-            yield from ((path.head, SIMPLE[instead]) for instead in REPLACEMENTS)
-        else:
+        if isinstance(mechanism, OneHot) and len(mechanism.paths) > 1:
             yield path.head, mechanism.without_row(path.source)
-            yield from ((path.head, mechanism.with_row(path.source, instead)) for instead in REPLACEMENTS)
+        yield from ((path.head, _made(mechanism, path, instead)) for instead in REPLACEMENTS)
+
+
+def _made(mechanism: Mechanism, path: Path, instead: str) -> Mechanism:
+    """A mechanism with one path's row made uniform or identity; the whole head if that was its only path."""
+    if isinstance(mechanism, OneHot) and len(mechanism.paths) > 1:
+        return mechanism.with_row(path.source, instead)
+    return SIMPLE[instead]
 
 
 def redirections(circuit: Circuit, roles: Roles) -> Iterator[Change]:
@@ -29,6 +34,20 @@ def redirections(circuit: Circuit, roles: Roles) -> Iterator[Change]:
             for target in roles.before(path.source):
                 if target != path.target:
                     yield path.head, mechanism.with_row(path.source, target)
+
+
+def moves(circuit: Circuit, noticed: Mapping[Head, Mapping[str, tuple[str, ...]]]) -> Iterator[tuple[Head, Circuit]]:
+    """Every way to let another head, whose attention shows it, carry one path; with the head that takes it over."""
+    for path in circuit.paths:
+        for instead in REPLACEMENTS:
+            without = circuit.with_head(path.head, _made(circuit.heads[path.head], path, instead))
+            for head, mechanism in without.heads.items():
+                if head == path.head or path.target not in noticed[head].get(path.source, ()):
+                    continue
+                if isinstance(mechanism, OneHot) and path.source not in dict(mechanism.rows):
+                    yield head, without.with_head(head, mechanism.with_row(path.source, path.target))
+                elif mechanism.name in REPLACEMENTS:
+                    yield head, without.with_head(head, OneHot({path.source: path.target}, mechanism.name))
 
 
 def neighbours(

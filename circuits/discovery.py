@@ -130,6 +130,7 @@ def discover(
     finished = search.from_above(below, left, fixed)
     if left != search.heads:
         finished += search.from_above([State(Circuit())], search.heads, fixed)
+    finished = search.settled(finished)
     progress(0.8)
     wholes = sorted({s.circuit: s for s in finished}.values(), key=lambda state: _standing(search, state))
     # Both ends: the best as it stands, and the one that has the most room to lose paths.
@@ -141,6 +142,7 @@ def discover(
         progress(0.8 + 0.1 * len(shrunk) / len(ends))
     wholes = sorted([*shrunk, *wholes], key=lambda state: _standing(search, state))
     best, others = search.improve(wholes[0]) if wholes[0].judgement.side == "below" else (wholes[0], [])
+    (best,) = search.settled([best])
     progress(1.0)
     same_size = [state for state in wholes[1:] if state.judgement.side == "below" and state.size == best.size]
     alternatives = {s.circuit.paths: (s.circuit, s.judgement) for s in [*others, *same_size]}

@@ -54,16 +54,20 @@ class Judge:
         self.n_evaluations = 0
         self._each: dict[Circuit, Tensor] = {}
 
-    def __call__(self, circuits: Iterable[Circuit], most: int | None = None) -> list[Judgement]:
-        """Judge every circuit, on ``most`` examples if the decision takes so many, or on all there are.
+    def __call__(self, circuits: Iterable[Circuit], most: int | None = None, least: int = ENOUGH) -> list[Judgement]:
+        """Judge every circuit; what circuits share is run once for those that are asked together.
 
-        What circuits share is run once for those that are asked together.
+        Args:
+            circuits: to judge.
+            most: examples, even if they leave the side undecided; all there are if it is not given.
+            least: examples for a loss below the threshold. Rare failures, each of a great loss, may not have come up
+                in fewer.
         """
         wanted = list(circuits)
         for enough in (min(n, len(self.examples)) for n in self.rounds if most is None or n <= most):
             going_on: dict[int, list[Circuit]] = {}
             for circuit in dict.fromkeys(wanted):
-                if self._goes_on(circuit, enough):
+                if self._goes_on(circuit, enough, least):
                     going_on.setdefault(self._n(circuit), []).append(circuit)
             for start, group in going_on.items():
                 part = self.examples.take(slice(start, enough))
@@ -91,12 +95,12 @@ class Judge:
     def _n(self, circuit: Circuit) -> int:
         return len(self._each[circuit]) if circuit in self._each else 0
 
-    def _goes_on(self, circuit: Circuit, enough: int) -> bool:
+    def _goes_on(self, circuit: Circuit, enough: int, least: int) -> bool:
         n = self._n(circuit)
         if n == 0 or n >= enough:
             return n == 0
         judgement = self._judgement(circuit)
-        return judgement.side == "undecided" or (judgement.side == "below" and n < ENOUGH)
+        return judgement.side == "undecided" or (judgement.side == "below" and n < least)
 
     def _judgement(self, circuit: Circuit) -> Judgement:
         loss = Loss.of(self._each[circuit], self.problem.parts)

@@ -13,7 +13,7 @@ from itertools import groupby
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.changes import neighbours, oddity, redirections, without_one_path
+from circuits.changes import moves, neighbours, oddity, redirections, without_one_path
 from circuits.circuit import Circuit, Head
 from circuits.hypotheses import noticeable_paths, strongest, with_any_elsewhere
 from circuits.judge import IN_PASSING, Judge, Judgement
@@ -109,6 +109,11 @@ class Search:
             fixed()
         return states
 
+    def settled(self, states: Sequence[State]) -> list[State]:
+        """The same circuits, judged on as many examples as it takes to decide, and on no fewer than in passing."""
+        judged = self.judge((state.circuit for state in states), least=IN_PASSING)
+        return [State(s.circuit, (*s.history[:-1], (s.history[-1][0], j))) for s, j in zip(states, judged, strict=True)]
+
     def explained(self, circuit: Circuit, layers: Iterable[int] | None = None) -> frozenset[int]:
         """The layers (of some, or of all) up to which the circuit does, with all heads above left free."""
         asked = list(range(self.n_layers) if layers is None else layers)
@@ -145,11 +150,12 @@ class Search:
                     tried += self._thinned(state, head, min(own, key=lambda t: t.judgement.loss.mean))
         tried = list({t.circuit: t for t in tried}.values())
         survivors = survivors_of(t for t in tried if t.judgement.side == "below")
-        if not survivors and or_best:
+        none_below = or_best and not survivors
+        if none_below:
             survivors = sorted(tried, key=lambda t: t.judgement.loss.mean)[:PER_SIZE]
         for t in tried:
             taken = t in survivors
-            self._note(order, head, t, taken, _reason(t, taken))
+            self._note(order, head, t, taken, "others come nearer" if none_below and not taken else _reason(t, taken))
         return survivors
 
     def _extend(self, states: Sequence[State], head: Head, candidates: Sequence[Mechanism]) -> list[State]:
@@ -206,9 +212,9 @@ class Search:
             best = self._first_that_keeps(state, better)
             if best is None:
                 self._note_choice(as_large, None, "", "the loss is not surely lower than without the change")
+                as_large += self._moved(state)
                 others = [s for s in as_large if s.circuit.paths != state.circuit.paths and s.size == state.size]
-                others = [s for s in others if self._keeps(state, s)]
-                return state, sorted(others, key=lambda s: s.key)
+                return state, sorted((s for s in others if self._keeps(state, s)), key=lambda s: s.key)
             self._note_choice(
                 as_large, best, "the loss is lower by three standard errors", "another change comes first"
             )
@@ -240,13 +246,30 @@ class Search:
                 self._note("as a whole", changed.history[-1][0], changed, False, _reason(changed, False))
         return [changed for changed in tried if changed.judgement.side == "below"]
 
+    def _moved(self, state: State) -> list[State]:
+        """The circuits below the threshold in which one path stands in another head that attends along it too.
+
+        So backups come out, of which a circuit names only one.
+        """
+        pairs = list(moves(state.circuit, self.noticed))
+        judged = self.judge(circuit for _, circuit in pairs)
+        tried = [State(c, (*state.history, (head, j))) for (head, c), j in zip(pairs, judged, strict=True)]
+        for moved in tried:
+            below = moved.judgement.side == "below"
+            reason = "a path may as well stand here" if below else _reason(moved, False)
+            self._note("as a whole", moved.history[-1][0], moved, False, reason)
+        return [moved for moved in tried if moved.judgement.side == "below"]
+
     def _first_that_keeps(self, state: State, changed: list[State]) -> State | None:
         """The first that loses none of what the circuit explains; those that do are logged and leave the list."""
         while changed:
-            if self._keeps(state, changed[0]):
+            changed[:1] = self.settled(changed[:1])
+            below = changed[0].judgement.side == "below"
+            if below and self._keeps(state, changed[0]):
                 return changed[0]
             lost = changed.pop(0)
-            self._note("as a whole", lost.history[-1][0], lost, False, "heads above would lose their way")
+            reason = "heads above would lose their way" if below else _reason(lost, False)
+            self._note("as a whole", lost.history[-1][0], lost, False, reason)
         return None
 
     def _keeps(self, state: State, changed: State) -> bool:
@@ -255,7 +278,7 @@ class Search:
         Below the change nothing is different; just above it most heads are left free to go astray, so that is asked
         first.
         """
-        lowest = changed.history[-1][0].layer
+        lowest = min(head.layer for head in changed.circuit.difference(state.circuit))
         layers = sorted(layer for layer in self.explained(state.circuit) if layer >= lowest)
         return all(self.explained(changed.circuit, asked) == {*asked} for asked in (layers[:1], layers[1:]))
 
@@ -300,5 +323,5 @@ def _reason(state: State, taken: bool) -> str:
     if taken:
         return "no candidate stays below the threshold; this comes nearest"
     if state.judgement.side == "below":
-        return "another with as few paths has a lower loss"
+        return "the survivors have fewer paths, or as many and a lower loss"
     return "the loss is above the threshold" if state.judgement.side == "above" else "too near to the threshold"

@@ -62,8 +62,8 @@ class Statistics:
         full: the model's own loss.
         combined: the circuit's loss.
         costs: for every path, what its removal adds to the loss (the smaller of its row made uniform and identity).
-        random_losses: of the random circuits, sorted.
-        superfluous_costs: what superfluous random paths change, sorted; as absolute differences.
+        random_losses: of the random circuits, all different, sorted.
+        superfluous_costs: what different superfluous paths change, sorted; as absolute differences.
         p_values: for every path, corrected for their number.
         restored: for every head without a path, how much the loss falls if it is left untouched.
         all_restored: the same with all of them untouched at once.
@@ -86,19 +86,26 @@ class Statistics:
     def sentences(self) -> tuple[str, ...]:
         """What was found, in words."""
         n, m = len(self.random_losses), len(self.superfluous_costs)
-        said = [
-            f"95% bootstrap intervals: the model's own loss {self.full}, the circuit's {self.combined}.",
-            f"The circuit beats {self.beaten} of {n} random circuits with as many paths in the same heads; "
-            f"the best of those has a loss of {self.random_losses[0]:.4f}, "
-            f"the median one {self.random_losses[n // 2]:.4f} (p = {(1 + n - self.beaten) / (1 + n):.3f}).",
-        ]
+        said = [f"95% bootstrap intervals: the model's own loss {self.full}, the circuit's {self.combined}."]
+        if n:
+            said.append(
+                f"The circuit beats {self.beaten} of {n} different random circuits with as many paths in the same "
+                f"heads; the best of those has a loss of {self.random_losses[0]:.4f}, the median one "
+                f"{self.random_losses[n // 2]:.4f} (p = {(1 + n - self.beaten) / (1 + n):.3f}"
+                + (", and so few there are that it cannot be smaller)." if 1 / (1 + n) >= LEVEL else ").")
+            )
+        else:
+            said.append("No other circuit has as many paths in the same heads.")
         if self.costs and len(self.costs) / (1 + m) >= LEVEL:
-            said.append(f"Only {m} random paths could be added with the loss below the threshold: too few to judge by.")
+            said.append(
+                f"Only {m} different paths can be added with the loss below the threshold: too few to judge by whether "
+                "any of the circuit's own is superfluous."
+            )
         elif self.costs:
             open_ = [str(path) for path, p in self.p_values.items() if p >= LEVEL]
             least = min(self.costs.items(), key=lambda item: item[1].mean)
             said.append(
-                f"Against {m} superfluous paths, whose removal changes the loss by {self.superfluous_costs[-1]:.4f} "
+                f"Against {m} different superfluous paths, which change the loss by {self.superfluous_costs[-1]:.4f} "
                 "at most, "
                 + (f"not more than chance: {'; '.join(open_)}" if open_ else "every path costs more than chance")
                 + f" (Holm-corrected, level {LEVEL:g}); the least is {least[0]}, {least[1]}."
@@ -178,16 +185,16 @@ def against_chance(
         least = pair[pair.mean(dim=1).argmin()]
         costs[path] = Interval.of(least - combined, seed)
 
-    randoms = [random_circuit(circuit, few.roles, rng) for _ in range(RANDOM_CIRCUITS)]
+    randoms = random_circuits(circuit, few.roles, rng)
     random_losses = sorted(losses(few, randoms, 0.6, 0.9).mean(dim=1).tolist())
-    wanted = max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * len(circuit.paths))
-    inflated = [added for _ in range(wanted) if (added := with_random_path(circuit, few.roles, rng))]
-    superfluous: list[float] = []
-    if inflated:
-        changes = losses(few, [circuit, *inflated], 0.9, 1.0).mean(dim=1)
-        # Superfluous as step 6 has it: with the path and without it the loss is below the threshold.
-        harmless = (changes[1:] < threshold) & (changes[0] < threshold)
-        superfluous = sorted((changes[1:] - changes[0]).abs()[harmless].tolist())
+    inflated = with_one_path_more(circuit, few.roles)
+    rng.shuffle(inflated)
+    inflated = inflated[: max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * len(circuit.paths))]
+    changes = losses(few, [circuit, *inflated], 0.9, 1.0).mean(dim=1)
+    changes = changes[1:] - changes[0]
+    # Superfluous as step 6 has it: with the path and without it the loss is below the threshold.
+    harmless = (combined.mean() + changes < threshold) & (combined.mean() < threshold)
+    superfluous = sorted(changes.abs()[harmless].tolist())
     raw = {
         path: (1 + sum(other >= cost.mean for other in superfluous)) / (1 + len(superfluous))
         for path, cost in costs.items()
@@ -204,46 +211,44 @@ def against_chance(
     )
 
 
-def random_circuit(circuit: Circuit, roles: Roles, rng: np.random.Generator) -> Circuit:
-    """As many paths in the same heads, all else as it is: every path joins two random roles that the mask allows.
+def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) -> list[Circuit]:
+    """Different circuits with as many paths in the same heads, all else as it is.
 
-    Never the circuit itself, unless chance brings nothing else up a hundred times.
+    Every path of a one-hot head joins two random roles that the mask allows; previous-token heads stay what they are,
+    since they are cheap to guess. At most ``RANDOM_CIRCUITS``; fewer where fewer come up in twenty times as many draws.
     """
-    drawn = circuit
-    for _ in range(100):
-        drawn = _shuffled_paths(circuit, roles, rng)
-        if drawn.paths != circuit.paths:
+    drawn: dict[Circuit, None] = {}
+    for _ in range(20 * RANDOM_CIRCUITS):
+        other = _shuffled_paths(circuit, roles, rng)
+        if other.paths != circuit.paths:
+            drawn[other] = None
+        if len(drawn) == RANDOM_CIRCUITS:
             break
-    return drawn
+    return list(drawn)
 
 
 def _shuffled_paths(circuit: Circuit, roles: Roles, rng: np.random.Generator) -> Circuit:
     allowed = _allowed_paths(roles)
-    for head in circuit.useful_heads:
-        mechanism = circuit.heads[head]
-        elsewhere = mechanism.elsewhere if isinstance(mechanism, OneHot) else "zero"
-        n_paths = sum(path.head == head for path in circuit.paths)
-        rows: dict[str, str] = {}
-        while len(rows) < min(n_paths, len({source for source, _ in allowed})):
-            source, target = allowed[rng.integers(len(allowed))]
-            rows.setdefault(source, target)
-        circuit = circuit.with_head(head, OneHot(rows, elsewhere))
+    for head, mechanism in circuit.heads.items():
+        if isinstance(mechanism, OneHot) and mechanism.paths:
+            rows: dict[str, str] = {}
+            while len(rows) < len(mechanism.paths):
+                source, target = allowed[rng.integers(len(allowed))]
+                rows.setdefault(source, target)
+            circuit = circuit.with_head(head, OneHot(rows, mechanism.elsewhere))
     return circuit
 
 
-def with_random_path(circuit: Circuit, roles: Roles, rng: np.random.Generator) -> Circuit | None:
-    """One random path more, in a head that has some already, from a role that has none there; None if none is free."""
-    heads = {head: m for head, m in circuit.heads.items() if isinstance(m, OneHot)}
-    free = [
-        (head, source, target)
-        for head, mechanism in heads.items()
-        for source, target in _allowed_paths(roles)
-        if source not in dict(mechanism.rows)
-    ]
-    if not free:
-        return None
-    head, source, target = free[rng.integers(len(free))]
-    return circuit.with_head(head, heads[head].with_row(source, target))
+def with_one_path_more(circuit: Circuit, roles: Roles) -> list[Circuit]:
+    """Every circuit with one path more: in a one-hot, uniform or identity head, from a role that has none there."""
+    found = []
+    for head, mechanism in circuit.heads.items():
+        for source, target in _allowed_paths(roles):
+            if isinstance(mechanism, OneHot) and source not in dict(mechanism.rows):
+                found.append(circuit.with_head(head, mechanism.with_row(source, target)))
+            elif mechanism.name in REPLACEMENTS:
+                found.append(circuit.with_head(head, OneHot({source: target}, mechanism.name)))
+    return found
 
 
 def holm(p_values: dict[Path, float]) -> dict[Path, float]:

@@ -5,7 +5,9 @@ model, task, circuit = load("transformer_a")
 logits, cache = model.run_with_cache(task.examples(8, seed=0).inputs)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from circuits.lazy import lazy
 
 if TYPE_CHECKING:
     from retrieval_interp.library import Loaded, load
@@ -15,20 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["PRESETS", "Loaded", "RetrievalTask", "VectorTransformer", "load", "preset"]
 
-_HOMES = {
-    "PRESETS": "presets",
-    "Loaded": "library",
-    "RetrievalTask": "task",
-    "VectorTransformer": "model",
-    "load": "library",
-    "preset": "presets",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: TransformerLens takes seconds, ``--help`` should not."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy(
+    __name__,
+    {
+        "PRESETS": "presets",
+        "Loaded": "library",
+        "RetrievalTask": "task",
+        "VectorTransformer": "model",
+        "load": "library",
+        "preset": "presets",
+    },
+)

@@ -88,7 +88,9 @@ def discover(
     model_dir: Model,
     out: Annotated[Path, typer.Option(help="The circuit YAML to write.")] = Path("circuit.yaml"),
     report: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
-    examples: Annotated[int, typer.Option(help="Fresh examples to judge on; more where they cannot decide.")] = 1024,
+    examples: Annotated[
+        int, typer.Option(min=2, help="Fresh examples to judge on; more where they cannot decide.")
+    ] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the examples to select on; seed + 1 judges.")] = 0,
     threshold: Threshold = 0.05,
     as_json: Json = False,
@@ -105,12 +107,15 @@ def discover(
     model, task, _ = library.load(model_dir)
     for path in (out, *(report / name for name in REPORT_FILES if report)):
         check_writable(path)
+    for each in (seed, seed + 1):
+        task.examples(1, each)  # refuses what cannot be a seed before the search, not after it
     with progress_bar("discovering") as progress:
         found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
     command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g}"
     circuit = replace(found.circuit, name=Path(model_dir).name, description=f"Found by: {command}.")
     judgement, chance = judged(model, task, circuit, model_dir, examples, seed + 1, threshold, most=16 * examples)
-    circuits.save_circuit(circuit, out)
+    if found.found:
+        circuits.save_circuit(circuit, out)
     page = write_report(judgement, model, task, report, chance, found) if report else None
     if as_json:
         print(json.dumps(to_json(judgement, chance, found), indent=2))
@@ -120,7 +125,12 @@ def discover(
         for other, its_loss in found.alternatives:
             changed = "; ".join(f"{head} {there}" for head, (there, _) in other.difference(found.circuit).items())
             typer.echo(f"As many paths, and below the threshold too ({its_loss.loss}): {changed}")
-        typer.echo(f"The circuit is in {out}" + (f", the report at {page}" if page else ""))
+        if found.found:
+            typer.echo(f"The circuit is in {out}")
+        else:
+            typer.echo(f"No circuit was found: where it was selected, the best one's loss is {found.judgement}.")
+        if page is not None:
+            typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and judgement.passed else 1)
 
 

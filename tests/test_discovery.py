@@ -5,6 +5,7 @@ from benchmarks.recovery import plant, recover
 from circuits import BadInput, Circuit, Head, OneHot, Previous, discover, validate
 from circuits.chains import ChainProblem
 from circuits.compile import compile_circuit
+from retrieval_interp import load
 from tests.repeated import RepeatedTokens, trained_model
 
 
@@ -39,26 +40,25 @@ def test_a_planted_circuit_is_recovered_exactly(seed):
     assert (row["precision"], row["recall"]) == (1.0, 1.0), row
 
 
-@pytest.fixture(scope="module")
-def backed_up():
-    """One step, with the path that answers in two heads: alone each looks useless."""
-    return Circuit(
-        {
-            Head(0, 0): OneHot({"pair1.second": "pair1.first"}),
-            Head(1, 0): OneHot({"query": "pair1.second"}),
-            Head(1, 1): OneHot({"query": "pair1.second"}),
-        }
-    )
-
-
-def test_of_two_heads_that_back_each_other_up_one_is_named_and_the_other_offered(backed_up):
+@pytest.mark.parametrize("backups", [[(1, 1)], [(1, 1), (1, 2)], [(2, 0), (3, 0)]])
+def test_of_heads_that_back_each_other_up_one_is_named_and_all_others_are_offered(backups):
+    answering = {Head(1, 0), *(Head(*backup) for backup in backups)}  # alone each looks useless
+    heads = {Head(0, 0): OneHot({"pair1.second": "pair1.first"})}
+    heads |= {head: OneHot({"query": "pair1.second"}) for head in sorted(answering)}
     problem = ChainProblem(1)
-    found = discover(compile_circuit(backed_up, problem), problem)
+    found = discover(compile_circuit(Circuit(heads), problem), problem)
     assert len(found.circuit.paths) == 2
     named = {path.head for path in found.circuit.paths} - {Head(0, 0)}
     offered = {path.head for circuit, _ in found.alternatives for path in circuit.paths} - {Head(0, 0)}
-    assert named | offered == {Head(1, 0), Head(1, 1)}
     assert len(named) == 1
+    assert named | offered == answering
+
+
+def test_a_circuit_that_chance_could_decide_on_few_examples_is_judged_on_more():
+    model, task, _ = load("induction")
+    found = discover(model, task, threshold=0.083)  # 0.077, with a standard error of 0.001 on two thousand examples
+    assert found.found
+    assert found.judgement.loss.n_examples > 512
 
 
 def test_in_a_trained_token_model_the_previous_token_head_and_the_induction_head_come_out():

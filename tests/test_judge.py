@@ -63,3 +63,8 @@ def test_one_example_has_no_standard_error(model, problem):
 def test_examples_are_counted_to_the_last(model, problem, circuit):
     judge = Judge(model, problem, replace(problem.examples(40, seed=0)), threshold=0.05)
     assert judge([circuit])[0].loss.n_examples == 40
+
+
+def test_a_loss_below_the_threshold_can_be_asked_for_on_more_examples(judge, circuit):
+    (few,), (more,) = judge([circuit]), judge([circuit], least=256)
+    assert few.loss.n_examples < 256 <= more.loss.n_examples

@@ -1,4 +1,6 @@
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import circuits
@@ -13,3 +15,10 @@ def test_circuits_never_imports_retrieval_interp():
             elif isinstance(node, ast.ImportFrom):
                 names = [node.module or ""]
             assert not any(name.split(".")[0] == "retrieval_interp" for name in names), f"{path}:{node.lineno}"
+
+
+def test_help_does_not_wait_for_the_libraries_that_compute():
+    heavy = "{'torch', 'transformer_lens', 'pandas', 'plotly', 'huggingface_hub'}"
+    code = f"import sys, retrieval_interp.cli; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

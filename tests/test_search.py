@@ -1,7 +1,7 @@
 import pytest
 
-from circuits import Circuit, Head, OneHot, Uniform, role_attention
-from circuits.changes import redirections, without_one_path
+from circuits import Circuit, Head, Identity, OneHot, Uniform, role_attention
+from circuits.changes import moves, redirections, without_one_path
 from circuits.judge import Judge, Judgement
 from circuits.loss import Loss
 from circuits.search import Search, State, survivors_of
@@ -55,6 +55,16 @@ def test_every_change_of_a_whole_circuit_stands_in_the_log(search, circuit):
     assert any(not trial.taken and "another path goes first" in trial.reason for trial in log)
     alone = [(trial.head, trial.candidate) for trial in search.trials if trial.order == "alone"]
     assert len(alone) == len(set(alone))
+
+
+def test_a_path_moves_to_every_head_that_attends_along_it_too(circuit):
+    noticed = {Head(0, 0): {"query": ("pair1.second",)}, Head(1, 0): {"query": ("pair1.second",)}}
+    moved = list(moves(circuit, noticed))
+    with_both = OneHot({"pair1.second": "pair1.first", "query": "pair1.second"})
+    assert [head for head, _ in moved] == [Head(0, 0)] * 2
+    assert [c.heads for _, c in moved] == [
+        {Head(0, 0): with_both, Head(1, 0): simple} for simple in (Uniform(), Identity())
+    ]
 
 
 def test_changes_are_those_written_down_by_hand(circuit, problem):
