@@ -7,9 +7,9 @@ has a backup, a path that stands in two heads of a layer. The heads left over ar
 to some role and write nothing, or noise, or do nothing at all.
 
 **Equal** is said by this rule: two circuits are equivalent when each is a smallest set of planted paths that still
-solves the problem, so that of a path and its backup either may be named, and not both. Precision is the share of the found
-paths that were planted and of which none can go; recall is one minus the share of the paths that must be added to the
-found ones so that they solve it.
+solves the problem, so that of a path and its backup either may be named, and not both. Precision is the share of the
+found paths that were planted and of which none can go; recall is one minus the share of the paths that must be added
+to the found ones so that they solve it.
 """
 
 import argparse

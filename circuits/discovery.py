@@ -53,6 +53,24 @@ class Discovery:
         """Whether the whole circuit stays below the threshold."""
         return self.judgement.side == "below"
 
+    def steps(self) -> tuple[str, ...]:
+        """How the circuit was found, one sentence for every head that was fixed or changed, in that order."""
+        said = []
+        for place, (head, judgement) in enumerate(self.history):
+            again = any(head == later for later, _ in self.history[place + 1 :])
+            became = "fixed, and changed again below" if again else str(self.circuit.heads[head])
+            said.append(f"{head}: {became}. Loss {judgement}.")
+        return tuple(said)
+
+    def others(self) -> tuple[str, ...]:
+        """The circuits with as many paths that are below the threshold too, by what they have instead."""
+        said = []
+        for other, judgement in self.alternatives:
+            changes = other.difference(self.circuit).items()
+            said.append("; ".join(f"{head} {there} instead of {here}" for head, (there, here) in changes))
+            said[-1] += f": {judgement}"
+        return tuple(said)
+
     def to_json(self) -> dict[str, Any]:
         """The discovery as plain numbers and texts; docs/report.md says what each key holds."""
         return {

@@ -40,7 +40,7 @@ def write_report(
     examples = problem.examples(VIEWED_EXAMPLES, report.seed).to(device)
     contents = (
         json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
-        markdown(report, chance),
+        markdown(report, chance, discovery),
         page(report, model, examples, chance, discovery),
     )
     write_together({folder / name: content for name, content in zip(REPORT_FILES, contents, strict=True)})
@@ -78,7 +78,7 @@ def page(
     )
 
 
-def markdown(report: ValidationReport, chance: Statistics) -> str:
+def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery | None = None) -> str:
     """The report as Markdown tables."""
     name = report.circuit.name or "the circuit"
     parts = list(report.full.parts)
@@ -115,6 +115,10 @@ def markdown(report: ValidationReport, chance: Statistics) -> str:
     columns = [f"{kind}row made {i}" for kind in ("", "heads above untouched, ") for i in REPLACEMENTS]
     lines += _table(["path", *columns, "needed", "led elsewhere, at least"], table)
     lines += ["", "## Is it chance?", "", *(f"- {sentence}" for sentence in chance.sentences())]
+    if discovery:
+        lines += ["", "## How this circuit was found", ""]
+        lines += [f"{place}. {step}" for place, step in enumerate(discovery.steps(), start=1)]
+        lines += ["", *(f"- as many paths, and below the threshold too: {other}" for other in discovery.others())]
     about = [f"{key}: {value}" for key, value in report.about.items()]
     return "\n".join([*lines, "", *about]) + "\n"
 

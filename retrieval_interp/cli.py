@@ -122,9 +122,8 @@ def discover(
     else:
         print_report(judgement, chance)
         typer.echo(f"{len(found.trials)} candidates were tried on {found.n_evaluations} sequences.")
-        for other, its_loss in found.alternatives:
-            changed = "; ".join(f"{head} {there}" for head, (there, _) in other.difference(found.circuit).items())
-            typer.echo(f"As many paths, and below the threshold too ({its_loss.loss}): {changed}")
+        for other in found.others():
+            typer.echo(f"As many paths, and below the threshold too: {other}")
         if found.found:
             typer.echo(f"The circuit is in {out}")
         else:
