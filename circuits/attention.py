@@ -8,9 +8,10 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.ablation import pattern_hook
-from circuits.circuit import Path
+from circuits.circuit import Head, Path
 from circuits.evaluation import POSITIONS_AT_ONCE
 from circuits.problem import Examples
+from circuits.roles import Roles
 
 
 @torch.no_grad()
@@ -41,6 +42,13 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
             between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, chain, role, role, head]
             total[layer] += between.mean(dim=1).sum(dim=0).permute(2, 0, 1)
     return total / len(examples)
+
+
+def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[Path, ...]:
+    """For every head the path to the position before, and those between all roles that the mask allows."""
+    heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
+    ends = [("*", "previous"), *((source, target) for source in roles.names for target in roles.before(source))]
+    return tuple(Path(head, source, target) for head in heads for source, target in ends)
 
 
 def path_attention(model: HookedTransformer, examples: Examples, paths: Sequence[Path]) -> Float[Tensor, " path"]:

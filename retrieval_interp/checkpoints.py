@@ -60,6 +60,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def config_json(task: RetrievalTask, cfg: HookedTransformerConfig, made: Mapping[str, Any]) -> str:
     """A model directory's config: the task, the architecture, and how the model was made."""
     architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
+    if cfg.attn_only:
+        architecture["d_mlp"] = None  # TransformerLens fills it in all the same
     document = {"format": FORMAT, "task": dataclasses.asdict(task), "architecture": architecture, "made": dict(made)}
     return json.dumps(document, indent=2) + "\n"
 
@@ -142,7 +144,7 @@ def _is_size(value: object) -> bool:
 
 def least_parameters(cfg: HookedTransformerConfig) -> int:
     """How many weights a model has in its matrices alone."""
-    hidden = 0 if cfg.attn_only else cfg.d_mlp or 0  # TransformerLens fills d_mlp in for attention-only models too
+    hidden = 0 if cfg.attn_only else cfg.d_mlp or 0
     layer = 4 * cfg.d_model * cfg.n_heads * cfg.d_head + 2 * cfg.d_model * hidden
     return cfg.n_layers * layer + cfg.d_model * (cfg.d_vocab + cfg.d_vocab_out)
 

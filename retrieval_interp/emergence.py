@@ -2,7 +2,7 @@
 
 For every checkpoint of a run: the average attention along every path, over a few sequences; between checkpoints, linear
 interpolation. A path has emerged at the first step at which its attention is above 0.5. One checkpoint is in memory at
-a time. What was measured is kept as a table, from which everything else can be made again without the checkpoints.
+a time. What is kept is a table of all possible paths, so that any circuit can be followed without the checkpoints.
 """
 
 import io
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from circuits.attention import path_attention
+from circuits.attention import path_attention, possible_paths
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.files import read_text
@@ -32,16 +32,22 @@ class Emergence:
 
     Attributes:
         circuit: whose paths were followed.
-        attention: one row for each checkpoint (index ``step``), one column for each path, 0 to 1.
+        everywhere: attention, 0 to 1: one row for each checkpoint (index ``step``), one column for each path that is
+            possible, whether the circuit has it or not.
         losses: one row for each logged step: ``loss`` and a column for each partial loss, means over the training
             steps since the row before; ``validation`` where it was measured.
         source: where the attention comes from, in words.
     """
 
     circuit: Circuit
-    attention: pd.DataFrame
+    everywhere: pd.DataFrame
     losses: pd.DataFrame
     source: str
+
+    @property
+    def attention(self) -> pd.DataFrame:
+        """The columns of the circuit's paths."""
+        return self.everywhere[[str(path) for path in self.circuit.paths]]
 
     @property
     def parts(self) -> list[str]:
@@ -115,13 +121,13 @@ def emergence(
         missing = [name for name in names if name not in kept.columns]
         if not missing:
             source = f"{len(kept)} checkpoints, as kept in {table.name}"
-            return Emergence(circuit, kept[names], losses, source)
+            return Emergence(circuit, kept, losses, source)
         if not checkpoints:
             raise BadInput(f"{table}: has no column {missing[0]!r}, and there are no checkpoints to measure it on")
     if len(checkpoints) < 2:
         raise BadInput(f"{run}: holds {len(checkpoints)} checkpoints and no {ATTENTION}; expected two or more")
-    attention = measured(run, checkpoints, circuit, n_sequences, seed, progress)
-    return Emergence(circuit, attention, losses, f"{len(checkpoints)} checkpoints, {n_sequences} sequences each")
+    everywhere = measured(run, checkpoints, circuit, n_sequences, seed, progress)
+    return Emergence(circuit, everywhere, losses, f"{len(checkpoints)} checkpoints, {n_sequences} sequences each")
 
 
 def measured(
@@ -132,16 +138,17 @@ def measured(
     seed: int,
     progress: Callable[[float], None],
 ) -> pd.DataFrame:
-    """The attention along every path, checkpoint by checkpoint."""
+    """The attention along every possible path, checkpoint by checkpoint."""
     model, task = load_model(run, checkpoints[0])
     examples = task.examples(n_sequences, seed)
     circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
+    paths = possible_paths(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
     rows = {}
     for done, checkpoint in enumerate(checkpoints, start=1):
         fill(model, load_tensors(checkpoint)[0], checkpoint)
-        rows[_step(checkpoint)] = path_attention(model, examples, circuit.paths).tolist()
+        rows[_step(checkpoint)] = path_attention(model, examples, paths).tolist()
         progress(done / len(checkpoints))
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=[str(path) for path in circuit.paths])
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=[str(path) for path in paths])
     return frame.rename_axis("step").sort_index()
 
 

@@ -112,7 +112,7 @@ def write_emergence(run: Emergence, name: str, folder: Path, command: str) -> Pa
         emerged=figure_element(emerged_figure(run), "emerged"),
         paths=figure_element(path_figure(run), "paths"),
     )
-    tables = (run.attention.round(5), run.table().round(3), run.losses)
+    tables = (run.everywhere.round(4), run.table().round(3), run.losses)
     contents = (page, *(f"# {command}\n{table.to_csv()}" for table in tables))
     write_together({folder / file: content for file, content in zip(FILES, contents, strict=True)})
     return folder / FILES[0]

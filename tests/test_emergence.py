@@ -115,7 +115,7 @@ def test_the_observations_can_differ(tmp_path):
     run = emergence(written(tmp_path), CIRCUIT)
     backwards = replace(
         run,
-        attention=run.attention[[PATHS[0], *PATHS[:0:-1]]].set_axis(PATHS, axis=1),
+        everywhere=run.attention[[PATHS[0], *PATHS[:0:-1]]].set_axis(PATHS, axis=1),
         losses=run.losses.rename(columns={"x1": "x3", "x3": "x1"})[["loss", "x1", "x2", "x3", "validation"]],
     )
     assert [one.holds for one in observations(backwards)] == [False, False, False, False]
@@ -152,7 +152,11 @@ def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch)
     (tmp_path / "run" / "attention.csv").write_text((tmp_path / "out" / "attention.csv").read_text())
     again = emergence(tmp_path / "run", CIRCUIT)
     assert again.source == "2 checkpoints, as kept in attention.csv"
-    assert (again.attention - run.attention).abs().max(axis=None) < 1e-4
+    assert (again.everywhere - run.everywhere).abs().max(axis=None) < 1e-4
+    # Four heads, each with the position before and 21 pairs of roles: other circuits can be followed as well.
+    assert again.everywhere.shape == (2, 4 * (1 + 21))
+    other = Circuit({Head(3, 0): OneHot({"pair1.second": "pair3.second"})})
+    assert list(emergence(tmp_path / "run", other).attention) == ["L3H0 pair1.second -> pair3.second"]
 
 
 def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
