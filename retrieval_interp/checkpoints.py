@@ -36,6 +36,11 @@ ARCHITECTURE_FIELDS = (
 CONSTANTS = ("attn.mask", "attn.IGNORE", "pos_embed.W_pos")
 
 
+def checkpoint_path(run: Path, step: int) -> Path:
+    """Where a run keeps the weights of a step."""
+    return run / CHECKPOINTS / f"step-{step:07d}.safetensors"
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors as safetensors, whole or not at all."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

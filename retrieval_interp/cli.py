@@ -251,12 +251,13 @@ def presets(as_json: Json = False) -> None:
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     to: Annotated[Path, typer.Argument(help="The model directory to write.")],
+    checkpoint: Annotated[list[int] | None, typer.Option(help="A step whose checkpoint to keep; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a small model directory of a finished run, in half precision where that leaves the loss as it is."""
     from retrieval_interp.export import export as write_export
 
-    measured = write_export(run, to)
+    measured = write_export(run, to, checkpoint or ())
     if as_json:
         print(json.dumps(measured, indent=2))
     else:

@@ -1,30 +1,53 @@
 """A finished run as a small model directory: its weights in the smallest precision that leaves the loss as it is."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.evaluation import evaluate
 from circuits.files import read_text, write_atomically
 from circuits.loss import Loss
-from retrieval_interp.checkpoints import CONFIG, LOG, WEIGHTS, config_json, load_model, read_config, save_tensors
+from retrieval_interp.checkpoints import (
+    CHECKPOINTS,
+    CONFIG,
+    LOG,
+    WEIGHTS,
+    checkpoint_path,
+    config_json,
+    load_model,
+    load_tensors,
+    read_config,
+    save_tensors,
+)
 from retrieval_interp.training import recipe_from
 
 EXAMPLES, SEED = 4096, 20_250_000
 LARGEST_CHANGE = 1e-3  # of the loss, relative
 
 
-def export(run: Path, to: Path) -> dict[str, Any]:
+def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, Any]:
     """Write ``to`` from the finished run in ``run``; returns what was measured.
 
     Half precision is kept where it changes the loss on 4,096 fresh examples by less than a thousandth.
 
+    Args:
+        run: folder of the run.
+        to: the model directory to write.
+        checkpoints: steps whose checkpoints to keep too, in half precision.
+
     Raises:
-        BadInput: the run is not finished, or ``to`` holds a model already.
+        BadInput: the run is not finished, has no such checkpoint, or ``to`` holds a model already.
     """
     if (to / CONFIG).exists():
         raise BadInput(f"{to}: already holds a model")
+    kept = [checkpoint_path(run, step) for step in checkpoints]
+    for path in kept:
+        if not path.exists():
+            raise BadInput(f"{path}: no such checkpoint")
     model, task = load_model(run)
     config = read_config(run)
     made = dict(config.get("made", {}))
@@ -35,7 +58,7 @@ def export(run: Path, to: Path) -> dict[str, Any]:
 
     full = measure()
     weights = model.state_dict()
-    halves = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+    halves = _halved(weights)
     model.load_state_dict({name: half.to(weights[name].dtype) for name, half in halves.items()})
     half = measure()
     small = abs(half.mean - full.mean) < LARGEST_CHANGE * full.mean
@@ -52,6 +75,12 @@ def export(run: Path, to: Path) -> dict[str, Any]:
         made["command"] = f"retrieval-interp train {name} --seed {seed} --steps {recipe.steps}"
     log = read_text(run / LOG, "the log of a run")
     save_tensors(to / WEIGHTS, halves if small else weights)
+    for path in kept:
+        save_tensors(to / CHECKPOINTS / path.name, _halved(load_tensors(path)[0]))
     write_atomically(to / LOG, log)
     write_atomically(to / CONFIG, config_json(task, model.cfg, {**made, "exported": measured}))
     return measured
+
+
+def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}

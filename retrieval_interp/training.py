@@ -27,12 +27,12 @@ from torch import Tensor
 from circuits.errors import BadInput
 from circuits.files import append_line, read_text, write_atomically
 from retrieval_interp.checkpoints import (
-    CHECKPOINTS,
     CONFIG,
     LOG,
     STATE,
     WEIGHTS,
     architecture_from,
+    checkpoint_path,
     config_json,
     load_tensors,
     read_config,
@@ -186,7 +186,7 @@ class TrainingRun:
         self.seconds += time.perf_counter() - started
         if self.step % self.recipe.checkpoint_every == 0 or self.step == self.recipe.steps:
             self.save()
-            checkpoint = self.folder / CHECKPOINTS / f"step-{self.step:07d}.safetensors"
+            checkpoint = checkpoint_path(self.folder, self.step)
             save_tensors(checkpoint, self.model.state_dict(), {"step": str(self.step)})
         return record
 

@@ -159,6 +159,13 @@ def test_export_makes_a_small_model_directory_of_a_run(capsys, tmp_path):
     made = json.loads((tmp_path / "small" / "config.json").read_text())["made"]
     assert made["command"] == "retrieval-interp train tiny --seed 0 --steps 3"
     assert "already holds a model" in one_line(*run(capsys, "export", tmp_path / "run", tmp_path / "small"))
+    keeping = ("export", tmp_path / "run", tmp_path / "kept", "--checkpoint")
+    assert "step-0000002.safetensors: no such checkpoint" in one_line(*run(capsys, *keeping, 2))
+    assert not (tmp_path / "kept").exists()
+    assert run(capsys, *keeping, 3)[0] == 0
+    (kept,) = (tmp_path / "kept" / "checkpoints").iterdir()
+    assert kept.name == "step-0000003.safetensors"
+    assert kept.stat().st_size == small.stat().st_size
 
 
 def test_the_presets_are_listed_and_as_json(capsys):
