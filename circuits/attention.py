@@ -47,7 +47,7 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
 def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[Path, ...]:
     """For every head the path to the position before, and those between all roles that the mask allows."""
     heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
-    ends = [("*", "previous"), *((source, target) for source in roles.names for target in roles.before(source))]
+    ends = (("*", "previous"), *roles.pairs)
     return tuple(Path(head, source, target) for head in heads for source, target in ends)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from circuits.circuit import Circuit, Head, Path
-from circuits.hypotheses import strongest, with_any_elsewhere
+from circuits.hypotheses import candidates, strongest
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, Mechanism, OneHot
 from circuits.roles import Roles
 
@@ -65,7 +65,7 @@ def neighbours(
             if len(rows) > 1:
                 for source in rows:
                     yield head, mechanism.without_row(source)
-        for other in [*SIMPLE.values(), *(with_any_elsewhere(rows) if rows else ())]:
+        for other in candidates(rows):
             if other != mechanism:
                 yield head, other
 

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import Head
-from circuits.mechanisms import ELSEWHERE, OneHot
+from circuits.mechanisms import ELSEWHERE, SIMPLE, Mechanism, OneHot
 from circuits.roles import Roles
 
 NOTICEABLE = 0.2  # average attention from role to role that makes a path worth a test
@@ -28,6 +28,11 @@ def noticeable_paths(
 def strongest(paths: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The row of every role that attends anywhere: its most attended target."""
     return {source: targets[0] for source, targets in paths.items()}
+
+
+def candidates(rows: Mapping[str, str]) -> list[Mechanism]:
+    """What a head with these rows, or none, might do: the simple mechanisms, then its one-hot ones."""
+    return [*SIMPLE.values(), *(with_any_elsewhere(rows) if rows else ())]
 
 
 def with_any_elsewhere(rows: Mapping[str, str]) -> tuple[OneHot, ...]:

@@ -47,6 +47,11 @@ class Roles:
         """The roles that stand before this one in every example and chain, so that it can attend to them."""
         return tuple(other for other in self.names if bool((self[other] < self[name]).all()))
 
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Every role with every role that it can attend to: the ends of all possible paths."""
+        return tuple((source, target) for source in self.names for target in self.before(source))
+
     def take(self, examples: slice | Int[Tensor, " n"]) -> "Roles":
         """The same roles for some of the examples."""
         return Roles(self.names, self.positions[examples])

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from circuits.changes import moves, neighbours, oddity, redirections, without_one_path
 from circuits.circuit import Circuit, Head
-from circuits.hypotheses import noticeable_paths, strongest, with_any_elsewhere
+from circuits.hypotheses import candidates, noticeable_paths, strongest
 from circuits.judge import IN_PASSING, Judge, Judgement
 from circuits.loss import SURE
-from circuits.mechanisms import SIMPLE, Mechanism, OneHot
+from circuits.mechanisms import Mechanism, OneHot
 
 PER_SIZE, KEPT = 2, 8  # circuits kept alive for each number of paths, and altogether
 
@@ -81,6 +81,7 @@ class Search:
         self.heads = [Head(layer, index) for layer in range(cfg.n_layers) for index in range(cfg.n_heads)]
         self.n_layers = cfg.n_layers
         self.noticed = {head: noticeable_paths(attention, self.roles, head) for head in self.heads}
+        self.candidates = {head: candidates(strongest(self.noticed[head])) for head in self.heads}
         self.replaceable = self._replaceable()
         self.trials: list[Trial] = []
         self._refused: set[tuple[Head, Mechanism]] = set()
@@ -127,20 +128,15 @@ class Search:
         judged = self.judge((Circuit({head: candidate}) for candidate in candidates), IN_PASSING)
         return [judgement.side == "below" for judgement in judged]
 
-    def _candidates(self, head: Head) -> list[Mechanism]:
-        rows = strongest(self.noticed[head])
-        return [*SIMPLE.values(), *(with_any_elsewhere(rows) if rows else ())]
-
     def _replaceable(self) -> set[Head]:
         """The heads that some mechanism can stand in for, alone (step 3); asked together, since they share much."""
-        alone = [Circuit({head: mechanism}) for head in self.heads for mechanism in self._candidates(head)]
+        alone = [Circuit({head: mechanism}) for head in self.heads for mechanism in self.candidates[head]]
         judged = self.judge(alone, IN_PASSING)
         return {head for c, j in zip(alone, judged, strict=True) if j.side == "below" for head in c.heads}
 
     def _fix(self, order: str, head: Head, states: Sequence[State], or_best: bool = False) -> list[State]:
         """Every state with every candidate for one head; the best of them survive."""
-        candidates = self._candidates(head)
-        tried = self._extend(states, head, candidates)
+        tried = self._extend(states, head, self.candidates[head])
         if len(strongest(self.noticed[head])) > 1:
             for state in states:
                 own = [

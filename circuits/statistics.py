@@ -228,7 +228,7 @@ def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) ->
 
 
 def _shuffled_paths(circuit: Circuit, roles: Roles, rng: np.random.Generator) -> Circuit:
-    allowed = _allowed_paths(roles)
+    allowed = roles.pairs
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, OneHot) and mechanism.paths:
             rows: dict[str, str] = {}
@@ -243,7 +243,7 @@ def with_one_path_more(circuit: Circuit, roles: Roles) -> list[Circuit]:
     """Every circuit with one path more: in a one-hot, uniform or identity head, from a role that has none there."""
     found = []
     for head, mechanism in circuit.heads.items():
-        for source, target in _allowed_paths(roles):
+        for source, target in roles.pairs:
             if isinstance(mechanism, OneHot) and source not in dict(mechanism.rows):
                 found.append(circuit.with_head(head, mechanism.with_row(source, target)))
             elif mechanism.name in REPLACEMENTS:
@@ -259,7 +259,3 @@ def holm(p_values: dict[Path, float]) -> dict[Path, float]:
         highest = max(highest, min(1.0, p * (len(p_values) - rank)))
         corrected[path] = highest
     return corrected
-
-
-def _allowed_paths(roles: Roles) -> list[tuple[str, str]]:
-    return [(source, target) for source in roles.names for target in roles.before(source)]

@@ -5,6 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jinja2
 from huggingface_hub import ModelCard, ModelCardData
 
 from circuits.circuit_file import dump_circuit, load_circuit
@@ -25,6 +26,13 @@ def model_card(folder: Path, address: str) -> str:
     Raises:
         BadInput: one of the files is damaged, or the report is of another circuit.
     """
+    try:
+        return _filled(folder, address)
+    except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
+        raise BadInput(f"{folder}: {CONFIG} or {REPORT} lacks what a card needs ({error})") from error
+
+
+def _filled(folder: Path, address: str) -> str:
     config = read_config(folder)
     task = task_from(config, folder / CONFIG)
     made = config.get("made", {})

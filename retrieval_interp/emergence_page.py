@@ -95,8 +95,15 @@ def path_figure(run: Emergence) -> go.Figure:
     return figure
 
 
-def write_emergence(run: Emergence, name: str, folder: Path, command: str) -> Path:
+def write_emergence(run: Emergence, name: str, folder: Path, measured: str, followed: str) -> Path:
     """Write the page and the tables together; returns the page's path.
+
+    Args:
+        run: what was followed.
+        name: of the transformer.
+        folder: for the files.
+        measured: the command that measures all possible paths, whatever the circuit.
+        followed: the same command with the circuit that was followed.
 
     Raises:
         BadInput: the folder cannot be written.
@@ -106,13 +113,14 @@ def write_emergence(run: Emergence, name: str, folder: Path, command: str) -> Pa
         "retrieval_interp",
         name=name,
         run=run,
-        command=command,
+        command=followed,
         observations=observations(run),
         losses=figure_element(loss_figure(run), "losses"),
         emerged=figure_element(emerged_figure(run), "emerged"),
         paths=figure_element(path_figure(run), "paths"),
     )
     tables = (run.everywhere.round(4), run.table().round(3), run.losses)
-    contents = (page, *(f"# {command}\n{table.to_csv()}" for table in tables))
+    commands = (measured, followed, measured)
+    contents = (page, *(f"# {made}\n{table.to_csv()}" for made, table in zip(commands, tables, strict=True)))
     write_together({folder / file: content for file, content in zip(FILES, contents, strict=True)})
     return folder / FILES[0]

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from benchmarks import ablation, recovery, training
@@ -38,6 +39,16 @@ def test_the_ablation_benchmark_counts_what_was_evaluated_and_the_loop_agrees(mo
     each, furthest = ablation.loop_seconds_per_example(model, problem, asked[:3], 32)
     assert each > 0
     assert furthest < 1e-5
+
+
+def test_the_ablation_benchmark_holds_ours_against_the_loop_and_against_the_products(model, problem, circuit):
+    result = ablation.compared("x", model, problem, 32, lambda: validate(model, problem, circuit, n_examples=32))
+    # Nothing is decided early on 32 examples, so the loop over the same examples is the whole loop.
+    assert result["ratio_x"] == pytest.approx(result["ratio_x_same_examples"])
+    loop = result["ratio_x"] * result["seconds_x"]
+    assert result["limit_x"] * result["seconds_x_products"] == pytest.approx(loop)
+    assert result["circuits_x"] > len(circuit.paths)
+    assert 0 <= result["furthest_loss_x"] < 1e-5
 
 
 def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups_can_go():

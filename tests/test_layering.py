@@ -3,7 +3,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import circuits
+import retrieval_interp
 
 
 def test_circuits_never_imports_retrieval_interp():
@@ -22,3 +25,12 @@ def test_help_does_not_wait_for_the_libraries_that_compute():
     code = f"import sys, retrieval_interp.cli; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("package", [circuits, retrieval_interp])
+def test_every_public_name_is_there(package):
+    for name in package.__all__:
+        found = getattr(package, name)
+        assert name == "PRESETS" or found.__name__ == name  # a table has no name of its own
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018

@@ -109,3 +109,22 @@ def test_a_model_of_unknown_origin_gets_a_card_too(folder):
     card = model_card(folder, "found/somewhere")
     assert "# somewhere" in card
     assert "Not known yet" in card
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", {"made": {"exported": {"precision": 3}}}),
+        ("config.json", {"made": {"exported": {"precision": "float32", "loss_float32": {"mean": 1}}}}),
+        ("config.json", {"made": {"versions": "1"}}),
+        ("report.json", {"paths": [{}], "verdicts": [], "loss": {}, "passed": True}),
+    ],
+)
+def test_a_config_or_report_that_lacks_something_is_one_line(folder, capsys, file, content):
+    old = json.loads((folder / "config.json").read_text()) if file == "config.json" else {}
+    (folder / file).write_text(json.dumps({**old, **content}))
+    with pytest.raises(SystemExit) as ended:
+        main(["card", str(folder)])
+    assert ended.value.code == 2
+    assert "lacks what a card needs" in capsys.readouterr().err
+    assert not (folder / "README.md").exists()

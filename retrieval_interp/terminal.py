@@ -1,0 +1,64 @@
+"""What people see on the terminal: progress on standard error, the tables of a validation on standard output."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from circuits.statistics import Statistics
+    from circuits.validation_report import ValidationReport
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error; yields a function that takes the finished share."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+    bar = progress.add_task(what, total=1.0)
+
+    def update(share: float) -> None:
+        progress.start()  # only now: what fails before leaves no empty bar behind
+        progress.update(bar, completed=share)
+
+    try:
+        yield update
+    finally:
+        progress.stop()
+
+
+def print_report(report: "ValidationReport", chance: "Statistics") -> None:
+    """The verdict and the tables of a validation on the terminal."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    console = Console()
+    heads = Table(
+        "head", "hypothesis", "uniform", "identity", "previous", "one_hot", "hypothesis alone", title="Each head alone"
+    )
+    for head in report.heads:
+        losses = [
+            f"{head.losses[n].mean:.4f}" if n in head.losses else ""
+            for n in ("uniform", "identity", "previous", "one_hot")
+        ]
+        heads.add_row(str(head.head), head.hypothesis, *losses, f"{head.alone} (simplest: {head.simplest or 'none'})")
+    columns = ("row made uniform", "row made identity", "needed", "led elsewhere, at least")
+    paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path")
+    for path in report.paths:
+        losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
+        nearest = f"{path.nearest_rival[0]} {path.nearest_rival[1].mean:.4f}" if path.nearest_rival else ""
+        paths.add_row(str(path.path), *losses, path.needed + (", weakly" if path.weak else ""), nearest)
+    console.print(heads, paths)
+    name = report.circuit.name or "The circuit"
+    style = "bold green" if report.passed else "bold red"
+    console.print(Text(f"{name} {'holds' if report.passed else 'does not hold'}", style))
+    for verdict in report.verdicts:
+        mark = Text(
+            f"{verdict.outcome} ", {"passed": "green", "failed": "red", "undetermined": "yellow"}[verdict.outcome]
+        )
+        console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
+    for sentence in chance.sentences():
+        console.print(Text.assemble(f"{'chance':>10} ", sentence))
