@@ -10,6 +10,7 @@ Four savings, each exact but for rounding (which a deep model with odd attention
 What is left goes through values, output projection and MLP as one list of rows, whatever their branch and position.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformer_lens import HookedTransformer
-from transformer_lens.components import LayerNorm
+from transformer_lens.components import MLP, LayerNorm
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
@@ -28,6 +29,7 @@ from circuits.problem import Examples, Problem
 POSITIONS_AT_ONCE = 2**13
 # Rows of an MLP at once on a CPU: its hidden layer then stays in the cache, which halves the time.
 MLP_ROWS_AT_ONCE = 512
+TANH_GELUS = ("gelu_pytorch_tanh", "gelu_new", "gelu_fast")  # TransformerLens's names for one and the same function
 
 LayerHeads = tuple[tuple[int, Mechanism], ...]
 
@@ -211,7 +213,7 @@ class Batch:
             return middle
         block = self.model.blocks[layer]
         at_once = MLP_ROWS_AT_ONCE if middle.device.type == "cpu" else max(1, len(middle))
-        return torch.cat([part + block.mlp(_normalised(block.ln2, part)[None])[0] for part in middle.split(at_once)])
+        return torch.cat([part + _mlp(block.mlp, _normalised(block.ln2, part)) for part in middle.split(at_once)])
 
     def _whole(
         self, layer: int, branches: Sequence[Branch], residual: Float[Tensor, "branch example pos d_model"]
@@ -283,6 +285,16 @@ def _normalised(module: nn.Module, residual: Float[Tensor, "*row d_model"]) -> F
     if isinstance(module, LayerNorm):  # the same in one step instead of six
         return nn.functional.layer_norm(residual, residual.shape[-1:], module.w, module.b, module.eps)
     return module(residual)
+
+
+def _mlp(module: nn.Module, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+    """What an MLP adds; on a CPU tanh is slow, and x * sigmoid(2u) is x / 2 * (1 + tanh(u)) in half the time."""
+    if rows.device.type != "cpu" or not isinstance(module, MLP) or module.cfg.act_fn not in TANH_GELUS:
+        return module(rows[None])[0]
+    hidden = torch.addmm(module.b_in, rows, module.W_in)
+    slope = math.sqrt(8 / math.pi)
+    gate = (hidden * hidden).mul_(0.044715 * slope).add_(slope).mul_(hidden).sigmoid_()
+    return torch.addmm(module.b_out, gate.mul_(hidden), module.W_out)
 
 
 def _by_heads(branches: Sequence[Branch]) -> dict[LayerHeads, list[int]]:

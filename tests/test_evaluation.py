@@ -55,8 +55,19 @@ def test_the_progress_ends_at_one(random_model, task):
     assert shares[-1] == 1.0
 
 
-@pytest.mark.parametrize("change", [{}, {"attn_only": True, "d_mlp": None}, {"normalization_type": None}])
-def test_models_without_mlp_or_layernorm_are_evaluated_as_the_loop_does(task, change):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"attn_only": True, "d_mlp": None},
+        {"normalization_type": None},
+        {"act_fn": "gelu"},
+        {"act_fn": "gelu_new"},
+        {"act_fn": "gelu_fast"},
+        {"gated_mlp": True},
+    ],
+)
+def test_models_with_every_kind_of_mlp_and_norm_are_evaluated_as_the_loop_does(task, change):
     shape = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task).to_dict() | change
     model = VectorTransformer(HookedTransformerConfig.from_dict(shape), seed=1).eval()
     whole = Circuit({Head(layer, head): Uniform() for layer in range(3) for head in range(2)})
