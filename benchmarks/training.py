@@ -5,7 +5,7 @@
 For presets transformer_a and transformer_d, in turns within one run:
 
     plain       eager fp32 VectorTransformer, torch.optim.AdamW, gradients clipped: what one writes first
-    ours        retrieval_interp.training.TrainingStep
+    ours        retrieval_interp.training_step.TrainingStep
     products    the matrix products of the plain step (forward, and two for each in the backward pass) in the
                 precision that ours uses, on operands that exist already: no step can be faster
 
@@ -25,7 +25,7 @@ import torch
 
 from retrieval_interp.model import VectorTransformer
 from retrieval_interp.presets import PRESETS, Preset
-from retrieval_interp.training import TrainingStep
+from retrieval_interp.training_step import TrainingStep
 
 
 def plain_step(preset: Preset) -> Callable[[], object]:

@@ -1,6 +1,7 @@
 """Small changes of a whole circuit, one mechanism at a time: what a search may do next."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 
 from circuits.circuit import Circuit, Head, Path
 from circuits.hypotheses import candidates, strongest
@@ -48,6 +49,31 @@ def moves(circuit: Circuit, noticed: Mapping[Head, Mapping[str, tuple[str, ...]]
                     yield head, without.with_head(head, mechanism.with_row(path.source, path.target))
                 elif mechanism.name in REPLACEMENTS:
                     yield head, without.with_head(head, OneHot({path.source: path.target}, mechanism.name))
+
+
+def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tuple[Head, Head, Circuit]]:
+    """Every way to let one of these heads carry all paths of another too: the head emptied, the other, the circuit.
+
+    Heads that lead the same role to different ones cannot be merged.
+    """
+    rows = {head: _rows(circuit.heads[head], roles) for head in heads}
+    for giver, taker in permutations(heads, 2):
+        together = {**rows[taker], **rows[giver]}
+        if together == {**rows[giver], **rows[taker]}:
+            for instead in REPLACEMENTS:
+                emptied = circuit.with_head(giver, SIMPLE[instead])
+                yield giver, taker, emptied.with_head(taker, OneHot(together, _elsewhere(circuit.heads[taker])))
+
+
+def _rows(mechanism: Mechanism, roles: Roles) -> dict[str, str]:
+    """Where a mechanism leads each role; the position before is a role too, where it has a name."""
+    if isinstance(mechanism, OneHot):
+        return dict(mechanism.paths)
+    return {source: target for source, target in roles.pairs if bool((roles[source] == roles[target] + 1).all())}
+
+
+def _elsewhere(mechanism: Mechanism) -> str:
+    return mechanism.elsewhere if isinstance(mechanism, OneHot) else "zero"
 
 
 def neighbours(

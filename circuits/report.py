@@ -7,6 +7,7 @@ from typing import Any
 
 from transformer_lens import HookedTransformer
 
+from circuits.attention import role_attention
 from circuits.circuit_file import dump_circuit
 from circuits.diagram import circuit_diagram, sequence_order
 from circuits.discovery import Discovery
@@ -16,6 +17,7 @@ from circuits.mechanisms import REPLACEMENTS
 from circuits.page import figure_element, render_page
 from circuits.problem import Examples, Problem
 from circuits.statistics import Statistics
+from circuits.validation import ATTENTION_EXAMPLES
 from circuits.validation_report import PathResult, ValidationReport
 from circuits.viewer import viewer_elements
 
@@ -75,6 +77,21 @@ def page(
         chance=chance,
         discovery=discovery,
         search=figure_element(search_figure(discovery), "search") if discovery else None,
+    )
+
+
+def attention_page(model: HookedTransformer, problem: Problem, title: str, n_viewed: int, seed: int) -> str:
+    """The attention of all heads as a self-contained page (paper, Appendix C): on average, and on a few examples."""
+    device = next(model.parameters()).device
+    examples = problem.examples(max(n_viewed, ATTENTION_EXAMPLES), seed).to(device)
+    order = sequence_order(examples.roles)
+    figure = attention_figure(role_attention(model, examples).cpu(), problem.roles, order)
+    return render_page(
+        "viewers.html.jinja",
+        title=title,
+        averaged=len(examples),
+        attention=figure_element(figure, "role-attention"),
+        viewers=viewer_elements(model, examples.take(slice(0, n_viewed))),
     )
 
 

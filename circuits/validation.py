@@ -8,6 +8,7 @@ Steps 1 and 2 are the hypothesis itself. Here the others are carried out, on fre
     step 5      all of them together can
     step 6      no attention path can be taken away from that
     rivals      no attention path could lead elsewhere instead (ours: the paper does not ask)
+    merges      no two heads could be one (the paper asks it of its transformer A, section 8.2)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +18,14 @@ from typing import Any
 from transformer_lens import HookedTransformer
 
 from circuits.attention import role_attention
+from circuits.changes import merged
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
 from circuits.judge import Judge
 from circuits.loss import SURE, Loss
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, OneHot
 from circuits.problem import Problem
-from circuits.validation_report import Alone, HeadResult, Needed, PathResult, ValidationReport
+from circuits.validation_report import Alone, HeadResult, Merge, Needed, PathResult, ValidationReport
 from circuits.verdicts import verdicts
 
 ATTENTION_EXAMPLES = 256
@@ -73,6 +75,7 @@ def validate(
     below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < threshold]
     progress(0.9)
     paths = _each_path(judge, circuit, removed, below)
+    merges = _each_merge(judge, circuit, paths)
     progress(1.0)
     everything = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
     unnamed = [head for head in everything if head not in circuit.heads]
@@ -88,7 +91,8 @@ def validate(
         up_to=tuple(up_to),
         heads=tuple(heads),
         paths=tuple(paths),
-        verdicts=verdicts(full, combined, heads, paths, unnamed, threshold),
+        merges=tuple(merges),
+        verdicts=verdicts(full, combined, heads, paths, merges, unnamed, threshold),
         attention=role_attention(model, examples.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
         about=about or {},
     )
@@ -172,6 +176,18 @@ def _redirected(judge: Judge, circuit: Circuit, path: Path) -> dict[str, Circuit
         return {}
     others = [role for role in judge.examples.roles.before(path.source) if role != path.target]
     return {role: circuit.redirected(path, role) for role in others}
+
+
+def _each_merge(judge: Judge, circuit: Circuit, paths: Sequence[PathResult]) -> list[Merge]:
+    """Heads that the whole circuit needs, two at a time made one."""
+    needed = sorted({result.path.head for result in paths if result.needed == "directly"})
+    tried = list(merged(circuit, needed, judge.examples.roles))
+    best: dict[tuple[Head, Head], Merge] = {}
+    for (giver, taker, _), judgement in zip(tried, judge(changed for *_, changed in tried), strict=True):
+        pair = giver, taker
+        if pair not in best or judgement.loss.mean < best[pair].loss.mean:
+            best[pair] = Merge(giver, taker, judgement.loss)
+    return sorted(best.values(), key=lambda merge: merge.loss.mean)
 
 
 def _each_alone(judge: Judge, circuit: Circuit) -> list[HeadResult]:

@@ -95,6 +95,24 @@ class PathResult:
 
 
 @dataclass(frozen=True)
+class Merge:
+    """All paths of one head carried by another instead, which then attends for both.
+
+    Attributes:
+        giver: the head that is left without a path.
+        taker: the head that carries them too.
+        loss: of the whole circuit, the emptied head uniform or identity, whichever is lower.
+    """
+
+    giver: Head
+    taker: Head
+    loss: Loss
+
+    def __str__(self) -> str:
+        return f"{self.giver} into {self.taker}"
+
+
+@dataclass(frozen=True)
 class Verdict:
     """One step's outcome, with a sentence for people.
 
@@ -127,6 +145,7 @@ class ValidationReport:
         up_to: for every layer, with the named heads up to it replaced and those above untouched.
         heads: step 3.
         paths: step 6 and the rivals.
+        merges: every pair of heads that the whole circuit needs and that could be one, best first.
         verdicts: the outcome of every step.
         attention: average attention from role to role in the untouched model.
         about: what else is known of the model.
@@ -142,6 +161,7 @@ class ValidationReport:
     up_to: tuple[Loss, ...]
     heads: tuple[HeadResult, ...]
     paths: tuple[PathResult, ...]
+    merges: tuple[Merge, ...]
     verdicts: tuple[Verdict, ...]
     attention: Float[Tensor, "layer head query_role key_role"] = field(repr=False)
     about: dict[str, Any] = field(default_factory=dict)
@@ -219,6 +239,15 @@ class ValidationReport:
                     "in_first_useful_layer": p.in_first_useful_layer,
                 }
                 for p in self.paths
+            ],
+            "merges": [
+                {
+                    "from": str(m.giver),
+                    "into": str(m.taker),
+                    "loss": m.loss.mean,
+                    "standard_error": m.loss.standard_error,
+                }
+                for m in self.merges
             ],
         }
 

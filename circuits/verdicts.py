@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from circuits.circuit import Head
 from circuits.loss import Loss
-from circuits.validation_report import HeadResult, PathResult, Verdict
+from circuits.validation_report import HeadResult, Merge, PathResult, Verdict
 
 
 def verdicts(
@@ -12,6 +12,7 @@ def verdicts(
     combined: Loss,
     heads: Sequence[HeadResult],
     paths: Sequence[PathResult],
+    merges: Sequence[Merge],
     unnamed: Sequence[Head],
     threshold: float,
 ) -> tuple[Verdict, ...]:
@@ -23,6 +24,7 @@ def verdicts(
         _low("step 5", "With all heads replaced the loss", combined, threshold),
         _step_6(paths, combined, threshold),
         _rivals(paths, combined, threshold),
+        _merges(merges, combined, threshold),
     )
 
 
@@ -110,3 +112,19 @@ def _rivals(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Ve
         return Verdict("rivals", "undetermined", f"Another target keeps the loss below {low}: {'; '.join(as_good)}.")
     sentence = f"Led to any other role ({tried} redirections), no path keeps the loss below {low}."
     return Verdict("rivals", "passed", sentence)
+
+
+def _merges(merges: Sequence[Merge], combined: Loss, threshold: float) -> Verdict:
+    low = f"the threshold {threshold:g}"
+    if combined.mean >= threshold:
+        return Verdict("merges", "undetermined", f"Cannot be judged: the circuit itself is not below {low}.")
+    if not merges:
+        return Verdict("merges", "passed", "There are no two heads that could be one.")
+    fewer = [f"{merge} ({merge.loss})" for merge in merges if merge.loss.mean < threshold]
+    if fewer:
+        return Verdict(
+            "merges", "undetermined", f"Fewer heads would do; the loss stays below {low}: {'; '.join(fewer)}."
+        )
+    best = merges[0]
+    sentence = f"Of {len(merges)} ways to let one head do the work of two none keeps the loss below {low}: the best is "
+    return Verdict("merges", "passed", f"{sentence}{best} ({best.loss}).")

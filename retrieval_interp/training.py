@@ -9,12 +9,10 @@ import dataclasses
 import json
 import math
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,7 +20,6 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor
 
 from circuits.errors import BadInput
 from circuits.files import append_line, read_text, write_atomically
@@ -42,7 +39,8 @@ from retrieval_interp.checkpoints import (
 from retrieval_interp.model import VectorTransformer
 from retrieval_interp.presets import Recipe, preset
 from retrieval_interp.provenance import versions
-from retrieval_interp.task import Draws, RetrievalTask, Stream
+from retrieval_interp.task import Stream
+from retrieval_interp.training_step import Batches, TrainingStep, choose_device, learning_rate
 
 LOG_EVERY, VALIDATE_EVERY, VALIDATION_EXAMPLES = 20, 100, 512
 
@@ -53,97 +51,6 @@ class TrainingStopped(Exception):
 
 class TrainingDiverged(Exception):
     """The loss is no longer a number; the last checkpoint is intact."""
-
-
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """Linear warm-up, constant, then a cosine to zero over the last ``decay`` share of the steps."""
-    warm = min(1.0, (step + 1) / recipe.warmup)
-    start = recipe.steps * (1 - recipe.decay)
-    gone = max(0.0, (step - start) / (recipe.steps - start)) if recipe.decay else 0.0
-    return recipe.lr * warm * 0.5 * (1 + math.cos(math.pi * gone))
-
-
-def optimizer_for(model: VectorTransformer, recipe: Recipe) -> torch.optim.AdamW:
-    """AdamW with decoupled weight decay on matrices, none on biases and norms."""
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    matrices = [p for name, p in trained if name.rsplit(".", 1)[-1].startswith("W_")]
-    vectors = [p for name, p in trained if not name.rsplit(".", 1)[-1].startswith("W_")]
-    groups = [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
-
-
-def choose_device(name: str) -> torch.device:
-    """``auto`` takes CUDA, then MPS, then the CPU.
-
-    Raises:
-        BadInput: the device does not exist here.
-    """
-    usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return torch.device(next(device for device, there in usable.items() if there))
-    if not usable.get(name, False):
-        there = ", ".join(device for device, there in usable.items() if there)
-        raise BadInput(f"device {name!r} is not usable here; expected auto or one of {there}")
-    return torch.device(name)
-
-
-def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether the processor multiplies bfloat16 matrices natively."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "cpu":
-        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-    return False
-
-
-@dataclass
-class TrainingStep:
-    """One optimiser step of a model on a batch: bf16 autocast where it is fast, compiled where that works."""
-
-    model: VectorTransformer
-    task: RetrievalTask
-    recipe: Recipe
-
-    def __post_init__(self) -> None:
-        self.device = next(self.model.parameters()).device
-        self.optimizer = optimizer_for(self.model, self.recipe)
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.autocast = has_fast_bfloat16(self.device)
-        self.forward: Any = self.model
-
-    def compile(self) -> None:
-        """Compile the forward and the backward pass, where a compiler is found; else say so and go on without."""
-        # Decomposing tanh halves the time of GELU on the CPU; the error stays at 1e-7.
-        options: dict[str, Any] = {"cpp.use_decompose_tanh": True} if self.device.type == "cpu" else {}
-        self.forward = torch.compile(self.model, dynamic=False, options=options)
-        try:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-                shape = (self.recipe.batch, self.task.n_positions, self.task.d_input)
-                self.forward(torch.zeros(shape, device=self.device)).float().sum().backward()
-        except Exception as error:  # whatever the compiler raises, training can go on without it
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
-            self.forward = self.model
-        self.optimizer.zero_grad()
-
-    def losses(self, draws: Draws) -> Tensor:
-        """Partial losses averaged over a batch, ``[part]``."""
-        examples = self.task.assemble(draws)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-            outputs = self.forward(examples.inputs)
-        return self.task.losses(outputs.float(), examples).mean(dim=0)
-
-    def __call__(self, draws: Draws, lr: float) -> Tensor:
-        """Take one step; returns the partial losses before it, ``[part]``."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.zero_grad()
-        parts = self.losses(draws)
-        parts.mean().backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.optimizer.step()
-        # A gradient that is no number spoils the weights only now: let it show in what is returned.
-        return torch.where(norm.isfinite(), parts.detach(), torch.nan)
 
 
 class TrainingRun:
@@ -161,14 +68,13 @@ class TrainingRun:
         self.step = self.saved_step = 0
         self.seconds = 0.0
         self.running = torch.zeros(len(self.task.parts), dtype=torch.float64)  # sums since the last log line
-        self.order_of_epoch = (-1, torch.empty(0, dtype=torch.long))
         if (folder / STATE).exists():
             self._load_state()
         if (folder / LOG).exists():
             self._cut_log()
         if compiled:
             self.take_step.compile()
-        self.training_set = self.task.training_set(self.recipe.training_examples, self.seed).to(device)
+        self.batches = Batches(self.task, self.recipe, self.seed, device)
         self.validation = self.task.examples(VALIDATION_EXAMPLES, self.seed).to(device)
 
     def advance(self) -> dict[str, Any] | None:
@@ -179,7 +85,7 @@ class TrainingRun:
         """
         started = time.perf_counter()
         lr = learning_rate(self.recipe, self.step)
-        parts = self.take_step(self.training_set.take(self._batch()), lr)
+        parts = self.take_step(self.batches[self.step], lr)
         self.step += 1
         self.running += parts.cpu()
         record = self._record(lr) if self.step % LOG_EVERY == 0 or self.step == self.recipe.steps else None
@@ -208,15 +114,6 @@ class TrainingRun:
         made = {**config["made"], "training_seconds": round(self.seconds), "device": str(self.take_step.device)}
         save_tensors(self.folder / WEIGHTS, self.model.state_dict())
         write_atomically(self.folder / CONFIG, config_json(self.task, self.model.cfg, made))
-
-    def _batch(self) -> Tensor:
-        """Indices of this step's examples: every epoch visits the whole set in an order of its own."""
-        size, batch = self.recipe.training_examples, self.recipe.batch
-        epoch, place = divmod(self.step, size // batch)
-        if self.order_of_epoch[0] != epoch:
-            order = Stream.BATCH_ORDER.generator(self.seed, epoch).permutation(size)
-            self.order_of_epoch = epoch, torch.from_numpy(order).to(self.take_step.device)
-        return self.order_of_epoch[1][place * batch : (place + 1) * batch]
 
     def _record(self, lr: float) -> dict[str, Any]:
         """The next log line: training losses since the last one, and from time to time validation losses."""

@@ -48,7 +48,7 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(lo
         assert complaints == []
 
 
-def test_view_writes_one_offline_file_with_a_viewer_for_each_example(tmp_path):
+def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_each_example(tmp_path):
     file = tmp_path / "attention.html"
     with pytest.raises(SystemExit) as ended:
         main(["view", "transformer_a", "--examples", "2", "--out", str(file)])
@@ -56,6 +56,7 @@ def test_view_writes_one_offline_file_with_a_viewer_for_each_example(tmp_path):
     with opened(file) as (page, complaints):
         for example in range(2):
             assert inked(page, f"#attention-viewer-{example}") > 1000
+        assert page.locator("#role-attention .heatmaplayer image").count() == 12
         assert complaints == []
     assert '"1:pair3.second"' in file.read_text()
 

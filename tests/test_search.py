@@ -1,7 +1,7 @@
 import pytest
 
-from circuits import Circuit, Head, Identity, OneHot, Uniform, role_attention
-from circuits.changes import moves, redirections, without_one_path
+from circuits import Circuit, Head, Identity, OneHot, Previous, Uniform, role_attention
+from circuits.changes import merged, moves, redirections, without_one_path
 from circuits.judge import Judge, Judgement
 from circuits.loss import Loss
 from circuits.search import Search, State, survivors_of
@@ -73,3 +73,19 @@ def test_changes_are_those_written_down_by_hand(circuit, problem):
     assert [(head, str(m)) for head, m in without_one_path(circuit)] == [
         (Head(layer, 0), name) for layer in range(2) for name in ("uniform", "identity")
     ]
+
+
+def test_merging_a_previous_token_head_joins_every_pair_of_neighbours_that_has_names(problem):
+    roles = problem.examples(4, seed=0).roles
+    low, high = Head(0, 0), Head(1, 0)
+    circuit = Circuit({low: Previous(), high: OneHot({"query": "pair1.second"}, "identity")})
+    both = {"pair1.second": "pair1.first", "query": "pair1.second"}
+    assert [(giver, taker, dict(c.heads)) for giver, taker, c in merged(circuit, [low, high], roles)] == [
+        (low, high, {low: simple, high: OneHot(both, "identity")}) for simple in (Uniform(), Identity())
+    ] + [(high, low, {low: OneHot(both), high: simple}) for simple in (Uniform(), Identity())]
+
+
+def test_heads_that_lead_one_role_to_two_others_cannot_be_merged(problem):
+    roles = problem.examples(4, seed=0).roles
+    heads = {Head(0, 0): OneHot({"query": "pair1.second"}), Head(1, 0): OneHot({"query": "pair1.first"})}
+    assert list(merged(Circuit(heads), list(heads), roles)) == []

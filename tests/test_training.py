@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from circuits import BadInput
-from retrieval_interp import presets, training
+from retrieval_interp import presets, training, training_step
 from retrieval_interp.checkpoints import load_model, load_tensors
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask
@@ -76,15 +76,11 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
 
 
 def test_every_epoch_visits_every_example_once_in_another_order(tmp_path):
-    run = start(tmp_path / "run")
-    epochs = []
-    for _ in range(2):
-        seen = []
-        for _ in range(6):
-            seen += run._batch().tolist()
-            run.step += 1
-        epochs.append(seen)
-    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(96))
+    batches = start(tmp_path / "run").batches
+    seen = [batches[step].symbols[:, 0, 0, 0].tolist() for step in range(12)]  # a number that tells examples apart
+    epochs = [[number for batch in part for number in batch] for part in (seen[:6], seen[6:])]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(batches.training_set.symbols[:, 0, 0, 0].tolist())
+    assert len({*epochs[0]}) == 96
     assert epochs[0] != epochs[1]
 
 
@@ -158,7 +154,7 @@ def test_a_recipe_that_cannot_be_trained_is_refused_on_resuming(tmp_path, change
 
 def test_the_learning_rate_warms_up_stays_and_decays_to_zero():
     recipe = Recipe(steps=1000, batch=1, training_examples=1, lr=1.0, warmup=100, decay=0.4)
-    rates = [training.learning_rate(recipe, step) for step in range(1000)]
+    rates = [training_step.learning_rate(recipe, step) for step in range(1000)]
     assert rates[0] == pytest.approx(0.01)
     assert rates[99] == rates[600] == 1.0
     assert rates[800] == pytest.approx(0.5)
@@ -194,7 +190,7 @@ def test_starting_on_a_folder_that_holds_a_run_is_refused(tmp_path):
 
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(BadInput, match="device 'tpu' is not usable here"):
-        training.choose_device("tpu")
+        training_step.choose_device("tpu")
 
 
 def test_a_damaged_state_is_refused_and_left_as_it_is(tmp_path):

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from circuits import BadInput, Circuit, Head, OneHot, Previous, Roles, Uniform, validate
+from circuits.chains import ChainProblem
+from circuits.compile import compile_circuit
 from circuits.verdicts import verdicts
 
 
@@ -20,6 +22,10 @@ def test_the_right_circuit_is_accepted(model, problem, circuit):
 def test_the_same_circuit_told_with_a_previous_head_is_accepted(model, problem, circuit):
     report = validate(model, problem, circuit.with_head(Head(0, 0), Previous()), n_examples=64)
     assert report.passed, report.verdicts
+
+
+def verdict(report, step):
+    return next(verdict for verdict in report.verdicts if verdict.step == step)
 
 
 def failed(report):
@@ -98,15 +104,16 @@ def test_a_path_that_could_as_well_lead_elsewhere_is_undetermined(model, problem
     report = validate(model, WithATwin(problem), circuit, n_examples=64)
     assert report.paths[1].rivals == ("twin",)
     assert report.paths[1].better == ()
-    assert report.verdicts[-1].outcome == "undetermined"
-    assert "L1H0 query -> pair1.second (twin)" in report.verdicts[-1].sentence
+    assert verdict(report, "rivals").outcome == "undetermined"
+    assert "L1H0 query -> pair1.second (twin)" in verdict(report, "rivals").sentence
     assert report.passed
 
 
 def test_a_path_with_a_better_rival_is_rejected(model, problem, circuit):
     report = validate(model, WithATwin(problem), circuit, n_examples=64)
     paths = [replace(report.paths[1], better=("twin",))]
-    assert verdicts(report.full, report.combined, report.heads, paths, [], 0.05)[-1].outcome == "failed"
+    outcomes = {v.step: v.outcome for v in verdicts(report.full, report.combined, report.heads, paths, [], [], 0.05)}
+    assert outcomes["rivals"] == "failed"
 
 
 def test_what_chance_could_decide_is_left_undecided(model, problem, circuit):
@@ -115,15 +122,42 @@ def test_what_chance_could_decide_is_left_undecided(model, problem, circuit):
     assert cost.standard_error > 0
     report = validate(model, problem, circuit, n_examples=64, threshold=cost.mean - cost.standard_error)
     assert report.paths[1].needed == "undecided"
-    step_6 = verdicts(report.full, report.combined, report.heads, report.paths[1:], [], report.threshold)[4]
+    step_6 = verdicts(report.full, report.combined, report.heads, report.paths[1:], [], [], report.threshold)[4]
     assert step_6.outcome == "undetermined"
     assert "take more examples" in step_6.sentence
 
 
 def test_a_path_that_leads_to_the_wrong_role_is_told_the_right_one(model, problem, circuit):
     report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
-    assert report.verdicts[-1].outcome == "failed"
-    assert "L1H0 query -> pair1.first (pair1.second 0.0000" in report.verdicts[-1].sentence
+    assert verdict(report, "rivals").outcome == "failed"
+    assert "L1H0 query -> pair1.first (pair1.second 0.0000" in verdict(report, "rivals").sentence
+
+
+def test_heads_that_could_be_one_are_told_and_only_those():
+    """The query takes x1 and x2 from the first pair, then x3 and x4 from the third, each filled by a head below."""
+    circuit = Circuit(
+        {
+            Head(0, 0): OneHot({f"pair{k}.second": f"pair{k}.first" for k in range(1, 5)}),
+            Head(1, 0): OneHot({"pair1.second": "pair2.second"}),
+            Head(1, 1): OneHot({"pair3.second": "pair4.second"}),
+            Head(2, 0): OneHot({"query": "pair1.second"}),
+            Head(3, 0): OneHot({"query": "pair3.second"}),
+        }
+    )
+    problem = ChainProblem(4)
+    report = validate(compile_circuit(circuit, problem), problem, circuit, n_examples=32)
+    # L1H0 only tells the query where the third pair stands, so three heads are left. Of those the query's two exclude
+    # each other; the third pair can be filled as late as x1 is fetched, or x1 be fetched as early as it is filled;
+    # filled when the query comes for it, or visited when it is filled, it has no x4 yet.
+    fewer = {str(merge) for merge in report.merges if merge.loss.mean < report.threshold}
+    assert fewer == {"L1H1 into L2H0", "L2H0 into L1H1"}
+    assert {str(merge) for merge in report.merges} - fewer == {"L1H1 into L3H0", "L3H0 into L1H1"}
+    assert verdict(report, "merges").outcome == "undetermined"
+    assert "Fewer heads would do" in verdict(report, "merges").sentence
+
+
+def test_two_heads_that_both_are_needed_cannot_be_one(model, problem, circuit):
+    assert verdict(validate(model, problem, circuit, n_examples=32), "merges").outcome == "passed"
 
 
 def test_step_3_marks_the_simplest_mechanism_below_the_threshold(model, problem, circuit):

@@ -1,12 +1,13 @@
 """What people see on the terminal: progress on standard error, the tables of a validation on standard output."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
+    from retrieval_interp.claims import Claim
 
 
 @contextmanager
@@ -62,3 +63,15 @@ def print_report(report: "ValidationReport", chance: "Statistics") -> None:
         console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
     for sentence in chance.sentences():
         console.print(Text.assemble(f"{'chance':>10} ", sentence))
+
+
+def print_claims(rows: "Sequence[Claim]") -> None:
+    """The ledger as a table."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    table = Table("section", "claim", "the paper", "measured here", Column("verdict", no_wrap=True), show_lines=True)
+    colours = {"holds": "green", "differs": "red", "not yet measured": "yellow"}
+    for row in rows:
+        table.add_row(row.section, row.claim, row.paper, row.measured, f"[{colours[row.verdict]}]{row.verdict}[/]")
+    Console().print(table)

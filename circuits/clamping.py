@@ -1,0 +1,97 @@
+"""Attention paths held fast while a model trains: forced on from the first step, or forbidden throughout.
+
+An ablation replaces what a trained head does; a clamp takes away a choice that training would have had. It acts on the
+attention scores, before the softmax, so that every row still sums to one and what it leaves open stays trainable.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+from transformer_lens.hook_points import HookPoint
+
+from circuits.circuit import Circuit, Head
+from circuits.errors import BadInput
+from circuits.mechanisms import OneHot
+from circuits.roles import Roles
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """Rows of attention that training may not choose freely.
+
+    Attributes:
+        rows: the to-role of every from-role.
+        head: where it holds; None is in every head.
+        forced: the from-role attends to nothing but the to-role; else it attends to anything but the to-role.
+    """
+
+    rows: Mapping[str, str]
+    head: Head | None = None
+    forced: bool = False
+
+    def closed(self, roles: Roles, n_positions: int) -> Bool[Tensor, "batch query key"]:
+        """Where attention may no longer go."""
+        examples = torch.arange(len(roles), device=roles.positions.device)[:, None]
+        shape = (len(roles), n_positions, n_positions)
+        closed = torch.zeros(shape, dtype=torch.bool, device=roles.positions.device)
+        for source, target in self.rows.items():
+            if self.forced:
+                closed[examples, roles[source]] = True
+            closed[examples, roles[source], roles[target]] = not self.forced
+        return closed
+
+
+@contextmanager
+def clamped(model: HookedTransformer, clamps: Sequence[Clamp], roles: Roles) -> Iterator[HookedTransformer]:
+    """The model with the clamps on; afterwards it is as it was. Gradients flow through what is left open.
+
+    Args:
+        model: any HookedTransformer with causal attention; ``torch.compile`` would ignore the clamps.
+        clamps: what is held fast.
+        roles: the named positions of the batch that will be run.
+
+    Raises:
+        BadInput: a head does not exist, a role is unknown, a path is against the causal mask, or the clamps together
+            leave a position nothing to attend to.
+    """
+    cfg = model.cfg
+    for clamp in clamps:
+        as_circuit = Circuit({clamp.head or Head(0, 0): OneHot(clamp.rows)})
+        as_circuit.check(roles, cfg.n_layers, cfg.n_heads)
+    hooks = []
+    for layer in range(cfg.n_layers):
+        if any(clamp.head is None or clamp.head.layer == layer for clamp in clamps):
+            closed = _closed(clamps, layer, cfg.n_heads, roles, cfg.n_ctx)
+            hooks.append((f"blocks.{layer}.attn.hook_attn_scores", partial(_mask, closed)))
+    with model.hooks(fwd_hooks=hooks):
+        yield model
+
+
+def _closed(
+    clamps: Sequence[Clamp], layer: int, n_heads: int, roles: Roles, n_positions: int
+) -> Bool[Tensor, "batch head query key"]:
+    shape = (len(roles), n_heads, n_positions, n_positions)
+    closed = torch.zeros(shape, dtype=torch.bool, device=roles.positions.device)
+    for clamp in clamps:
+        if clamp.head is None:
+            closed |= clamp.closed(roles, n_positions)[:, None]
+        elif clamp.head.layer == layer:
+            closed[:, clamp.head.head] |= clamp.closed(roles, n_positions)
+    causal = torch.ones(n_positions, n_positions, dtype=torch.bool, device=closed.device).tril()
+    if (closed | ~causal).all(dim=-1).any():
+        raise BadInput(f"the clamps leave a position in layer {layer} nothing to attend to")
+    return closed
+
+
+def _mask(
+    closed: Bool[Tensor, "batch head query key"], scores: Float[Tensor, "batch head query key"], hook: HookPoint
+) -> Float[Tensor, "batch head query key"]:
+    if closed.shape != scores.shape:
+        raise BadInput(f"the clamps are made for scores of shape {[*closed.shape]}; the model has {[*scores.shape]}")
+    return scores.masked_fill(closed, -torch.inf)

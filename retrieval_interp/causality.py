@@ -1,0 +1,248 @@
+"""Is the order in which heads emerge causal? A small preset trained again and again, with paths held fast.
+
+Beyond the paper, which observes that an induction head comes first and that the others reuse it (section 9, i to iii).
+Here a path is forced on from the first step, or forbidden throughout, and everything else is left to training.
+Every condition sees the same weights and the same data for the same seed, so that seeds pair up.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from circuits.attention import path_attention, possible_paths
+from circuits.circuit import Head
+from circuits.clamping import Clamp, clamped
+from circuits.errors import BadInput
+from circuits.files import append_line, read_text
+from circuits.problem import Examples
+from circuits.statistics import Interval
+from retrieval_interp.emergence import EMERGED, SEQUENCES, first_crossing
+from retrieval_interp.model import VectorTransformer
+from retrieval_interp.observations import retrieved
+from retrieval_interp.presets import Preset
+from retrieval_interp.task import RetrievalTask
+from retrieval_interp.training_step import Batches, TrainingStep, learning_rate
+
+RUNS = "runs.jsonl"
+SIGNS = ("learned", "fetched")
+MEASURE_EVERY = 20  # steps between two points of a curve
+CONDITIONS = {
+    "free": "nothing is held fast",
+    "joined": "L0H0 joins both members of every pair from the start: the lower half of an induction head",
+    "induction": "the same, and L1H0 leads the query to pair1.second: x1 is there from the start",
+    "not joined": "no head may join the members of a pair: an induction head cannot emerge",
+    "no x1": "no head may lead the query to a position that holds x1",
+}
+
+
+def clamps(condition: str, task: RetrievalTask) -> tuple[Clamp, ...]:
+    """What is held fast in a condition.
+
+    Raises:
+        BadInput: the task has fewer than two steps, so that no head comes after the induction head.
+    """
+    if task.n_steps < 2:
+        raise BadInput("the task has one step only, so that no head comes after the induction head; expected D of 2")
+    joined = {f"pair{k}.second": f"pair{k}.first" for k in range(1, task.n_steps + 1)}
+    lower = Clamp(joined, Head(0, 0), forced=True)
+    upper = Clamp({"query": "pair1.second"}, Head(1, 0), forced=True)
+    return {
+        "free": (),
+        "joined": (lower,),
+        "induction": (lower, upper),
+        "not joined": (Clamp(joined),),
+        "no x1": (Clamp({"query": "pair1.second"}), Clamp({"query": "pair2.first"})),
+    }[condition]
+
+
+@dataclass
+class ClampedStep(TrainingStep):
+    """A training step with paths held fast."""
+
+    clamps: Sequence[Clamp] = ()
+
+    def losses(self, examples: Examples) -> Tensor:
+        """Partial losses averaged over a batch, ``[part]``."""
+        with clamped(self.model, self.clamps, examples.roles):
+            return super().losses(examples)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run, which ends when everything has emerged.
+
+    Attributes:
+        condition: what was held fast.
+        seed: of weights and data.
+        preset: what was trained.
+        steps: how long at most.
+        learned: for every symbol the first step at which its partial loss is below 0.5, interpolated between means
+            over 20 steps, or None.
+        fetched: for every symbol the first step at which some head leads the query to a position that holds it, with
+            an average attention above 0.5 over 32 sequences, or None.
+    """
+
+    condition: str
+    seed: int
+    preset: str
+    steps: int
+    learned: dict[str, float | None]
+    fetched: dict[str, float | None]
+
+    def at(self, sign: str, symbol: str) -> float | None:
+        """When a symbol was ``learned`` or ``fetched``, if it was."""
+        return {"learned": self.learned, "fetched": self.fetched}[sign][symbol]
+
+    def waited(self, sign: str, symbol: str) -> float:
+        """The same; all steps if it never was."""
+        step = self.at(sign, symbol)
+        return float(self.steps) if step is None else step
+
+
+def train_clamped(
+    name: str, chosen: Preset, condition: str, seed: int, progress: Callable[[float], None] = lambda share: None
+) -> Outcome:
+    """Train a preset once under a condition; ``name`` is the preset's."""
+    task, recipe = chosen.task, chosen.recipe
+    held = clamps(condition, task)
+    model = VectorTransformer(chosen.architecture.config(task), seed)
+    take_step = ClampedStep(model, task, recipe, held)
+    batches = Batches(task, recipe, seed, take_step.device)
+    watched = task.examples(SEQUENCES, seed)
+    losses: dict[int, list[float]] = {}
+    attention: dict[int, list[float]] = {}
+    running = torch.zeros(len(task.parts))
+    learned: dict[str, float | None] = {}
+    fetched: dict[str, float | None] = {}
+    for step in range(1, recipe.steps + 1):
+        running += take_step(batches[step - 1], learning_rate(recipe, step - 1)).cpu()
+        if step % MEASURE_EVERY == 0:
+            losses[step] = (running / MEASURE_EVERY).tolist()
+            with clamped(model, held, watched.roles):
+                attention[step] = fetching(model, watched)
+            running.zero_()
+            progress(step / recipe.steps)
+            learned = _crossings(-pd.DataFrame.from_dict(losses, orient="index", columns=task.parts), -EMERGED)
+            fetched = _crossings(pd.DataFrame.from_dict(attention, orient="index", columns=task.parts), EMERGED)
+            if None not in (*learned.values(), *fetched.values()):
+                break
+    return Outcome(condition, seed, name, recipe.steps, learned, fetched)
+
+
+def fetching(model: VectorTransformer, examples: Examples) -> list[float]:
+    """For every symbol x1 ... xD, how much the best head leads the query to positions that hold it, 0 to 1."""
+    cfg = model.cfg
+    paths = [path for path in possible_paths(examples.roles, cfg.n_layers, cfg.n_heads) if retrieved(path)]
+    attention = path_attention(model, examples, paths).tolist()
+    best: dict[int, dict[Head, float]] = {}
+    for path, value in zip(paths, attention, strict=True):
+        of_head = best.setdefault(retrieved(path) or 0, {})
+        of_head[path.head] = of_head.get(path.head, 0.0) + value
+    return [max(best[k].values()) for k in sorted(best)]
+
+
+def _crossings(curves: pd.DataFrame, level: float) -> dict[str, float | None]:
+    return {name: first_crossing(curves[name], level) for name in curves.columns}
+
+
+def experiment(
+    name: str,
+    chosen: Preset,
+    n_seeds: int,
+    folder: Path,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[Outcome]:
+    """Train every condition with every seed; runs that the folder holds already are not repeated.
+
+    Raises:
+        BadInput: the folder holds runs of another preset or length, or its file is damaged.
+    """
+    file = folder / RUNS
+    done = read_outcomes(file) if file.exists() else []
+    for outcome in done:
+        if (outcome.preset, outcome.steps) != (name, chosen.recipe.steps):
+            raise BadInput(f"{file}: holds runs of {outcome.preset} with {outcome.steps} steps; choose another folder")
+    there = {(outcome.condition, outcome.seed): outcome for outcome in done}
+    wanted = [(condition, seed) for seed, condition in product(range(n_seeds), CONDITIONS)]
+    for place, key in enumerate(wanted):
+
+        def of_all(share: float, place: int = place) -> None:
+            progress((place + share) / len(wanted))
+
+        if key not in there:
+            there[key] = train_clamped(name, chosen, *key, of_all)
+            append_line(file, json.dumps(asdict(there[key])))
+        of_all(1.0)
+    return [there[key] for key in wanted]
+
+
+def read_outcomes(path: Path) -> list[Outcome]:
+    """The runs of an experiment.
+
+    Raises:
+        BadInput: the file is missing or damaged.
+    """
+    found = []
+    for number, line in enumerate(read_text(path, "the runs of an experiment").splitlines(), start=1):
+        try:
+            outcome = Outcome(**json.loads(line))
+            steps = [*outcome.learned.values(), *outcome.fetched.values()]
+            if outcome.condition not in CONDITIONS or not all(s is None or 0 <= s <= outcome.steps for s in steps):
+                raise ValueError("unknown condition, or a step outside of the run")
+        except (ValueError, TypeError, AttributeError) as error:
+            raise BadInput(f"{path}, line {number}: not a run of this experiment ({error})") from error
+        found.append(outcome)
+    return found
+
+
+def summary(outcomes: Sequence[Outcome]) -> pd.DataFrame:
+    """One row for each condition, symbol and sign of emergence (``learned`` or ``fetched``).
+
+    Columns: ``runs``; ``emerged``, how many of them did; ``step``, the mean; ``later``, ``low`` and ``high``: the mean
+    difference to the free run of the same seed, with its 95% bootstrap interval over seeds. A run in which it never
+    emerged counts with all its steps: ``step`` and ``later`` are then no more than what was waited for.
+    """
+    free = {outcome.seed: outcome for outcome in outcomes if outcome.condition == "free"}
+    rows: list[dict[str, Any]] = []
+    for condition, sign in product(CONDITIONS, SIGNS):
+        own = [outcome for outcome in outcomes if outcome.condition == condition]
+        for symbol in own[0].learned:
+            steps = torch.tensor([outcome.waited(sign, symbol) for outcome in own])
+            later = Interval.of(steps - torch.tensor([free[o.seed].waited(sign, symbol) for o in own]), seed=0)
+            rows.append(
+                {
+                    "condition": condition,
+                    "sign": sign,
+                    "symbol": symbol,
+                    "runs": len(own),
+                    "emerged": sum(outcome.at(sign, symbol) is not None for outcome in own),
+                    "step": steps.mean().item(),
+                    **{"later": later.mean, "low": later.low, "high": later.high},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def sentences(outcomes: Sequence[Outcome]) -> list[str]:
+    """What was found of the last symbol, condition by condition, in words."""
+    last = list(outcomes[0].learned)[-1]
+    said = []
+    for row in summary(outcomes).to_dict(orient="records"):
+        if (row["sign"], row["symbol"]) != ("learned", last):
+            continue
+        condition, emerged, runs = row["condition"], row["emerged"], row["runs"]
+        sentence = f"{condition} ({CONDITIONS[condition]}): {last} learned in {emerged} of {runs} runs"
+        sentence += f", at step {row['step']:.0f} on average"
+        if emerged < runs:
+            sentence += " (those that never did count with all their steps)"
+        if condition != "free":
+            sentence += f"; {row['later']:+.0f} steps against free [{row['low']:+.0f}, {row['high']:+.0f}]"
+        said.append(sentence + ".")
+    return said

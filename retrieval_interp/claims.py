@@ -1,0 +1,310 @@
+"""The paper's quantitative claims, each beside what was measured here.
+
+What was measured is read from the tables in ``data/``: configs and logs of training, ``report.json`` of ``validate``,
+and the attention over training. A claim for which no experiment was made yet says so; a table that is needed and not
+there is an error.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from circuits.circuit_file import load_circuit
+from circuits.errors import BadInput
+from circuits.files import read_text
+from retrieval_interp.checkpoints import CIRCUIT, LOG, read_config
+from retrieval_interp.emergence import EMERGED, Emergence, emergence, first_crossing, read_losses
+from retrieval_interp.observations import observations
+
+Verdict = Literal["holds", "differs", "not yet measured"]
+
+REPORT = "report.json"
+ABC = ("transformer_a", "transformer_b", "transformer_c")
+D = "transformer_d"
+
+
+class TableMissing(Exception):
+    """A table that a claim needs is not there; the message says how to make it."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the ledger.
+
+    Attributes:
+        section: of the paper.
+        claim: in our words.
+        paper: the paper's number.
+        measured: ours, with its error or range.
+        runs: how many trained transformers it rests on.
+        command: how it was measured.
+        verdict: whether the claim holds for them.
+    """
+
+    section: str
+    claim: str
+    paper: str
+    measured: str = "-"
+    runs: int = 0
+    command: str = "-"
+    verdict: Verdict = "not yet measured"
+
+
+def ledger(data: Path) -> list[Claim]:
+    """All rows, in the order of the paper.
+
+    Args:
+        data: the folder of the trained transformers and their tables.
+
+    Raises:
+        TableMissing: one of the tables is not there.
+        BadInput: one of them is damaged.
+    """
+    reports = {name: _report(data / name) for name in (*ABC, D)}
+    return [
+        *SECTION_4,
+        THEOREM_1,
+        *_section_7(data),
+        *_section_8(data, {name: reports[name] for name in ABC}),
+        *_section_9(data, reports[D]),
+        *_appendix_e(reports),
+    ]
+
+
+SECTION_4 = [
+    Claim("4", "language models solve the equations formulation", "almost perfectly for D up to 5"),
+    Claim("4", "language models solve the four other formulations", "great performance (lives-with, kingdoms: D = 5)"),
+]
+THEOREM_1 = Claim("5", "x_D cannot be retrieved with fewer layers (Theorem 1)", "log3(2D)")
+
+
+def _section_7(data: Path) -> list[Claim]:
+    logs = {name: _crossings(_needed(data / name / LOG, f"retrieval-interp train {name}")) for name in (*ABC, D)}
+    ordered = sum(_rising(steps) for steps in logs.values())
+    return [
+        Claim("7.2", "without the implicit curriculum the loss stays high, whatever the depth", "above 0.7 in 100%"),
+        Claim("7.2", "later positions of a chain need more layers", "figure 4, right"),
+        Claim(
+            "7.2",
+            f"partial losses fall below {EMERGED:g} in the order of the chain (64 runs of figure 4; here A to D)",
+            "100% of the runs",
+            f"{ordered} of {len(logs)}",
+            len(logs),
+            "retrieval-interp train transformer_a (and b, c, d)",
+            _verdict(ordered == len(logs)),
+        ),
+    ]
+
+
+def _section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
+    losses = [_training_loss(data / name) for name in ABC]
+    firsts = [_first_head(report) for report in reports.values()]
+    paths = [{path["path"] for path in report["paths"]} for report in reports.values()]
+    shared = [len(one & other) for one, other in combinations(paths, 2)]
+    heads = [len({path["path"].split()[0] for path in own["paths"]}) for own in reports.values()]
+    merged = [min((merge["loss"] for merge in report["merges"]), default=None) for report in reports.values()]
+    fewer = sum(
+        loss is not None and loss < report["threshold"] for loss, report in zip(merged, reports.values(), strict=True)
+    )
+    validated = _validated(ABC)
+    return [
+        Claim(
+            "8.2",
+            "A, B and C: validation MSE",
+            "below 0.01",
+            ", ".join(f"{loss['mean']:.4f} ± {loss['standard_error']:.4f}" for loss in losses),
+            len(losses),
+            "retrieval-interp export RUN data/transformer_a (and b, c)",
+            _verdict(all(loss["mean"] < 0.01 for loss in losses)),
+        ),
+        Claim(
+            "8.2",
+            "A, B and C: heads in the circuit",
+            "4",
+            ", ".join(map(str, heads)),
+            len(heads),
+            validated,
+            _verdict(all(number == 4 for number in heads)),
+        ),
+        Claim(
+            "8.2",
+            "A, B and C: the first useful head joins the members of every pair",
+            "3 of 3",
+            f"{sum(map(joins_pairs, firsts))} of {len(firsts)}",
+            len(firsts),
+            validated,
+            _verdict(all(map(joins_pairs, firsts))),
+        ),
+        Claim(
+            "8.2",
+            "A, B and C: but for the first head the circuits are very different",
+            "figure 5",
+            f"of {', '.join(str(len(own)) for own in paths)} paths two of them share {', '.join(map(str, shared))}",
+            len(paths),
+            validated,
+            _verdict(all(number <= 1 for number in shared)),
+        ),
+        Claim(
+            "8.2",
+            "A, B and C: fewer heads would do",
+            "3 instead of 4, by design; for A layers 7 and 11 could be one",
+            f"in {fewer} of {len(merged)} two trained heads can be made one as they are (least loss "
+            + ", ".join("-" if loss is None else f"{loss:.3f}" for loss in merged)
+            + ")",
+            len(merged),
+            validated,
+            _verdict(fewer > 0),
+        ),
+    ]
+
+
+def _section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
+    folder = data / D
+    loss, combined = _training_loss(folder), report["loss"]["details"]["combined"]
+    followed = emergence(folder, load_circuit(_needed(folder / CIRCUIT, f"retrieval-interp discover {D}")))
+    said = {one.name: one for one in observations(followed)}
+    steps = _steps(followed)
+    paper = {
+        "i": ("an induction head emerges first and abruptly", "after 450 epochs"),
+        "ii": ("quickly after, a head above it reuses it to fetch x2", "layer 22 above 14 and 21"),
+        "iii": ("further heads drive down the last partial losses, in order", "layers 23 and 24"),
+        "iv": ("the last head emerges much later than the one before", "figure 7"),
+    }
+    return [
+        Claim(
+            "9.2",
+            "D: validation MSE",
+            "0.031",
+            f"{loss['mean']:.4f} ± {loss['standard_error']:.4f}, after {steps} steps instead of 6,400",
+            1,
+            f"retrieval-interp export RUN data/{D}",
+            _verdict(loss["mean"] <= 0.04),
+        ),
+        Claim(
+            "9.2",
+            "D: MSE with its circuit in the place of all attention",
+            "0.045",
+            f"{combined['mean']:.4f} ± {combined['standard_error']:.4f}",
+            1,
+            _validated([D]),
+            _verdict(combined["mean"] < report["threshold"]),
+        ),
+        *(
+            Claim(
+                f"9.2 {name}",
+                f"D: {what}",
+                number,
+                said[name].sentence,
+                1,
+                f"retrieval-interp emergence {D}",
+                "differs" if said[name].holds is False else "holds" if said[name].holds else "not yet measured",
+            )
+            for name, (what, number) in paper.items()
+        ),
+    ]
+
+
+def _appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
+    combined = [report["loss"]["combined"] for report in reports.values()]
+    paths = [path for report in reports.values() for path in report["paths"]]
+    first = [path["losses"]["uniform"] for path in paths if path["in_first_useful_layer"]]
+    others = [min(path["losses"].values()) for path in paths if not path["in_first_useful_layer"]]
+    above = sum(loss >= 0.17 for loss in others)
+    validated = _validated(reports)
+    return [
+        Claim(
+            "E",
+            "A to D: MSE with every head replaced by its mechanism",
+            "below 0.05",
+            ", ".join(f"{loss:.4f}" for loss in combined),
+            len(combined),
+            validated,
+            _verdict(all(loss < 0.05 for loss in combined)),
+        ),
+        Claim(
+            "E",
+            "A to D: MSE without any one path above the first useful layer",
+            "0.17 to 0.89",
+            f"{min(others):.3f} to {max(others):.3f} (row uniform or identity); {above} of {len(others)} reach 0.17",
+            len(reports),
+            validated,
+            _verdict(above == len(others)),
+        ),
+        Claim(
+            "E",
+            "A to D: MSE with the first useful layer made uniform",
+            "0.05 to 0.1",
+            f"{min(first):.3f} to {max(first):.3f}",
+            len(reports),
+            validated,
+            _verdict(all(0.05 <= loss <= 0.1 for loss in first)),
+        ),
+    ]
+
+
+def joins_pairs(paths: Sequence[tuple[str, str]]) -> bool:
+    """Whether all paths of a head lead from a position to the one before, the members of a pair."""
+    return all(
+        (source, target) == ("*", "previous")
+        or (source.endswith(".second") and target == source.replace("second", "first"))
+        for source, target in paths
+    )
+
+
+def _first_head(report: dict[str, Any]) -> list[tuple[str, str]]:
+    lowest = min(path["layer"] for path in report["paths"])
+    return [(path["from"], path["to"]) for path in report["paths"] if path["layer"] == lowest]
+
+
+def _rising(steps: Sequence[float | None]) -> bool:
+    there = [step for step in steps if step is not None]
+    return len(there) == len(steps) and all(a < b for a, b in pairwise(there))
+
+
+def _crossings(log: Path) -> list[float | None]:
+    losses = read_losses(log)
+    parts = [name for name in losses.columns if name not in ("loss", "validation")]
+    return [first_crossing(1 - losses[part], 1 - EMERGED) for part in parts]
+
+
+def _training_loss(folder: Path) -> dict[str, Any]:
+    config = read_config(folder)
+    try:
+        exported = config["made"]["exported"]
+        loss: dict[str, Any] = exported[f"loss_{exported['precision']}"]
+        float(loss["mean"]), float(loss["standard_error"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{folder}: its config holds no loss of `export` ({error})") from error
+    return loss
+
+
+def _steps(followed: Emergence) -> str:
+    return f"{followed.losses.index[-1]:,}"
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    path = _needed(folder / REPORT, f"retrieval-interp validate {folder.name} --json > {folder / REPORT}")
+    try:
+        report: dict[str, Any] = json.loads(read_text(path, "a report of `validate --json`"))
+        if "merges" not in report or not report["paths"]:
+            raise ValueError("it is an old one, or has no path")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
+    return report
+
+
+def _needed(path: Path, command: str) -> Path:
+    if not path.exists():
+        raise TableMissing(f"{path}: missing; make it with: {command}")
+    return path
+
+
+def _validated(names: Iterable[str]) -> str:
+    return "retrieval-interp validate " + ", ".join(names)
+
+
+def _verdict(holds: bool) -> Verdict:
+    return "holds" if holds else "differs"

@@ -1,0 +1,50 @@
+"""The command line. One file for each room of commands; the work is done elsewhere."""
+
+import os
+import sys
+from typing import Any
+
+import typer
+
+from circuits.errors import BadInput
+from retrieval_interp.cli import circuit, models, study
+from retrieval_interp.cli.options import Interrupted
+
+# Some versions of typer carry a copy of click; typer's own name leads to the right base class in all of them.
+UsageError: Any = typer.BadParameter.__base__
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+for room in (circuit, study, models):
+    app.add_typer(room.app)
+
+
+@app.callback()
+def about() -> None:
+    """Hold a transformer against a hypothesis about its attention heads."""
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command line; whatever the user can mend is one line on standard error and exit code 2."""
+    try:
+        code = app(arguments, standalone_mode=False) or 0
+        sys.stdout.flush()
+        if code == 130:  # what typer makes of Ctrl-C
+            raise Interrupted("interrupted")
+        sys.exit(code)
+    except UsageError as error:
+        complain(f"{error.format_message()} (see --help)")
+    except BadInput as error:
+        complain(str(error))
+    except OSError as error:
+        # What was printed cannot get out any more; Python would complain about that again when it ends.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        complain(f"{error.filename or 'standard output'} cannot be written ({error.strerror or error})")
+    except (Interrupted, typer.Abort, KeyboardInterrupt) as stopped:
+        print(str(stopped) or "interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def complain(message: str) -> None:
+    """One line on standard error, exit code 2."""
+    print(f"retrieval-interp: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,161 @@
+"""Commands on a trained model and its circuit."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from circuits.errors import BadInput
+from retrieval_interp.cli.options import CircuitFile, Examples, Json, Model, Seed, Threshold
+from retrieval_interp.cli.terminal import print_report, progress_bar
+
+if TYPE_CHECKING:
+    from circuits.circuit import Circuit
+    from circuits.statistics import Statistics
+    from circuits.validation_report import ValidationReport
+    from retrieval_interp.model import VectorTransformer
+    from retrieval_interp.task import RetrievalTask
+
+app = typer.Typer()
+
+
+@app.command()
+def demo() -> None:
+    """Validate the trained 12-layer transformer that comes with the toolkit, and write its report."""
+    validate("transformer_a", out=Path("reports/transformer_a"))
+
+
+@app.command()
+def validate(
+    model_dir: Model,
+    circuit: CircuitFile = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
+    examples: Examples = 1024,
+    seed: Seed = 0,
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Is this the circuit, all of it, and nothing but it? Appendix E, steps 3, 5 and 6.
+
+    Exits with 0 if the circuit holds, 1 if it does not, 2 on bad input.
+    """
+    import circuits
+    from circuits.files import check_writable
+    from circuits.report import REPORT_FILES, to_json, write_report
+    from retrieval_interp import library
+
+    model, task, own = library.load(model_dir)
+    hypothesis = own if circuit is None else circuits.load_circuit(circuit)
+    if hypothesis is None:
+        raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
+    if out is not None:
+        for name in REPORT_FILES:
+            check_writable(out / name)
+    report, chance = judged(model, task, hypothesis, model_dir, examples, seed, threshold, most=examples)
+    page = write_report(report, model, task, out, chance) if out is not None else None
+    if as_json:
+        print(json.dumps(to_json(report, chance), indent=2))
+    else:
+        print_report(report, chance)
+        if page is not None:
+            typer.echo(f"The report is at {page}")
+    raise typer.Exit(0 if report.passed else 1)
+
+
+@app.command()
+def discover(
+    model_dir: Model,
+    out: Annotated[Path, typer.Option(help="The circuit YAML to write.")] = Path("circuit.yaml"),
+    report: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
+    examples: Annotated[
+        int, typer.Option(min=2, help="Fresh examples to judge on; more where they cannot decide.")
+    ] = 1024,
+    seed: Annotated[int, typer.Option(help="Seed of the examples to select on; seed + 1 judges.")] = 0,
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Find the circuit of a transformer, and judge it on fresh examples (Appendix E, all steps).
+
+    Exits with 0 if a circuit was found and holds on the fresh examples, 1 if not, 2 on bad input.
+    """
+    import circuits
+    from circuits.files import check_writable
+    from circuits.report import REPORT_FILES, to_json, write_report
+    from retrieval_interp import library
+
+    model, task, _ = library.load(model_dir)
+    for path in (out, *(report / name for name in REPORT_FILES if report)):
+        check_writable(path)
+    for each in (seed, seed + 1):
+        task.examples(1, each)  # refuses what cannot be a seed before the search, not after it
+    with progress_bar("discovering") as progress:
+        found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
+    command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g}"
+    circuit = replace(found.circuit, name=Path(model_dir).name, description=f"Found by: {command}.")
+    judgement, chance = judged(model, task, circuit, model_dir, examples, seed + 1, threshold, most=16 * examples)
+    if found.found:
+        circuits.save_circuit(circuit, out)
+    page = write_report(judgement, model, task, report, chance, found) if report else None
+    if as_json:
+        print(json.dumps(to_json(judgement, chance, found), indent=2))
+    else:
+        print_report(judgement, chance)
+        typer.echo(f"{len(found.trials)} candidates were tried on {found.n_evaluations} sequences.")
+        for other in found.others():
+            typer.echo(f"As many paths, and below the threshold too: {other}")
+        if found.found:
+            typer.echo(f"The circuit is in {out}")
+        else:
+            typer.echo(f"No circuit was found: where it was selected, the best one's loss is {found.judgement}.")
+        if page is not None:
+            typer.echo(f"The report is at {page}")
+    raise typer.Exit(0 if found.found and judgement.passed else 1)
+
+
+@app.command()
+def view(
+    model_dir: Model,
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("reports/attention.html"),
+    examples: Annotated[int, typer.Option(min=1, max=50, help="How many examples to show.")] = 3,
+    seed: Seed = 0,
+) -> None:
+    """Write the attention maps of all heads into one HTML file that works offline (Appendix C)."""
+    from circuits.files import check_writable, write_atomically
+    from circuits.report import attention_page
+    from retrieval_interp import library
+
+    model, task, _ = library.load(model_dir)
+    check_writable(out)
+    write_atomically(out, attention_page(model, task, Path(model_dir).name, examples, seed))
+    typer.echo(f"The attention maps are at {out}")
+
+
+def judged(
+    model: "VectorTransformer",
+    task: "RetrievalTask",
+    circuit: "Circuit",
+    name: str,
+    examples: int,
+    seed: int,
+    threshold: float,
+    most: int,
+) -> "tuple[ValidationReport, Statistics]":
+    """A circuit validated, and held against chance, on the same fresh examples.
+
+    Where the combined loss is too near to the threshold to say, four times as many are drawn, up to ``most``.
+    """
+    import circuits
+    from retrieval_interp import provenance
+
+    about = provenance.about(name, model)
+    asked: dict[str, Any] = {"n_examples": examples, "seed": seed, "threshold": threshold}
+    with progress_bar("validating") as progress:
+        report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
+        while report.combined.near(threshold) and asked["n_examples"] < most:
+            asked["n_examples"] = min(4 * asked["n_examples"], most)
+            report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
+    with progress_bar("is it chance?") as progress:
+        chance = circuits.against_chance(model, task, circuit, **asked, progress=progress)
+    return report, chance

@@ -1,0 +1,118 @@
+"""Commands of the study: how circuits emerge in training, whether the order is causal, and what the paper claims."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from circuits.errors import BadInput
+from retrieval_interp.cli.options import Interrupted, Json, Seed
+from retrieval_interp.cli.terminal import print_claims, progress_bar
+
+app = typer.Typer()
+
+
+@app.command()
+def emergence(
+    run_dir: Annotated[str, typer.Argument(help="Folder of a run, or a name such as transformer_d.")],
+    circuit: Annotated[Path | None, typer.Option(help="Circuit YAML (default: the one in RUN_DIR).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for emergence.html and the tables.")] = Path("reports/emergence"),
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """When did each attention path of a circuit emerge in training? (Section 9, Appendix D.)"""
+    import circuits
+    from circuits.files import check_writable
+    from retrieval_interp import emergence as room
+    from retrieval_interp import library
+    from retrieval_interp.checkpoints import CIRCUIT
+    from retrieval_interp.emergence_page import FILES, write_emergence
+    from retrieval_interp.observations import observations
+
+    run = library.find(run_dir)
+    if circuit is None and not (run / CIRCUIT).exists():
+        raise BadInput(f"{run_dir}: holds no {CIRCUIT}; name one with --circuit")
+    hypothesis = circuits.load_circuit(circuit or run / CIRCUIT)
+    for name in FILES:
+        check_writable(out / name)
+    with progress_bar("following the paths") as progress:
+        followed = room.emergence(run, hypothesis, seed=seed, progress=progress)
+    command = f"retrieval-interp emergence {run_dir} --seed {seed}"
+    chosen = f"{command} --circuit {circuit}" if circuit else command
+    page = write_emergence(followed, Path(run_dir).name, out, command, chosen)
+    said = observations(followed)
+    if as_json:
+        table = followed.table()
+        emerged = json.loads(table.reset_index().to_json(orient="records"))
+        document = {"source": followed.source, "paths": emerged, "observations": [asdict(one) for one in said]}
+        print(json.dumps(document, indent=2))
+        return
+    typer.echo(f"Attention from {followed.source}")
+    for path, step in followed.emerged.items():
+        typer.echo(f"{path:40} " + (f"step {step:.0f}" if step is not None else "never"))
+    for one in said:
+        typer.echo(
+            f"{one.name:>4} { ({True: 'holds', False: 'differs', None: 'cannot be said'}[one.holds]) }: {one.sentence}"
+        )
+    typer.echo(f"The page is at {page}")
+
+
+@app.command()
+def causality(
+    preset: Annotated[str, typer.Option(help="What to train; it should be small.")] = "tiny",
+    seeds: Annotated[int, typer.Option(min=2, help="Runs under each condition.")] = 6,
+    steps: Annotated[int | None, typer.Option(min=1, help="Train longer or shorter than the preset says.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the page; goes on there.")] = Path(
+        "reports/causality"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Do later heads need the induction head to emerge? Trains with paths forced on, or forbidden."""
+    from circuits.files import check_writable
+    from retrieval_interp import causality as room
+    from retrieval_interp.causality_page import PAGE, write_causality
+    from retrieval_interp.presets import preset as named
+    from retrieval_interp.provenance import versions
+
+    chosen = named(preset)
+    if steps is not None:
+        chosen = replace(chosen, recipe=replace(chosen.recipe, steps=steps))
+    for name in (room.RUNS, PAGE):
+        check_writable(out / name)
+    try:
+        with progress_bar("training") as progress:
+            outcomes = room.experiment(preset, chosen, seeds, out, progress)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; the finished runs are kept, the same command goes on") from None
+    command = f"retrieval-interp causality --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
+    page = write_causality(outcomes, out, command)
+    table = room.summary(outcomes)
+    if as_json:
+        rows = json.loads(table.to_json(orient="records"))
+        print(json.dumps({"command": command, **versions(), "rows": rows}, indent=2))
+        return
+    for sentence in room.sentences(outcomes):
+        typer.echo(sentence)
+    typer.echo(f"The page is at {page}")
+
+
+@app.command()
+def claims(as_json: Json = False) -> None:
+    """Every quantitative claim of the paper, beside what was measured here.
+
+    Exits with 1 when a table that a claim needs is missing.
+    """
+    from retrieval_interp.claims import TableMissing, ledger
+    from retrieval_interp.library import data_folder
+
+    try:
+        rows = ledger(data_folder())
+    except TableMissing as missing:
+        typer.echo(str(missing), err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        print_claims(rows)

@@ -1,0 +1,139 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from circuits import BadInput, Head
+from circuits.clamping import clamped
+from retrieval_interp import RetrievalTask, VectorTransformer, causality
+from retrieval_interp.causality import CONDITIONS, Outcome, clamps, experiment, fetching, summary, train_clamped
+from retrieval_interp.causality_page import write_causality
+from retrieval_interp.cli import main
+from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
+from retrieval_interp.training_step import TrainingStep
+from tests.browser import opened
+
+MICRO = Preset(
+    RetrievalTask(n_steps=2, n_chains=2),
+    Architecture(n_layers=2, n_heads=1, d_model=16, d_head=16),
+    Recipe(steps=40, batch=8, training_examples=64, warmup=5),
+)
+
+
+def outcome(condition, seed, x1, x2):
+    steps = {"x1": x1, "x2": x2}
+    return Outcome(condition, seed, "micro", 100, steps, steps)
+
+
+@pytest.fixture(scope="module")
+def by_hand():
+    """Two seeds: free x2 at 60 and 80; with the induction head 20 and 20; without it never."""
+    found = []
+    for seed, free in ((0, 60.0), (1, 80.0)):
+        found += [outcome("free", seed, free - 40, free), outcome("joined", seed, free - 40, free)]
+        found += [outcome("induction", seed, 0.0, 20.0), outcome("not joined", seed, None, None)]
+        found += [outcome("no x1", seed, None, free)]
+    return found
+
+
+def test_the_summary_pairs_every_run_with_the_free_run_of_its_seed(by_hand):
+    table = summary(by_hand).set_index(["condition", "sign", "symbol"])
+    forced = table.loc[("induction", "learned", "x2")]
+    assert (forced["emerged"], forced["step"], forced["later"]) == (2, 20.0, -50.0)
+    assert (forced["low"], forced["high"]) == (-60.0, -40.0)  # two seeds can only be drawn so
+    forbidden = table.loc[("not joined", "learned", "x2")]
+    assert (forbidden["emerged"], forbidden["step"], forbidden["later"]) == (0, 100.0, 30.0)
+    assert table.loc[("free", "learned", "x2")]["later"] == 0.0
+
+
+def test_the_sentences_say_what_never_happened(by_hand):
+    free, joined, induction, forbidden, _ = causality.sentences(by_hand)
+    assert "x2 learned in 2 of 2 runs, at step 70 on average." in free
+    assert "+0 steps against free [+0, +0]" in joined
+    assert "-50 steps against free [-60, -40]" in induction
+    assert "0 of 2 runs, at step 100 on average (those that never did count with all their steps)" in forbidden
+
+
+def test_every_condition_holds_what_it_says_throughout_training():
+    for condition in CONDITIONS:
+        model = VectorTransformer(MICRO.architecture.config(MICRO.task), 0)
+        held = clamps(condition, MICRO.task)
+        examples = MICRO.task.examples(16, seed=3)
+        with clamped(model, held, examples.roles):
+            seen = fetching(model, examples)
+        if condition == "induction":
+            assert seen[0] == pytest.approx(1.0)
+        elif condition == "no x1":
+            assert seen[0] == 0.0
+        else:
+            assert 0 < seen[0] < 0.5
+
+
+def test_a_run_without_clamps_takes_the_steps_of_ordinary_training():
+    step = causality.ClampedStep(VectorTransformer(MICRO.architecture.config(MICRO.task), 1), MICRO.task, MICRO.recipe)
+    plain = TrainingStep(VectorTransformer(MICRO.architecture.config(MICRO.task), 1), MICRO.task, MICRO.recipe)
+    draws = MICRO.task.training_set(8, 0)
+    for _ in range(3):
+        assert torch.equal(step(draws, 1e-3), plain(draws, 1e-3))
+
+
+def test_the_same_seed_gives_the_same_outcome():
+    one, again = (train_clamped("micro", MICRO, "joined", 4) for _ in range(2))
+    assert one == again
+
+
+def test_the_experiment_goes_on_where_it_stopped_and_repeats_nothing(tmp_path, monkeypatch):
+    made = []
+
+    def counted(name, chosen, condition, seed, progress):
+        made.append((condition, seed))
+        return outcome(condition, seed, 10.0, 20.0)
+
+    monkeypatch.setattr(causality, "train_clamped", counted)
+    short = replace(MICRO, recipe=replace(MICRO.recipe, steps=100))
+    experiment("micro", short, 1, tmp_path)
+    shares = []
+    outcomes = experiment("micro", short, 2, tmp_path, shares.append)
+    assert made == [(condition, seed) for seed in (0, 1) for condition in CONDITIONS]
+    assert [(o.condition, o.seed) for o in outcomes] == made
+    assert shares[-1] == 1.0
+    with pytest.raises(BadInput, match="holds runs of micro with 100 steps"):
+        experiment("micro", MICRO, 2, tmp_path)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"condition": "free"}', '{"condition": 3, "learned": {}}'])
+def test_a_damaged_file_of_runs_is_one_line(tmp_path, line):
+    (tmp_path / causality.RUNS).write_text(line + "\n")
+    with pytest.raises(BadInput, match=r"runs.jsonl, line 1: not a run of this experiment"):
+        experiment("micro", MICRO, 2, tmp_path)
+
+
+def test_a_task_of_one_step_has_no_later_head():
+    with pytest.raises(BadInput, match="one step only"):
+        clamps("free", RetrievalTask(n_steps=1))
+
+
+def test_the_lower_half_is_forced_in_the_first_head_of_the_first_layer():
+    (clamp,) = clamps("joined", MICRO.task)
+    assert (clamp.head, clamp.forced) == (Head(0, 0), True)
+    assert dict(clamp.rows) == {"pair1.second": "pair1.first", "pair2.second": "pair2.first"}
+
+
+def test_the_command_prints_its_rows_and_writes_its_page(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(PRESETS, "micro", MICRO)
+    with pytest.raises(SystemExit) as ended:
+        main(["causality", "--preset", "micro", "--seeds", "2", "--out", str(tmp_path), "--json"])
+    assert ended.value.code == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["rows"]) == len(CONDITIONS) * 2 * 2
+    assert len((tmp_path / causality.RUNS).read_text().splitlines()) == 2 * len(CONDITIONS)
+    assert (tmp_path / "causality.html").exists()
+
+
+def test_the_page_shows_every_condition_without_a_network(tmp_path, by_hand):
+    with opened(write_causality(by_hand, tmp_path, "retrieval-interp causality")) as (page, complaints):
+        assert page.locator("#sentences li").count() == len(CONDITIONS)
+        assert page.locator("#causality-table tr").count() == 1 + len(CONDITIONS) * 2 * 2
+        assert page.locator("#causality .main-svg").count() > 0
+        assert complaints == []
