@@ -12,12 +12,16 @@ Change = tuple[Head, Mechanism]
 
 
 def without_one_path(circuit: Circuit) -> Iterator[Change]:
-    """Every way to take one path away."""
+    """Every way to take one path away: its row alone, as step 6 does, and with the rest of a head that has no other."""
     for path in circuit.paths:
         mechanism = circuit.heads[path.head]
-        if isinstance(mechanism, OneHot) and len(mechanism.paths) > 1:
-            yield path.head, mechanism.without_row(path.source)
-        yield from ((path.head, _made(mechanism, path, instead)) for instead in REPLACEMENTS)
+        ways = [_made(mechanism, path, instead) for instead in REPLACEMENTS]
+        if isinstance(mechanism, OneHot):
+            if len(mechanism.paths) > 1:
+                ways.insert(0, mechanism.without_row(path.source))
+            else:
+                ways += [mechanism.with_row(path.source, row) for row in REPLACEMENTS if row != mechanism.elsewhere]
+        yield from ((path.head, way) for way in ways)
 
 
 def _made(mechanism: Mechanism, path: Path, instead: str) -> Mechanism:

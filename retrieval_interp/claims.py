@@ -15,8 +15,8 @@ from typing import Any, Literal
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
 from circuits.files import read_text
-from retrieval_interp.checkpoints import CIRCUIT, LOG, read_config
-from retrieval_interp.emergence import EMERGED, Emergence, emergence, first_crossing, read_losses
+from retrieval_interp.checkpoints import CIRCUIT, CONFIG, LOG, read_config
+from retrieval_interp.emergence import ATTENTION, EMERGED, Emergence, emergence, first_crossing, read_losses
 from retrieval_interp.observations import observations
 
 Verdict = Literal["holds", "differs", "not yet measured"]
@@ -164,6 +164,7 @@ def _section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
 def _section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
     folder = data / D
     loss, combined = _training_loss(folder), report["loss"]["details"]["combined"]
+    _needed(folder / ATTENTION, f"retrieval-interp emergence RUN --out {folder}")
     followed = emergence(folder, load_circuit(_needed(folder / CIRCUIT, f"retrieval-interp discover {D}")))
     said = {one.name: one for one in observations(followed)}
     steps = _steps(followed)
@@ -271,6 +272,7 @@ def _crossings(log: Path) -> list[float | None]:
 
 
 def _training_loss(folder: Path) -> dict[str, Any]:
+    _needed(folder / CONFIG, f"retrieval-interp export RUN {folder}")
     config = read_config(folder)
     try:
         exported = config["made"]["exported"]
@@ -289,8 +291,8 @@ def _report(folder: Path) -> dict[str, Any]:
     path = _needed(folder / REPORT, f"retrieval-interp validate {folder.name} --json > {folder / REPORT}")
     try:
         report: dict[str, Any] = json.loads(read_text(path, "a report of `validate --json`"))
-        if "merges" not in report or not report["paths"]:
-            raise ValueError("it is an old one, or has no path")
+        if not report["paths"] or not isinstance(report["merges"], list):
+            raise ValueError("it has no path, or no list of merges")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
     return report

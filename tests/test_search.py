@@ -70,8 +70,19 @@ def test_a_path_moves_to_every_head_that_attends_along_it_too(circuit):
 def test_changes_are_those_written_down_by_hand(circuit, problem):
     roles = problem.examples(4, seed=0).roles
     assert [(head, str(m)) for head, m in redirections(circuit, roles)] == [(Head(1, 0), "query -> pair1.first")]
-    assert [(head, str(m)) for head, m in without_one_path(circuit)] == [
-        (Head(layer, 0), name) for layer in range(2) for name in ("uniform", "identity")
+    assert [(str(head), str(m)) for head, m in without_one_path(circuit)] == [
+        (head, way)
+        for head, source in (("L0H0", "pair1.second"), ("L1H0", "query"))
+        for way in ("uniform", "identity", f"{source} -> uniform", f"{source} -> identity")
+    ]
+
+
+def test_a_path_goes_with_its_row_alone_where_the_rest_of_the_head_is_worth_something():
+    kept = Circuit({Head(0, 0): OneHot({"query": "pair1.second"}, "identity")})
+    assert [str(m) for _, m in without_one_path(kept)] == [
+        "uniform",
+        "identity",
+        "query -> uniform; elsewhere identity",
     ]
 
 

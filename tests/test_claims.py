@@ -1,0 +1,136 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from circuits import BadInput
+from retrieval_interp.claims import ABC, D, TableMissing, joins_pairs, ledger
+from retrieval_interp.cli import main
+
+ROOT = Path(__file__).parent.parent
+
+
+def path(name, uniform, identity, first=False):
+    head, source, _, target = name.split(" ")
+    return {
+        "path": name,
+        "layer": int(head[1]),
+        "from": source,
+        "to": target,
+        "losses": {"uniform": uniform, "identity": identity},
+        "in_first_useful_layer": first,
+    }
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Four transformers of whom everything is known by hand; all learn x1 before x2."""
+    for name in (*ABC, D):
+        folder = tmp_path / name
+        folder.mkdir()
+        loss = {"mean": 0.005, "standard_error": 0.0005}
+        config = {
+            "format": 1,
+            "task": {},
+            "architecture": {},
+            "made": {"exported": {"precision": "float16", "loss_float16": loss}},
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        lines = [
+            {"step": step, "loss": 0.5, "parts": {"x1": x1, "x2": x2}}
+            for step, x1, x2 in ((100, 1.0, 1.0), (200, 0.0, 1.0), (300, 0.0, 0.0))
+        ]
+        (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        paths = [path("L0H0 * -> previous", 0.07, 0.3, first=True), path("L1H0 query -> pair1.second", 0.2, 0.4)]
+        combined = {"mean": 0.03, "standard_error": 0.001}
+        report = {
+            "threshold": 0.05,
+            "loss": {"combined": 0.03, "details": {"combined": combined}},
+            "paths": paths,
+            "merges": [{"from": "L0H0", "into": "L1H0", "loss": 0.3, "standard_error": 0.01}],
+        }
+        (folder / "report.json").write_text(json.dumps(report))
+    circuit = "heads:\n  L1H0: {query: pair1.second}\n  L2H0: {query: pair2.second}\n  L3H0: {query: pair3.second}\n"
+    (tmp_path / D / "circuit.yaml").write_text(circuit)
+    columns = ",".join(f"L{k}H0 query -> pair{k}.second" for k in (1, 2, 3))
+    rows = "0,0,0,0\n90,0,0,0\n100,1,0,0\n120,1,1,0\n200,1,1,1\n"  # above 0.5 at steps 95, 110 and 160
+    (tmp_path / D / "attention.csv").write_text(f"# by hand\nstep,{columns}\n{rows}")
+    return tmp_path
+
+
+def found(tables):
+    return {(row.section, row.claim.split(": ")[-1]): row for row in ledger(tables)}
+
+
+def test_every_row_says_what_was_measured_and_whether_it_holds(tables):
+    rows = found(tables)
+    assert rows["8.2", "validation MSE"].measured == ", ".join(["0.0050 ± 0.0005"] * 3)
+    assert rows["8.2", "validation MSE"].verdict == "holds"
+    assert rows["8.2", "heads in the circuit"].measured == "2, 2, 2"
+    assert rows["8.2", "heads in the circuit"].verdict == "differs"
+    assert rows["8.2", "the first useful head joins the members of every pair"].measured == "3 of 3"
+    assert rows["8.2", "but for the first head the circuits are very different"].verdict == "differs"  # all alike
+    assert rows["8.2", "fewer heads would do"].verdict == "differs"
+    assert rows["E", "MSE without any one path above the first useful layer"].verdict == "holds"
+    assert rows["E", "MSE with the first useful layer made uniform"].measured == "0.070 to 0.070"
+    assert rows["9.2 ii", "quickly after, a head above it reuses it to fetch x2"].verdict == "holds"
+    assert rows["9.2 iv", "the last head emerges much later than the one before"].verdict == "holds"
+    assert "15, 50 steps" in rows["9.2 iv", "the last head emerges much later than the one before"].measured
+
+
+def test_a_number_on_the_other_side_turns_the_verdict(tables):
+    report = json.loads((tables / "transformer_b" / "report.json").read_text())
+    report["paths"][1]["losses"]["identity"] = 0.1
+    report["merges"][0]["loss"] = 0.04
+    report["loss"]["combined"] = 0.06
+    (tables / "transformer_b" / "report.json").write_text(json.dumps(report))
+    rows = found(tables)
+    assert rows["E", "MSE without any one path above the first useful layer"].verdict == "differs"
+    assert rows["E", "MSE with every head replaced by its mechanism"].verdict == "differs"
+    assert rows["8.2", "fewer heads would do"].verdict == "holds"
+
+
+def test_partial_losses_out_of_order_are_counted(tables):
+    log = tables / "transformer_c" / "log.jsonl"
+    log.write_text(log.read_text().replace("x1", "x3"))  # x3 before x2
+    log.write_text(re.sub(r'"x3": ([\d.]+), "x2": ([\d.]+)', r'"x2": \2, "x3": \1', log.read_text()))
+    (row,) = (row for row in ledger(tables) if "order of the chain" in row.claim)
+    assert (row.measured, row.verdict) == ("3 of 4", "differs")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "transformer_a/report.json",
+        "transformer_b/config.json",
+        "transformer_c/log.jsonl",
+        "transformer_d/circuit.yaml",
+        "transformer_d/attention.csv",
+    ],
+)
+def test_a_missing_table_is_named_with_the_command_that_makes_it_and_the_command_fails(
+    tables, table, monkeypatch, capsys
+):
+    (tables / table).unlink()
+    with pytest.raises(TableMissing, match=rf"{table}: missing; make it with: retrieval-interp"):
+        ledger(tables)
+    monkeypatch.setattr("retrieval_interp.library.data_folder", lambda: tables)
+    with pytest.raises(SystemExit) as ended:
+        main(["claims", "--json"])
+    assert ended.value.code == 1
+    assert table in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["[", "[]", '{"paths": []}', '{"paths": [], "merges": []}'])
+def test_a_damaged_report_is_one_line(tables, content):
+    (tables / "transformer_a" / "report.json").write_text(content)
+    with pytest.raises(BadInput, match=r"report.json: not a report of `validate --json`"):
+        ledger(tables)
+
+
+def test_only_heads_that_lead_to_the_position_before_join_pairs():
+    assert joins_pairs([("*", "previous")])
+    assert joins_pairs([("pair1.second", "pair1.first"), ("pair2.second", "pair2.first")])
+    assert not joins_pairs([("pair1.second", "pair1.first"), ("query", "pair1.first")])
+    assert not joins_pairs([("pair1.second", "pair2.first")])
