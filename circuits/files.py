@@ -48,12 +48,13 @@ def replace_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a log.
+    """Add a line to a log; the log and its folder are made where they are not there.
 
     Raises:
         BadInput: the file cannot be written.
     """
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
     except OSError as error:

@@ -20,7 +20,8 @@ def model_card(folder: Path, address: str) -> str:
     """The card of a model directory, as Markdown with the front matter of a Hugging Face repository.
 
     Args:
-        folder: with a config, and where they exist ``circuit.yaml`` and ``report.json`` (of ``validate --json``).
+        folder: with a config, and where they exist ``circuit.yaml`` and ``report.json`` (of ``validate --json``, or of
+            ``discover --report``, which stands alone where no circuit was found).
         address: what to give to ``load``.
 
     Raises:
@@ -39,6 +40,9 @@ def _filled(folder: Path, address: str) -> str:
     loss = made.get("exported", {}).get("loss_" + made.get("exported", {}).get("precision", "float32"))
     circuit = load_circuit(folder / CIRCUIT) if (folder / CIRCUIT).exists() else None
     report = _report(folder / REPORT) if (folder / REPORT).exists() else None
+    searched = report.get("discovery") if report is not None and circuit is None else None
+    if searched is not None and not searched["found"]:
+        report = None  # of the best that was found, which is no circuit
     if report is not None and (circuit is None or [p["path"] for p in report["paths"]] != [*map(str, circuit.paths)]):
         raise BadInput(f"{folder / REPORT}: is the report of another circuit than {CIRCUIT}; validate again")
     data = ModelCardData(
@@ -63,6 +67,7 @@ def _filled(folder: Path, address: str) -> str:
         "circuit": circuit,
         "circuit_yaml": dump_circuit(circuit) if circuit else "",
         "report": report,
+        "searched": searched,
     }
     template = (files("retrieval_interp") / "templates" / "model_card.md.jinja").read_text(encoding="utf-8")
     return str(ModelCard.from_template(data, template_str=template, **contents)).rstrip() + "\n"

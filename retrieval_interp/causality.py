@@ -33,6 +33,7 @@ from retrieval_interp.training_step import Batches, TrainingStep, learning_rate
 RUNS = "runs.jsonl"
 SIGNS = ("learned", "fetched")
 MEASURE_EVERY = 20  # steps between two points of a curve
+LINGER = 200  # steps that a run goes on after everything is learned
 CONDITIONS = {
     "free": "nothing is held fast",
     "joined": "L0H0 joins both members of every pair from the start: the lower half of an induction head",
@@ -76,7 +77,7 @@ class ClampedStep(TrainingStep):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run, which ends when everything has emerged.
+    """What became of one run, which ends 200 steps after everything was learned.
 
     Attributes:
         condition: what was held fast.
@@ -131,7 +132,8 @@ def train_clamped(
             progress(step / recipe.steps)
             learned = _crossings(-pd.DataFrame.from_dict(losses, orient="index", columns=task.parts), -EMERGED)
             fetched = _crossings(pd.DataFrame.from_dict(attention, orient="index", columns=task.parts), EMERGED)
-            if None not in (*learned.values(), *fetched.values()):
+            last = max((s if s is not None else recipe.steps for s in learned.values()), default=0)
+            if step >= last + LINGER:
                 break
     return Outcome(condition, seed, name, recipe.steps, learned, fetched)
 

@@ -101,14 +101,14 @@ def _section_7(data: Path) -> list[Claim]:
 
 def _section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
     losses = [_training_loss(data / name) for name in ABC]
-    firsts = [_first_head(report) for report in reports.values()]
-    paths = [{path["path"] for path in report["paths"]} for report in reports.values()]
+    known = [report for report in reports.values() if found(report)]
+    firsts = [_first_head(report) for report in known]
+    paths = [{path["path"] for path in report["paths"]} for report in known]
     shared = [len(one & other) for one, other in combinations(paths, 2)]
-    heads = [len({path["path"].split()[0] for path in own["paths"]}) for own in reports.values()]
-    merged = [min((merge["loss"] for merge in report["merges"]), default=None) for report in reports.values()]
-    fewer = sum(
-        loss is not None and loss < report["threshold"] for loss, report in zip(merged, reports.values(), strict=True)
-    )
+    heads = [len({path.split()[0] for path in own}) for own in paths]
+    merged = [min((merge["loss"] for merge in report["merges"]), default=None) for report in known]
+    fewer = sum(loss is not None and loss < own["threshold"] for loss, own in zip(merged, known, strict=True))
+    unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not found(report))
     validated = _validated(ABC)
     return [
         Claim(
@@ -124,28 +124,28 @@ def _section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
             "8.2",
             "A, B and C: heads in the circuit",
             "4",
-            ", ".join(map(str, heads)),
+            _listed(heads) + unknown,
             len(heads),
             validated,
-            _verdict(all(number == 4 for number in heads)),
+            _verdict(not unknown and all(number == 4 for number in heads)),
         ),
         Claim(
             "8.2",
             "A, B and C: the first useful head joins the members of every pair",
             "3 of 3",
-            f"{sum(map(joins_pairs, firsts))} of {len(firsts)}",
+            f"{sum(map(joins_pairs, firsts))} of {len(firsts)}{unknown}",
             len(firsts),
             validated,
-            _verdict(all(map(joins_pairs, firsts))),
+            _verdict(not unknown and all(map(joins_pairs, firsts))),
         ),
         Claim(
             "8.2",
             "A, B and C: but for the first head the circuits are very different",
             "figure 5",
-            f"of {', '.join(str(len(own)) for own in paths)} paths two of them share {', '.join(map(str, shared))}",
+            f"of {_listed(map(len, paths))} paths two of them share {_listed(shared)}{unknown}",
             len(paths),
             validated,
-            _verdict(all(number <= 1 for number in shared)),
+            _verdict(not unknown and all(number <= 1 for number in shared)),
         ),
         Claim(
             "8.2",
@@ -209,8 +209,10 @@ def _section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
 
 
 def _appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
-    combined = [report["loss"]["combined"] for report in reports.values()]
-    paths = [path for report in reports.values() for path in report["paths"]]
+    unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not found(report))
+    known = [report for report in reports.values() if found(report)]
+    combined = [report["loss"]["combined"] for report in known]
+    paths = [path for report in known for path in report["paths"]]
     first = [path["losses"]["uniform"] for path in paths if path["in_first_useful_layer"]]
     others = [min(path["losses"].values()) for path in paths if not path["in_first_useful_layer"]]
     above = sum(loss >= 0.17 for loss in others)
@@ -220,17 +222,17 @@ def _appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
             "E",
             "A to D: MSE with every head replaced by its mechanism",
             "below 0.05",
-            ", ".join(f"{loss:.4f}" for loss in combined),
+            ", ".join(f"{loss:.4f}" for loss in combined) + unknown,
             len(combined),
             validated,
-            _verdict(all(loss < 0.05 for loss in combined)),
+            _verdict(not unknown and all(loss < 0.05 for loss in combined)),
         ),
         Claim(
             "E",
             "A to D: MSE without any one path above the first useful layer",
             "0.17 to 0.89",
             f"{min(others):.3f} to {max(others):.3f} (row uniform or identity); {above} of {len(others)} reach 0.17",
-            len(reports),
+            len(known),
             validated,
             _verdict(above == len(others)),
         ),
@@ -239,11 +241,16 @@ def _appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
             "A to D: MSE with the first useful layer made uniform",
             "0.05 to 0.1",
             f"{min(first):.3f} to {max(first):.3f}",
-            len(reports),
+            len(known),
             validated,
             _verdict(all(0.05 <= loss <= 0.1 for loss in first)),
         ),
     ]
+
+
+def found(report: dict[str, Any]) -> bool:
+    """Whether a report is of a circuit, and not of the best that a discovery came to without finding one."""
+    return bool(report.get("discovery", {}).get("found", True))
 
 
 def joins_pairs(paths: Sequence[tuple[str, str]]) -> bool:
@@ -288,7 +295,7 @@ def _steps(followed: Emergence) -> str:
 
 
 def _report(folder: Path) -> dict[str, Any]:
-    path = _needed(folder / REPORT, f"retrieval-interp validate {folder.name} --json > {folder / REPORT}")
+    path = _needed(folder / REPORT, f"retrieval-interp discover {folder.name} --report {folder}")
     try:
         report: dict[str, Any] = json.loads(read_text(path, "a report of `validate --json`"))
         if not report["paths"] or not isinstance(report["merges"], list):
@@ -305,7 +312,11 @@ def _needed(path: Path, command: str) -> Path:
 
 
 def _validated(names: Iterable[str]) -> str:
-    return "retrieval-interp validate " + ", ".join(names)
+    return "retrieval-interp validate (or discover) " + ", ".join(names)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _verdict(holds: bool) -> Verdict:

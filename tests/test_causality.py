@@ -123,12 +123,12 @@ def test_the_lower_half_is_forced_in_the_first_head_of_the_first_layer():
 def test_the_command_prints_its_rows_and_writes_its_page(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(PRESETS, "micro", MICRO)
     with pytest.raises(SystemExit) as ended:
-        main(["causality", "--preset", "micro", "--seeds", "2", "--out", str(tmp_path), "--json"])
+        main(["causality", "--preset", "micro", "--seeds", "2", "--out", str(tmp_path / "new"), "--json"])
     assert ended.value.code == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["rows"]) == len(CONDITIONS) * 2 * 2
-    assert len((tmp_path / causality.RUNS).read_text().splitlines()) == 2 * len(CONDITIONS)
-    assert (tmp_path / "causality.html").exists()
+    assert len((tmp_path / "new" / causality.RUNS).read_text().splitlines()) == 2 * len(CONDITIONS)
+    assert (tmp_path / "new" / "causality.html").exists()
 
 
 def test_the_page_shows_every_condition_without_a_network(tmp_path, by_hand):

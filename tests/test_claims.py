@@ -91,6 +91,13 @@ def test_a_number_on_the_other_side_turns_the_verdict(tables):
     assert rows["8.2", "fewer heads would do"].verdict == "holds"
 
 
+def test_a_transformer_whose_circuit_was_not_found_is_named_and_no_claim_holds_without_it(tables):
+    report = json.loads((tables / "transformer_c" / "report.json").read_text())
+    (tables / "transformer_c" / "report.json").write_text(json.dumps({**report, "discovery": {"found": False}}))
+    row = found(tables)["8.2", "the first useful head joins the members of every pair"]
+    assert (row.measured, row.runs, row.verdict) == ("2 of 2; none found for transformer_c", 2, "differs")
+
+
 def test_partial_losses_out_of_order_are_counted(tables):
     log = tables / "transformer_c" / "log.jsonl"
     log.write_text(log.read_text().replace("x1", "x3"))  # x3 before x2

@@ -128,3 +128,13 @@ def test_a_config_or_report_that_lacks_something_is_one_line(folder, capsys, fil
     assert ended.value.code == 2
     assert "lacks what a card needs" in capsys.readouterr().err
     assert not (folder / "README.md").exists()
+
+
+def test_a_model_whose_circuit_was_not_found_says_so_on_its_card(folder):
+    (folder / "circuit.yaml").unlink(missing_ok=True)
+    searched = {"found": False, "threshold": 0.05, "log": [{}] * 7, "loss": {"mean": 0.371}}
+    report = {"paths": [], "verdicts": [], "loss": {}, "passed": False, "discovery": searched}
+    (folder / "report.json").write_text(json.dumps(report))
+    card = model_card(folder, "found/somewhere")
+    assert "Not found: of 7 candidates" in card
+    assert "the best has 0.37" in card
