@@ -28,7 +28,9 @@ class Clamp:
     Attributes:
         rows: the to-role of every from-role.
         head: where it holds; None is in every head.
-        forced: the from-role attends to nothing but the to-role; else it attends to anything but the to-role.
+        forced: the from-role attends to nothing but the to-role of its own chain. Else it is forbidden: the from-role
+            attends to no to-role of any chain. Were only its own chain closed to it, the gap itself would tell it which
+            chain that is, and the others, taken from the sum of all, what stands there.
     """
 
     rows: Mapping[str, str]
@@ -41,9 +43,12 @@ class Clamp:
         shape = (len(roles), n_positions, n_positions)
         closed = torch.zeros(shape, dtype=torch.bool, device=roles.positions.device)
         for source, target in self.rows.items():
+            queries, keys = roles[source], roles[target]
             if self.forced:
-                closed[examples, roles[source]] = True
-            closed[examples, roles[source], roles[target]] = not self.forced
+                closed[examples, queries] = True
+                closed[examples, queries, keys] = False
+            else:
+                closed[examples[..., None], queries[:, :, None], keys[:, None, :]] = True
         return closed
 
 

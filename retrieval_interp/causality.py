@@ -38,8 +38,8 @@ CONDITIONS = {
     "free": "nothing is held fast",
     "joined": "L0H0 joins both members of every pair from the start: the lower half of an induction head",
     "induction": "the same, and L1H0 leads the query to pair1.second: x1 is there from the start",
-    "not joined": "no head may join the members of a pair: an induction head cannot emerge",
-    "no x1": "no head may lead the query to a position that holds x1",
+    "not joined": "no head may look from a second member of a pair to any first one: no induction head can emerge",
+    "no x1": "no head may look from a query to any position that holds an x1",
 }
 
 
