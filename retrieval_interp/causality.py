@@ -16,24 +16,20 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from circuits.attention import path_attention, possible_paths
 from circuits.circuit import Head
 from circuits.clamping import Clamp, clamped
 from circuits.errors import BadInput
 from circuits.files import append_line, read_text
 from circuits.problem import Examples
 from circuits.statistics import Interval
-from retrieval_interp.emergence import EMERGED, SEQUENCES, first_crossing
+from retrieval_interp.emergence import EMERGED, first_crossing
 from retrieval_interp.model import VectorTransformer
-from retrieval_interp.observations import retrieved
 from retrieval_interp.presets import Preset
 from retrieval_interp.task import RetrievalTask
 from retrieval_interp.training_step import Batches, TrainingStep, learning_rate
 
 RUNS = "runs.jsonl"
-SIGNS = ("learned", "fetched")
 MEASURE_EVERY = 20  # steps between two points of a curve
-LINGER = 200  # steps that a run goes on after everything is learned
 CONDITIONS = {
     "free": "nothing is held fast",
     "joined": "L0H0 joins both members of every pair from the start: the lower half of an induction head",
@@ -77,7 +73,7 @@ class ClampedStep(TrainingStep):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run, which ends 200 steps after everything was learned.
+    """What became of one run, which ends when everything is learned.
 
     Attributes:
         condition: what was held fast.
@@ -86,8 +82,6 @@ class Outcome:
         steps: how long at most.
         learned: for every symbol the first step at which its partial loss is below 0.5, interpolated between means
             over 20 steps, or None.
-        fetched: for every symbol the first step at which some head leads the query to a position that holds it, with
-            an average attention above 0.5 over 32 sequences, or None.
     """
 
     condition: str
@@ -95,16 +89,11 @@ class Outcome:
     preset: str
     steps: int
     learned: dict[str, float | None]
-    fetched: dict[str, float | None]
 
-    def at(self, sign: str, symbol: str) -> float | None:
-        """When a symbol was ``learned`` or ``fetched``, if it was."""
-        return {"learned": self.learned, "fetched": self.fetched}[sign][symbol]
-
-    def waited(self, sign: str, symbol: str) -> float:
-        """The same; all steps if it never was."""
-        step = self.at(sign, symbol)
-        return float(self.steps) if step is None else step
+    def waited(self, symbol: str) -> float:
+        """When a symbol was learned; all steps if it never was."""
+        step = self.learned[symbol]
+        return float(self.steps if step is None else step)
 
 
 def train_clamped(
@@ -116,42 +105,20 @@ def train_clamped(
     model = VectorTransformer(chosen.architecture.config(task), seed)
     take_step = ClampedStep(model, task, recipe, held)
     batches = Batches(task, recipe, seed, take_step.device)
-    watched = task.examples(SEQUENCES, seed)
     losses: dict[int, list[float]] = {}
-    attention: dict[int, list[float]] = {}
     running = torch.zeros(len(task.parts))
     learned: dict[str, float | None] = {}
-    fetched: dict[str, float | None] = {}
     for step in range(1, recipe.steps + 1):
         running += take_step(batches[step - 1], learning_rate(recipe, step - 1)).cpu()
         if step % MEASURE_EVERY == 0:
             losses[step] = (running / MEASURE_EVERY).tolist()
-            with clamped(model, held, watched.roles):
-                attention[step] = fetching(model, watched)
             running.zero_()
             progress(step / recipe.steps)
-            learned = _crossings(-pd.DataFrame.from_dict(losses, orient="index", columns=task.parts), -EMERGED)
-            fetched = _crossings(pd.DataFrame.from_dict(attention, orient="index", columns=task.parts), EMERGED)
-            last = max((s if s is not None else recipe.steps for s in learned.values()), default=0)
-            if step >= last + LINGER:
+            curves = pd.DataFrame.from_dict(losses, orient="index", columns=task.parts)
+            learned = {part: first_crossing(1 - curves[part], 1 - EMERGED) for part in task.parts}
+            if None not in learned.values():
                 break
-    return Outcome(condition, seed, name, recipe.steps, learned, fetched)
-
-
-def fetching(model: VectorTransformer, examples: Examples) -> list[float]:
-    """For every symbol x1 ... xD, how much the best head leads the query to positions that hold it, 0 to 1."""
-    cfg = model.cfg
-    paths = [path for path in possible_paths(examples.roles, cfg.n_layers, cfg.n_heads) if retrieved(path)]
-    attention = path_attention(model, examples, paths).tolist()
-    best: dict[int, dict[Head, float]] = {}
-    for path, value in zip(paths, attention, strict=True):
-        of_head = best.setdefault(retrieved(path) or 0, {})
-        of_head[path.head] = of_head.get(path.head, 0.0) + value
-    return [max(best[k].values()) for k in sorted(best)]
-
-
-def _crossings(curves: pd.DataFrame, level: float) -> dict[str, float | None]:
-    return {name: first_crossing(curves[name], level) for name in curves.columns}
+    return Outcome(condition, seed, name, recipe.steps, learned)
 
 
 def experiment(
@@ -194,37 +161,38 @@ def read_outcomes(path: Path) -> list[Outcome]:
     found = []
     for number, line in enumerate(read_text(path, "the runs of an experiment").splitlines(), start=1):
         try:
-            outcome = Outcome(**json.loads(line))
-            steps = [*outcome.learned.values(), *outcome.fetched.values()]
-            if outcome.condition not in CONDITIONS or not all(s is None or 0 <= s <= outcome.steps for s in steps):
+            record = json.loads(line)
+            learned = {name: None if s is None else float(s) for name, s in record.pop("learned").items()}
+            outcome = Outcome(**record, learned=learned)
+            within = all(s is None or 0 <= s <= outcome.steps for s in learned.values())
+            if outcome.condition not in CONDITIONS or not within:
                 raise ValueError("unknown condition, or a step outside of the run")
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInput(f"{path}, line {number}: not a run of this experiment ({error})") from error
         found.append(outcome)
     return found
 
 
 def summary(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """One row for each condition, symbol and sign of emergence (``learned`` or ``fetched``).
+    """One row for each condition and symbol.
 
-    Columns: ``runs``; ``emerged``, how many of them did; ``step``, the mean; ``later``, ``low`` and ``high``: the mean
-    difference to the free run of the same seed, with its 95% bootstrap interval over seeds. A run in which it never
-    emerged counts with all its steps: ``step`` and ``later`` are then no more than what was waited for.
+    Columns: ``runs``; ``learned``, how many of them did; ``step``, the mean; ``later``, ``low`` and ``high``: the mean
+    difference to the free run of the same seed, with its 95% bootstrap interval over seeds. A run that never learned it
+    counts with all its steps: ``step`` and ``later`` are then no more than what was waited for.
     """
     free = {outcome.seed: outcome for outcome in outcomes if outcome.condition == "free"}
     rows: list[dict[str, Any]] = []
-    for condition, sign in product(CONDITIONS, SIGNS):
+    for condition in CONDITIONS:
         own = [outcome for outcome in outcomes if outcome.condition == condition]
         for symbol in own[0].learned:
-            steps = torch.tensor([outcome.waited(sign, symbol) for outcome in own])
-            later = Interval.of(steps - torch.tensor([free[o.seed].waited(sign, symbol) for o in own]), seed=0)
+            steps = torch.tensor([outcome.waited(symbol) for outcome in own])
+            later = Interval.of(steps - torch.tensor([free[o.seed].waited(symbol) for o in own]), seed=0)
             rows.append(
                 {
                     "condition": condition,
-                    "sign": sign,
                     "symbol": symbol,
                     "runs": len(own),
-                    "emerged": sum(outcome.at(sign, symbol) is not None for outcome in own),
+                    "learned": sum(outcome.learned[symbol] is not None for outcome in own),
                     "step": steps.mean().item(),
                     **{"later": later.mean, "low": later.low, "high": later.high},
                 }
@@ -237,12 +205,12 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     last = list(outcomes[0].learned)[-1]
     said = []
     for row in summary(outcomes).to_dict(orient="records"):
-        if (row["sign"], row["symbol"]) != ("learned", last):
+        if row["symbol"] != last:
             continue
-        condition, emerged, runs = row["condition"], row["emerged"], row["runs"]
-        sentence = f"{condition} ({CONDITIONS[condition]}): {last} learned in {emerged} of {runs} runs"
+        condition, learned, runs = row["condition"], row["learned"], row["runs"]
+        sentence = f"{condition} ({CONDITIONS[condition]}): {last} learned in {learned} of {runs} runs"
         sentence += f", at step {row['step']:.0f} on average"
-        if emerged < runs:
+        if learned < runs:
             sentence += " (those that never did count with all their steps)"
         if condition != "free":
             sentence += f"; {row['later']:+.0f} steps against free [{row['low']:+.0f}, {row['high']:+.0f}]"

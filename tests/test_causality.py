@@ -4,10 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Head
+from circuits import BadInput, Head, Path
+from circuits.attention import path_attention
 from circuits.clamping import clamped
 from retrieval_interp import RetrievalTask, VectorTransformer, causality
-from retrieval_interp.causality import CONDITIONS, Outcome, clamps, experiment, fetching, summary, train_clamped
+from retrieval_interp.causality import CONDITIONS, Outcome, clamps, experiment, summary, train_clamped
 from retrieval_interp.causality_page import write_causality
 from retrieval_interp.cli import main
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
@@ -22,8 +23,7 @@ MICRO = Preset(
 
 
 def outcome(condition, seed, x1, x2):
-    steps = {"x1": x1, "x2": x2}
-    return Outcome(condition, seed, "micro", 100, steps, steps)
+    return Outcome(condition, seed, "micro", 100, {"x1": x1, "x2": x2})
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +38,13 @@ def by_hand():
 
 
 def test_the_summary_pairs_every_run_with_the_free_run_of_its_seed(by_hand):
-    table = summary(by_hand).set_index(["condition", "sign", "symbol"])
-    forced = table.loc[("induction", "learned", "x2")]
-    assert (forced["emerged"], forced["step"], forced["later"]) == (2, 20.0, -50.0)
+    table = summary(by_hand).set_index(["condition", "symbol"])
+    forced = table.loc[("induction", "x2")]
+    assert (forced["learned"], forced["step"], forced["later"]) == (2, 20.0, -50.0)
     assert (forced["low"], forced["high"]) == (-60.0, -40.0)  # two seeds can only be drawn so
-    forbidden = table.loc[("not joined", "learned", "x2")]
-    assert (forbidden["emerged"], forbidden["step"], forbidden["later"]) == (0, 100.0, 30.0)
-    assert table.loc[("free", "learned", "x2")]["later"] == 0.0
+    forbidden = table.loc[("not joined", "x2")]
+    assert (forbidden["learned"], forbidden["step"], forbidden["later"]) == (0, 100.0, 30.0)
+    assert table.loc[("free", "x2")]["later"] == 0.0
 
 
 def test_the_sentences_say_what_never_happened(by_hand):
@@ -55,19 +55,18 @@ def test_the_sentences_say_what_never_happened(by_hand):
     assert "0 of 2 runs, at step 100 on average (those that never did count with all their steps)" in forbidden
 
 
-def test_every_condition_holds_what_it_says_throughout_training():
+def test_every_condition_holds_what_it_says_in_a_model_at_its_start():
+    model = VectorTransformer(MICRO.architecture.config(MICRO.task), 0)
+    examples = MICRO.task.examples(16, seed=3)
+    paths = [Path(Head(1, 0), "query", target) for target in ("pair1.second", "pair2.first")]
+    paths += [Path(Head(0, 0), "pair2.second", "pair2.first")]
+    seen = {}
     for condition in CONDITIONS:
-        model = VectorTransformer(MICRO.architecture.config(MICRO.task), 0)
-        held = clamps(condition, MICRO.task)
-        examples = MICRO.task.examples(16, seed=3)
-        with clamped(model, held, examples.roles):
-            seen = fetching(model, examples)
-        if condition == "induction":
-            assert seen[0] == pytest.approx(1.0)
-        elif condition == "no x1":
-            assert seen[0] == 0.0
-        else:
-            assert 0 < seen[0] < 0.5
+        with clamped(model, clamps(condition, MICRO.task), examples.roles):
+            seen[condition] = path_attention(model, examples, paths).tolist()
+    assert seen["joined"][2] == seen["induction"][2] == seen["induction"][0] == 1.0
+    assert seen["not joined"][2] == seen["no x1"][0] == seen["no x1"][1] == 0.0
+    assert all(0 < attention < 0.5 for attention in seen["free"])
 
 
 def test_a_run_without_clamps_takes_the_steps_of_ordinary_training():
@@ -126,7 +125,7 @@ def test_the_command_prints_its_rows_and_writes_its_page(tmp_path, capsys, monke
         main(["causality", "--preset", "micro", "--seeds", "2", "--out", str(tmp_path / "new"), "--json"])
     assert ended.value.code == 0
     document = json.loads(capsys.readouterr().out)
-    assert len(document["rows"]) == len(CONDITIONS) * 2 * 2
+    assert len(document["rows"]) == len(CONDITIONS) * 2
     assert len((tmp_path / "new" / causality.RUNS).read_text().splitlines()) == 2 * len(CONDITIONS)
     assert (tmp_path / "new" / "causality.html").exists()
 
@@ -134,6 +133,6 @@ def test_the_command_prints_its_rows_and_writes_its_page(tmp_path, capsys, monke
 def test_the_page_shows_every_condition_without_a_network(tmp_path, by_hand):
     with opened(write_causality(by_hand, tmp_path, "retrieval-interp causality")) as (page, complaints):
         assert page.locator("#sentences li").count() == len(CONDITIONS)
-        assert page.locator("#causality-table tr").count() == 1 + len(CONDITIONS) * 2 * 2
+        assert page.locator("#causality-table tr").count() == 1 + len(CONDITIONS) * 2
         assert page.locator("#causality .main-svg").count() > 0
         assert complaints == []
