@@ -58,10 +58,10 @@ def moves(circuit: Circuit, noticed: Mapping[Head, Mapping[str, tuple[str, ...]]
 def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tuple[Head, Head, Circuit]]:
     """Every way to let one of these heads carry all paths of another too: the head emptied, the other, the circuit.
 
-    Heads that lead the same role to different ones cannot be merged.
+    Heads that say different things of one role cannot be merged, nor heads whose paths have no names.
     """
     rows = {head: _rows(circuit.heads[head], roles) for head in heads}
-    for giver, taker in permutations(heads, 2):
+    for giver, taker in permutations([head for head in heads if rows[head]], 2):
         together = {**rows[taker], **rows[giver]}
         if together == {**rows[giver], **rows[taker]}:
             for instead in REPLACEMENTS:
@@ -70,9 +70,9 @@ def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tu
 
 
 def _rows(mechanism: Mechanism, roles: Roles) -> dict[str, str]:
-    """Where a mechanism leads each role; the position before is a role too, where it has a name."""
+    """What a mechanism says of each role; the position before is a role too, where it has a name."""
     if isinstance(mechanism, OneHot):
-        return dict(mechanism.paths)
+        return dict(mechanism.rows)
     return {source: target for source, target in roles.pairs if bool((roles[source] == roles[target] + 1).all())}
 
 

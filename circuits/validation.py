@@ -75,7 +75,7 @@ def validate(
     below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < threshold]
     progress(0.9)
     paths = _each_path(judge, circuit, removed, below)
-    merges = _each_merge(judge, circuit, paths)
+    merges = _each_merge(judge, circuit, paths) if combined.mean < threshold else []
     progress(1.0)
     everything = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
     unnamed = [head for head in everything if head not in circuit.heads]

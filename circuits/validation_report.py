@@ -145,7 +145,8 @@ class ValidationReport:
         up_to: for every layer, with the named heads up to it replaced and those above untouched.
         heads: step 3.
         paths: step 6 and the rivals.
-        merges: every pair of heads that the whole circuit needs and that could be one, best first.
+        merges: every pair of heads that the whole circuit needs and that could be one, best first; none where the
+            circuit itself is not below the threshold.
         verdicts: the outcome of every step.
         attention: average attention from role to role in the untouched model.
         about: what else is known of the model.

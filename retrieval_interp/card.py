@@ -40,9 +40,10 @@ def _filled(folder: Path, address: str) -> str:
     loss = made.get("exported", {}).get("loss_" + made.get("exported", {}).get("precision", "float32"))
     circuit = load_circuit(folder / CIRCUIT) if (folder / CIRCUIT).exists() else None
     report = _report(folder / REPORT) if (folder / REPORT).exists() else None
+    best: dict[str, Any] | None = None
     searched = report.get("discovery") if report is not None and circuit is None else None
     if searched is not None and not searched["found"]:
-        report = None  # of the best that was found, which is no circuit
+        best, report = report, None  # of the best that was found, which is no circuit
     if report is not None and (circuit is None or [p["path"] for p in report["paths"]] != [*map(str, circuit.paths)]):
         raise BadInput(f"{folder / REPORT}: is the report of another circuit than {CIRCUIT}; validate again")
     data = ModelCardData(
@@ -68,6 +69,8 @@ def _filled(folder: Path, address: str) -> str:
         "circuit_yaml": dump_circuit(circuit) if circuit else "",
         "report": report,
         "searched": searched,
+        "searched_loss": best["loss"]["combined"] if best else None,
+        "searched_examples": best["examples"] if best else None,
     }
     template = (files("retrieval_interp") / "templates" / "model_card.md.jinja").read_text(encoding="utf-8")
     return str(ModelCard.from_template(data, template_str=template, **contents)).rstrip() + "\n"

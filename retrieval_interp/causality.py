@@ -133,9 +133,17 @@ def experiment(
     Raises:
         BadInput: the folder holds runs of another preset or length, or its file is damaged.
     """
+    task, cfg = chosen.task, chosen.architecture.config(chosen.task)
+    if chosen.recipe.steps < MEASURE_EVERY:
+        raise BadInput(f"{chosen.recipe.steps} steps; expected at least {MEASURE_EVERY}, between two points of a curve")
+    for condition in CONDITIONS:  # what does not fit shows before anything is trained
+        with clamped(VectorTransformer(cfg), clamps(condition, task), task.examples(1, 0).roles):
+            pass
     file = folder / RUNS
     done = read_outcomes(file) if file.exists() else []
     for outcome in done:
+        if list(outcome.learned) != list(task.parts):
+            raise BadInput(f"{file}: holds runs that learn {', '.join(outcome.learned)}; choose another folder")
         if (outcome.preset, outcome.steps) != (name, chosen.recipe.steps):
             raise BadInput(f"{file}: holds runs of {outcome.preset} with {outcome.steps} steps; choose another folder")
     there = {(outcome.condition, outcome.seed): outcome for outcome in done}
@@ -165,9 +173,9 @@ def read_outcomes(path: Path) -> list[Outcome]:
             learned = {name: None if s is None else float(s) for name, s in record.pop("learned").items()}
             outcome = Outcome(**record, learned=learned)
             within = all(s is None or 0 <= s <= outcome.steps for s in learned.values())
-            if outcome.condition not in CONDITIONS or not within:
+            if outcome.condition not in CONDITIONS or not within or not isinstance(outcome.seed, int):
                 raise ValueError("unknown condition, or a step outside of the run")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise BadInput(f"{path}, line {number}: not a run of this experiment ({error})") from error
         found.append(outcome)
     return found
@@ -203,16 +211,18 @@ def summary(outcomes: Sequence[Outcome]) -> pd.DataFrame:
 def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     """What was found of the last symbol, condition by condition, in words."""
     last = list(outcomes[0].learned)[-1]
+    of_free = sum(outcome.learned[last] is not None for outcome in outcomes if outcome.condition == "free")
     said = []
     for row in summary(outcomes).to_dict(orient="records"):
         if row["symbol"] != last:
             continue
         condition, learned, runs = row["condition"], row["learned"], row["runs"]
         sentence = f"{condition} ({CONDITIONS[condition]}): {last} learned in {learned} of {runs} runs"
-        sentence += f", at step {row['step']:.0f} on average"
-        if learned < runs:
-            sentence += " (those that never did count with all their steps)"
-        if condition != "free":
+        if learned == runs:
+            sentence += f", at step {row['step']:.0f} on average"
+        if condition != "free" and learned == runs == of_free:
             sentence += f"; {row['later']:+.0f} steps against free [{row['low']:+.0f}, {row['high']:+.0f}]"
+        elif condition != "free" and of_free == runs:
+            sentence += f"; at least {row['later']:+.0f} steps against free"
         said.append(sentence + ".")
     return said

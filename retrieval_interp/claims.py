@@ -64,14 +64,17 @@ def ledger(data: Path) -> list[Claim]:
         BadInput: one of them is damaged.
     """
     reports = {name: _report(data / name) for name in (*ABC, D)}
-    return [
-        *SECTION_4,
-        THEOREM_1,
-        *_section_7(data),
-        *_section_8(data, {name: reports[name] for name in ABC}),
-        *_section_9(data, reports[D]),
-        *_appendix_e(reports),
-    ]
+    try:
+        return [
+            *SECTION_4,
+            THEOREM_1,
+            *_section_7(data),
+            *_section_8(data, {name: reports[name] for name in ABC}),
+            *_section_9(data, reports[D]),
+            *_appendix_e(reports),
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"{data}: a {REPORT} or {CONFIG} lacks what a claim needs ({error!r})") from error
 
 
 SECTION_4 = [
@@ -153,10 +156,10 @@ def _section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
             "3 instead of 4, by design; for A layers 7 and 11 could be one",
             f"in {fewer} of {len(merged)} two trained heads can be made one as they are (least loss "
             + ", ".join("-" if loss is None else f"{loss:.3f}" for loss in merged)
-            + ")",
+            + f"){unknown}",
             len(merged),
             validated,
-            _verdict(fewer > 0),
+            _verdict(not unknown and fewer > 0),
         ),
     ]
 
@@ -191,7 +194,7 @@ def _section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
             f"{combined['mean']:.4f} ± {combined['standard_error']:.4f}",
             1,
             _validated([D]),
-            _verdict(combined["mean"] < report["threshold"]),
+            _verdict(found(report) and combined["mean"] < report["threshold"]),
         ),
         *(
             Claim(
@@ -214,8 +217,9 @@ def _appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
     combined = [report["loss"]["combined"] for report in known]
     paths = [path for report in known for path in report["paths"]]
     first = [path["losses"]["uniform"] for path in paths if path["in_first_useful_layer"]]
-    others = [min(path["losses"].values()) for path in paths if not path["in_first_useful_layer"]]
-    above = sum(loss >= 0.17 for loss in others)
+    others = [path["losses"] for path in paths if not path["in_first_useful_layer"]]
+    costs = [loss for losses in others for loss in losses.values()]
+    above = sum(min(losses.values()) >= 0.17 for losses in others)
     validated = _validated(reports)
     return [
         Claim(
@@ -231,19 +235,19 @@ def _appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
             "E",
             "A to D: MSE without any one path above the first useful layer",
             "0.17 to 0.89",
-            f"{min(others):.3f} to {max(others):.3f} (row uniform or identity); {above} of {len(others)} reach 0.17",
+            f"{_range(costs)} (row uniform or identity); {above} of {len(others)} paths reach 0.17 with both{unknown}",
             len(known),
             validated,
-            _verdict(above == len(others)),
+            _verdict(not unknown and bool(others) and above == len(others)),
         ),
         Claim(
             "E",
-            "A to D: MSE with the first useful layer made uniform",
+            "A to D: MSE with the row of a path in the first useful layer made uniform",
             "0.05 to 0.1",
-            f"{min(first):.3f} to {max(first):.3f}",
+            f"{_range(first)}{unknown}",
             len(known),
             validated,
-            _verdict(all(0.05 <= loss <= 0.1 for loss in first)),
+            _verdict(not unknown and bool(first) and all(0.05 <= loss <= 0.1 for loss in first)),
         ),
     ]
 
@@ -300,7 +304,13 @@ def _report(folder: Path) -> dict[str, Any]:
         report: dict[str, Any] = json.loads(read_text(path, "a report of `validate --json`"))
         if not report["paths"] or not isinstance(report["merges"], list):
             raise ValueError("it has no path, or no list of merges")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if Path(report["about"]["model"]).name != folder.name:
+            raise ValueError(f"it is of {report['about']['model']}")
+        if found(report):
+            circuit = load_circuit(_needed(folder / CIRCUIT, f"retrieval-interp discover {folder.name}"))
+            if [path["path"] for path in report["paths"]] != [*map(str, circuit.paths)]:
+                raise ValueError(f"it is of another circuit than {CIRCUIT}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
     return report
 
@@ -313,6 +323,10 @@ def _needed(path: Path, command: str) -> Path:
 
 def _validated(names: Iterable[str]) -> str:
     return "retrieval-interp validate (or discover) " + ", ".join(names)
+
+
+def _range(losses: Sequence[float]) -> str:
+    return f"{min(losses):.3f} to {max(losses):.3f}" if losses else "-"
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -52,7 +52,7 @@ def test_the_sentences_say_what_never_happened(by_hand):
     assert "x2 learned in 2 of 2 runs, at step 70 on average." in free
     assert "+0 steps against free [+0, +0]" in joined
     assert "-50 steps against free [-60, -40]" in induction
-    assert "0 of 2 runs, at step 100 on average (those that never did count with all their steps)" in forbidden
+    assert "0 of 2 runs; at least +30 steps against free." in forbidden
 
 
 def test_every_condition_holds_what_it_says_in_a_model_at_its_start():
@@ -101,7 +101,28 @@ def test_the_experiment_goes_on_where_it_stopped_and_repeats_nothing(tmp_path, m
         experiment("micro", MICRO, 2, tmp_path)
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"condition": "free"}', '{"condition": 3, "learned": {}}'])
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (replace(MICRO, recipe=replace(MICRO.recipe, steps=10)), "10 steps; expected at least 20"),
+        (replace(MICRO, architecture=replace(MICRO.architecture, n_layers=1)), "L1H0 does not exist"),
+        (replace(MICRO, task=RetrievalTask(n_steps=1)), "one step only"),
+    ],
+)
+def test_what_cannot_be_an_experiment_is_refused_before_anything_is_trained(tmp_path, chosen, message):
+    with pytest.raises(BadInput, match=message):
+        experiment("micro", chosen, 2, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_runs_that_learn_other_symbols_are_refused(tmp_path):
+    line = {"condition": "free", "seed": 0, "preset": "micro", "steps": 40, "learned": {"x1": 3, "x9": 4}}
+    (tmp_path / causality.RUNS).write_text(json.dumps(line) + "\n")
+    with pytest.raises(BadInput, match="holds runs that learn x1, x9"):
+        experiment("micro", MICRO, 2, tmp_path)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "[" * 100_000, '{"condition": "free"}', '{"condition": 3, "learned": {}}'])
 def test_a_damaged_file_of_runs_is_one_line(tmp_path, line):
     (tmp_path / causality.RUNS).write_text(line + "\n")
     with pytest.raises(BadInput, match=r"runs.jsonl, line 1: not a run of this experiment"):

@@ -45,14 +45,20 @@ def tables(tmp_path):
         paths = [path("L0H0 * -> previous", 0.07, 0.3, first=True), path("L1H0 query -> pair1.second", 0.2, 0.4)]
         combined = {"mean": 0.03, "standard_error": 0.001}
         report = {
+            "about": {"model": name},
             "threshold": 0.05,
             "loss": {"combined": 0.03, "details": {"combined": combined}},
             "paths": paths,
             "merges": [{"from": "L0H0", "into": "L1H0", "loss": 0.3, "standard_error": 0.01}],
         }
         (folder / "report.json").write_text(json.dumps(report))
+    for name in (*ABC, D):
+        (tmp_path / name / "circuit.yaml").write_text("heads:\n  L0H0: previous\n  L1H0: {query: pair1.second}\n")
     circuit = "heads:\n  L1H0: {query: pair1.second}\n  L2H0: {query: pair2.second}\n  L3H0: {query: pair3.second}\n"
     (tmp_path / D / "circuit.yaml").write_text(circuit)
+    report = json.loads((tmp_path / D / "report.json").read_text())
+    report["paths"] = [path(f"L{k}H0 query -> pair{k}.second", 0.2, 0.4, first=k == 1) for k in (1, 2, 3)]
+    (tmp_path / D / "report.json").write_text(json.dumps(report))
     columns = ",".join(f"L{k}H0 query -> pair{k}.second" for k in (1, 2, 3))
     rows = "0,0,0,0\n90,0,0,0\n100,1,0,0\n120,1,1,0\n200,1,1,1\n"  # above 0.5 at steps 95, 110 and 160
     (tmp_path / D / "attention.csv").write_text(f"# by hand\nstep,{columns}\n{rows}")
@@ -73,7 +79,10 @@ def test_every_row_says_what_was_measured_and_whether_it_holds(tables):
     assert rows["8.2", "but for the first head the circuits are very different"].verdict == "differs"  # all alike
     assert rows["8.2", "fewer heads would do"].verdict == "differs"
     assert rows["E", "MSE without any one path above the first useful layer"].verdict == "holds"
-    assert rows["E", "MSE with the first useful layer made uniform"].measured == "0.070 to 0.070"
+    first = rows["E", "MSE with the row of a path in the first useful layer made uniform"]
+    assert (first.measured, first.verdict) == ("0.070 to 0.200", "differs")
+    removed = rows["E", "MSE without any one path above the first useful layer"]
+    assert removed.measured == "0.200 to 0.400 (row uniform or identity); 5 of 5 paths reach 0.17 with both"
     assert rows["9.2 ii", "quickly after, a head above it reuses it to fetch x2"].verdict == "holds"
     assert rows["9.2 iv", "the last head emerges much later than the one before"].verdict == "holds"
     assert "15, 50 steps" in rows["9.2 iv", "the last head emerges much later than the one before"].measured
@@ -96,6 +105,10 @@ def test_a_transformer_whose_circuit_was_not_found_is_named_and_no_claim_holds_w
     (tables / "transformer_c" / "report.json").write_text(json.dumps({**report, "discovery": {"found": False}}))
     row = found(tables)["8.2", "the first useful head joins the members of every pair"]
     assert (row.measured, row.runs, row.verdict) == ("2 of 2; none found for transformer_c", 2, "differs")
+    for row in ledger(tables):
+        if row.section in ("8.2", "E") and "validation MSE" not in row.claim:
+            assert row.measured.endswith("none found for transformer_c"), row
+            assert row.verdict == "differs"
 
 
 def test_partial_losses_out_of_order_are_counted(tables):
@@ -127,6 +140,35 @@ def test_a_missing_table_is_named_with_the_command_that_makes_it_and_the_command
         main(["claims", "--json"])
     assert ended.value.code == 1
     assert table in capsys.readouterr().err
+
+
+def lacking(key):
+    def change(report):
+        for part in [report, *report["paths"]]:
+            part.pop(key, None)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lacking("threshold"), "lacks what a claim needs"),
+        (lacking("loss"), "lacks what a claim needs"),
+        (lacking("layer"), "lacks what a claim needs"),
+        (lambda report: report["loss"].update(combined="x"), "lacks what a claim needs"),
+        (lambda report: report.update(paths="abc"), "not a report"),
+        (lambda report: report.update(discovery=[]), "not a report"),
+        (lambda report: report["about"].update(model="transformer_z"), "it is of transformer_z"),
+        (lambda report: report["paths"].pop(), "it is of another circuit"),
+    ],
+)
+def test_a_report_that_lacks_something_or_is_of_something_else_is_one_line(tables, change, message):
+    report = json.loads((tables / "transformer_a" / "report.json").read_text())
+    change(report)
+    (tables / "transformer_a" / "report.json").write_text(json.dumps(report))
+    with pytest.raises(BadInput, match=message):
+        ledger(tables)
 
 
 @pytest.mark.parametrize("content", ["[", "[]", '{"paths": []}', '{"paths": [], "merges": []}'])

@@ -1,6 +1,7 @@
 import pytest
+import torch
 
-from circuits import Circuit, Head, Identity, OneHot, Previous, Uniform, role_attention
+from circuits import Circuit, Head, Identity, OneHot, Previous, Roles, Uniform, role_attention
 from circuits.changes import merged, moves, redirections, without_one_path
 from circuits.judge import Judge, Judgement
 from circuits.loss import Loss
@@ -100,3 +101,11 @@ def test_heads_that_lead_one_role_to_two_others_cannot_be_merged(problem):
     roles = problem.examples(4, seed=0).roles
     heads = {Head(0, 0): OneHot({"query": "pair1.second"}), Head(1, 0): OneHot({"query": "pair1.first"})}
     assert list(merged(Circuit(heads), list(heads), roles)) == []
+
+
+def test_heads_whose_rows_clash_or_have_no_names_cannot_be_merged():
+    apart = Roles(("a", "b", "q"), torch.tensor([[[0], [3], [6]]]))  # no two of them are neighbours
+    clash = {Head(0, 0): OneHot({"b": "a", "q": "uniform"}), Head(1, 0): OneHot({"q": "b"})}
+    assert list(merged(Circuit(clash), list(clash), apart)) == []
+    nameless = {Head(0, 0): Previous(), Head(1, 0): Previous(), Head(2, 0): OneHot({"q": "b"})}
+    assert list(merged(Circuit(nameless), list(nameless), apart)) == []

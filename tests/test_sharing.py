@@ -132,9 +132,10 @@ def test_a_config_or_report_that_lacks_something_is_one_line(folder, capsys, fil
 
 def test_a_model_whose_circuit_was_not_found_says_so_on_its_card(folder):
     (folder / "circuit.yaml").unlink(missing_ok=True)
-    searched = {"found": False, "threshold": 0.05, "log": [{}] * 7, "loss": {"mean": 0.371}}
-    report = {"paths": [], "verdicts": [], "loss": {}, "passed": False, "discovery": searched}
+    searched = {"found": False, "threshold": 0.05, "log": [{}] * 7}
+    report = {"paths": [], "verdicts": [], "loss": {"combined": 0.371}, "examples": 64, "passed": False}
+    report["discovery"] = searched
     (folder / "report.json").write_text(json.dumps(report))
     card = model_card(folder, "found/somewhere")
-    assert "Not found: of 7 candidates" in card
-    assert "the best has 0.37" in card
+    assert "tried 7 candidates" in card
+    assert "a loss of 0.37 on 64 fresh examples, not below 0.05" in card

@@ -33,7 +33,7 @@ def validate(
     circuit: CircuitFile = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
     examples: Examples = 1024,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the examples; discover selects on 0.")] = 1,
     threshold: Threshold = 0.05,
     as_json: Json = False,
 ) -> None:

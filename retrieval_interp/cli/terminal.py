@@ -69,9 +69,11 @@ def print_claims(rows: "Sequence[Claim]") -> None:
     """The ledger as a table."""
     from rich.console import Console
     from rich.table import Column, Table
+    from rich.text import Text
 
     table = Table("section", "claim", "the paper", "measured here", Column("verdict", no_wrap=True), show_lines=True)
     colours = {"holds": "green", "differs": "red", "not yet measured": "yellow"}
     for row in rows:
-        table.add_row(row.section, row.claim, row.paper, row.measured, f"[{colours[row.verdict]}]{row.verdict}[/]")
+        texts = (Text(text) for text in (row.section, row.claim, row.paper, row.measured))
+        table.add_row(*texts, Text(row.verdict, colours[row.verdict]))
     Console().print(table)
