@@ -7,6 +7,7 @@ import pytest
 from circuits import BadInput
 from retrieval_interp.claims import ABC, D, TableMissing, joins_pairs, ledger
 from retrieval_interp.cli import main
+from retrieval_interp.library import data_folder
 
 ROOT = Path(__file__).parent.parent
 
@@ -183,3 +184,9 @@ def test_only_heads_that_lead_to_the_position_before_join_pairs():
     assert joins_pairs([("pair1.second", "pair1.first"), ("pair2.second", "pair2.first")])
     assert not joins_pairs([("pair1.second", "pair1.first"), ("query", "pair1.first")])
     assert not joins_pairs([("pair1.second", "pair2.first")])
+
+
+def test_the_readme_shows_the_ledger_as_it_stands():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for row in ledger(data_folder()):
+        assert f"| {row.section} | {row.claim} | {row.paper} | {row.verdict} |" in readme
