@@ -38,7 +38,11 @@ class Clamp:
     forced: bool = False
 
     def closed(self, roles: Roles, n_positions: int) -> Bool[Tensor, "batch query key"]:
-        """Where attention may no longer go."""
+        """Where attention may no longer go, True at ``[example, query, key]``.
+
+        Raises:
+            BadInput: a role is unknown.
+        """
         examples = torch.arange(len(roles), device=roles.positions.device)[:, None]
         shape = (len(roles), n_positions, n_positions)
         closed = torch.zeros(shape, dtype=torch.bool, device=roles.positions.device)

@@ -81,7 +81,15 @@ def page(
 
 
 def attention_page(model: HookedTransformer, problem: Problem, title: str, n_viewed: int, seed: int) -> str:
-    """The attention of all heads as a self-contained page (paper, Appendix C): on average, and on a few examples."""
+    """The attention of all heads as a self-contained page (paper, Appendix C): on average, and on a few examples.
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: gives the examples and their roles.
+        title: of the page.
+        n_viewed: examples with a viewer of their own.
+        seed: of the examples.
+    """
     device = next(model.parameters()).device
     examples = problem.examples(max(n_viewed, ATTENTION_EXAMPLES), seed).to(device)
     order = sequence_order(examples.roles)

@@ -1,6 +1,5 @@
 """A model card: what a trained transformer is, how it was made, its losses and its circuit, read from its folder."""
 
-import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from circuits.circuit_file import dump_circuit, load_circuit
 from circuits.errors import BadInput
-from circuits.files import read_text
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, read_config, task_from
+from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
 
-REPORT, CARD = "report.json", "README.md"
+CARD = "README.md"
 
 
 def model_card(folder: Path, address: str) -> str:
@@ -29,6 +28,8 @@ def model_card(folder: Path, address: str) -> str:
     """
     try:
         return _filled(folder, address)
+    except BadInput:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
         raise BadInput(f"{folder}: {CONFIG} or {REPORT} lacks what a card needs ({error})") from error
 
@@ -39,13 +40,10 @@ def _filled(folder: Path, address: str) -> str:
     made = config.get("made", {})
     loss = made.get("exported", {}).get("loss_" + made.get("exported", {}).get("precision", "float32"))
     circuit = load_circuit(folder / CIRCUIT) if (folder / CIRCUIT).exists() else None
-    report = _report(folder / REPORT) if (folder / REPORT).exists() else None
-    best: dict[str, Any] | None = None
-    searched = report.get("discovery") if report is not None and circuit is None else None
-    if searched is not None and not searched["found"]:
-        best, report = report, None  # of the best that was found, which is no circuit
-    if report is not None and (circuit is None or [p["path"] for p in report["paths"]] != [*map(str, circuit.paths)]):
-        raise BadInput(f"{folder / REPORT}: is the report of another circuit than {CIRCUIT}; validate again")
+    report = read_report(folder) if (folder / REPORT).exists() else None
+    searched = None if report is None or found(report) else report  # of the best that was found, which is no circuit
+    if report is not None and not searched:
+        check_is_of(report, circuit, folder)
     data = ModelCardData(
         library_name="transformer-lens",
         license="mit",
@@ -67,20 +65,8 @@ def _filled(folder: Path, address: str) -> str:
         "precision": made.get("exported", {}).get("precision"),
         "circuit": circuit,
         "circuit_yaml": dump_circuit(circuit) if circuit else "",
-        "report": report,
+        "report": None if searched else report,
         "searched": searched,
-        "searched_loss": best["loss"]["combined"] if best else None,
-        "searched_examples": best["examples"] if best else None,
     }
     template = (files("retrieval_interp") / "templates" / "model_card.md.jinja").read_text(encoding="utf-8")
     return str(ModelCard.from_template(data, template_str=template, **contents)).rstrip() + "\n"
-
-
-def _report(path: Path) -> dict[str, Any]:
-    try:
-        report = json.loads(read_text(path, "a report of `validate --json`"))
-        if not isinstance(report, dict) or not {"paths", "verdicts", "loss", "passed"} <= set(report):
-            raise ValueError("expected an object with paths, verdicts, loss and passed")
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
-    return report

@@ -99,7 +99,18 @@ class Outcome:
 def train_clamped(
     name: str, chosen: Preset, condition: str, seed: int, progress: Callable[[float], None] = lambda share: None
 ) -> Outcome:
-    """Train a preset once under a condition; ``name`` is the preset's."""
+    """Train a preset once under a condition.
+
+    Args:
+        name: the preset's.
+        chosen: the preset.
+        condition: one of ``CONDITIONS``.
+        seed: of weights and data.
+        progress: is told the finished share of the steps, 0 to 1.
+
+    Raises:
+        BadInput: the paths held fast do not fit the preset.
+    """
     task, recipe = chosen.task, chosen.recipe
     held = clamps(condition, task)
     model = VectorTransformer(chosen.architecture.config(task), seed)

@@ -5,7 +5,6 @@ and the attention over training. A claim for which no experiment was made yet sa
 there is an error.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -14,14 +13,13 @@ from typing import Any, Literal
 
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
-from circuits.files import read_text
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, LOG, read_config
 from retrieval_interp.emergence import ATTENTION, EMERGED, Emergence, emergence, first_crossing, read_losses
 from retrieval_interp.observations import observations
+from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
 
 Verdict = Literal["holds", "differs", "not yet measured"]
 
-REPORT = "report.json"
 ABC = ("transformer_a", "transformer_b", "transformer_c")
 D = "transformer_d"
 
@@ -63,8 +61,8 @@ def ledger(data: Path) -> list[Claim]:
         TableMissing: one of the tables is not there.
         BadInput: one of them is damaged.
     """
-    reports = {name: _report(data / name) for name in (*ABC, D)}
     try:
+        reports = {name: _report(data / name) for name in (*ABC, D)}
         return [
             *SECTION_4,
             THEOREM_1,
@@ -73,6 +71,8 @@ def ledger(data: Path) -> list[Claim]:
             *_section_9(data, reports[D]),
             *_appendix_e(reports),
         ]
+    except BadInput:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"{data}: a {REPORT} or {CONFIG} lacks what a claim needs ({error!r})") from error
 
@@ -204,7 +204,7 @@ def _section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
                 said[name].sentence,
                 1,
                 f"retrieval-interp emergence {D}",
-                "differs" if said[name].holds is False else "holds" if said[name].holds else "not yet measured",
+                _verdict(said[name].holds),
             )
             for name, (what, number) in paper.items()
         ),
@@ -252,13 +252,8 @@ def _appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
     ]
 
 
-def found(report: dict[str, Any]) -> bool:
-    """Whether a report is of a circuit, and not of the best that a discovery came to without finding one."""
-    return bool(report.get("discovery", {}).get("found", True))
-
-
 def joins_pairs(paths: Sequence[tuple[str, str]]) -> bool:
-    """Whether all paths of a head lead from a position to the one before, the members of a pair."""
+    """Whether all paths of a head, as (from-role, to-role), lead to the position before, the members of a pair."""
     return all(
         (source, target) == ("*", "previous")
         or (source.endswith(".second") and target == source.replace("second", "first"))
@@ -300,18 +295,14 @@ def _steps(followed: Emergence) -> str:
 
 def _report(folder: Path) -> dict[str, Any]:
     path = _needed(folder / REPORT, f"retrieval-interp discover {folder.name} --report {folder}")
-    try:
-        report: dict[str, Any] = json.loads(read_text(path, "a report of `validate --json`"))
-        if not report["paths"] or not isinstance(report["merges"], list):
-            raise ValueError("it has no path, or no list of merges")
-        if Path(report["about"]["model"]).name != folder.name:
-            raise ValueError(f"it is of {report['about']['model']}")
-        if found(report):
-            circuit = load_circuit(_needed(folder / CIRCUIT, f"retrieval-interp discover {folder.name}"))
-            if [path["path"] for path in report["paths"]] != [*map(str, circuit.paths)]:
-                raise ValueError(f"it is of another circuit than {CIRCUIT}")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
+    report = read_report(folder)
+    if found(report):
+        circuit = load_circuit(_needed(folder / CIRCUIT, f"retrieval-interp discover {folder.name}"))
+        check_is_of(report, circuit, folder)
+    if not report["paths"] or not isinstance(report["merges"], list):
+        raise BadInput(f"{path}: has no path, or no list of merges; validate again")
+    if Path(report["about"]["model"]).name != folder.name:
+        raise BadInput(f"{path}: it is of {report['about']['model']}")
     return report
 
 
@@ -333,5 +324,5 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _verdict(holds: bool) -> Verdict:
-    return "holds" if holds else "differs"
+def _verdict(holds: bool | None) -> Verdict:
+    return "not yet measured" if holds is None else "holds" if holds else "differs"

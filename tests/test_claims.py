@@ -47,6 +47,8 @@ def tables(tmp_path):
         combined = {"mean": 0.03, "standard_error": 0.001}
         report = {
             "about": {"model": name},
+            "verdicts": [],
+            "passed": True,
             "threshold": 0.05,
             "loss": {"combined": 0.03, "details": {"combined": combined}},
             "paths": paths,
@@ -155,13 +157,15 @@ def lacking(key):
     ("change", "message"),
     [
         (lacking("threshold"), "lacks what a claim needs"),
-        (lacking("loss"), "lacks what a claim needs"),
+        (lacking("loss"), "expected an object with paths, verdicts, loss and passed"),
+        (lacking("merges"), "lacks what a claim needs"),
+        (lambda report: report.update(merges={}), "no list of merges"),
         (lacking("layer"), "lacks what a claim needs"),
         (lambda report: report["loss"].update(combined="x"), "lacks what a claim needs"),
         (lambda report: report.update(paths="abc"), "not a report"),
         (lambda report: report.update(discovery=[]), "not a report"),
         (lambda report: report["about"].update(model="transformer_z"), "it is of transformer_z"),
-        (lambda report: report["paths"].pop(), "it is of another circuit"),
+        (lambda report: report["paths"].pop(), "is the report of another circuit than circuit.yaml"),
     ],
 )
 def test_a_report_that_lacks_something_or_is_of_something_else_is_one_line(tables, change, message):

@@ -112,29 +112,36 @@ def test_a_model_of_unknown_origin_gets_a_card_too(folder):
 
 
 @pytest.mark.parametrize(
-    ("file", "content"),
+    ("file", "content", "message"),
     [
-        ("config.json", {"made": {"exported": {"precision": 3}}}),
-        ("config.json", {"made": {"exported": {"precision": "float32", "loss_float32": {"mean": 1}}}}),
-        ("config.json", {"made": {"versions": "1"}}),
-        ("report.json", {"paths": [{}], "verdicts": [], "loss": {}, "passed": True}),
+        ("config.json", {"made": {"exported": {"precision": 3}}}, "lacks what a card needs"),
+        (
+            "config.json",
+            {"made": {"exported": {"precision": "float32", "loss_float32": {"mean": 1}}}},
+            "lacks what a card needs",
+        ),
+        ("config.json", {"made": {"versions": "1"}}, "lacks what a card needs"),
+        (
+            "report.json",
+            {"paths": [{}], "verdicts": [], "loss": {}, "passed": True},
+            "not a report of `validate --json`",
+        ),
     ],
 )
-def test_a_config_or_report_that_lacks_something_is_one_line(folder, capsys, file, content):
+def test_a_config_or_report_that_lacks_something_is_one_line(folder, capsys, file, content, message):
     old = json.loads((folder / "config.json").read_text()) if file == "config.json" else {}
     (folder / file).write_text(json.dumps({**old, **content}))
     with pytest.raises(SystemExit) as ended:
         main(["card", str(folder)])
     assert ended.value.code == 2
-    assert "lacks what a card needs" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (folder / "README.md").exists()
 
 
 def test_a_model_whose_circuit_was_not_found_says_so_on_its_card(folder):
     (folder / "circuit.yaml").unlink(missing_ok=True)
-    searched = {"found": False, "threshold": 0.05, "log": [{}] * 7}
     report = {"paths": [], "verdicts": [], "loss": {"combined": 0.371}, "examples": 64, "passed": False}
-    report["discovery"] = searched
+    report |= {"threshold": 0.05, "discovery": {"found": False, "log": [{}] * 7}}
     (folder / "report.json").write_text(json.dumps(report))
     card = model_card(folder, "found/somewhere")
     assert "tried 7 candidates" in card

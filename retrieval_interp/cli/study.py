@@ -53,9 +53,7 @@ def emergence(
     for path, step in followed.emerged.items():
         typer.echo(f"{path:40} " + (f"step {step:.0f}" if step is not None else "never"))
     for one in said:
-        typer.echo(
-            f"{one.name:>4} { ({True: 'holds', False: 'differs', None: 'cannot be said'}[one.holds]) }: {one.sentence}"
-        )
+        typer.echo(f"{one.name:>4} {one.verdict}: {one.sentence}")
     typer.echo(f"The page is at {page}")
 
 

@@ -1,0 +1,46 @@
+"""The report that stands beside a model: ``report.json`` of ``validate --json`` or of ``discover --report``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from circuits.circuit import Circuit
+from circuits.errors import BadInput
+from circuits.files import read_text
+from retrieval_interp.checkpoints import CIRCUIT
+
+REPORT = "report.json"
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """The report of a model directory, as docs/report.md describes it.
+
+    Raises:
+        BadInput: it is missing or damaged.
+    """
+    path = folder / REPORT
+    try:
+        report: dict[str, Any] = json.loads(read_text(path, "a report of `validate --json`"))
+        if not isinstance(report, dict) or not {"paths", "verdicts", "loss", "passed"} <= set(report):
+            raise ValueError("expected an object with paths, verdicts, loss and passed")
+        if not all(isinstance(path["path"], str) for path in report["paths"]):
+            raise ValueError("expected paths by their names")
+        found(report)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
+    return report
+
+
+def check_is_of(report: dict[str, Any], circuit: Circuit | None, folder: Path) -> None:
+    """Check that a report is of the circuit that stands beside it.
+
+    Raises:
+        BadInput: it is of another, or there is none.
+    """
+    if circuit is None or [path["path"] for path in report["paths"]] != [*map(str, circuit.paths)]:
+        raise BadInput(f"{folder / REPORT}: is the report of another circuit than {CIRCUIT}; validate again")
+
+
+def found(report: dict[str, Any]) -> bool:
+    """Whether a report is of a circuit, and not of the best that a discovery came to without finding one."""
+    return bool(report.get("discovery", {}).get("found", True))
