@@ -1,4 +1,4 @@
-"""Small changes of a whole circuit, one mechanism at a time: what a search may do next."""
+"""Small changes of a whole circuit: what a search may do next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
@@ -8,10 +8,10 @@ from circuits.hypotheses import candidates, strongest
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, Mechanism, OneHot
 from circuits.roles import Roles
 
-Change = tuple[Head, Mechanism]
+Noticed = Mapping[Head, Mapping[str, tuple[str, ...]]]  # for every head the paths that its attention shows
 
 
-def without_one_path(circuit: Circuit) -> Iterator[Change]:
+def without_one_path(circuit: Circuit) -> Iterator[Circuit]:
     """Every way to take one path away: its row alone, as step 6 does, and with the rest of a head that has no other."""
     for path in circuit.paths:
         mechanism = circuit.heads[path.head]
@@ -21,7 +21,7 @@ def without_one_path(circuit: Circuit) -> Iterator[Change]:
                 ways.insert(0, mechanism.without_row(path.source))
             else:
                 ways += [mechanism.with_row(path.source, row) for row in REPLACEMENTS if row != mechanism.elsewhere]
-        yield from ((path.head, way) for way in ways)
+        yield from (circuit.with_head(path.head, way) for way in ways)
 
 
 def _made(mechanism: Mechanism, path: Path, instead: str) -> Mechanism:
@@ -31,18 +31,16 @@ def _made(mechanism: Mechanism, path: Path, instead: str) -> Mechanism:
     return SIMPLE[instead]
 
 
-def redirections(circuit: Circuit, roles: Roles) -> Iterator[Change]:
+def redirections(circuit: Circuit, roles: Roles) -> Iterator[Circuit]:
     """Every way to lead one path to another role that its source can see."""
     for path in circuit.paths:
-        mechanism = circuit.heads[path.head]
-        if isinstance(mechanism, OneHot):
-            for target in roles.before(path.source):
-                if target != path.target:
-                    yield path.head, mechanism.with_row(path.source, target)
+        if isinstance(circuit.heads[path.head], OneHot):
+            others = (role for role in roles.before(path.source) if role != path.target)
+            yield from (circuit.redirected(path, role) for role in others)
 
 
-def moves(circuit: Circuit, noticed: Mapping[Head, Mapping[str, tuple[str, ...]]]) -> Iterator[tuple[Head, Circuit]]:
-    """Every way to let another head, whose attention shows it, carry one path; with the head that takes it over."""
+def moves(circuit: Circuit, noticed: Noticed) -> Iterator[Circuit]:
+    """Every way to let another head, whose attention shows it, carry one path."""
     for path in circuit.paths:
         for instead in REPLACEMENTS:
             without = circuit.with_head(path.head, _made(circuit.heads[path.head], path, instead))
@@ -50,9 +48,9 @@ def moves(circuit: Circuit, noticed: Mapping[Head, Mapping[str, tuple[str, ...]]
                 if head == path.head or path.target not in noticed[head].get(path.source, ()):
                     continue
                 if isinstance(mechanism, OneHot) and path.source not in dict(mechanism.rows):
-                    yield head, without.with_head(head, mechanism.with_row(path.source, path.target))
+                    yield without.with_head(head, mechanism.with_row(path.source, path.target))
                 elif mechanism.name in REPLACEMENTS:
-                    yield head, without.with_head(head, OneHot({path.source: path.target}, mechanism.name))
+                    yield without.with_head(head, OneHot({path.source: path.target}, mechanism.name))
 
 
 def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tuple[Head, Head, Circuit]]:
@@ -80,24 +78,24 @@ def _elsewhere(mechanism: Mechanism) -> str:
     return mechanism.elsewhere if isinstance(mechanism, OneHot) else "zero"
 
 
-def neighbours(
-    circuit: Circuit, roles: Roles, noticed: Mapping[Head, Mapping[str, tuple[str, ...]]]
-) -> Iterator[Change]:
-    """Redirections, rows taken away or added (those that attention shows), and any other mechanism of each head."""
+def neighbours(circuit: Circuit, roles: Roles, noticed: Noticed) -> Iterator[Circuit]:
+    """Redirections, rows taken away or added (those that attention shows), any other mechanism of a head; and moves and
+    mergers, which change two heads."""
     yield from redirections(circuit, roles)
     for head, mechanism in circuit.heads.items():
-        rows = strongest(noticed[head])
-        if isinstance(mechanism, OneHot):
-            for source, target in rows.items():
-                if (source, target) not in mechanism.rows:
-                    yield head, mechanism.with_row(source, target)
-            rows = dict(mechanism.rows)
-            if len(rows) > 1:
-                for source in rows:
-                    yield head, mechanism.without_row(source)
-        for other in candidates(rows):
-            if other != mechanism:
-                yield head, other
+        others = (other for other in _others(mechanism, strongest(noticed[head])) if other != mechanism)
+        yield from (circuit.with_head(head, other) for other in others)
+    yield from moves(circuit, noticed)
+    yield from (together for _, _, together in merged(circuit, circuit.useful_heads, roles))
+
+
+def _others(mechanism: Mechanism, rows: Mapping[str, str]) -> Iterator[Mechanism]:
+    """What a head might do instead, from what it does and the rows that its attention shows."""
+    if isinstance(mechanism, OneHot):
+        yield from (mechanism.with_row(source, target) for source, target in rows.items())
+        rows = dict(mechanism.rows)
+        yield from (mechanism.without_row(source) for source in rows if len(rows) > 1)
+    yield from candidates(rows)
 
 
 def oddity(circuit: Circuit) -> int:

@@ -13,11 +13,13 @@ from typing import Any
 from transformer_lens import HookedTransformer
 
 from circuits.attention import role_attention
-from circuits.circuit import Circuit, Head
+from circuits.circuit import Circuit
 from circuits.errors import BadInput
+from circuits.fixing import from_above, from_below
 from circuits.judge import ENOUGH, Judge, Judgement
 from circuits.problem import Problem
-from circuits.search import Search, State, Trial
+from circuits.refining import improve, repair, shrink
+from circuits.search import Search, State, Step, Trial
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class Discovery:
         judgement: its loss on the examples that it was selected on; ``validate`` gives the loss on fresh ones.
         unablated: the model's own loss on the same examples.
         explained: the layers up to which it does with the heads above left free; the last one is the whole circuit.
-        history: the heads in the order in which they were fixed or changed, with the loss after each.
+        history: the steps in which heads were fixed or changed, with the loss after each.
         alternatives: other circuits with as many paths that are below the threshold, best first.
-        trials: every candidate that was tried for every head.
+        trials: everything that was tried.
         threshold: a loss below it counts as low.
         seed: of the examples.
         n_evaluations: sequences that were run.
@@ -41,7 +43,7 @@ class Discovery:
     judgement: Judgement
     unablated: Judgement
     explained: tuple[int, ...]
-    history: tuple[tuple[Head, Judgement], ...]
+    history: tuple[Step, ...]
     alternatives: tuple[tuple[Circuit, Judgement], ...]
     trials: tuple[Trial, ...]
     threshold: float
@@ -54,12 +56,15 @@ class Discovery:
         return self.judgement.side == "below"
 
     def steps(self) -> tuple[str, ...]:
-        """How the circuit was found, one sentence for every head that was fixed or changed, in that order."""
+        """How the circuit was found, one sentence for every step."""
         said = []
-        for place, (head, judgement) in enumerate(self.history):
-            again = any(head == later for later, _ in self.history[place + 1 :])
-            became = "fixed, and changed again below" if again else str(self.circuit.heads[head])
-            said.append(f"{head}: {became}. Loss {judgement}.")
+        for place, step in enumerate(self.history):
+            later = {head for one in self.history[place + 1 :] for head in one.heads}
+            became = (
+                f"{head}: {'fixed, and changed again below' if head in later else self.circuit.heads[head]}"
+                for head in step.heads
+            )
+            said.append(f"{'. '.join(became)}. Loss {step.judgement}.")
         return tuple(said)
 
     def others(self) -> tuple[str, ...]:
@@ -83,12 +88,11 @@ class Discovery:
             "seed": self.seed,
             "evaluations": self.n_evaluations,
             "alternatives": [{"circuit": _plain(c), "loss": _numbers(j)} for c, j in self.alternatives],
-            "history": [{"head": str(head), "loss": _numbers(judgement)} for head, judgement in self.history],
+            "history": [{"heads": [*map(str, s.heads)], "loss": _numbers(s.judgement)} for s in self.history],
             "log": [
                 {
                     "order": t.order,
-                    "head": str(t.head),
-                    "candidate": t.candidate,
+                    "change": {str(head): str(mechanism) for head, mechanism in t.change.items()},
                     "paths_before": t.given,
                     "loss": _numbers(t.judgement),
                     "taken": t.taken,
@@ -144,10 +148,10 @@ def discover(
         done += 1
         progress(0.8 * done / steps)
 
-    below, left = search.from_below(fixed)
-    finished = search.from_above(below, left, fixed)
+    below, left = from_below(search, fixed)
+    finished = from_above(search, below, left, fixed)
     if left != search.heads:
-        finished += search.from_above([State(Circuit())], search.heads, fixed)
+        finished += from_above(search, [State(Circuit())], search.heads, fixed)
     finished = search.settled(finished)
     progress(0.8)
     wholes = sorted({s.circuit: s for s in finished}.values(), key=lambda state: _standing(search, state))
@@ -155,11 +159,11 @@ def discover(
     ends = {s.circuit: s for s in (wholes[0], min(wholes, key=lambda s: s.judgement.loss.mean))}
     shrunk = []
     for state in ends.values():
-        state = search.repair(state)
-        shrunk.append(search.shrink(state) if state.judgement.side == "below" else state)
+        state = repair(search, state)
+        shrunk.append(shrink(search, state) if state.judgement.side == "below" else state)
         progress(0.8 + 0.1 * len(shrunk) / len(ends))
     wholes = sorted([*shrunk, *wholes], key=lambda state: _standing(search, state))
-    best, others = search.improve(wholes[0]) if wholes[0].judgement.side == "below" else (wholes[0], [])
+    best, others = improve(search, wholes[0]) if wholes[0].judgement.side == "below" else (wholes[0], [])
     (best,) = search.settled([best])
     progress(1.0)
     same_size = [state for state in wholes[1:] if state.judgement.side == "below" and state.size == best.size]

@@ -54,38 +54,53 @@ class Judge:
         self.n_evaluations = 0
         self._each: dict[Circuit, Tensor] = {}
 
-    def __call__(self, circuits: Iterable[Circuit], most: int | None = None, least: int = ENOUGH) -> list[Judgement]:
+    def __call__(self, circuits: Iterable[Circuit], most: int | None = None) -> list[Judgement]:
         """Judge every circuit; what circuits share is run once for those that are asked together.
 
         Args:
             circuits: to judge.
             most: examples, even if they leave the side undecided; all there are if it is not given.
-            least: examples for a loss below the threshold. Rare failures, each of a great loss, may not have come up
-                in fewer.
         """
         wanted = list(circuits)
         for enough in (min(n, len(self.examples)) for n in self.rounds if most is None or n <= most):
-            going_on: dict[int, list[Circuit]] = {}
-            for circuit in dict.fromkeys(wanted):
-                if self._goes_on(circuit, enough, least):
-                    going_on.setdefault(self._n(circuit), []).append(circuit)
-            for start, group in going_on.items():
-                part = self.examples.take(slice(start, enough))
-                for circuit, losses in zip(group, evaluate(self.model, self.problem, part, group), strict=True):
-                    self._each[circuit] = torch.cat([self._each[circuit], losses]) if start else losses
-                self.n_evaluations += len(group) * (enough - start)
+            self._run([circuit for circuit in wanted if self._goes_on(circuit)], enough)
         return [self._judgement(circuit) for circuit in wanted]
 
     def measure(
-        self, circuits: Iterable[Circuit], progress: Callable[[float], None] = lambda share: None
+        self,
+        circuits: Iterable[Circuit],
+        n: int | None = None,
+        progress: Callable[[float], None] = lambda share: None,
     ) -> list[Loss]:
-        """The losses of circuits on all examples there are, however early they could be decided."""
+        """The losses of circuits on ``n`` examples, or on all there are, however early they could be decided.
+
+        Rare failures, each of a great loss, may not have come up in fewer.
+        """
         wanted = list(circuits)
-        open_ = [circuit for circuit in dict.fromkeys(wanted) if self._n(circuit) < len(self.examples)]
-        losses = evaluate(self.model, self.problem, self.examples, open_, progress)
-        self._each |= dict(zip(open_, losses, strict=True))
-        self.n_evaluations += len(open_) * len(self.examples)
+        self._run(wanted, len(self.examples) if n is None else min(n, len(self.examples)), progress)
         return [self._judgement(circuit).loss for circuit in wanted]
+
+    def _run(
+        self, circuits: Iterable[Circuit], enough: int, progress: Callable[[float], None] = lambda share: None
+    ) -> None:
+        """Go on with every circuit up to so many examples; those that have begun at the same one go together."""
+        going_on: dict[int, list[Circuit]] = {}
+        for circuit in dict.fromkeys(circuits):
+            if self._n(circuit) < enough:
+                going_on.setdefault(self._n(circuit), []).append(circuit)
+        work = sum(len(group) * (enough - start) for start, group in going_on.items())
+        done = 0
+        for start, group in going_on.items():
+            own = len(group) * (enough - start)
+
+            def told(share: float, before: int = done, own: int = own) -> None:
+                progress((before + own * share) / work)
+
+            each = evaluate(self.model, self.problem, self.examples.take(slice(start, enough)), group, told)
+            for circuit, losses in zip(group, each, strict=True):
+                self._each[circuit] = torch.cat([self._each[circuit], losses]) if start else losses
+            done += own
+        self.n_evaluations += work
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """How much higher the loss of ``one`` is, on the examples that both were measured on."""
@@ -95,12 +110,12 @@ class Judge:
     def _n(self, circuit: Circuit) -> int:
         return len(self._each[circuit]) if circuit in self._each else 0
 
-    def _goes_on(self, circuit: Circuit, enough: int, least: int) -> bool:
+    def _goes_on(self, circuit: Circuit) -> bool:
         n = self._n(circuit)
-        if n == 0 or n >= enough:
-            return n == 0
+        if n == 0:
+            return True
         judgement = self._judgement(circuit)
-        return judgement.side == "undecided" or (judgement.side == "below" and n < least)
+        return judgement.side == "undecided" or (judgement.side == "below" and n < ENOUGH)
 
     def _judgement(self, circuit: Circuit) -> Judgement:
         loss = Loss.of(self._each[circuit], self.problem.parts)

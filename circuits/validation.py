@@ -68,7 +68,7 @@ def validate(
     judge = Judge(model, problem, examples, threshold)
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}
     without = [changed for rows in removed.values() for changed in rows.values()]
-    full, combined, *_ = judge.measure([Circuit(), circuit, *without], lambda share: progress(0.6 * share))
+    full, combined, *_ = judge.measure([Circuit(), circuit, *without], progress=lambda share: progress(0.6 * share))
     heads = _each_alone(judge, circuit)
     progress(0.8)
     up_to = [judgement.loss for judgement in judge(circuit.up_to(layer) for layer in range(model.cfg.n_layers))]
@@ -134,8 +134,11 @@ def _each_path(
     judge(changed for redirected in rivals.values() for changed in redirected.values())
     judge.measure(bases[path] for path, redirected in rivals.items() if redirected)
     lowest = min((head.layer for head in circuit.useful_heads), default=None)
+    (combined,) = judge.measure([circuit])
     results = []
     for path, removal in removals.items():
+        # Where the loss is not low with the path in place, a loss that is not low without it says nothing.
+        needed: Needed = removal.needed if combined.mean < judge.threshold else "undecided"
         redirected = rivals.get(path, {})
         led = {role: judged.loss for role, judged in zip(redirected, judge(redirected.values()), strict=True)}
         gains = {role: judge.difference(changed, bases[path]) for role, changed in redirected.items()}
@@ -148,8 +151,8 @@ def _each_path(
                 redirected=led,
                 rivals=tuple(role for role, loss in led.items() if loss.mean < judge.threshold),
                 better=tuple(role for role, gain in gains.items() if gain.mean < -SURE * gain.standard_error),
-                needed=removal.needed,
-                weak=removal.needed == "directly" and _least(removal.losses) < 2 * judge.threshold,
+                needed=needed,
+                weak=needed == "directly" and _least(removal.losses) < 2 * judge.threshold,
                 in_first_useful_layer=path.head.layer == lowest,
             )
         )

@@ -67,7 +67,8 @@ class PathResult:
         rivals: the roles among those that keep the loss below the threshold: the test does not tell them apart.
         better: those whose loss is lower than the circuit's, by more than three standard errors of the difference.
         needed: ``directly`` if both ``losses`` exceed the threshold; ``enabling`` if both of those do; ``undecided``
-            if the loss that speaks most against it is within three standard errors of the threshold; or ``no``.
+            if the loss that speaks most against it is within three standard errors of the threshold, or if the
+            circuit's is not low with the path in place; or ``no``.
         weak: whether it is needed directly, but one of ``losses`` stays below twice the threshold.
         in_first_useful_layer: whether it lies in the lowest layer that has a path.
     """

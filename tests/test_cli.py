@@ -198,7 +198,7 @@ def test_discovery_finds_the_circuit_of_a_transformer_that_somebody_else_trained
     assert document["discovery"]["found"] is True
     assert document["seed"] == 1  # judged on other examples than those of seed 0 on which it was selected
     assert document["discovery"]["seed"] == 0
-    assert {entry["head"] for entry in document["discovery"]["log"]} == {"L0H0", "L1H0"}
+    assert {head for entry in document["discovery"]["log"] for head in entry["change"]} == {"L0H0", "L1H0"}
     assert document["chance"]["random_circuits"]["n"] == 8  # all others with one of three paths in each head
     assert json.loads((tmp_path / "report" / "report.json").read_text()) == document
     assert run(capsys, "validate", theirs, "--circuit", "circuit.yaml", "--threshold", "0.1", *FEW)[0] == 0

@@ -21,13 +21,13 @@ def test_the_handmade_circuit_comes_out(model, problem):
 
 def test_every_candidate_stands_in_the_log_with_its_loss_and_the_reason(model, problem):
     log = discover(model, problem).to_json()["log"]
-    uniform = next(entry for entry in log if entry["head"] == "L1H0" and entry["candidate"] == "uniform")
+    uniform = next(entry for entry in log if entry["change"] == {"L1H0": "uniform"})
     assert uniform["taken"] is False
     assert uniform["reason"] == "alone it breaks what another mechanism leaves whole"
     assert uniform["loss"]["mean"] > 0.5
-    taken = [(entry["head"], entry["candidate"]) for entry in log if entry["taken"] and entry["order"] == "from below"]
-    assert ("L0H0", "previous") in taken
-    assert ("L1H0", "query -> pair1.second") in taken
+    taken = [entry["change"] for entry in log if entry["taken"] and entry["order"] == "from below"]
+    assert {"L0H0": "previous"} in taken
+    assert {"L1H0": "query -> pair1.second"} in taken
 
 
 def test_the_same_seed_gives_the_same_discovery(model, problem):

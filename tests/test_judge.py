@@ -65,6 +65,10 @@ def test_examples_are_counted_to_the_last(model, problem, circuit):
     assert judge([circuit])[0].loss.n_examples == 40
 
 
-def test_a_loss_below_the_threshold_can_be_asked_for_on_more_examples(judge, circuit):
-    (few,), (more,) = judge([circuit]), judge([circuit], least=256)
-    assert few.loss.n_examples < 256 <= more.loss.n_examples
+def test_a_loss_can_be_measured_on_more_examples_without_beginning_again(judge, circuit):
+    (few,), (more,) = judge([circuit]), judge.measure([circuit], 256)
+    assert (few.loss.n_examples, more.n_examples, judge.n_evaluations) == (ENOUGH, 256, 256)
+    shares = []
+    judge.measure([circuit, Circuit()], 512, shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0

@@ -2,17 +2,19 @@ import pytest
 import torch
 
 from circuits import Circuit, Head, Identity, OneHot, Previous, Roles, Uniform, role_attention
-from circuits.changes import merged, moves, redirections, without_one_path
+from circuits.changes import merged, moves, neighbours, redirections, without_one_path
+from circuits.fixing import survivors_of
 from circuits.judge import Judge, Judgement
 from circuits.loss import Loss
-from circuits.search import Search, State, survivors_of
+from circuits.refining import repair, shrink
+from circuits.search import Search, State, Step
 
 
 def state(n_paths, loss):
     """A circuit of so many paths with such a loss."""
     heads = {Head(layer, 0): OneHot({"query": "pair1.first"}) for layer in range(n_paths)}
     judgement = Judgement(Loss(loss, 0.001, {"x1": loss}, 128), "below")
-    return State(Circuit(heads or {Head(0, 0): Uniform()}), ((Head(0, 0), judgement),))
+    return State(Circuit(heads or {Head(0, 0): Uniform()}), (Step((Head(0, 0),), judgement),))
 
 
 def test_of_every_size_the_best_survive_as_long_as_more_paths_mean_a_lower_loss():
@@ -33,46 +35,83 @@ def search(model, problem):
 
 
 def judged(search, circuit):
-    return State(circuit, ((Head(1, 0), search.judge([circuit])[0]),))
+    return State(circuit, (Step((Head(1, 0),), search.judge([circuit])[0]),))
 
 
 def test_a_circuit_above_the_threshold_is_repaired(search, circuit):
     broken = judged(search, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})))
     assert broken.judgement.side == "above"
-    assert search.repair(broken).circuit.paths == circuit.paths
+    assert repair(search, broken).circuit.paths == circuit.paths
 
 
 def test_a_path_too_many_is_taken_away_and_those_that_guide_the_heads_above_stay(search, circuit):
     rows = {"query": "pair1.second", "pair1.second": "pair1.first"}
     too_many = judged(search, circuit.with_head(Head(1, 0), OneHot(rows)))
-    assert search.shrink(too_many).circuit.paths == circuit.paths
+    assert shrink(search, too_many).circuit.paths == circuit.paths
+
+
+def test_a_path_that_is_worth_something_alone_goes_all_the_same_when_the_others_do_without_it(
+    search, circuit, monkeypatch
+):
+    monkeypatch.setattr(search, "explained", lambda asked, layers=None: frozenset([1] if layers is None else layers))
+    (smaller, *_) = without_one_path(circuit)
+    assert search.breaking_alone([(judged(search, circuit), smaller)]) == {smaller}
+    assert [path.head for path in shrink(search, judged(search, circuit)).circuit.paths] == [Head(1, 0)]
+
+
+def test_repairs_change_one_head_or_move_a_path_or_merge_two_heads(search, circuit):
+    noticed = {**search.noticed, Head(0, 0): {"query": ("pair1.second",)}}
+    around = set(neighbours(circuit, search.roles, noticed))
+    assert circuit.with_head(Head(1, 0), Uniform()) in around
+    assert circuit not in around
+    two_at_once = {changed for changed in around if len(changed.difference(circuit)) == 2}
+    mergers = {together for *_, together in merged(circuit, circuit.useful_heads, search.roles)}
+    assert two_at_once == {*moves(circuit, noticed)} | mergers
+    assert two_at_once
+
+
+def test_a_change_of_two_heads_stands_in_the_log_with_both(search, circuit):
+    (_, _, together), *_ = merged(circuit, circuit.useful_heads, search.roles)
+    before = judged(search, circuit)
+    (after,) = search.tried([(before, together)])
+    search.note("as a whole", after, True, "why")
+    (trial,) = search.trials
+    assert trial.change == {Head(0, 0): Uniform(), Head(1, 0): together.heads[Head(1, 0)]}
+    assert trial.given == 0
+    assert after.history == (*before.history, Step((Head(0, 0), Head(1, 0)), after.judgement))
 
 
 def test_every_change_of_a_whole_circuit_stands_in_the_log(search, circuit):
     rows = {"query": "pair1.second", "pair1.second": "pair1.first"}
-    search.shrink(judged(search, circuit.with_head(Head(1, 0), OneHot(rows))))
+    shrink(search, judged(search, circuit.with_head(Head(1, 0), OneHot(rows))))
     log = [trial for trial in search.trials if trial.order == "as a whole"]
     assert sum(trial.taken for trial in log) == 1
     assert any(not trial.taken and "another path goes first" in trial.reason for trial in log)
-    alone = [(trial.head, trial.candidate) for trial in search.trials if trial.order == "alone"]
-    assert len(alone) == len(set(alone))
+
+
+def test_what_step_3_refuses_stands_in_the_log_once(search, circuit):
+    start = State(Circuit())
+    pairs = [(start, Circuit({Head(1, 0): mechanism})) for mechanism in (Uniform(), OneHot({"query": "pair1.second"}))]
+    assert search.fitting(pairs * 2) == pairs[1:] * 2
+    (refused,) = search.trials
+    assert (refused.order, refused.change, refused.taken) == ("alone", {Head(1, 0): Uniform()}, False)
 
 
 def test_a_path_moves_to_every_head_that_attends_along_it_too(circuit):
     noticed = {Head(0, 0): {"query": ("pair1.second",)}, Head(1, 0): {"query": ("pair1.second",)}}
     moved = list(moves(circuit, noticed))
     with_both = OneHot({"pair1.second": "pair1.first", "query": "pair1.second"})
-    assert [head for head, _ in moved] == [Head(0, 0)] * 2
-    assert [c.heads for _, c in moved] == [
+    assert [c.heads for c in moved] == [
         {Head(0, 0): with_both, Head(1, 0): simple} for simple in (Uniform(), Identity())
     ]
 
 
 def test_changes_are_those_written_down_by_hand(circuit, problem):
     roles = problem.examples(4, seed=0).roles
-    assert [(head, str(m)) for head, m in redirections(circuit, roles)] == [(Head(1, 0), "query -> pair1.first")]
-    assert [(str(head), str(m)) for head, m in without_one_path(circuit)] == [
-        (head, way)
+    assert list(redirections(circuit, roles)) == [circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"}))]
+    changed = [c.difference(circuit) for c in without_one_path(circuit)]
+    assert [{str(head): str(new) for head, (new, _) in heads.items()} for heads in changed] == [
+        {head: way}
         for head, source in (("L0H0", "pair1.second"), ("L1H0", "query"))
         for way in ("uniform", "identity", f"{source} -> uniform", f"{source} -> identity")
     ]
@@ -80,7 +119,7 @@ def test_changes_are_those_written_down_by_hand(circuit, problem):
 
 def test_a_path_goes_with_its_row_alone_where_the_rest_of_the_head_is_worth_something():
     kept = Circuit({Head(0, 0): OneHot({"query": "pair1.second"}, "identity")})
-    assert [str(m) for _, m in without_one_path(kept)] == [
+    assert [str(c.heads[Head(0, 0)]) for c in without_one_path(kept)] == [
         "uniform",
         "identity",
         "query -> uniform; elsewhere identity",

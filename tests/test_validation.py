@@ -127,6 +127,12 @@ def test_what_chance_could_decide_is_left_undecided(model, problem, circuit):
     assert "take more examples" in step_6.sentence
 
 
+def test_of_a_circuit_that_is_not_low_itself_no_path_is_said_to_be_needed(model, problem, circuit):
+    report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
+    assert not report.combined.mean < report.threshold
+    assert {path.needed for path in report.paths} == {"undecided"}
+
+
 def test_a_path_that_leads_to_the_wrong_role_is_told_the_right_one(model, problem, circuit):
     report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
     assert verdict(report, "rivals").outcome == "failed"
