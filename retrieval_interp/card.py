@@ -1,5 +1,6 @@
 """A model card: what a trained transformer is, how it was made, its losses and its circuit, read from its folder."""
 
+import math
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import jinja2
 from huggingface_hub import ModelCard, ModelCardData
 
 from circuits.circuit_file import dump_circuit, load_circuit
+from circuits.compile import minimal_circuit
 from circuits.errors import BadInput
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, read_config, task_from
 from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
@@ -65,6 +67,9 @@ def _filled(folder: Path, address: str) -> str:
         "precision": made.get("exported", {}).get("precision"),
         "circuit": circuit,
         "circuit_yaml": dump_circuit(circuit) if circuit else "",
+        "useful_layers": len({head.layer for head in circuit.useful_heads}) if circuit else 0,
+        "bound": math.log(2 * task.n_steps, 3),
+        "enough": len(minimal_circuit(task.n_steps).useful_heads),
         "report": None if searched else report,
         "searched": searched,
     }

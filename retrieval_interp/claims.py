@@ -25,7 +25,7 @@ D = "transformer_d"
 
 
 class TableMissing(Exception):
-    """A table that a claim needs is not there; the message says how to make it."""
+    """Tables that the claims need are not there; the message names each, and says how to make it."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,11 @@ def ledger(data: Path) -> list[Claim]:
         data: the folder of the trained transformers and their tables.
 
     Raises:
-        TableMissing: one of the tables is not there.
+        TableMissing: tables are not there; all of them are named.
         BadInput: one of them is damaged.
     """
     try:
+        _check_all_there(data)
         reports = {name: _report(data / name) for name in (*ABC, D)}
         return [
             *SECTION_4,
@@ -85,7 +86,7 @@ THEOREM_1 = Claim("5", "x_D cannot be retrieved with fewer layers (Theorem 1)", 
 
 
 def _section_7(data: Path) -> list[Claim]:
-    logs = {name: _crossings(_needed(data / name / LOG, f"retrieval-interp train {name}")) for name in (*ABC, D)}
+    logs = {name: _crossings(data / name / LOG) for name in (*ABC, D)}
     ordered = sum(_rising(steps) for steps in logs.values())
     return [
         Claim("7.2", "without the implicit curriculum the loss stays high, whatever the depth", "above 0.7 in 100%"),
@@ -167,8 +168,7 @@ def _section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
 def _section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
     folder = data / D
     loss, combined = _training_loss(folder), report["loss"]["details"]["combined"]
-    _needed(folder / ATTENTION, f"retrieval-interp emergence RUN --out {folder}")
-    followed = emergence(folder, load_circuit(_needed(folder / CIRCUIT, f"retrieval-interp discover {D}")))
+    followed = emergence(folder, load_circuit(folder / CIRCUIT))
     said = {one.name: one for one in observations(followed)}
     steps = _steps(followed)
     paper = {
@@ -278,7 +278,6 @@ def _crossings(log: Path) -> list[float | None]:
 
 
 def _training_loss(folder: Path) -> dict[str, Any]:
-    _needed(folder / CONFIG, f"retrieval-interp export RUN {folder}")
     config = read_config(folder)
     try:
         exported = config["made"]["exported"]
@@ -294,22 +293,26 @@ def _steps(followed: Emergence) -> str:
 
 
 def _report(folder: Path) -> dict[str, Any]:
-    path = _needed(folder / REPORT, f"retrieval-interp discover {folder.name} --report {folder}")
     report = read_report(folder)
     if found(report):
-        circuit = load_circuit(_needed(folder / CIRCUIT, f"retrieval-interp discover {folder.name}"))
-        check_is_of(report, circuit, folder)
+        check_is_of(report, load_circuit(folder / CIRCUIT), folder)
     if not report["paths"] or not isinstance(report["merges"], list):
-        raise BadInput(f"{path}: has no path, or no list of merges; validate again")
+        raise BadInput(f"{folder / REPORT}: has no path, or no list of merges; validate again")
     if Path(report["about"]["model"]).name != folder.name:
-        raise BadInput(f"{path}: it is of {report['about']['model']}")
+        raise BadInput(f"{folder / REPORT}: it is of {report['about']['model']}")
     return report
 
 
-def _needed(path: Path, command: str) -> Path:
-    if not path.exists():
-        raise TableMissing(f"{path}: missing; make it with: {command}")
-    return path
+def _check_all_there(data: Path) -> None:
+    needed = {data / D / ATTENTION: f"retrieval-interp emergence RUN --out {data / D}"}
+    for folder in (data / name for name in (*ABC, D)):
+        needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp export RUN {folder}"
+        needed[folder / REPORT] = f"retrieval-interp discover {folder.name} --report {folder}"
+        if folder.name == D or not (folder / REPORT).exists() or found(read_report(folder)):
+            needed[folder / CIRCUIT] = f"retrieval-interp discover {folder.name} --out {folder / CIRCUIT}"
+    missing = [f"{path}: missing; make it with: {command}" for path, command in needed.items() if not path.exists()]
+    if missing:
+        raise TableMissing("\n".join(missing))
 
 
 def _validated(names: Iterable[str]) -> str:

@@ -145,6 +145,16 @@ def test_a_missing_table_is_named_with_the_command_that_makes_it_and_the_command
     assert table in capsys.readouterr().err
 
 
+def test_all_missing_tables_are_named_at_once(tables):
+    missing = ["transformer_a/report.json", "transformer_b/log.jsonl", "transformer_d/attention.csv"]
+    for table in missing:
+        (tables / table).unlink()
+    with pytest.raises(TableMissing) as raised:
+        ledger(tables)
+    lines = str(raised.value).splitlines()
+    assert sorted(line.split(": missing")[0] for line in lines) == [str(tables / table) for table in missing]
+
+
 def lacking(key):
     def change(report):
         for part in [report, *report["paths"]]:
