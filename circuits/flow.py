@@ -1,0 +1,151 @@
+"""Who can know what, and after how many layers (paper, section 5 and appendix B).
+
+Every position starts with pieces of information: its token, and the place of its pair. A position can attend to another
+only if they share a piece (Assumption 1), and then it takes all that is there (Assumption 2).
+
+    chain of D = 2       query     pair1.first   pair1.second   pair2.first   pair2.second
+    starts with          x0 p0     x0 p1         x1 p1          x1 p2         x2 p2
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from circuits.circuit import Circuit, Path
+from circuits.errors import BadInput
+from circuits.mechanisms import OneHot
+
+Known = Mapping[str, frozenset[str]]  # for every role the pieces that it knows
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Roles and what they start with.
+
+    Attributes:
+        start: for every role, in the order of the sequence, the pieces of information that it starts with.
+        joined: the roles that stand directly after another one of their chain, each with that one.
+    """
+
+    start: Known
+    joined: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """In the order of the sequence."""
+        return tuple(self.start)
+
+
+def chain(n_steps: int, last_first: bool = True) -> Layout:
+    """One chain of the retrieval problem, x0 -> x1 ... -> xD, its pairs in a sequence with the query at the end.
+
+    Args:
+        n_steps: D.
+        last_first: whether the pair of the last step stands first.
+
+    Raises:
+        BadInput: there is no step.
+    """
+    if n_steps < 1:
+        raise BadInput(f"{n_steps} steps; expected at least 1")
+    start: dict[str, frozenset[str]] = {}
+    for k in range(n_steps, 0, -1) if last_first else range(1, n_steps + 1):
+        start[f"pair{k}.first"] = frozenset({f"x{k - 1}", f"p{k}"})
+        start[f"pair{k}.second"] = frozenset({f"x{k}", f"p{k}"})
+    joined = tuple((f"pair{k}.second", f"pair{k}.first") for k in range(1, n_steps + 1))
+    return Layout({**start, "query": frozenset({"x0", "p0"})}, joined)
+
+
+def spread(layout: Layout, *, causal: bool) -> Iterator[Known]:
+    """What every role knows after 0, 1, 2, ... layers of any number of heads, until nobody learns anything more.
+
+    Args:
+        layout: the positions.
+        causal: whether a position sees only those before it; without a mask it sees all.
+    """
+    pieces = sorted({piece for own in layout.start.values() for piece in own})
+    known = [sum(1 << pieces.index(piece) for piece in own) for own in layout.start.values()]  # bit sets
+    while True:
+        yield {
+            role: frozenset(p for i, p in enumerate(pieces) if own >> i & 1)
+            for role, own in zip(layout.roles, known, strict=True)
+        }
+        after = [_taken(own, known[:place] if causal else known) for place, own in enumerate(known)]
+        if after == known:
+            return
+        known = after
+
+
+def _taken(own: int, others: Sequence[int]) -> int:
+    taken = own
+    for other in others:
+        if own & other:
+            taken |= other
+    return taken
+
+
+def layers_until(layout: Layout, role: str, piece: str, *, causal: bool) -> int | None:
+    """The number of layers after which a role can know a piece; None if it never can."""
+    return next((t for t, known in enumerate(spread(layout, causal=causal)) if piece in known[role]), None)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one path of a circuit carries.
+
+    Attributes:
+        path: the path.
+        new: the pieces that its source did not know before.
+        allowed: whether its ends share a piece below its layer; if not, Assumption 1 forbids it: it carries nothing.
+    """
+
+    path: Path
+    new: frozenset[str]
+    allowed: bool
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Information along the paths of a circuit, and nowhere else.
+
+    Attributes:
+        known: what every role knows after 0, 1, 2, ... layers.
+        carried: what every path carries, from the lowest layer up.
+    """
+
+    known: tuple[Known, ...]
+    carried: tuple[Carried, ...]
+
+    def arrival(self, role: str, piece: str) -> int | None:
+        """The number of layers after which a role knows a piece; None if it never does."""
+        return next((t for t, known in enumerate(self.known) if piece in known[role]), None)
+
+
+def along(circuit: Circuit, layout: Layout) -> Flow:
+    """Follow the information along a circuit's paths only; rows that lead to no role carry nothing.
+
+    Raises:
+        BadInput: a path names a role that the layout does not have.
+    """
+    states, carried = [dict(layout.start)], []
+    for layer in range(1 + max((head.layer for head in circuit.useful_heads), default=-1)):
+        before, after = states[-1], dict(states[-1])
+        for path in circuit.paths:
+            if path.head.layer != layer:
+                continue
+            for source, target in _ends(circuit, path, layout):
+                allowed = bool(before[source] & before[target])
+                new = before[target] - before[source] if allowed else frozenset()
+                carried.append(Carried(Path(path.head, source, target), new, allowed))
+                after[source] |= new
+        states.append(after)
+    return Flow(tuple(states), tuple(carried))
+
+
+def _ends(circuit: Circuit, path: Path, layout: Layout) -> tuple[tuple[str, str], ...]:
+    """From where to where a path leads; a head that attends to the position before joins all pairs."""
+    if not isinstance(circuit.heads[path.head], OneHot):
+        return layout.joined
+    for role in (path.source, path.target):
+        if role not in layout.start:
+            raise BadInput(f"{path}: unknown role {role!r}; the roles are {', '.join(layout.roles)}")
+    return ((path.source, path.target),)

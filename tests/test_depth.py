@@ -1,0 +1,80 @@
+import math
+
+import numpy as np
+import pytest
+
+from circuits import BadInput
+from circuits.flow import chain, layers_until
+from retrieval_interp.depth import bound_paper, depths, layers_causal, layers_full
+
+
+def simulated(n_steps, causal, last_first=True):
+    """The same flow as in ``circuits.flow`` with intervals instead of sets, fast enough for thousands of steps.
+
+    Positions stand in two rows, the first and the second members of all pairs; both ends of their intervals rise along
+    a row, so that whom a position touches is a range, and the ends of that range hold the extremes.
+    """
+    pairs = np.arange(1, n_steps + 1)
+    low = {"first": 2 * pairs - 2, "second": 2 * pairs - 1}
+    high = {"first": 2 * pairs - 1, "second": 2 * pairs}
+    query, layers = 0, 0
+    while query < 2 * n_steps:
+        layers += 1
+        touched = max(
+            high[row][np.searchsorted(low[row], query, side="right") - 1] for row in low if low[row][0] <= query
+        )
+        new_low, new_high = {}, {}
+        for row in low:
+            new_low[row], new_high[row] = low[row].copy(), high[row].copy()
+            for other in low:
+                start = np.searchsorted(high[other], low[row], side="left")  # the first that reaches up to mine
+                end = np.searchsorted(low[other], high[row], side="right")  # one past the last that begins in mine
+                if causal:
+                    beside = (row, other) == ("second", "first")
+                    mine = pairs - 1  # index of my own pair
+                    start = np.maximum(start, mine + (not beside)) if last_first else start
+                    end = end if last_first else np.minimum(end, mine + beside)
+                there = start < end
+                new_low[row][there] = np.minimum(new_low[row], low[other][np.minimum(start, n_steps - 1)])[there]
+                new_high[row][there] = np.maximum(new_high[row], high[other][end - 1])[there]
+        low, high, query = new_low, new_high, max(query, touched)
+    return layers
+
+
+WORLDS = [(False, True), (True, True), (True, False)]
+
+
+@pytest.mark.parametrize(("causal", "last_first"), WORLDS)
+def test_intervals_flow_as_sets_do(causal, last_first):
+    for n_steps in range(1, 31):
+        by_sets = layers_until(chain(n_steps, last_first), "query", f"x{n_steps}", causal=causal)
+        assert simulated(n_steps, causal, last_first) == by_sets
+
+
+@pytest.mark.parametrize(("causal", "last_first"), WORLDS)
+def test_the_closed_forms_agree_with_the_simulation_for_every_length_up_to_two_thousand(causal, last_first):
+    closed = layers_causal if causal else layers_full
+    for n_steps in range(1, 2001):
+        assert simulated(n_steps, causal, last_first) == closed(n_steps), n_steps
+
+
+def test_the_causal_depth_is_that_of_k_hop_induction():
+    for k in range(1, 2001):
+        assert layers_causal(k) == math.floor(math.log2(k)) + 2 == 1 + math.ceil(math.log2(k + 1))
+
+
+def test_the_exact_depths_are_never_below_the_papers_bound():
+    table = depths(range(1, 2001))
+    assert (table["layers_full"] >= table["bound_paper"]).all()
+    assert (table["layers_causal"] >= table["layers_full"]).all()
+
+
+def test_a_million_hops_are_known_at_once():
+    assert (layers_full(10**6), layers_causal(10**6)) == (14, 21)  # 3^14 = 4782969 >= 4000001; 2^21 > 2000000
+    assert bound_paper(10**6) == pytest.approx(13.206, abs=1e-3)
+
+
+@pytest.mark.parametrize("n_steps", [0, -3, 10**19])
+def test_numbers_of_hops_that_make_no_sense_are_refused(n_steps):
+    with pytest.raises(BadInput, match=f"{n_steps} hops; expected a whole number from 1"):
+        depths([n_steps])
