@@ -9,6 +9,7 @@ only if they share a piece (Assumption 1), and then it takes all that is there (
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from circuits.circuit import Circuit, Path
 from circuits.errors import BadInput
@@ -23,16 +24,27 @@ class Layout:
 
     Attributes:
         start: for every role, in the order of the sequence, the pieces of information that it starts with.
-        joined: the roles that stand directly after another one of their chain, each with that one.
+        places: the pieces that say where something stands; the others are tokens.
     """
 
     start: Known
-    joined: tuple[tuple[str, str], ...] = ()
+    places: frozenset[str] = frozenset()
 
     @property
     def roles(self) -> tuple[str, ...]:
         """In the order of the sequence."""
         return tuple(self.start)
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """In the order in which they come up."""
+        return tuple(dict.fromkeys(piece for own in self.start.values() for piece in sorted(own)))
+
+    @property
+    def joined(self) -> tuple[tuple[str, str], ...]:
+        """The roles that stand after another one in the same place, each with that one: the members of a pair."""
+        in_order = pairwise(self.roles)
+        return tuple((after, role) for role, after in in_order if self.start[role] & self.start[after] & self.places)
 
 
 def chain(n_steps: int, last_first: bool = True) -> Layout:
@@ -51,8 +63,7 @@ def chain(n_steps: int, last_first: bool = True) -> Layout:
     for k in range(n_steps, 0, -1) if last_first else range(1, n_steps + 1):
         start[f"pair{k}.first"] = frozenset({f"x{k - 1}", f"p{k}"})
         start[f"pair{k}.second"] = frozenset({f"x{k}", f"p{k}"})
-    joined = tuple((f"pair{k}.second", f"pair{k}.first") for k in range(1, n_steps + 1))
-    return Layout({**start, "query": frozenset({"x0", "p0"})}, joined)
+    return Layout({**start, "query": frozenset({"x0", "p0"})}, frozenset(f"p{k}" for k in range(n_steps + 1)))
 
 
 def spread(layout: Layout, *, causal: bool) -> Iterator[Known]:
@@ -62,7 +73,7 @@ def spread(layout: Layout, *, causal: bool) -> Iterator[Known]:
         layout: the positions.
         causal: whether a position sees only those before it; without a mask it sees all.
     """
-    pieces = sorted({piece for own in layout.start.values() for piece in own})
+    pieces = layout.pieces
     known = [sum(1 << pieces.index(piece) for piece in own) for own in layout.start.values()]  # bit sets
     while True:
         yield {

@@ -15,7 +15,7 @@ PLOTLY_CONFIG = {"showSendToCloud": False, "displaylogo": False, "responsive": T
 
 def figure_element(figure: go.Figure, name: str) -> Markup:
     """A plotly figure for a page that holds plotly.js already; ``name`` becomes its id."""
-    html = figure.to_html(full_html=False, include_plotlyjs=False, config=PLOTLY_CONFIG, div_id=name)
+    html = figure.to_html(full_html=False, include_plotlyjs=False, config=PLOTLY_CONFIG, div_id=name, auto_play=False)
     return Markup(html)
 
 

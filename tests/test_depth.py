@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -5,7 +6,10 @@ import pytest
 
 from circuits import BadInput
 from circuits.flow import chain, layers_until
+from retrieval_interp.cli import main
 from retrieval_interp.depth import bound_paper, depths, layers_causal, layers_full
+from retrieval_interp.depth_page import write_depth
+from tests.browser import opened
 
 
 def simulated(n_steps, causal, last_first=True):
@@ -78,3 +82,45 @@ def test_a_million_hops_are_known_at_once():
 def test_numbers_of_hops_that_make_no_sense_are_refused(n_steps):
     with pytest.raises(BadInput, match=f"{n_steps} hops; expected a whole number from 1"):
         depths([n_steps])
+
+
+def test_the_command_prints_one_json_list(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["depth", "1", "3", "5", "--json"])
+    assert ended.value.code == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [list(row) for row in rows] == [["hops", "bound_paper", "layers_full", "layers_causal"]] * 3
+    layers = [(row["hops"], row["layers_full"], row["layers_causal"]) for row in rows]
+    assert layers == [(1, 2, 2), (3, 3, 3), (5, 3, 4)]
+
+
+def test_the_command_writes_a_table_and_a_page(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["depth", "2", "4", "--out", str(tmp_path)])
+    assert ended.value.code == 0
+    assert "Layers that it takes" in capsys.readouterr().out
+    comment, header, first, _ = (tmp_path / "depth.csv").read_text().splitlines()
+    assert (comment, header) == ("# retrieval-interp depth 2 4", "hops,bound_paper,layers_full,layers_causal")
+    assert first.startswith("2,1.26")
+    assert "A chain of 4 hops" in (tmp_path / "depth.html").read_text()
+
+
+@pytest.mark.parametrize("hops", ["0", "-1", "x", "1" + 30 * "0"])
+def test_bad_numbers_of_hops_are_one_line_and_exit_code_2(hops, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["depth", "--", hops])
+    assert ended.value.code == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def test_the_page_steps_through_the_layers_offline(tmp_path):
+    with opened(write_depth(depths([1, 3]), tmp_path, "by hand")) as (page, complaints):
+        assert page.locator("#depth-table tr").count() == 3
+        slider = page.locator("#causal .slider-current-value, #causal .slider-label").first
+        assert "after layer 0" in slider.text_content()
+        for layer in (1, 2):
+            page.evaluate(f"Plotly.animate('causal', ['{layer}'], {{mode: 'immediate'}})")
+        known = page.evaluate("document.getElementById('causal').data[0].text[0]")  # of the query, after two layers
+        assert known.count("has just learned") == 2
+        assert complaints == []

@@ -58,6 +58,11 @@ def test_the_number_of_layers_is_known_for_some_lengths(n_steps, full, causal, l
     assert layers_until(layout, "query", f"x{n_steps}", causal=True) == causal
 
 
+def test_the_members_of_a_pair_are_joined_in_the_order_of_the_sequence():
+    assert chain(2).joined == (("pair2.second", "pair2.first"), ("pair1.second", "pair1.first"))
+    assert chain(2).pieces == ("p2", "x1", "x2", "p1", "x0", "p0")
+
+
 def test_what_stands_only_behind_is_never_known_with_a_mask():
     apart = Layout({"asked": frozenset("a"), "told": frozenset("ab")})
     assert layers_until(apart, "asked", "b", causal=True) is None
@@ -80,8 +85,8 @@ def test_a_path_that_carries_nothing_new_and_one_that_is_forbidden_are_told():
     }
     flow = along(Circuit(heads), chain(2))
     assert flow.carried == (
-        Carried(Path(Head(0, 0), "pair1.second", "pair1.first"), frozenset({"x0"}), True),
         Carried(Path(Head(0, 0), "pair2.second", "pair2.first"), frozenset({"x1"}), True),
+        Carried(Path(Head(0, 0), "pair1.second", "pair1.first"), frozenset({"x0"}), True),
         Carried(Path(Head(1, 0), "pair1.second", "pair1.first"), frozenset(), True),
         Carried(Path(Head(1, 0), "query", "pair2.second"), frozenset(), False),
         Carried(Path(Head(2, 0), "query", "pair1.second"), frozenset({"x1", "p1"}), True),

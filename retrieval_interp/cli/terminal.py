@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
     from retrieval_interp.claims import Claim
@@ -63,6 +65,18 @@ def print_report(report: "ValidationReport", chance: "Statistics") -> None:
         console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
     for sentence in chance.sentences():
         console.print(Text.assemble(f"{'chance':>10} ", sentence))
+
+
+def print_depths(table: "pd.DataFrame") -> None:
+    """Layers for every number of hops."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    titles = ("hops D", "the paper's bound, log3(2D)", "without a mask", "with the causal mask")
+    shown = Table(*(Column(title, justify="right") for title in titles), title="Layers that it takes")
+    for hops, bound, full, causal in table.itertuples(index=False):
+        shown.add_row(str(hops), f"{bound:.2f}", str(full), str(causal))
+    Console().print(shown)
 
 
 def print_claims(rows: "Sequence[Claim]") -> None:

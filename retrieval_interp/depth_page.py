@@ -1,0 +1,68 @@
+"""The depth of the retrieval problem as a table and one offline page."""
+
+from pathlib import Path
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from circuits.files import write_atomically
+from circuits.flow import chain
+from circuits.flow_figure import sharing_figure, spread_figure
+from circuits.page import figure_element, render_page
+
+CSV, PAGE = "depth.csv", "depth.html"
+FILES = (CSV, PAGE)
+MOST_DRAWN = 12  # steps of the chain that is drawn; more would be too small to read
+
+
+def depth_figure(table: pd.DataFrame) -> go.Figure:
+    """Layers over hops: the paper's bound, and the exact numbers."""
+    figure = go.Figure()
+    lines = {
+        "bound_paper": ("the paper's bound, log3(2D)", "dot"),
+        "layers_full": ("without a mask", "dash"),
+        "layers_causal": ("with the causal mask", "solid"),
+    }
+    ordered = table.sort_values("hops")
+    for column, (name, dash) in lines.items():
+        figure.add_trace(
+            go.Scatter(
+                x=ordered["hops"],
+                y=ordered[column],
+                name=name,
+                mode="lines+markers" if len(ordered) < 30 else "lines",
+                line={"dash": dash, "shape": "linear" if column == "bound_paper" else "hv"},
+                hovertemplate="D = %{x}: %{y:.3g}<extra>" + name + "</extra>",
+            )
+        )
+    figure.update_xaxes(title_text="hops D", type="log")
+    figure.update_yaxes(title_text="layers", rangemode="tozero", tickformat="d")
+    return figure.update_layout(template="plotly_white", height=420, margin={"t": 30}, legend={"x": 0.02, "y": 0.98})
+
+
+def write_depth(table: pd.DataFrame, folder: Path, command: str) -> Path:
+    """Write the table and the page; returns the page's path.
+
+    Raises:
+        BadInput: the folder cannot be written.
+    """
+    drawn = int(min(MOST_DRAWN, max(table["hops"])))
+    layout = chain(drawn)
+    order = ["query", *(f"pair{k}.{which}" for k in range(1, drawn + 1) for which in ("first", "second"))]
+    figures = {
+        "depth": depth_figure(table),
+        "sharing": sharing_figure(layout, order),
+        "causal": spread_figure(layout, order, causal=True),
+        "full": spread_figure(layout, order, causal=False),
+    }
+    page = render_page(
+        "depth.html.jinja",
+        "retrieval_interp",
+        command=command,
+        drawn=drawn,
+        table=table,
+        figures={name: figure_element(figure, name) for name, figure in figures.items()},
+    )
+    write_atomically(folder / CSV, f"# {command}\n" + table.to_csv(index=False))
+    write_atomically(folder / PAGE, page)
+    return folder / PAGE
