@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.errors import BadInput
+from circuits.flow import Layout, chain
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -55,6 +56,11 @@ class ChainProblem:
     def parts(self) -> tuple[str, ...]:
         """The symbols asked for."""
         return tuple(f"x{k}" for k in range(1, self.n_steps + 1))
+
+    @property
+    def layout(self) -> Layout:
+        """What each role of one chain starts with, for information flow."""
+        return chain(self.n_steps)
 
     @property
     def readout(self) -> tuple[str, ...]:

@@ -139,6 +139,8 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
     ]
     columns = [f"{kind}row made {i}" for kind in ("", "heads above untouched, ") for i in REPLACEMENTS]
     lines += _table(["path", *columns, "needed", "led elsewhere, at least"], table)
+    if report.flow:
+        lines += ["", "## Could it work?", "", *(f"- {sentence}" for sentence in report.flow_sentences())]
     lines += ["", "## Is it chance?", "", *(f"- {sentence}" for sentence in chance.sentences())]
     if discovery:
         lines += ["", "## How this circuit was found", ""]

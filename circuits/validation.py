@@ -25,6 +25,7 @@ from circuits.judge import Judge
 from circuits.loss import SURE, Loss
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, OneHot
 from circuits.problem import Problem
+from circuits.soundness import soundness
 from circuits.validation_report import Alone, HeadResult, Merge, Needed, PathResult, ValidationReport
 from circuits.verdicts import verdicts
 
@@ -94,6 +95,7 @@ def validate(
         merges=tuple(merges),
         verdicts=verdicts(full, combined, heads, paths, merges, unnamed, threshold),
         attention=role_attention(model, examples.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
+        flow=soundness(circuit, problem),
         about=about or {},
     )
 

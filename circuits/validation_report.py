@@ -9,6 +9,7 @@ from torch import Tensor
 
 from circuits.circuit import Circuit, Head, Path
 from circuits.loss import Loss
+from circuits.soundness import Soundness
 
 SCHEMA = 2
 
@@ -150,6 +151,7 @@ class ValidationReport:
             circuit itself is not below the threshold.
         verdicts: the outcome of every step.
         attention: average attention from role to role in the untouched model.
+        flow: what the paths could carry by information flow; None where the problem has no layout.
         about: what else is known of the model.
     """
 
@@ -166,12 +168,17 @@ class ValidationReport:
     merges: tuple[Merge, ...]
     verdicts: tuple[Verdict, ...]
     attention: Float[Tensor, "layer head query_role key_role"] = field(repr=False)
+    flow: Soundness | None = None
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
         """Whether no step failed."""
         return all(verdict.passed for verdict in self.verdicts)
+
+    def flow_sentences(self) -> tuple[str, ...]:
+        """What information flow says of the circuit, beside its loss."""
+        return self.flow.sentences(self.combined.mean < self.threshold) if self.flow else ()
 
     def heads_table(self) -> pd.DataFrame:
         """Step 3 as a table: a row for each named head, its loss under each mechanism."""
@@ -251,6 +258,7 @@ class ValidationReport:
                 }
                 for m in self.merges
             ],
+            "flow": self.flow.to_json(self.combined.mean < self.threshold) if self.flow else None,
         }
 
 

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from circuits.errors import BadInput
+from circuits.flow import Layout, chain
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -125,6 +126,11 @@ class RetrievalTask:
         """The symbols asked for, each with a partial loss of its own."""
         first = 1 if self.implicit_curriculum else self.n_steps
         return tuple(f"x{k}" for k in range(first, self.n_steps + 1))
+
+    @property
+    def layout(self) -> Layout:
+        """What each role of one chain starts with, for information flow."""
+        return chain(self.n_steps, self.step_order is StepOrder.LAST_FIRST)
 
     @property
     def readout(self) -> tuple[str, ...]:

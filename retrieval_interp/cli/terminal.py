@@ -63,6 +63,8 @@ def print_report(report: "ValidationReport", chance: "Statistics") -> None:
             f"{verdict.outcome} ", {"passed": "green", "failed": "red", "undetermined": "yellow"}[verdict.outcome]
         )
         console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
+    for sentence in report.flow_sentences():
+        console.print(Text.assemble(f"{'flow':>10} ", sentence))
     for sentence in chance.sentences():
         console.print(Text.assemble(f"{'chance':>10} ", sentence))
 
