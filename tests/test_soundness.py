@@ -56,7 +56,7 @@ def test_the_report_says_what_flow_says_beside_the_loss():
     report = validate(model, problem, circuit, n_examples=16)
     assert report.to_json()["flow"]["arrivals"] == {"x1": 1, "x2": 2}
     assert "## Could it work?" in markdown(report, against_chance(model, problem, circuit, n_examples=16))
-    elsewhere = circuit.with_head(Head(1, 1), circuit.heads[Head(1, 0)]).with_head(Head(1, 0), Identity())
+    elsewhere = circuit.with_head(Head(2, 1), circuit.heads[Head(2, 0)]).with_head(Head(2, 0), Identity())
     report = validate(model, problem, elsewhere, n_examples=16)
     assert report.flow.sound
     assert report.flow_sentences()[-1].startswith("By flow the circuit could do it, but the model does not")
