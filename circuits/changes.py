@@ -35,7 +35,7 @@ def redirections(circuit: Circuit, roles: Roles) -> Iterator[Circuit]:
     """Every way to lead one path to another role that its source can see."""
     for path in circuit.paths:
         if isinstance(circuit.heads[path.head], OneHot):
-            others = (role for role in roles.before(path.source) if role != path.target)
+            others = (role for source, role in roles.pairs if source == path.source and role != path.target)
             yield from (circuit.redirected(path, role) for role in others)
 
 

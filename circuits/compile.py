@@ -45,8 +45,11 @@ def known_after(circuit: Circuit, problem: ChainProblem) -> list[dict[str, froze
     """For every layer, the steps whose symbols each role knows after it, along the circuit's paths alone.
 
     Raises:
-        BadInput: a path joins two roles that know no symbol in common and are no neighbours.
+        BadInput: a path joins two roles that know no symbol in common and are no neighbours, or is of no one-hot head.
     """
+    for path in circuit.paths:
+        if not {path.source, path.target} <= set(problem.roles):
+            raise BadInput(f"{path}: joins no two roles; the roles are {', '.join(problem.roles)}")
     known = {role: frozenset({problem.step_of(role)}) for role in problem.roles}
     layers = [known]
     for layer in range(1 + max((path.head.layer for path in circuit.paths), default=-1)):
@@ -76,6 +79,8 @@ def minimal_circuit(n_steps: int) -> Circuit:
     begins where its own knowledge ends, and so does the query: what a pair knows doubles with every layer,
     and the query knows one step less than twice as many.
     """
+    if n_steps < 1:
+        raise BadInput(f"{n_steps} steps; expected at least 1")
     heads: dict[Head, OneHot] = {}
     layer, reach, asked = 0, 1, 0  # steps that a pair knows, and steps that the query knows
     heads[Head(0, 0)] = OneHot({f"pair{k}.second": f"pair{k}.first" for k in range(1, n_steps + 1)})
@@ -132,13 +137,17 @@ def compile_circuit(
         BadInput: the circuit does not fit the problem, has other than one-hot heads, or does not solve it.
     """
     distractors = distractors or {}
+    if not circuit.paths:
+        raise BadInput("the circuit has no path; nothing could be compiled")
     everyone = [*circuit.heads, *distractors]
     n_layers = n_layers or 1 + max(head.layer for head in everyone)
     n_heads = n_heads or 1 + max(head.head for head in everyone)
-    circuit.check(problem.examples(8, seed=0).roles, n_layers, n_heads)
+    lookers = {head: OneHot(distractor.rows) for head, distractor in distractors.items()}
+    for checked in (circuit, Circuit(lookers)):
+        checked.check(problem.examples(8, seed=0).roles, n_layers, n_heads)
     for head, mechanism in circuit.heads.items():
-        if not isinstance(mechanism, OneHot) or len(mechanism.paths) < len(mechanism.rows):
-            raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled")
+        if not isinstance(mechanism, OneHot) or mechanism.elsewhere != "zero" or mechanism.paths != mechanism.rows:
+            raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled, and zero elsewhere")
         if head in distractors:
             raise BadInput(f"{head} cannot be a distractor too")
     if len(known_after(circuit, problem)[-1]["query"]) < problem.n_steps + 1:
@@ -190,7 +199,7 @@ def _where_to_look(paths: list[Path], problem: ChainProblem) -> Tensor:
 
 
 def _neighbours(path: Path) -> bool:
-    return path.source.removesuffix(".second") == path.target.removesuffix(".first")
+    return path.source.endswith(".second") and path.target == path.source.removesuffix("second") + "first"
 
 
 def _empty(problem: ChainProblem, n_layers: int, n_heads: int) -> HookedTransformer:

@@ -6,19 +6,20 @@ finished circuit is shrunk until no path can go, the best is improved while its 
 wholes: how much they explain, then their size, then their loss.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from transformer_lens import HookedTransformer
 
 from circuits.attention import role_attention
-from circuits.circuit import Circuit
+from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
 from circuits.fixing import from_above, from_below
 from circuits.judge import ENOUGH, Judge, Judgement
+from circuits.mechanisms import Mechanism
 from circuits.problem import Problem
-from circuits.refining import improve, repair, shrink
+from circuits.refining import improve, repair, shrink, smallest
 from circuits.search import Search, State, Step, Trial
 
 
@@ -33,6 +34,8 @@ class Discovery:
         explained: the layers up to which it does with the heads above left free; the last one is the whole circuit.
         history: the steps in which heads were fixed or changed, with the loss after each.
         alternatives: other circuits with as many paths that are below the threshold, best first.
+        smallest: with fewer paths, and below the threshold as long as every head's attention is prescribed: without
+            those that only tell heads above where to attend. None if no path does no more than that.
         trials: everything that was tried.
         threshold: a loss below it counts as low.
         seed: of the examples.
@@ -45,6 +48,7 @@ class Discovery:
     explained: tuple[int, ...]
     history: tuple[Step, ...]
     alternatives: tuple[tuple[Circuit, Judgement], ...]
+    smallest: tuple[Circuit, Judgement] | None
     trials: tuple[Trial, ...]
     threshold: float
     seed: int
@@ -58,41 +62,43 @@ class Discovery:
     def steps(self) -> tuple[str, ...]:
         """How the circuit was found, one sentence for every step."""
         said = []
-        for place, step in enumerate(self.history):
-            later = {head for one in self.history[place + 1 :] for head in one.heads}
-            became = (
-                f"{head}: {'fixed, and changed again below' if head in later else self.circuit.heads[head]}"
-                for head in step.heads
-            )
-            said.append(f"{'. '.join(became)}. Loss {step.judgement}.")
+        for step in self.history:
+            change = "; ".join(f"{head}: {mechanism}" for head, mechanism in step.change.items())
+            said.append(f"{change} ({step.reason}). Loss {step.judgement}.")
         return tuple(said)
 
     def others(self) -> tuple[str, ...]:
-        """The circuits with as many paths that are below the threshold too, by what they have instead."""
-        said = []
-        for other, judgement in self.alternatives:
-            changes = other.difference(self.circuit).items()
-            said.append("; ".join(f"{head} {there} instead of {here}" for head, (there, here) in changes))
-            said[-1] += f": {judgement}"
+        """Other circuits below the threshold, by what they have instead: as many paths, or fewer."""
+        said = [f"As many paths: {self._instead(*other)}" for other in self.alternatives]
+        if self.smallest:
+            said.append(f"Fewer paths, if heads above need not find their way: {self._instead(*self.smallest)}")
         return tuple(said)
+
+    def _instead(self, other: Circuit, judgement: Judgement) -> str:
+        changes = other.difference(self.circuit).items()
+        return "; ".join(f"{head} {there} instead of {here}" for head, (there, here) in changes) + f": {judgement}"
 
     def to_json(self) -> dict[str, Any]:
         """The discovery as plain numbers and texts; docs/report.md says what each key holds."""
         return {
             "found": self.found,
-            "circuit": _plain(self.circuit),
+            "circuit": _mechanisms(self.circuit.heads),
             "loss": _numbers(self.judgement),
             "unablated": _numbers(self.unablated),
             "explained_layers": list(self.explained),
             "threshold": self.threshold,
             "seed": self.seed,
             "evaluations": self.n_evaluations,
-            "alternatives": [{"circuit": _plain(c), "loss": _numbers(j)} for c, j in self.alternatives],
-            "history": [{"heads": [*map(str, s.heads)], "loss": _numbers(s.judgement)} for s in self.history],
+            "alternatives": [_circuit(c, j) for c, j in self.alternatives],
+            "smallest": None if self.smallest is None else _circuit(*self.smallest),
+            "history": [
+                {"change": _mechanisms(step.change), "loss": _numbers(step.judgement), "reason": step.reason}
+                for step in self.history
+            ],
             "log": [
                 {
                     "order": t.order,
-                    "change": {str(head): str(mechanism) for head, mechanism in t.change.items()},
+                    "change": _mechanisms(t.change),
                     "paths_before": t.given,
                     "loss": _numbers(t.judgement),
                     "taken": t.taken,
@@ -107,8 +113,12 @@ def _numbers(judgement: Judgement) -> dict[str, Any]:
     return {**judgement.loss.to_json(), "side": judgement.side}
 
 
-def _plain(circuit: Circuit) -> dict[str, str]:
-    return {str(head): str(mechanism) for head, mechanism in circuit.heads.items()}
+def _mechanisms(heads: Mapping[Head, Mechanism]) -> dict[str, str]:
+    return {str(head): str(mechanism) for head, mechanism in heads.items()}
+
+
+def _circuit(circuit: Circuit, judgement: Judgement) -> dict[str, Any]:
+    return {"circuit": _mechanisms(circuit.heads), "loss": _numbers(judgement)}
 
 
 def discover(
@@ -138,7 +148,7 @@ def discover(
     judge = Judge(model, problem, problem.examples(n_examples, seed).to(device), threshold)
     (unablated,) = judge([Circuit()])
     if unablated.side != "below":
-        raise BadInput(f"the model's own loss is {unablated.loss}, not below the threshold {threshold:g}")
+        raise BadInput(f"the model's own loss is {unablated.loss}, not surely below the threshold {threshold:g}")
     attention = role_attention(model, judge.examples.take(slice(0, ENOUGH))).cpu()
     search = Search(judge, attention)
     done, steps = 0, 2 * len(search.heads)
@@ -165,6 +175,7 @@ def discover(
     wholes = sorted([*shrunk, *wholes], key=lambda state: _standing(search, state))
     best, others = improve(search, wholes[0]) if wholes[0].judgement.side == "below" else (wholes[0], [])
     (best,) = search.settled([best])
+    fewest = smallest(search, best) if best.judgement.side == "below" else best
     progress(1.0)
     same_size = [state for state in wholes[1:] if state.judgement.side == "below" and state.size == best.size]
     alternatives = {s.circuit.paths: (s.circuit, s.judgement) for s in [*others, *same_size]}
@@ -176,6 +187,7 @@ def discover(
         explained=tuple(sorted(search.explained(best.circuit))),
         history=best.history,
         alternatives=tuple(alternatives.values()),
+        smallest=(fewest.circuit, fewest.judgement) if fewest.size < best.size else None,
         trials=tuple(search.trials),
         threshold=threshold,
         seed=seed,

@@ -39,7 +39,7 @@ def loss_figure(report: ValidationReport) -> go.Figure:
 
 def search_figure(discovery: Discovery) -> go.Figure:
     """The loss as one head after the other was fixed, then as the whole circuit was changed; two standard errors."""
-    labels = [f"{place}. {', '.join(map(str, step.heads))}" for place, step in enumerate(discovery.history, start=1)]
+    labels = [f"{place}. {', '.join(map(str, step.change))}" for place, step in enumerate(discovery.history, start=1)]
     losses = [step.judgement.loss for step in discovery.history]
     figure = go.Figure(
         go.Scatter(

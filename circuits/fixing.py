@@ -51,7 +51,7 @@ def _fix(search: Search, order: str, head: Head, states: Sequence[State], or_bes
         for state in states:
             own = [t for t in tried if t.history[:-1] == state.history and isinstance(t.circuit.heads[head], OneHot)]
             if own:
-                tried += _thinned(search, state, head, min(own, key=lambda t: t.judgement.loss.mean))
+                tried += _with_fewer_rows(search, state, head, min(own, key=lambda t: t.judgement.loss.mean))
     tried = list({t.circuit: t for t in tried}.values())
     survivors = survivors_of(t for t in tried if t.judgement.side == "below")
     none_below = or_best and not survivors
@@ -60,31 +60,29 @@ def _fix(search: Search, order: str, head: Head, states: Sequence[State], or_bes
     for t in tried:
         taken = t in survivors
         search.note(order, t, taken, "others come nearer" if none_below and not taken else _reason(t, taken))
-    return survivors
+    return [t.with_last(reason=_reason(t, True)) for t in survivors]
 
 
 def _extended(search: Search, states: Sequence[State], head: Head, candidates: Sequence[Mechanism]) -> list[State]:
     pairs = [(state, state.circuit.with_head(head, candidate)) for state in states for candidate in candidates]
-    return search.tried(search.fitting(pairs), IN_PASSING)
+    return search.tried(search.fitting(pairs) or pairs, IN_PASSING)
 
 
-def _thinned(search: Search, state: State, head: Head, full: State) -> list[State]:
-    """The one-hot head with fewer and fewer rows: always the row whose loss is missed least goes."""
-    found: list[State] = []
+def _with_fewer_rows(search: Search, state: State, head: Head, full: State) -> list[State]:
+    """The one-hot head with each of its rows alone; and with fewer and fewer, always the one least missed goes."""
     now = full
-    while True:
-        one_hot = now.circuit.heads[head]
-        if not isinstance(one_hot, OneHot) or len(one_hot.rows) == 1:
-            return found
-        fewer = [one_hot.without_row(source) for source, _ in one_hot.rows]
-        tried = _extended(search, [state], head, fewer)
-        if not tried:
-            return found
+    one_hot = now.circuit.heads[head]
+    assert isinstance(one_hot, OneHot)
+    found = _extended(search, [state], head, [OneHot(dict([row]), one_hot.elsewhere) for row in one_hot.rows])
+    while len(one_hot.rows) > 2:
+        tried = _extended(search, [state], head, [one_hot.without_row(source) for source, _ in one_hot.rows])
         found += tried
         best = min(tried, key=lambda t: t.judgement.loss.mean)
         if now.judgement.side == "below" and best.judgement.side != "below":
-            return found
-        now = best
+            break
+        now, one_hot = best, best.circuit.heads[head]
+        assert isinstance(one_hot, OneHot)
+    return found
 
 
 def survivors_of(states: Iterable[State]) -> list[State]:
@@ -102,5 +100,5 @@ def survivors_of(states: Iterable[State]) -> list[State]:
 def _reason(state: State, taken: bool) -> str:
     below = state.judgement.side == "below"
     if taken:
-        return "among the best of its size" if below else "no candidate stays below the threshold; this comes nearest"
+        return "among the best of its size" if below else "none is below the threshold for sure; this comes nearest"
     return "the survivors have fewer paths, or as many and a lower loss" if below else side(state)

@@ -16,13 +16,13 @@ def noticeable_paths(
     attention: Float[Tensor, "layer head query_role key_role"], roles: Roles, head: Head
 ) -> dict[str, tuple[str, ...]]:
     """For every role, the earlier roles of its own chain that it noticeably attends to, most attended first."""
-    found = {}
-    for source in roles.names:
-        row = attention[head.layer, head.head, roles.names.index(source)]
-        targets = [t for t in roles.before(source) if row[roles.names.index(t)] >= NOTICEABLE]
-        if targets:
-            found[source] = tuple(sorted(targets, key=lambda t: -row[roles.names.index(t)].item()))
-    return found
+    own = attention[head.layer, head.head]
+    seen = {(s, t): own[roles.names.index(s), roles.names.index(t)].item() for s, t in roles.pairs}
+    found: dict[str, list[str]] = {}
+    for (source, target), strength in sorted(seen.items(), key=lambda item: -item[1]):
+        if strength >= NOTICEABLE:
+            found.setdefault(source, []).append(target)
+    return {source: tuple(found[source]) for source in roles.names if source in found}
 
 
 def strongest(paths: Mapping[str, Sequence[str]]) -> dict[str, str]:

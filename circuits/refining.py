@@ -1,13 +1,14 @@
 """Whole circuits changed step by step: brought below the threshold, made smaller, made better."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from circuits.changes import moves, neighbours, oddity, redirections, without_one_path
-from circuits.circuit import Circuit
 from circuits.loss import SURE
 from circuits.search import Search, State, side
 
-ORDER = "as a whole"
+WHOLE, SMALLEST = "as a whole", "smallest"  # orders in the log
+LOST = "heads above would lose their way"
+NOT_LOWER = "the loss is not surely lower than without the change"
 
 
 def repair(search: Search, state: State) -> State:
@@ -16,32 +17,45 @@ def repair(search: Search, state: State) -> State:
     The heads fixed first may not fit what the others became; where nothing lowers the loss any more it ends.
     """
     while state.judgement.side != "below":
-        tried = _tried(search, state, neighbours(state.circuit, search.roles, search.noticed))
+        around = dict.fromkeys(neighbours(state.circuit, search.roles, search.noticed))
+        tried = search.tried(search.fitting((state, circuit) for circuit in around))
         better = [s for s in tried if _surely_better(search, s, state)]
         best = min(better, key=lambda s: s.judgement.loss.mean, default=None)
-        left = "another change brings more" if better else "the loss is not surely lower than without the change"
-        _note_choice(search, tried, best, "it brings the loss nearest to the threshold", left)
+        for other in tried:
+            if other is not best:
+                search.note(WHOLE, other, False, "another change brings more" if better else NOT_LOWER)
         if best is None:
             return state
-        state = best
+        state = _taken(search, WHOLE, best, "it brings the loss nearest to the threshold")
     return state
 
 
 def shrink(search: Search, state: State) -> State:
-    """Take paths away until none can go.
+    """Take paths away until none can go, and none that tells heads above where to attend.
 
     A head that is worth something alone may be worth nothing beside the others, so step 3 does not hold a path back;
     of the ways to take one away those that it has nothing against come first.
     """
+    return _shrunk(search, state, WHOLE)
+
+
+def smallest(search: Search, state: State) -> State:
+    """The same, with no regard for the heads above: what is left when every head's attention is prescribed."""
+    return _shrunk(search, state, SMALLEST)
+
+
+def _shrunk(search: Search, state: State, order: str) -> State:
     while True:
-        smaller = _below(search, search.tried((state, c) for c in dict.fromkeys(without_one_path(state.circuit))))
+        ways = dict.fromkeys(without_one_path(state.circuit))
+        smaller = _below(search, order, search.tried((state, circuit) for circuit in ways))
         breaking = search.breaking_alone((state, s.circuit) for s in smaller)
         smaller.sort(key=lambda s: (s.size, s.circuit in breaking, oddity(s.circuit), s.judgement.loss.mean))
-        best = _first_that_keeps(search, state, smaller)
-        _note_choice(search, smaller, best, "a path that is not needed was taken away", "another path goes first")
+        best, rest = _first_that_keeps(search, order, state, smaller)
+        for other in rest:
+            search.note(order, other, False, "another path goes first")
         if best is None:
             return state
-        state = best
+        state = _taken(search, order, best, "a path that is not needed was taken away")
 
 
 def improve(search: Search, state: State) -> tuple[State, list[State]]:
@@ -51,31 +65,30 @@ def improve(search: Search, state: State) -> tuple[State, list[State]]:
         the best circuit, and the others of its size, with other paths, that are below the threshold too.
     """
     while True:
-        as_large = _below(search, _tried(search, state, redirections(state.circuit, search.roles)))
-        better = sorted((s for s in as_large if _surely_better(search, s, state)), key=lambda s: s.key)
-        best = _first_that_keeps(search, state, better)
+        led = redirections(state.circuit, search.roles)
+        as_large = _below(search, WHOLE, search.tried((state, circuit) for circuit in led))
+        sound = {c for _, c in search.fitting((state, s.circuit) for s in as_large)}
+        better = [s for s in as_large if s.circuit in sound and _surely_better(search, s, state)]
+        better.sort(key=lambda s: s.key)
+        others = [s for s in as_large if s.circuit in sound and s not in better]
+        best, rest = _first_that_keeps(search, WHOLE, state, better)
         if best is None:
-            _note_choice(search, as_large, None, "", "the loss is not surely lower than without the change")
-            as_large += _moved(search, state)
-            others = [s for s in as_large if s.circuit.paths != state.circuit.paths and s.size == state.size]
-            return state, sorted((s for s in others if _keeps(search, state, s)), key=lambda s: s.key)
-        _note_choice(search, as_large, best, "the loss is lower by three standard errors", "another change comes first")
-        state = shrink(search, best)
+            return state, _alternatives(search, state, [*others, *_moved(search, state)])
+        for other in [*rest, *others]:
+            search.note(WHOLE, other, False, "another change comes first" if other in rest else NOT_LOWER)
+        state = shrink(search, _taken(search, WHOLE, best, "the loss is lower by three standard errors"))
 
 
-def _tried(search: Search, state: State, circuits: Iterable[Circuit]) -> list[State]:
-    return search.tried(search.fitting((state, circuit) for circuit in dict.fromkeys(circuits)))
-
-
-def _below(search: Search, tried: Iterable[State]) -> list[State]:
-    """Those below the threshold; the others go into the log."""
-    below = []
-    for state in tried:
-        if state.judgement.side == "below":
-            below.append(state)
-        else:
-            search.note(ORDER, state, False, side(state))
-    return below
+def _alternatives(search: Search, state: State, tried: Sequence[State]) -> list[State]:
+    """Those that could stand in the circuit's place: other paths, as many, and nothing lost that it explains."""
+    found = []
+    for one in tried:
+        other = one.size == state.size and one.circuit.paths != state.circuit.paths
+        keeps = other and _keeps(search, state, one)
+        search.note(WHOLE, one, False, "offered as an alternative" if keeps else LOST if other else NOT_LOWER)
+        if keeps:
+            found.append(one)
+    return sorted(found, key=lambda s: s.key)
 
 
 def _moved(search: Search, state: State) -> list[State]:
@@ -83,10 +96,19 @@ def _moved(search: Search, state: State) -> list[State]:
 
     So backups come out, of which a circuit names only one.
     """
-    moved = _below(search, search.tried((state, circuit) for circuit in moves(state.circuit, search.noticed)))
-    for one in moved:
-        search.note(ORDER, one, False, "a path may as well stand here")
-    return moved
+    moved = dict.fromkeys(moves(state.circuit, search.noticed))
+    return _below(search, WHOLE, search.tried((state, circuit) for circuit in moved))
+
+
+def _below(search: Search, order: str, tried: Iterable[State]) -> list[State]:
+    """Those below the threshold; the others go into the log."""
+    below = []
+    for state in tried:
+        if state.judgement.side == "below":
+            below.append(state)
+        else:
+            search.note(order, state, False, side(state))
+    return below
 
 
 def _surely_better(search: Search, one: State, other: State) -> bool:
@@ -94,16 +116,17 @@ def _surely_better(search: Search, one: State, other: State) -> bool:
     return difference.mean < -SURE * difference.standard_error
 
 
-def _first_that_keeps(search: Search, state: State, changed: list[State]) -> State | None:
-    """The first that loses none of what the circuit explains; those that do are logged and leave the list."""
-    while changed:
-        changed[:1] = search.settled(changed[:1])
-        below = changed[0].judgement.side == "below"
-        if below and _keeps(search, state, changed[0]):
-            return changed[0]
-        lost = changed.pop(0)
-        search.note(ORDER, lost, False, "heads above would lose their way" if below else side(lost))
-    return None
+def _first_that_keeps(
+    search: Search, order: str, state: State, changed: Sequence[State]
+) -> tuple[State | None, list[State]]:
+    """The first that loses none of what the circuit explains, and those after it; those before it go into the log."""
+    for place, one in enumerate(changed):
+        (settled,) = search.settled([one])
+        below = settled.judgement.side == "below"
+        if below and (order == SMALLEST or _keeps(search, state, settled)):
+            return settled, [*changed[place + 1 :]]
+        search.note(order, settled, False, LOST if below else side(settled))
+    return None, []
 
 
 def _keeps(search: Search, state: State, changed: State) -> bool:
@@ -117,7 +140,7 @@ def _keeps(search: Search, state: State, changed: State) -> bool:
     return all(search.explained(changed.circuit, asked) == {*asked} for asked in (layers[:1], layers[1:]))
 
 
-def _note_choice(search: Search, tried: Iterable[State], best: State | None, taken: str, left: str) -> None:
-    """Log all changes among which one was chosen, or none."""
-    for state in tried:
-        search.note(ORDER, state, state is best, taken if state is best else left)
+def _taken(search: Search, order: str, state: State, reason: str) -> State:
+    """The state that the search goes on with, and why; in the log too."""
+    search.note(order, state, True, reason)
+    return state.with_last(reason=reason)

@@ -145,7 +145,7 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
     if discovery:
         lines += ["", "## How this circuit was found", ""]
         lines += [f"{place}. {step}" for place, step in enumerate(discovery.steps(), start=1)]
-        lines += ["", *(f"- as many paths, and below the threshold too: {other}" for other in discovery.others())]
+        lines += ["", *(f"- {other}" for other in discovery.others())]
     about = [f"{key}: {value}" for key, value in report.about.items()]
     return "\n".join([*lines, "", *about]) + "\n"
 

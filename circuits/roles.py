@@ -48,9 +48,19 @@ class Roles:
         return tuple(other for other in self.names if bool((self[other] < self[name]).all()))
 
     @property
+    def distinct(self) -> tuple[str, ...]:
+        """The roles without those that always share their positions with one named before."""
+        found: list[str] = []
+        for name in self.names:
+            if not any(torch.equal(self[name], self[other]) for other in found):
+                found.append(name)
+        return tuple(found)
+
+    @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Every role with every role that it can attend to: the ends of all possible paths."""
-        return tuple((source, target) for source in self.names for target in self.before(source))
+        """Every role with every role that it can attend to: the ends of all possible paths, each once."""
+        distinct = self.distinct
+        return tuple((source, target) for source in distinct for target in self.before(source) if target in distinct)
 
     def take(self, examples: slice | Int[Tensor, " n"]) -> "Roles":
         """The same roles for some of the examples."""

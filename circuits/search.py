@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from circuits.circuit import Circuit, Head
 from circuits.hypotheses import candidates, noticeable_paths, strongest
 from circuits.judge import IN_PASSING, Judge, Judgement
-from circuits.mechanisms import Mechanism
+from circuits.mechanisms import SIMPLE, Mechanism
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Trial:
     """A candidate for one head, or for two at once, tested in combination with what was fixed before.
 
     Attributes:
-        order: ``alone`` for a head that was replaced without any other, ``from below``, ``from above``, or ``as a
-            whole`` for changes of a finished circuit.
+        order: ``alone`` for a head that was replaced without any other, ``from below``, ``from above``, ``as a
+            whole`` for changes of a finished circuit, or ``smallest`` where heads above may lose their way.
         change: the heads with their mechanisms.
         given: the number of paths fixed before.
         judgement: the loss of the combination.
@@ -36,18 +37,20 @@ class Trial:
     taken: bool
     reason: str
 
-    @property
-    def heads(self) -> tuple[Head, ...]:
-        """The heads that are changed."""
-        return tuple(self.change)
-
 
 @dataclass(frozen=True)
 class Step:
-    """Heads that were fixed or changed together, and the circuit's loss after that."""
+    """Heads that were fixed or changed together.
 
-    heads: tuple[Head, ...]
+    Attributes:
+        change: the heads with their mechanisms.
+        judgement: the circuit's loss after that.
+        reason: why it was done.
+    """
+
+    change: Mapping[Head, Mechanism]
     judgement: Judgement
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,9 @@ class State:
         return self.history[-1].judgement
 
     @property
-    def changed(self) -> dict[Head, Mechanism]:
+    def changed(self) -> Mapping[Head, Mechanism]:
         """What the last step made of its heads."""
-        return {head: self.circuit.heads[head] for head in self.history[-1].heads}
+        return self.history[-1].change
 
     @property
     def size(self) -> int:
@@ -79,11 +82,12 @@ class State:
 
     def then(self, circuit: Circuit, judgement: Judgement) -> "State":
         """The state after one step more."""
-        return State(circuit, (*self.history, Step(tuple(circuit.difference(self.circuit)), judgement)))
+        change = {head: circuit.heads[head] for head in circuit.difference(self.circuit)}
+        return State(circuit, (*self.history, Step(change, judgement)))
 
-    def judged_again(self, judgement: Judgement) -> "State":
-        """The same state, measured on more examples."""
-        return State(self.circuit, (*self.history[:-1], Step(self.history[-1].heads, judgement)))
+    def with_last(self, **changes: Any) -> "State":
+        """The same state with something else said of its last step: another ``judgement``, or a ``reason``."""
+        return State(self.circuit, (*self.history[:-1], replace(self.history[-1], **changes)))
 
 
 class Search:
@@ -98,13 +102,13 @@ class Search:
         self.n_layers = cfg.n_layers
         self.noticed = {head: noticeable_paths(attention, self.roles, head) for head in self.heads}
         self.candidates = {head: candidates(strongest(self.noticed[head])) for head in self.heads}
-        self.replaceable = self._replaceable()
         self.trials: list[Trial] = []
         self._refused: set[tuple[Head, Mechanism]] = set()
+        self._simple = self._replaced_simply()
 
-    def _replaceable(self) -> set[Head]:
-        """The heads that some mechanism can stand in for, alone (step 3); asked together, since they share much."""
-        alone = [Circuit({head: mechanism}) for head in self.heads for mechanism in self.candidates[head]]
+    def _replaced_simply(self) -> set[Head]:
+        """The heads that a mechanism without a path can stand in for, alone; asked together, since they share much."""
+        alone = [Circuit({head: mechanism}) for head in self.heads for mechanism in SIMPLE.values()]
         judged = self.judge(alone, IN_PASSING)
         return {head for c, j in zip(alone, judged, strict=True) if j.side == "below" for head in c.heads}
 
@@ -115,38 +119,38 @@ class Search:
         return [state.then(circuit, j) for (state, circuit), j in zip(wanted, judged, strict=True)]
 
     def breaking_alone(self, pairs: Iterable[tuple[State, Circuit]]) -> set[Circuit]:
-        """The circuits in which a changed head alone breaks what another mechanism of it leaves whole (step 3)."""
-        return {circuit for circuit, _ in self._unfit(pairs)}
+        """The circuits that fail step 3: a changed head, by itself, breaks what a simpler mechanism leaves whole."""
+        return {circuit for circuit, _ in self._breaking(pairs)}
 
     def fitting(self, pairs: Iterable[tuple[State, Circuit]]) -> list[tuple[State, Circuit]]:
-        """The circuits that step 3 has nothing to say against; what is refused stands in the log, once."""
+        """The circuits that do not fail step 3; what is refused stands in the log, once."""
         wanted = list(pairs)
-        unfit = self._unfit(wanted)
-        for _, (head, mechanism) in unfit:
+        breaking = self._breaking(wanted)
+        for _, (head, mechanism) in breaking:
             if (head, mechanism) not in self._refused:
                 self._refused.add((head, mechanism))
                 (alone,) = self.judge([Circuit({head: mechanism})], IN_PASSING)
-                reason = "alone it breaks what another mechanism leaves whole"
+                reason = "alone it breaks what a simpler mechanism leaves whole"
                 self.trials.append(Trial("alone", {head: mechanism}, 0, alone, False, reason))
-        refused = {circuit for circuit, _ in unfit}
+        refused = {circuit for circuit, _ in breaking}
         return [(state, circuit) for state, circuit in wanted if circuit not in refused]
 
-    def _unfit(self, pairs: Iterable[tuple[State, Circuit]]) -> list[tuple[Circuit, tuple[Head, Mechanism]]]:
+    def _breaking(self, pairs: Iterable[tuple[State, Circuit]]) -> list[tuple[Circuit, tuple[Head, Mechanism]]]:
         asked = [
             (circuit, (head, circuit.heads[head]))
             for state, circuit in pairs
             for head in circuit.difference(state.circuit)
-            if head in self.replaceable
+            if head in self._simple
         ]
         judged = self.judge((Circuit({head: mechanism}) for _, (head, mechanism) in asked), IN_PASSING)
-        return [one for one, judgement in zip(asked, judged, strict=True) if judgement.side != "below"]
+        return [one for one, judgement in zip(asked, judged, strict=True) if judgement.side == "above"]
 
     def settled(self, states: Iterable[State]) -> list[State]:
         """The same circuits, judged on as many examples as it takes to decide, and on no fewer than in passing."""
         wanted = list(states)
         self.judge.measure((state.circuit for state in wanted), IN_PASSING)
         judged = self.judge(state.circuit for state in wanted)
-        return [state.judged_again(judgement) for state, judgement in zip(wanted, judged, strict=True)]
+        return [state.with_last(judgement=judgement) for state, judgement in zip(wanted, judged, strict=True)]
 
     def explained(self, circuit: Circuit, layers: Iterable[int] | None = None) -> frozenset[int]:
         """The layers (of some, or of all) up to which the circuit does, with all heads above left free."""

@@ -228,14 +228,15 @@ def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) ->
 
 
 def _shuffled_paths(circuit: Circuit, roles: Roles, rng: np.random.Generator) -> Circuit:
-    allowed = roles.pairs
+    targets: dict[str, list[str]] = {}
+    for source, target in roles.pairs:
+        targets.setdefault(source, []).append(target)
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, OneHot) and mechanism.paths:
-            rows: dict[str, str] = {}
-            while len(rows) < len(mechanism.paths):
-                source, target = allowed[rng.integers(len(allowed))]
-                rows.setdefault(source, target)
-            circuit = circuit.with_head(head, OneHot(rows, mechanism.elsewhere))
+            n_paths = min(len(mechanism.paths), len(targets))  # roles that look at themselves can make it more
+            sources = [list(targets)[place] for place in rng.permutation(len(targets))[:n_paths]]
+            rows = {source: targets[source][rng.integers(len(targets[source]))] for source in sources}
+            circuit = circuit.with_head(head, OneHot(rows, mechanism.elsewhere) if rows else mechanism)
     return circuit
 
 

@@ -162,17 +162,22 @@ def _each_path(
 
 
 def _doubtful(judge: Judge, direct: dict[str, Loss], rows: Mapping[str, Circuit], layers: Sequence[int]) -> _Removal:
-    """A path that the whole circuit may not miss, with the heads above each of ``layers`` left free."""
-    free = {}
-    for layer in layers:
-        judged = judge(changed.up_to(layer) for changed in rows.values())
-        free[layer] = {row: judgement.loss for row, judgement in zip(rows, judged, strict=True)}
-    best = max(free, key=lambda layer: _least(free[layer]), default=None)
-    enabling = free[best] if best is not None else {}
-    least, least_free = (min(k.values(), key=lambda loss: loss.mean, default=None) for k in (direct, enabling))
-    near = any(loss and loss.near(judge.threshold) for loss in (least, least_free))
-    missed = least_free is not None and least_free.mean > judge.threshold
-    return _Removal(direct, enabling, best, "undecided" if near else "enabling" if missed else "no")
+    """A path that the whole circuit may not miss, with the heads above each of ``layers`` left free.
+
+    It can go if in one of these ways nothing is lost: neither with all heads prescribed nor with those above any layer
+    free. That is what discovery asks before it takes a path away.
+    """
+    enabling, hardest = {}, {}
+    for row, changed in rows.items():
+        judged = dict(zip(layers, judge(changed.up_to(layer) for layer in layers), strict=True))
+        if judged:
+            hardest[row] = max(judged, key=lambda layer: judged[layer].loss.mean)
+            enabling[row] = judged[hardest[row]].loss
+    losses = {row: max((direct[row], enabling.get(row, direct[row])), key=lambda loss: loss.mean) for row in rows}
+    easiest = min(losses, key=lambda row: losses[row].mean)
+    missed = losses[easiest].mean > judge.threshold
+    needed: Needed = "undecided" if losses[easiest].near(judge.threshold) else "enabling" if missed else "no"
+    return _Removal(direct, enabling, hardest.get(easiest), needed)
 
 
 def _redirected(judge: Judge, circuit: Circuit, path: Path) -> dict[str, Circuit]:

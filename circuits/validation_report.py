@@ -59,17 +59,17 @@ class PathResult:
     Attributes:
         path: the path.
         losses: of the whole circuit, with this row ``uniform`` and with this row ``identity``.
-        enabling: the same with all heads above ``enabled_layer`` untouched; empty where ``losses`` exceed the
-            threshold, or the heads above go astray even with the path in place.
-        enabled_layer: the layer, from the path's own up, above which untouched heads miss the path most.
+        enabling: the same with all heads above some layer untouched, that from which on they miss the row most; empty
+            where ``losses`` exceed the threshold, or the heads above go astray even with the path in place.
+        enabled_layer: that layer, for the row with which the path is missed least.
         redirected: the loss with the path led to another role instead, for every role that its source can see; of
             the whole circuit, or with the heads above untouched where the path is needed by those. Empty for a path
             that is not needed, and for a ``Previous`` head.
         rivals: the roles among those that keep the loss below the threshold: the test does not tell them apart.
         better: those whose loss is lower than the circuit's, by more than three standard errors of the difference.
-        needed: ``directly`` if both ``losses`` exceed the threshold; ``enabling`` if both of those do; ``undecided``
-            if the loss that speaks most against it is within three standard errors of the threshold, or if the
-            circuit's is not low with the path in place; or ``no``.
+        needed: ``directly`` if both ``losses`` exceed the threshold; ``no`` if with one of the rows neither its loss
+            nor its ``enabling`` one does; ``enabling`` otherwise; ``undecided`` if the loss that decides it is within
+            three standard errors of the threshold, or if the circuit's is not low with the path in place.
         weak: whether it is needed directly, but one of ``losses`` stays below twice the threshold.
         in_first_useful_layer: whether it lies in the lowest layer that has a path.
     """
@@ -175,6 +175,13 @@ class ValidationReport:
     def passed(self) -> bool:
         """Whether no step failed."""
         return all(verdict.passed for verdict in self.verdicts)
+
+    @property
+    def chance_could_decide(self) -> bool:
+        """Whether more examples could change the outcome of step 5, or of step 6 where step 5 is passed."""
+        if self.combined.mean >= self.threshold:
+            return self.combined.near(self.threshold)
+        return self.combined.near(self.threshold) or any(path.needed == "undecided" for path in self.paths)
 
     def flow_sentences(self) -> tuple[str, ...]:
         """What information flow says of the circuit, beside its loss."""

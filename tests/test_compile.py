@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, OneHot, Uniform, role_attention
+from circuits import BadInput, Circuit, Head, OneHot, Previous, Uniform, role_attention
 from circuits.chains import ChainProblem
 from circuits.compile import Distractor, compile_circuit, known_after, minimal_circuit, solves
 
@@ -101,6 +101,8 @@ def test_distractors_attend_somewhere_and_change_nothing(two_steps):
         (lambda c: c.with_head(Head(2, 0), OneHot({"query": "pair2.second"})), "no symbol in common"),
         (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"})), "does not solve the problem"),
         (lambda c: c.with_head(Head(1, 0), Uniform()), "only one-hot heads can be compiled"),
+        (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"}, "uniform")), "and zero elsewhere"),
+        (lambda c: Circuit(), "the circuit has no path"),
         (lambda c: c.with_head(Head(3, 0), OneHot({"pair2.first": "query"})), "against the causal mask"),
         (lambda c: c.with_head(Head(3, 0), OneHot({"query": "pair9.first"})), "unknown role 'pair9.first'"),
     ],
@@ -109,3 +111,25 @@ def test_what_cannot_be_compiled_is_refused(two_steps, change, message):
     two_deep = two_steps if "common" not in message else Circuit(dict(list(two_steps.heads.items())[:1]))
     with pytest.raises(BadInput, match=message):
         compile_circuit(change(two_deep), ChainProblem(2))
+
+
+def test_a_role_that_looks_at_itself_looks_at_itself(two_steps):
+    problem = ChainProblem(2)
+    looking = two_steps.with_head(Head(1, 1), OneHot({"query": "query"}))
+    model, examples = compile_circuit(looking, problem), problem.examples(16, seed=0)
+    with torch.no_grad():
+        assert problem.losses(model(examples.inputs), examples).mean() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"), [({"query": "nobody"}, "unknown role"), ({"pair2.first": "query"}, "mask")]
+)
+def test_a_distractor_that_does_not_fit_is_refused(two_steps, rows, message):
+    with pytest.raises(BadInput, match=message):
+        compile_circuit(two_steps, ChainProblem(2), distractors={Head(0, 1): Distractor(rows)})
+
+
+def test_what_no_path_of_roles_can_solve_is_not_solved():
+    assert not solves(Circuit({Head(0, 0): Previous()}), ChainProblem(1))
+    with pytest.raises(BadInput, match="0 steps; expected at least 1"):
+        minimal_circuit(0)

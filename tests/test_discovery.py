@@ -23,7 +23,7 @@ def test_every_candidate_stands_in_the_log_with_its_loss_and_the_reason(model, p
     log = discover(model, problem).to_json()["log"]
     uniform = next(entry for entry in log if entry["change"] == {"L1H0": "uniform"})
     assert uniform["taken"] is False
-    assert uniform["reason"] == "alone it breaks what another mechanism leaves whole"
+    assert uniform["reason"] == "the loss is above the threshold"
     assert uniform["loss"]["mean"] > 0.5
     taken = [entry["change"] for entry in log if entry["taken"] and entry["order"] == "from below"]
     assert {"L0H0": "previous"} in taken
@@ -75,7 +75,7 @@ def test_in_a_trained_token_model_the_previous_token_head_and_the_induction_head
 
 
 def test_a_model_that_does_not_solve_its_task_has_no_circuit_to_find(model, problem):
-    with pytest.raises(BadInput, match=r"the model's own loss is .* not below the threshold 1e-12"):
+    with pytest.raises(BadInput, match=r"the model's own loss is .* not surely below the threshold 1e-12"):
         discover(model, problem, threshold=1e-12)
 
 

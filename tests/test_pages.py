@@ -86,7 +86,7 @@ def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, proble
     with opened(write_report(report, model, problem, tmp_path, chance, found)) as (page, complaints):
         assert page.locator("#search .scatterlayer .trace").count() == 1
         steps = page.locator("#search-steps li").all_inner_texts()
-        assert any(step.startswith("L0H0: previous. Loss 0.0000") for step in steps)
+        assert any(step.startswith("L0H0: previous (among the best of its size). Loss 0.0000") for step in steps)
         assert page.locator("#trials-table tr").count() == 1 + len(found.trials)
         assert "random circuits" in page.locator("#chance").inner_text()
         assert complaints == []

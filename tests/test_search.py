@@ -1,12 +1,15 @@
+from unittest.mock import patch
+
 import pytest
 import torch
 
 from circuits import Circuit, Head, Identity, OneHot, Previous, Roles, Uniform, role_attention
 from circuits.changes import merged, moves, neighbours, redirections, without_one_path
 from circuits.fixing import survivors_of
+from circuits.hypotheses import noticeable_paths
 from circuits.judge import Judge, Judgement
 from circuits.loss import Loss
-from circuits.refining import repair, shrink
+from circuits.refining import improve, repair, shrink, smallest
 from circuits.search import Search, State, Step
 
 
@@ -14,7 +17,7 @@ def state(n_paths, loss):
     """A circuit of so many paths with such a loss."""
     heads = {Head(layer, 0): OneHot({"query": "pair1.first"}) for layer in range(n_paths)}
     judgement = Judgement(Loss(loss, 0.001, {"x1": loss}, 128), "below")
-    return State(Circuit(heads or {Head(0, 0): Uniform()}), (Step((Head(0, 0),), judgement),))
+    return State(Circuit(heads or {Head(0, 0): Uniform()}), (Step({}, judgement),))
 
 
 def test_of_every_size_the_best_survive_as_long_as_more_paths_mean_a_lower_loss():
@@ -35,7 +38,7 @@ def search(model, problem):
 
 
 def judged(search, circuit):
-    return State(circuit, (Step((Head(1, 0),), search.judge([circuit])[0]),))
+    return State(circuit, (Step({}, search.judge([circuit])[0]),))
 
 
 def test_a_circuit_above_the_threshold_is_repaired(search, circuit):
@@ -55,7 +58,8 @@ def test_a_path_that_is_worth_something_alone_goes_all_the_same_when_the_others_
 ):
     monkeypatch.setattr(search, "explained", lambda asked, layers=None: frozenset([1] if layers is None else layers))
     (smaller, *_) = without_one_path(circuit)
-    assert search.breaking_alone([(judged(search, circuit), smaller)]) == {smaller}
+    (alone,) = search.judge([Circuit({Head(0, 0): smaller.heads[Head(0, 0)]})])
+    assert alone.side == "above"
     assert [path.head for path in shrink(search, judged(search, circuit)).circuit.paths] == [Head(1, 0)]
 
 
@@ -78,7 +82,7 @@ def test_a_change_of_two_heads_stands_in_the_log_with_both(search, circuit):
     (trial,) = search.trials
     assert trial.change == {Head(0, 0): Uniform(), Head(1, 0): together.heads[Head(1, 0)]}
     assert trial.given == 0
-    assert after.history == (*before.history, Step((Head(0, 0), Head(1, 0)), after.judgement))
+    assert after.history == (*before.history, Step(trial.change, after.judgement))
 
 
 def test_every_change_of_a_whole_circuit_stands_in_the_log(search, circuit):
@@ -89,12 +93,54 @@ def test_every_change_of_a_whole_circuit_stands_in_the_log(search, circuit):
     assert any(not trial.taken and "another path goes first" in trial.reason for trial in log)
 
 
-def test_what_step_3_refuses_stands_in_the_log_once(search, circuit):
+def test_what_fails_step_3_is_refused_and_stands_in_the_log_once(search):
+    search._simple = {Head(1, 0)}  # as if one of the mechanisms without a path would do alone
     start = State(Circuit())
     pairs = [(start, Circuit({Head(1, 0): mechanism})) for mechanism in (Uniform(), OneHot({"query": "pair1.second"}))]
     assert search.fitting(pairs * 2) == pairs[1:] * 2
     (refused,) = search.trials
     assert (refused.order, refused.change, refused.taken) == ("alone", {Head(1, 0): Uniform()}, False)
+
+
+def test_a_path_that_leads_astray_is_led_home_and_the_log_says_why(search, circuit):
+    # pair1.first holds what the query knows already; threshold and all else are such that both circuits are low
+    search.judge.threshold = 10.0
+    astray = judged(search, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})))
+    monotone = {"shrink": lambda search, state: state}
+    with patch.multiple("circuits.refining", **monotone):
+        best, _ = improve(search, astray)
+    assert best.circuit == circuit
+    taken = [trial for trial in search.trials if trial.taken]
+    assert [(trial.change, trial.reason) for trial in taken] == [
+        ({Head(1, 0): OneHot({"query": "pair1.second"})}, "the loss is lower by three standard errors")
+    ]
+    assert best.history[-1].reason == "the loss is lower by three standard errors"
+    logged = [trial.change for trial in search.trials]
+    assert len(logged) == len({str(change) for change in logged})  # nothing is said twice
+
+
+def test_what_would_lose_heads_above_their_way_is_no_alternative_and_the_log_says_so(search, circuit, monkeypatch):
+    search.judge.threshold = 10.0
+    state = judged(search, circuit)
+    monkeypatch.setattr(search, "explained", lambda asked, layers=None: frozenset([1]) if asked == circuit else set())
+    best, others = improve(search, state)
+    assert (best.circuit, others) == (circuit, [])
+    assert {trial.reason for trial in search.trials} == {"heads above would lose their way"}
+
+
+def test_the_smallest_circuit_has_no_regard_for_the_heads_above(search, circuit):
+    state = judged(search, circuit)
+    assert shrink(search, state).circuit.paths == circuit.paths
+    assert [path.head for path in smallest(search, state).circuit.paths] == [Head(1, 0)]
+
+
+def test_of_roles_that_always_stand_at_one_position_only_the_first_is_offered():
+    positions = torch.tensor([[[0], [1], [2], [2]]] * 3)
+    tied = Roles(("a", "b", "query", "asked"), positions)
+    assert tied.distinct == ("a", "b", "query")
+    assert tied.pairs == (("b", "a"), ("query", "a"), ("query", "b"))
+    attention = torch.ones(1, 1, 4, 4)
+    assert noticeable_paths(attention, tied, Head(0, 0)) == {"b": ("a",), "query": ("a", "b")}
 
 
 def test_a_path_moves_to_every_head_that_attends_along_it_too(circuit):

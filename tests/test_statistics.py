@@ -119,3 +119,11 @@ def test_no_path_is_called_superfluous_where_the_circuit_itself_is_above_the_thr
 def test_too_few_examples_are_refused(model, problem, circuit, n_examples):
     with pytest.raises(BadInput, match="examples"):
         against_chance(model, problem, circuit, n_examples=n_examples)
+
+
+def test_a_circuit_with_more_rows_than_roles_that_can_look_elsewhere_gets_random_rivals_too(problem):
+    rows = {"query": "pair1.second", "pair1.second": "pair1.first", "pair1.first": "pair1.first"}
+    roles = problem.examples(4, seed=0).roles
+    rivals = random_circuits(Circuit({Head(1, 0): OneHot(rows)}), roles, np.random.default_rng(0))
+    assert all(len(rival.paths) == 2 for rival in rivals)
+    assert rivals

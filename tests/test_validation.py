@@ -6,7 +6,11 @@ import torch
 
 from circuits import BadInput, Circuit, Head, OneHot, Previous, Roles, Uniform, validate
 from circuits.chains import ChainProblem
+from circuits.circuit import Path
 from circuits.compile import compile_circuit
+from circuits.judge import Judge, Judgement
+from circuits.loss import Loss
+from circuits.validation import _doubtful
 from circuits.verdicts import verdicts
 
 
@@ -125,6 +129,34 @@ def test_what_chance_could_decide_is_left_undecided(model, problem, circuit):
     step_6 = verdicts(report.full, report.combined, report.heads, report.paths[1:], [], [], report.threshold)[4]
     assert step_6.outcome == "undetermined"
     assert "take more examples" in step_6.sentence
+
+
+@pytest.mark.parametrize(
+    ("uniform", "identity", "needed"),
+    [
+        ({"whole": 0.01, 0: 0.01, 1: 0.5}, {"whole": 0.01, 0: 0.5, 1: 0.01}, "enabling"),  # each loses another layer
+        ({"whole": 0.01, 0: 0.01, 1: 0.01}, {"whole": 0.01, 0: 0.5, 1: 0.5}, "no"),  # made uniform nobody misses it
+        ({"whole": 0.5, 0: 0.01, 1: 0.01}, {"whole": 0.01, 0: 0.01, 1: 0.5}, "enabling"),
+        ({"whole": 0.5, 0: 0.01, 1: 0.01}, {"whole": 0.01, 0: 0.05, 1: 0.01}, "undecided"),
+    ],
+)
+def test_a_path_can_go_if_one_and_the_same_row_loses_nothing(uniform, identity, needed):
+    path = Path(Head(0, 0), "query", "pair1.second")
+    circuit = Circuit({Head(0, 0): OneHot({"query": "pair1.second"}), Head(1, 0): Uniform(), Head(2, 0): Uniform()})
+    rows = {row: circuit.without(path, row) for row in ("uniform", "identity")}
+    losses = {row: {k: Loss(mean, 0.001, {}, 64) for k, mean in own.items()} for row, own in
+              (("uniform", uniform), ("identity", identity))}  # fmt: skip
+    known = {rows[row].up_to(layer): losses[row][layer] for row in rows for layer in (0, 1)}
+
+    class Told(Judge):
+        def __init__(self):
+            self.threshold = 0.05
+
+        def __call__(self, circuits, most=None):
+            return [Judgement(known[one], "below") for one in circuits]
+
+    direct = {row: losses[row]["whole"] for row in rows}
+    assert _doubtful(Told(), direct, rows, [0, 1]).needed == needed
 
 
 def test_of_a_circuit_that_is_not_low_itself_no_path_is_said_to_be_needed(model, problem, circuit):

@@ -93,7 +93,7 @@ def discover(
     with progress_bar("discovering") as progress:
         found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
     command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g}"
-    circuit = replace(found.circuit, name=Path(model_dir).name, description=f"Found by: {command}.")
+    circuit = replace(found.circuit, name=Path(model_dir).resolve().name, description=f"Found by: {command}.")
     judgement, chance = judged(model, task, circuit, model_dir, examples, seed + 1, threshold, most=16 * examples)
     if found.found:
         circuits.save_circuit(circuit, out)
@@ -104,11 +104,12 @@ def discover(
         print_report(judgement, chance)
         typer.echo(f"{len(found.trials)} candidates were tried on {found.n_evaluations} sequences.")
         for other in found.others():
-            typer.echo(f"As many paths, and below the threshold too: {other}")
+            typer.echo(other)
         if found.found:
             typer.echo(f"The circuit is in {out}")
         else:
             typer.echo(f"No circuit was found: where it was selected, the best one's loss is {found.judgement}.")
+            typer.echo(f"Nothing was written to {out}{', which is an older file' if out.exists() else ''}.")
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and judgement.passed else 1)
@@ -144,7 +145,8 @@ def judged(
 ) -> "tuple[ValidationReport, Statistics]":
     """A circuit validated, and held against chance, on the same fresh examples.
 
-    Where the combined loss is too near to the threshold to say, four times as many are drawn, up to ``most``.
+    Where the combined loss, or what a removal costs, is too near to the threshold to say, four times as many are drawn,
+    up to ``most``.
     """
     import circuits
     from retrieval_interp import provenance
@@ -153,7 +155,7 @@ def judged(
     asked: dict[str, Any] = {"n_examples": examples, "seed": seed, "threshold": threshold}
     with progress_bar("validating") as progress:
         report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
-        while report.combined.near(threshold) and asked["n_examples"] < most:
+        while report.chance_could_decide and asked["n_examples"] < most:
             asked["n_examples"] = min(4 * asked["n_examples"], most)
             report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
     with progress_bar("is it chance?") as progress:
