@@ -3,7 +3,7 @@
     python -m benchmarks.recovery [--circuits 50] [--json]
 
 Each planted circuit has 1 to 4 steps, 2 to 6 layers of 1 to 3 heads, and as many paths as it needs; every third one
-has a backup, a path that stands in two heads of a layer. The heads left over are distractors: they attend
+has a backup, a path that stands in two heads, of whatever layers. The heads left over are distractors: they attend
 to some role and write nothing, or noise, or do nothing at all.
 
 **Equal** is said by this rule: two circuits are equivalent when each is a smallest set of planted paths that still
@@ -47,7 +47,7 @@ def plant(seed: int) -> Planted:
         if solves(grown, problem):
             break
     grown = without_superfluous_paths(grown, problem)
-    circuit, backups = _with_backup(rng, grown, n_heads) if seed % 3 == 0 else (grown, ())
+    circuit, backups = _with_backup(rng, grown, problem, n_layers, n_heads) if seed % 3 == 0 else (grown, ())
     distractors = {
         Head(layer, head): Distractor(_random_rows(rng, problem), rng.choice([0.0, 1.0]))
         for layer in range(n_layers)
@@ -71,14 +71,17 @@ def _grow(rng: random.Random, problem: ChainProblem, n_layers: int, n_heads: int
     return Circuit({head: OneHot(rows) for head, rows in heads.items()})
 
 
-def _with_backup(rng: random.Random, circuit: Circuit, n_heads: int) -> tuple[Circuit, tuple[Path, ...]]:
+def _with_backup(
+    rng: random.Random, circuit: Circuit, problem: ChainProblem, n_layers: int, n_heads: int
+) -> tuple[Circuit, tuple[Path, ...]]:
+    """The circuit with one path in a second head, of any layer in which it would do alone."""
     path = rng.choice(circuit.paths)
-    for index in range(n_heads):
-        other = Head(path.head.layer, index)
+    heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
+    for other in rng.sample(heads, len(heads)):
         own = circuit.heads.get(other)
         rows = dict(own.rows) if isinstance(own, OneHot) else {}
-        if other != path.head and path.source not in rows:
-            both = circuit.with_head(other, OneHot({**rows, path.source: path.target}))
+        both = circuit.with_head(other, OneHot({**rows, path.source: path.target}))
+        if path.source not in rows and solves(without_path(both, path), problem):
             return both, (path, Path(other, path.source, path.target))
     return circuit, ()
 
