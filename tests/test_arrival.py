@@ -1,0 +1,34 @@
+import pytest
+import torch
+
+from retrieval_interp import RetrievalTask, VectorTransformer, load
+from retrieval_interp.arrival import Arrival, arrival
+from retrieval_interp.presets import Architecture
+
+
+def test_the_answer_of_the_induction_model_can_be_read_after_its_second_layer_and_not_before():
+    model, task, _ = load("induction")
+    read = arrival(model, task, n_examples=512)
+    assert read.own.shape == read.ridge.shape == (3, 1)
+    assert read.layers("own") == read.layers("ridge") == {"x1": 1}
+    assert read.own[-1].item() < 0.02  # the model's own answer
+    assert read.ridge[0].item() == pytest.approx(1.0, abs=0.1)  # before any layer the query knows nothing of it
+
+
+def test_the_models_own_readout_after_the_last_layer_is_its_loss():
+    task = RetrievalTask(n_steps=2, n_chains=2)
+    model = VectorTransformer(Architecture(n_layers=2, n_heads=2, d_model=32, d_head=16).config(task), seed=1).eval()
+    read = arrival(model, task, n_examples=64, seed=5)
+    examples = task.examples(64, seed=6)
+    with torch.no_grad():
+        losses = task.losses(model(examples.inputs), examples).mean(dim=0)
+    assert torch.allclose(read.own[-1], losses, atol=1e-5)
+
+
+def test_the_first_layer_that_reads_a_symbol_is_named_and_what_is_never_read_is_none():
+    errors = torch.tensor([[0.1, 1.0, 1.0], [0.1, 0.4, 1.0], [0.1, 0.6, 1.0]])
+    read = Arrival(("x1", "x2", "x3"), errors, errors)
+    assert read.layers("own") == {"x1": -1, "x2": 0, "x3": None}
+    table = read.table()
+    assert table.columns.tolist() == ["readout", "layer", "x1", "x2", "x3"]
+    assert table["layer"].tolist() == [-1, 0, 1] * 2
