@@ -1,9 +1,13 @@
+import json
+
 import pytest
 import torch
 
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.arrival import Arrival, arrival
+from retrieval_interp.cli import main
 from retrieval_interp.presets import Architecture
+from tests.browser import opened
 
 
 def test_the_answer_of_the_induction_model_can_be_read_after_its_second_layer_and_not_before():
@@ -32,3 +36,24 @@ def test_the_first_layer_that_reads_a_symbol_is_named_and_what_is_never_read_is_
     table = read.table()
     assert table.columns.tolist() == ["readout", "layer", "x1", "x2", "x3"]
     assert table["layer"].tolist() == [-1, 0, 1] * 2
+
+
+def test_the_command_tells_what_flow_predicts_beside_what_was_measured(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["arrival", "induction", "--examples", "256", "--out", str(tmp_path), "--json"])
+    assert ended.value.code == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["layers"] == {"flow": {"x1": 1}, "own": {"x1": 1}, "ridge": {"x1": 1}}
+    assert len(document["errors"]) == 6
+    assert (tmp_path / "arrival.csv").read_text().splitlines()[1] == "readout,layer,x1"
+    with opened(tmp_path / "arrival.html") as (page, complaints):
+        assert page.locator("#arrival-table tr").nth(1).inner_text().split("\t") == ["x1"] + ["layer 1"] * 3
+        assert page.locator("#arrival .heatmaplayer").count() == 2
+        assert complaints == []
+
+
+def test_a_regression_on_no_examples_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["arrival", "induction", "--examples", "0"])
+    assert ended.value.code == 2
+    assert "0 examples; expected at least 2" in capsys.readouterr().err

@@ -1,11 +1,14 @@
 """Commands on the theory of information flow."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from retrieval_interp.cli.options import Json
+from circuits.errors import BadInput
+from retrieval_interp.cli.options import Examples, Json, Model, Seed
+from retrieval_interp.cli.terminal import progress_bar
 
 app = typer.Typer()
 
@@ -32,5 +35,44 @@ def depth(
         print(table.to_json(orient="records", indent=2))
         return
     print_depths(table)
+    if page:
+        typer.echo(f"The page is at {page}")
+
+
+@app.command()
+def arrival(
+    model_dir: Model,
+    out: Annotated[Path | None, typer.Option(help="Folder for arrival.csv and the page, arrival.html.")] = None,
+    examples: Examples = 1024,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """After which layer can each symbol be read at the query, and which does information flow predict?"""
+    from circuits.files import check_writable
+    from circuits.soundness import soundness
+    from retrieval_interp import library
+    from retrieval_interp.arrival import arrival as measured
+    from retrieval_interp.arrival_page import FILES, write_arrival
+    from retrieval_interp.provenance import versions
+
+    if examples < 2:
+        raise BadInput(f"{examples} examples; expected at least 2, to fit a regression")
+    model, task, circuit = library.load(model_dir)
+    if out is not None:
+        for name in FILES:
+            check_writable(out / name)
+    with progress_bar("reading") as progress:
+        read = measured(model, task, n_examples=examples, seed=seed, progress=progress)
+    flow = soundness(circuit, task) if circuit else None
+    command = f"retrieval-interp arrival {model_dir} --examples {examples} --seed {seed}"
+    page = write_arrival(read, flow, Path(model_dir).resolve().name, out, command) if out is not None else None
+    layers = {"flow": flow.arrivals if flow else None, "own": read.layers("own"), "ridge": read.layers("ridge")}
+    if as_json:
+        rows = json.loads(read.table().to_json(orient="records"))
+        print(json.dumps({"command": command, **versions(), "layers": layers, "errors": rows}, indent=2))
+        return
+    for part in task.parts:
+        said = ", ".join(f"{name} {own[part]}" for name, own in layers.items() if own)
+        typer.echo(f"{part} arrives with layer: {said}")
     if page:
         typer.echo(f"The page is at {page}")
