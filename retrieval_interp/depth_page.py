@@ -9,6 +9,7 @@ from circuits.files import write_atomically
 from circuits.flow import chain
 from circuits.flow_figure import sharing_figure, spread_figure
 from circuits.page import figure_element, render_page
+from retrieval_interp.writing import hops_table
 
 CSV, PAGE = "depth.csv", "depth.html"
 FILES = (CSV, PAGE)
@@ -61,6 +62,7 @@ def write_depth(table: pd.DataFrame, folder: Path, command: str) -> Path:
         command=command,
         drawn=drawn,
         table=table,
+        hops=hops_table(),
         figures={name: figure_element(figure, name) for name, figure in figures.items()},
     )
     write_atomically(folder / CSV, f"# {command}\n" + table.to_csv(index=False))

@@ -1,0 +1,55 @@
+import json
+
+import pytest
+import torch
+
+from circuits.gradients import cell_gradients
+from circuits.grid import Cell, Grid
+from retrieval_interp.cli import main
+from tests.browser import opened
+
+
+@pytest.fixture(scope="module")
+def gradients(random_model, task):
+    return cell_gradients(random_model, task.examples(2, seed=0).inputs)
+
+
+def test_gradients_are_zero_exactly_where_the_grid_says_that_no_path_leads(gradients, random_model, task):
+    grid = Grid(n_prompt=task.n_positions, n_layers=random_model.cfg.n_layers)
+    for start in grid.cells():
+        for end in grid.cells():
+            pulled = gradients[end.layer, end.position, start.layer, start.position].item()
+            assert (pulled > 0) == grid.reaches(start, end), (start, end)
+
+
+def test_a_cell_moves_itself_one_to_one(gradients):
+    for layer in range(gradients.shape[0]):
+        assert torch.allclose(gradients[layer, 3, layer, 3], torch.tensor(1.0))
+
+
+def test_an_early_cell_is_paid_for_by_a_later_answer_but_not_by_its_own_row(gradients):
+    early, late = Cell(0, 1), Cell(9, 3)
+    assert gradients[late.layer, late.position, early.layer, early.position] > 0
+    assert gradients[1, 9, early.layer, early.position] == 0
+
+
+def test_the_same_seed_gives_the_same_gradients_and_leaves_the_model_alone(gradients, random_model, task):
+    again = cell_gradients(random_model, task.examples(2, seed=0).inputs)
+    assert torch.equal(again, gradients)
+    assert all(parameter.grad is None for parameter in random_model.parameters())
+    assert not any(point.fwd_hooks for point in random_model.hook_dict.values())
+
+
+def test_the_command_counts_the_pairs_and_shows_them(tmp_path, capsys):
+    page = tmp_path / "gradients.html"
+    with pytest.raises(SystemExit) as ended:
+        main(["gradients", "induction", "--examples", "1", "--out", str(page), "--json"])
+    assert ended.value.code == 0
+    counted = json.loads(capsys.readouterr().out)
+    # 12 positions, 3 cells each: every pair of positions in order, and each cell with itself.
+    assert (counted["pairs"], counted["joined"]) == (36 * 36, 78 * 3 + 36)
+    assert (counted["joined_without"], counted["apart_with"]) == (0, 0)
+    with opened(page) as (shown, complaints):
+        assert "270 of them have a gradient" in shown.locator("#verdict").inner_text()
+        assert shown.locator("#gradients .heatmaplayer").count() == 1
+        assert complaints == []
