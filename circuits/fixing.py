@@ -64,8 +64,8 @@ def _fix(search: Search, order: str, head: Head, states: Sequence[State], or_bes
 
 
 def _extended(search: Search, states: Sequence[State], head: Head, candidates: Sequence[Mechanism]) -> list[State]:
-    pairs = [(state, state.circuit.with_head(head, candidate)) for state in states for candidate in candidates]
-    return search.tried(search.fitting(pairs) or pairs, IN_PASSING)
+    fitting = search.fitting(head, candidates)
+    return search.tried(((s, s.circuit.with_head(head, c)) for s in states for c in fitting), IN_PASSING)
 
 
 def _with_fewer_rows(search: Search, state: State, head: Head, full: State) -> list[State]:
@@ -76,6 +76,8 @@ def _with_fewer_rows(search: Search, state: State, head: Head, full: State) -> l
     found = _extended(search, [state], head, [OneHot(dict([row]), one_hot.elsewhere) for row in one_hot.rows])
     while len(one_hot.rows) > 2:
         tried = _extended(search, [state], head, [one_hot.without_row(source) for source, _ in one_hot.rows])
+        if not tried:
+            break
         found += tried
         best = min(tried, key=lambda t: t.judgement.loss.mean)
         if now.judgement.side == "below" and best.judgement.side != "below":

@@ -18,7 +18,7 @@ def repair(search: Search, state: State) -> State:
     """
     while state.judgement.side != "below":
         around = dict.fromkeys(neighbours(state.circuit, search.roles, search.noticed))
-        tried = search.tried(search.fitting((state, circuit) for circuit in around))
+        tried = _passing_step_3(search, search.tried((state, circuit) for circuit in around))
         better = [s for s in tried if _surely_better(search, s, state)]
         best = min(better, key=lambda s: s.judgement.loss.mean, default=None)
         for other in tried:
@@ -48,7 +48,7 @@ def _shrunk(search: Search, state: State, order: str) -> State:
     while True:
         ways = dict.fromkeys(without_one_path(state.circuit))
         smaller = _below(search, order, search.tried((state, circuit) for circuit in ways))
-        breaking = search.breaking_alone((state, s.circuit) for s in smaller)
+        breaking = search.failing_step_3(smaller)
         smaller.sort(key=lambda s: (s.size, s.circuit in breaking, oddity(s.circuit), s.judgement.loss.mean))
         best, rest = _first_that_keeps(search, order, state, smaller)
         for other in rest:
@@ -67,10 +67,9 @@ def improve(search: Search, state: State) -> tuple[State, list[State]]:
     while True:
         led = redirections(state.circuit, search.roles)
         as_large = _below(search, WHOLE, search.tried((state, circuit) for circuit in led))
-        sound = {c for _, c in search.fitting((state, s.circuit) for s in as_large)}
-        better = [s for s in as_large if s.circuit in sound and _surely_better(search, s, state)]
-        better.sort(key=lambda s: s.key)
-        others = [s for s in as_large if s.circuit in sound and s not in better]
+        as_large = _passing_step_3(search, as_large)
+        better = sorted((s for s in as_large if _surely_better(search, s, state)), key=lambda s: s.key)
+        others = [s for s in as_large if s not in better]
         best, rest = _first_that_keeps(search, WHOLE, state, better)
         if best is None:
             return state, _alternatives(search, state, [*others, *_moved(search, state)])
@@ -98,6 +97,15 @@ def _moved(search: Search, state: State) -> list[State]:
     """
     moved = dict.fromkeys(moves(state.circuit, search.noticed))
     return _below(search, WHOLE, search.tried((state, circuit) for circuit in moved))
+
+
+def _passing_step_3(search: Search, tried: Sequence[State]) -> list[State]:
+    """Those that pass step 3; the others go into the log."""
+    failing = search.failing_step_3(tried)
+    for state in tried:
+        if state.circuit in failing:
+            search.note(WHOLE, state, False, "alone it breaks what a simpler mechanism leaves whole")
+    return [state for state in tried if state.circuit not in failing]
 
 
 def _below(search: Search, order: str, tried: Iterable[State]) -> list[State]:

@@ -3,7 +3,7 @@
 ``fixing.py`` prescribes one head after the other, ``refining.py`` changes whole circuits, ``discovery.py`` leads them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,13 +104,17 @@ class Search:
         self.candidates = {head: candidates(strongest(self.noticed[head])) for head in self.heads}
         self.trials: list[Trial] = []
         self._refused: set[tuple[Head, Mechanism]] = set()
-        self._simple = self._replaced_simply()
+        self._replaced = self._replaced_alone()
 
-    def _replaced_simply(self) -> set[Head]:
-        """The heads that a mechanism without a path can stand in for, alone; asked together, since they share much."""
-        alone = [Circuit({head: mechanism}) for head in self.heads for mechanism in SIMPLE.values()]
+    def _replaced_alone(self) -> dict[Head, list[Mechanism]]:
+        """For every head what can stand in for it, alone (step 3); asked together, since they share much."""
+        alone = [Circuit({head: mechanism}) for head in self.heads for mechanism in self.candidates[head]]
         judged = self.judge(alone, IN_PASSING)
-        return {head for c, j in zip(alone, judged, strict=True) if j.side == "below" for head in c.heads}
+        found: dict[Head, list[Mechanism]] = {head: [] for head in self.heads}
+        for circuit, judgement in zip(alone, judged, strict=True):
+            for head, mechanism in circuit.heads.items():
+                found[head] += [mechanism] if judgement.side == "below" else []
+        return found
 
     def tried(self, pairs: Iterable[tuple[State, Circuit]], most: int | None = None) -> list[State]:
         """Every state with the circuit that it is to become, judged on at most so many examples."""
@@ -118,32 +122,32 @@ class Search:
         judged = self.judge((circuit for _, circuit in wanted), most)
         return [state.then(circuit, j) for (state, circuit), j in zip(wanted, judged, strict=True)]
 
-    def breaking_alone(self, pairs: Iterable[tuple[State, Circuit]]) -> set[Circuit]:
-        """The circuits that fail step 3: a changed head, by itself, breaks what a simpler mechanism leaves whole."""
-        return {circuit for circuit, _ in self._breaking(pairs)}
+    def fitting(self, head: Head, candidates: Sequence[Mechanism]) -> list[Mechanism]:
+        """The candidates that leave the loss low alone; all of them where none does (step 3).
 
-    def fitting(self, pairs: Iterable[tuple[State, Circuit]]) -> list[tuple[State, Circuit]]:
-        """The circuits that do not fail step 3; what is refused stands in the log, once."""
-        wanted = list(pairs)
-        breaking = self._breaking(wanted)
-        for _, (head, mechanism) in breaking:
-            if (head, mechanism) not in self._refused:
-                self._refused.add((head, mechanism))
-                (alone,) = self.judge([Circuit({head: mechanism})], IN_PASSING)
-                reason = "alone it breaks what a simpler mechanism leaves whole"
-                self.trials.append(Trial("alone", {head: mechanism}, 0, alone, False, reason))
-        refused = {circuit for circuit, _ in breaking}
-        return [(state, circuit) for state, circuit in wanted if circuit not in refused]
+        What is refused stands in the log, once.
+        """
+        breaking = self._breaking({(head, candidate) for candidate in candidates}) if self._replaced[head] else {}
+        for (_, candidate), judgement in breaking.items():
+            if (head, candidate) not in self._refused:
+                self._refused.add((head, candidate))
+                reason = "alone it breaks what another mechanism leaves whole"
+                self.trials.append(Trial("alone", {head: candidate}, 0, judgement, False, reason))
+        return [candidate for candidate in candidates if (head, candidate) not in breaking]
 
-    def _breaking(self, pairs: Iterable[tuple[State, Circuit]]) -> list[tuple[Circuit, tuple[Head, Mechanism]]]:
-        asked = [
-            (circuit, (head, circuit.heads[head]))
-            for state, circuit in pairs
-            for head in circuit.difference(state.circuit)
-            if head in self._simple
-        ]
-        judged = self.judge((Circuit({head: mechanism}) for _, (head, mechanism) in asked), IN_PASSING)
-        return [one for one, judgement in zip(asked, judged, strict=True) if judgement.side == "above"]
+    def failing_step_3(self, states: Iterable[State]) -> set[Circuit]:
+        """The circuits whose last step fails step 3: alone it breaks what a mechanism without a role leaves whole."""
+        wanted = list(states)
+        simple = {head for head, found in self._replaced.items() if any(m.name in SIMPLE for m in found)}
+        asked = {change for state in wanted for change in state.changed.items() if change[0] in simple}
+        breaking = self._breaking(asked)
+        return {s.circuit for s in wanted if any(change in breaking for change in s.changed.items())}
+
+    def _breaking(self, changes: Iterable[tuple[Head, Mechanism]]) -> dict[tuple[Head, Mechanism], Judgement]:
+        """Those that lift the loss above the threshold alone."""
+        asked = sorted(changes, key=str)
+        judged = self.judge((Circuit(dict([change])) for change in asked), IN_PASSING)
+        return {change: j for change, j in zip(asked, judged, strict=True) if j.side == "above"}
 
     def settled(self, states: Iterable[State]) -> list[State]:
         """The same circuits, judged on as many examples as it takes to decide, and on no fewer than in passing."""

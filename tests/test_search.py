@@ -93,13 +93,20 @@ def test_every_change_of_a_whole_circuit_stands_in_the_log(search, circuit):
     assert any(not trial.taken and "another path goes first" in trial.reason for trial in log)
 
 
-def test_what_fails_step_3_is_refused_and_stands_in_the_log_once(search):
-    search._simple = {Head(1, 0)}  # as if one of the mechanisms without a path would do alone
-    start = State(Circuit())
-    pairs = [(start, Circuit({Head(1, 0): mechanism})) for mechanism in (Uniform(), OneHot({"query": "pair1.second"}))]
-    assert search.fitting(pairs * 2) == pairs[1:] * 2
+def test_what_breaks_alone_while_another_mechanism_does_not_is_refused_and_logged_once(search):
+    candidates = [Uniform(), OneHot({"query": "pair1.second"})]
+    for _ in range(2):
+        assert search.fitting(Head(1, 0), candidates) == candidates[1:]
     (refused,) = search.trials
     assert (refused.order, refused.change, refused.taken) == ("alone", {Head(1, 0): Uniform()}, False)
+
+
+def test_only_what_a_simpler_mechanism_does_better_alone_fails_step_3(search):
+    uniform = Circuit({Head(1, 0): Uniform()})
+    (state,) = search.tried([(State(Circuit()), uniform)])
+    assert search.failing_step_3([state]) == set()  # only the one-hot mechanism does alone
+    search._replaced[Head(1, 0)].append(Identity())  # as if that did too
+    assert search.failing_step_3([state]) == {uniform}
 
 
 def test_a_path_that_leads_astray_is_led_home_and_the_log_says_why(search, circuit):
