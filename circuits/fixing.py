@@ -69,22 +69,21 @@ def _extended(search: Search, states: Sequence[State], head: Head, candidates: S
 
 
 def _with_fewer_rows(search: Search, state: State, head: Head, full: State) -> list[State]:
-    """The one-hot head with each of its rows alone; and with fewer and fewer, always the one least missed goes."""
+    """The one-hot head with fewer and fewer rows: always the row whose loss is missed least goes."""
+    found: list[State] = []
     now = full
-    one_hot = now.circuit.heads[head]
-    assert isinstance(one_hot, OneHot)
-    found = _extended(search, [state], head, [OneHot(dict([row]), one_hot.elsewhere) for row in one_hot.rows])
-    while len(one_hot.rows) > 2:
+    while True:
+        one_hot = now.circuit.heads[head]
+        if not isinstance(one_hot, OneHot) or len(one_hot.rows) == 1:
+            return found
         tried = _extended(search, [state], head, [one_hot.without_row(source) for source, _ in one_hot.rows])
         if not tried:
-            break
+            return found
         found += tried
         best = min(tried, key=lambda t: t.judgement.loss.mean)
         if now.judgement.side == "below" and best.judgement.side != "below":
-            break
-        now, one_hot = best, best.circuit.heads[head]
-        assert isinstance(one_hot, OneHot)
-    return found
+            return found
+        now = best
 
 
 def survivors_of(states: Iterable[State]) -> list[State]:

@@ -69,16 +69,23 @@ def _first(run: Emergence, arrivals: dict[int, tuple[Path, float]]) -> Observati
     others = [later for k, (_, later) in arrivals.items() if k != 1]
     before = [p for p in run.circuit.paths if p.head.layer < path.head.layer and retrieved(p) is None]
     beneath = {str(p): run.emerged[str(p)] for p in before}
-    started = first_crossing(run.attention[str(path)], BARELY) or 0.0
+    attention = run.attention[str(path)]
+    started = first_crossing(attention, BARELY) or 0.0
     rise = step - started
     first = all(step < later for later in others)
-    abrupt = rise < 0.25 * step
+    abrupt: bool | None = rise < 0.25 * step
     sentence = (
         f"The query fetches x1 along {path}, whose attention passes {EMERGED:g} at step {_at(step)}, "
-        f"{'before' if first else 'not before'} any other symbol; from {BARELY:g} to {EMERGED:g} it takes {rise:.0f} "
-        f"steps, {100 * rise / step:.0f}% of the time until then ({'abrupt' if abrupt else 'not abrupt'}: a quarter "
-        "is the limit)."
+        f"{'before' if first else 'not before'} any other symbol; "
     )
+    if started == attention.index[0]:
+        abrupt = None
+        sentence += f"it is {attention.iloc[0]:.2f} at the first checkpoint already, too late to say how abruptly."
+    else:
+        sentence += (
+            f"from {BARELY:g} to {EMERGED:g} it takes {rise:.0f} steps, {100 * rise / step:.0f}% of the time until then "
+            f"({'abrupt' if abrupt else 'not abrupt'}: a quarter is the limit)."
+        )
     if beneath:
         listed = "; ".join(
             f"{name} at {_at(at)}" if at is not None else f"{name} never" for name, at in beneath.items()

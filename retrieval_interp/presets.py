@@ -134,7 +134,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "transformer_a": _twelve_layers(2),
     "transformer_b": _twelve_layers(1),
-    "transformer_c": _twelve_layers(3),
+    "transformer_c": _twelve_layers(4),
     "transformer_d": Preset(
         RetrievalTask(n_steps=4),
         Architecture(n_layers=24, n_heads=1, d_model=512, d_head=16, mlp=False),

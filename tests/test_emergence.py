@@ -121,6 +121,13 @@ def test_the_observations_can_differ(tmp_path):
     assert [one.holds for one in observations(backwards)] == [False, False, False, False]
 
 
+def test_how_abruptly_a_head_emerges_cannot_be_said_when_the_first_checkpoint_comes_too_late(tmp_path):
+    late = ATTENTION.assign(**{PATHS[1]: [0.3, 0.9, 1.0, 1.0]})
+    first, *_ = observations(emergence(written(tmp_path, late), CIRCUIT))
+    assert first.holds is None
+    assert "it is 0.30 at the first checkpoint already, too late to say how abruptly" in first.sentence
+
+
 def test_a_path_that_never_emerges_is_said_to(tmp_path):
     run = emergence(written(tmp_path, ATTENTION.assign(**{PATHS[1]: 0.0})), CIRCUIT)
     assert run.emerged[PATHS[1]] is None
