@@ -83,8 +83,8 @@ def _first(run: Emergence, arrivals: dict[int, tuple[Path, float]]) -> Observati
         sentence += f"it is {attention.iloc[0]:.2f} at the first checkpoint already, too late to say how abruptly."
     else:
         sentence += (
-            f"from {BARELY:g} to {EMERGED:g} it takes {rise:.0f} steps, {100 * rise / step:.0f}% of the time until then "
-            f"({'abrupt' if abrupt else 'not abrupt'}: a quarter is the limit)."
+            f"from {BARELY:g} to {EMERGED:g} it takes {rise:.0f} steps, {100 * rise / step:.0f}% of the time until "
+            f"then ({'abrupt' if abrupt else 'not abrupt'}: a quarter is the limit)."
         )
     if beneath:
         listed = "; ".join(
