@@ -4,11 +4,14 @@ Where the grid says that no path leads (``grid.py``) the gradient is zero, exact
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
+
+from circuits.grid import Grid
 
 
 def cell_gradients(
@@ -50,3 +53,50 @@ def cell_gradients(
                     found[layer, position, below] = grad.norm(dim=-1).mean(dim=0).cpu()
             progress((layer * n_positions + position + 1) / (n_cells * n_positions))
     return found
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Gradients held against the grid, over all ordered pairs of cells.
+
+    Attributes:
+        pairs: of cells.
+        joined: those joined by a computational path.
+        joined_without: joined ones without a gradient.
+        apart_with: others with one.
+    """
+
+    pairs: int
+    joined: int
+    joined_without: int
+    apart_with: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is a gradient exactly where a path leads."""
+        return not (self.joined_without or self.apart_with)
+
+    def __str__(self) -> str:
+        with_one = self.joined - self.joined_without
+        return (
+            f"Of {self.pairs} pairs of cells {self.joined} are joined by a path: {with_one} of them have a gradient. "
+            f"Of the others {self.apart_with} have one."
+        )
+
+
+def agreement(gradients: Float[Tensor, "to_layer to_pos from_layer from_pos"]) -> Agreement:
+    """Count where gradients (of ``cell_gradients``) and the grid's reachability agree."""
+    n_cells, n_positions = gradients.shape[:2]
+    grid = Grid(n_positions, n_cells - 1)
+    cells = list(grid.cells())
+    reached = torch.zeros(gradients.shape, dtype=torch.bool)
+    for start in cells:
+        for end in cells:
+            reached[end.layer, end.position, start.layer, start.position] = grid.reaches(start, end)
+    there = gradients > 0
+    return Agreement(
+        pairs=reached.numel(),
+        joined=int(reached.sum()),
+        joined_without=int((reached & ~there).sum()),
+        apart_with=int((there & ~reached).sum()),
+    )

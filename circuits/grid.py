@@ -58,17 +58,20 @@ class Grid:
         Raises:
             BadInput: there is no such cell.
         """
-        if not (0 <= cell.position < self.n_positions and 0 <= cell.layer <= self.n_layers):
-            raise BadInput(
-                f"{cell} is no cell: there are {self.n_positions} positions, and layers 0 to {self.n_layers}"
-            )
+        self._check(cell)
         if cell.layer:
             return tuple(Cell(position, cell.layer - 1) for position in range(cell.position + 1))
         return (Cell(cell.position - 1, self.n_layers),) if cell.position >= self.n_prompt else ()
 
+    def _check(self, *cells: Cell) -> None:
+        for cell in cells:
+            if not (0 <= cell.position < self.n_positions and 0 <= cell.layer <= self.n_layers):
+                size = f"{self.n_positions} positions, and layers 0 to {self.n_layers}"
+                raise BadInput(f"{cell} is no cell: there are {size}")
+
     def n_paths(self, start: Cell, end: Cell) -> int:
         """In how many ways a cell is reached from another; 1 from itself."""
-        self.reads(start), self.reads(end)
+        self._check(start, end)
         ways: dict[Cell, int] = {}
         for cell in self.cells():
             ways[cell] = int(cell == start) + sum(ways[below] for below in self.reads(cell))
@@ -81,7 +84,7 @@ class Grid:
         top a path can go right before it comes there, and so into the first written token or the next one; from the
         top it leads into the next token alone, if that was written.
         """
-        self.reads(start), self.reads(end)
+        self._check(start, end)
         if start == end or (start.position <= end.position and start.layer < end.layer):
             return True
         following = start.position + 1

@@ -96,7 +96,7 @@ def _moved(search: Search, state: State) -> list[State]:
     So backups come out, of which a circuit names only one.
     """
     moved = dict.fromkeys(moves(state.circuit, search.noticed))
-    return _below(search, WHOLE, search.tried((state, circuit) for circuit in moved))
+    return _passing_step_3(search, _below(search, WHOLE, search.tried((state, circuit) for circuit in moved)))
 
 
 def _passing_step_3(search: Search, tried: Sequence[State]) -> list[State]:

@@ -123,7 +123,7 @@ class Search:
         return [state.then(circuit, j) for (state, circuit), j in zip(wanted, judged, strict=True)]
 
     def fitting(self, head: Head, candidates: Sequence[Mechanism]) -> list[Mechanism]:
-        """The candidates that leave the loss low alone; all of them where none does (step 3).
+        """The candidates that do not lift the loss above the threshold alone; all of them where none leaves it low.
 
         What is refused stands in the log, once.
         """
@@ -133,7 +133,7 @@ class Search:
                 self._refused.add((head, candidate))
                 reason = "alone it breaks what another mechanism leaves whole"
                 self.trials.append(Trial("alone", {head: candidate}, 0, judgement, False, reason))
-        return [candidate for candidate in candidates if (head, candidate) not in breaking]
+        return [candidate for candidate in candidates if (head, candidate) not in breaking] or list(candidates)
 
     def failing_step_3(self, states: Iterable[State]) -> set[Circuit]:
         """The circuits whose last step fails step 3: alone it breaks what a mechanism without a role leaves whole."""

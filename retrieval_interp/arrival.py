@@ -67,11 +67,9 @@ def arrival(
         progress: is told the finished share, 0 to 1.
     """
     device = next(model.parameters()).device
-    half = 0.5
-    fit_at, fit_to = _streams(model, task.examples(n_examples, seed).to(device), lambda s: progress(half * s))
-    score_at, score_to = _streams(
-        model, task.examples(n_examples, seed + 1).to(device), lambda s: progress(half + half * s)
-    )
+    fit_on, score_on = (task.examples(n_examples, own).to(device) for own in (seed, seed + 1))
+    fit_at, fit_to = _streams(model, fit_on, lambda share: progress(share / 2))
+    score_at, score_to = _streams(model, score_on, lambda share: progress((1 + share) / 2))
     n_parts = len(task.parts)
 
     def errors(answers: Tensor) -> Tensor:

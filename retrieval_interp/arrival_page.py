@@ -5,7 +5,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from circuits.files import write_atomically
+from circuits.files import write_together
 from circuits.page import figure_element, render_page
 from circuits.soundness import Soundness
 from retrieval_interp.arrival import Arrival
@@ -59,6 +59,6 @@ def write_arrival(read: Arrival, flow: Soundness | None, name: str, folder: Path
         ridge=read.layers("ridge"),
         figure=figure_element(arrival_figure(read, flow), "arrival"),
     )
-    write_atomically(folder / CSV, f"# {command}\n" + read.table().to_csv(index=False, float_format="%.4g"))
-    write_atomically(folder / PAGE, page)
+    table = read.table().to_csv(index=False, float_format="%.4g")
+    write_together({folder / CSV: f"# {command}\n{table}", folder / PAGE: page})
     return folder / PAGE

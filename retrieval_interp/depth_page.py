@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import plotly.graph_objects as go
 
-from circuits.files import write_atomically
+from circuits.files import write_together
 from circuits.flow import chain
 from circuits.flow_figure import sharing_figure, spread_figure
 from circuits.page import figure_element, render_page
@@ -65,6 +65,5 @@ def write_depth(table: pd.DataFrame, folder: Path, command: str) -> Path:
         hops=hops_table(),
         figures={name: figure_element(figure, name) for name, figure in figures.items()},
     )
-    write_atomically(folder / CSV, f"# {command}\n" + table.to_csv(index=False))
-    write_atomically(folder / PAGE, page)
+    write_together({folder / CSV: f"# {command}\n{table.to_csv(index=False)}", folder / PAGE: page})
     return folder / PAGE

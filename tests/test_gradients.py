@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from circuits.gradients import cell_gradients
+from circuits.gradients import agreement, cell_gradients
 from circuits.grid import Cell, Grid
 from retrieval_interp.cli import main
 from tests.browser import opened
@@ -20,6 +20,18 @@ def test_gradients_are_zero_exactly_where_the_grid_says_that_no_path_leads(gradi
         for end in grid.cells():
             pulled = gradients[end.layer, end.position, start.layer, start.position].item()
             assert (pulled > 0) == grid.reaches(start, end), (start, end)
+
+
+def test_a_gradient_too_much_or_too_little_is_counted(gradients):
+    exact = agreement(gradients)
+    assert exact.exact
+    assert exact.joined == int((gradients > 0).sum())
+    wrong = gradients.clone()
+    wrong[0, 0, 3, 9] = 1.0  # back in time
+    wrong[3, 9, 0, 0] = wrong[3, 9, 0, 1] = 0.0
+    held = agreement(wrong)
+    assert (held.apart_with, held.joined_without, held.exact) == (1, 2, False)
+    assert str(held).endswith("Of the others 1 have one.")
 
 
 def test_a_cell_moves_itself_one_to_one(gradients):

@@ -1,6 +1,7 @@
 """Commands on the theory of information flow."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -93,9 +94,8 @@ def gradients(
     import torch
 
     from circuits.files import check_writable, write_atomically
-    from circuits.gradients import cell_gradients
+    from circuits.gradients import agreement, cell_gradients
     from circuits.gradients_figure import gradients_figure
-    from circuits.grid import Grid
     from circuits.page import figure_element, render_page
     from retrieval_interp import library
     from retrieval_interp.provenance import versions
@@ -107,28 +107,18 @@ def gradients(
     model.to(torch.float64, print_details=False)  # in single precision sharp attention comes down to zero by itself
     with progress_bar("one backward pass for each cell") as progress:
         found = cell_gradients(model, drawn.inputs.double(), progress=progress)
-    grid = Grid(task.n_positions, model.cfg.n_layers)
-    cells = list(grid.cells())
-    pulled = {(a, b): found[b.layer, b.position, a.layer, a.position].item() > 0 for a in cells for b in cells}
-    beyond = sum(there and not grid.reaches(*pair) for pair, there in pulled.items())
-    none = sum(not there and grid.reaches(*pair) for pair, there in pulled.items())
-    reached = sum(grid.reaches(*pair) for pair in pulled)
-    sentence = (
-        f"Of {len(pulled)} pairs of cells {reached} are joined by a path: {reached - none} of them have a gradient. "
-        f"Of the others {beyond} have one."
-    )
+    held = agreement(found)
     command = f"retrieval-interp gradients {model_dir} --examples {examples} --seed {seed}"
     if out is not None:
         name = Path(model_dir).resolve().name
         labels = drawn.roles.labels(0, task.n_positions) if examples == 1 else [""] * task.n_positions
         figure = figure_element(gradients_figure(found, labels), "gradients")
-        contents = {"name": name, "command": command, "sentence": sentence, "figure": figure}
+        contents = {"name": name, "command": command, "sentence": str(held), "figure": figure}
         write_atomically(out, render_page("gradients.html.jinja", "retrieval_interp", **contents))
     if as_json:
-        numbers = {"pairs": len(pulled), "joined": reached, "joined_without": none, "apart_with": beyond}
-        print(json.dumps({"command": command, **versions(), **numbers}, indent=2))
+        print(json.dumps({"command": command, **versions(), **asdict(held)}, indent=2))
     else:
-        typer.echo(sentence)
+        typer.echo(str(held))
         if out is not None:
             typer.echo(f"The page is at {out}")
-    raise typer.Exit(1 if beyond or none else 0)
+    raise typer.Exit(0 if held.exact else 1)
