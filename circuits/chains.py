@@ -7,6 +7,7 @@ Step k of a chain takes its symbol from an alphabet of its own, and no two chain
 the model answers with the one-hot of b_i, of c_i, and so on.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -61,6 +62,11 @@ class ChainProblem:
     def layout(self) -> Layout:
         """What each role of one chain starts with, for information flow."""
         return chain(self.n_steps)
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """For every part the role at which it is read."""
+        return dict.fromkeys(self.parts, "query")
 
     @property
     def readout(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ only if they share a piece (Assumption 1), and then it takes all that is there (
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from circuits.circuit import Circuit, Path
@@ -25,10 +25,14 @@ class Layout:
     Attributes:
         start: for every role, in the order of the sequence, the pieces of information that it starts with.
         places: the pieces that say where something stands; the others are tokens.
+        alike: for a role those that look the same, place by place. Where one of them knows all that is shared, nothing
+            tells the two apart, and attention does not find either. They tell each other nothing: knowing the same,
+            they could be told apart no more.
     """
 
     start: Known
     places: frozenset[str] = frozenset()
+    alike: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -46,21 +50,33 @@ class Layout:
         in_order = pairwise(self.roles)
         return tuple((after, role) for role, after in in_order if self.start[role] & self.start[after] & self.places)
 
+    def renamed(self, names: Mapping[str, str]) -> "Layout":
+        """The same positions, their roles under other names."""
+        start = {names.get(role, role): pieces for role, pieces in self.start.items()}
+        alike = {
+            names.get(role, role): tuple(names.get(other, other) for other in others)
+            for role, others in self.alike.items()
+        }
+        return Layout(start, self.places, alike)
 
-def chain(n_steps: int, last_first: bool = True) -> Layout:
+
+def chain(n_steps: int, order: Sequence[int] | None = None) -> Layout:
     """One chain of the retrieval problem, x0 -> x1 ... -> xD, its pairs in a sequence with the query at the end.
 
     Args:
         n_steps: D.
-        last_first: whether the pair of the last step stands first.
+        order: the steps in the order in which their pairs stand; the last step first if it is not given.
 
     Raises:
-        BadInput: there is no step.
+        BadInput: there is no step, or the order is none of the steps 1 to D.
     """
     if n_steps < 1:
         raise BadInput(f"{n_steps} steps; expected at least 1")
+    order = range(n_steps, 0, -1) if order is None else order
+    if sorted(order) != [*range(1, n_steps + 1)]:
+        raise BadInput(f"the order {', '.join(map(str, order))}; expected each of the steps 1 to {n_steps} once")
     start: dict[str, frozenset[str]] = {}
-    for k in range(n_steps, 0, -1) if last_first else range(1, n_steps + 1):
+    for k in order:
         start[f"pair{k}.first"] = frozenset({f"x{k - 1}", f"p{k}"})
         start[f"pair{k}.second"] = frozenset({f"x{k}", f"p{k}"})
     return Layout({**start, "query": frozenset({"x0", "p0"})}, frozenset(f"p{k}" for k in range(n_steps + 1)))
@@ -74,24 +90,34 @@ def spread(layout: Layout, *, causal: bool) -> Iterator[Known]:
         causal: whether a position sees only those before it; without a mask it sees all.
     """
     pieces = layout.pieces
-    known = [sum(1 << pieces.index(piece) for piece in own) for own in layout.start.values()]  # bit sets
+
+    def bits(own: frozenset[str]) -> int:
+        return sum(1 << pieces.index(piece) for piece in own)
+
+    known = [bits(own) for own in layout.start.values()]
+    alike = [[layout.roles.index(other) for other in layout.alike.get(role, ())] for role in layout.roles]
+    places = bits(layout.places & {*pieces})
+    beside = [sum({known[one] & places for one in alike[place]}) for place in range(len(known))]  # where those stand
+    at = [own & places for own in known]
+
+    def taken(place: int) -> int:
+        own, seen = known[place], place if causal else len(known)
+        for other in range(seen):
+            shared = known[place] & known[other]
+            found = shared and all(shared & ~known[one] for one in alike[other] if one < seen)
+            if found and not at[other] & beside[place]:
+                own |= known[other]
+        return own
+
     while True:
         yield {
             role: frozenset(p for i, p in enumerate(pieces) if own >> i & 1)
             for role, own in zip(layout.roles, known, strict=True)
         }
-        after = [_taken(own, known[:place] if causal else known) for place, own in enumerate(known)]
+        after = [taken(place) for place in range(len(known))]
         if after == known:
             return
         known = after
-
-
-def _taken(own: int, others: Sequence[int]) -> int:
-    taken = own
-    for other in others:
-        if own & other:
-            taken |= other
-    return taken
 
 
 def layers_until(layout: Layout, role: str, piece: str, *, causal: bool) -> int | None:
@@ -106,7 +132,8 @@ class Carried:
     Attributes:
         path: the path.
         new: the pieces that its source did not know before.
-        allowed: whether its ends share a piece below its layer; if not, Assumption 1 forbids it: it carries nothing.
+        allowed: whether its ends share pieces below its layer that tell where to look; if not, Assumption 1 forbids
+            it: it carries nothing.
     """
 
     path: Path
@@ -134,6 +161,8 @@ class Flow:
 def along(circuit: Circuit, layout: Layout) -> Flow:
     """Follow the information along a circuit's paths only; rows that lead to no role carry nothing.
 
+    Where both ends stand in the same place, the same is done in all places that look alike.
+
     Raises:
         BadInput: a path names a role that the layout does not have.
     """
@@ -144,7 +173,8 @@ def along(circuit: Circuit, layout: Layout) -> Flow:
             if path.head.layer != layer:
                 continue
             for source, target in _ends(circuit, path, layout):
-                allowed = bool(before[source] & before[target])
+                shared = before[source] & before[target]
+                allowed = bool(shared) and not any(shared <= before[other] for other in layout.alike.get(target, ()))
                 new = before[target] - before[source] if allowed else frozenset()
                 carried.append(Carried(Path(path.head, source, target), new, allowed))
                 after[source] |= new
@@ -159,4 +189,6 @@ def _ends(circuit: Circuit, path: Path, layout: Layout) -> tuple[tuple[str, str]
     for role in (path.source, path.target):
         if role not in layout.start:
             raise BadInput(f"{path}: unknown role {role!r}; the roles are {', '.join(layout.roles)}")
-    return ((path.source, path.target),)
+    source, target = layout.start[path.source], layout.start[path.target]
+    beside = zip(layout.alike.get(path.source, ()), layout.alike.get(path.target, ()), strict=False)
+    return ((path.source, path.target), *(beside if source & target & layout.places else ()))

@@ -1,5 +1,6 @@
 """Could a circuit do what is asked of it, by information flow alone? No weights are looked at."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +16,10 @@ class LaidOut(Protocol):
     @property
     def layout(self) -> Layout:
         """Every role with its pieces."""
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """For every part the role at which it is read."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +83,12 @@ def soundness(circuit: Circuit, problem: Problem) -> Soundness | None:
     if not isinstance(problem, LaidOut):
         return None
     flow = along(circuit, problem.layout)
-    arrivals = {}
-    for part in problem.parts:
-        when = [flow.arrival(role, part) for role in problem.readout]
-        known = [layers - 1 for layers in when if layers is not None]
-        arrivals[part] = max(known) if len(known) == len(when) else None
+    carried = [one for one in flow.carried if one.path.source in problem.roles]
+    layers = {part: flow.arrival(role, part) for part, role in problem.read_at.items()}
     return Soundness(
-        arrivals,
-        tuple(carried.path for carried in flow.carried if carried.allowed and not carried.new),
-        tuple(carried.path for carried in flow.carried if not carried.allowed),
+        {part: None if after is None else after - 1 for part, after in layers.items()},
+        tuple(one.path for one in carried if one.allowed and not one.new),
+        tuple(one.path for one in carried if not one.allowed),
     )
 
 

@@ -9,9 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
+from circuits.errors import BadInput
 from circuits.problem import Examples
 from retrieval_interp.emergence import EMERGED
-from retrieval_interp.task import RetrievalTask
+from retrieval_interp.vectors import VectorTask
 
 AT_ONCE = 256  # examples that are run at once
 RIDGE = 1e-3  # of the mean variance of the residual stream
@@ -51,7 +52,7 @@ class Arrival:
 @torch.no_grad()
 def arrival(
     model: HookedTransformer,
-    task: RetrievalTask,
+    task: VectorTask,
     *,
     n_examples: int = 1024,
     seed: int = 0,
@@ -65,7 +66,14 @@ def arrival(
         n_examples: to score on; the regression is fitted on as many others.
         seed: of the first sample; ``seed + 1`` is of the second.
         progress: is told the finished share, 0 to 1.
+
+    Raises:
+        BadInput: the answers of the task are not all read at the queries.
     """
+    if task.readout != ("query",):
+        raise BadInput(
+            f"the answers are read at {', '.join(task.readout)}; expected a task that reads all at the query"
+        )
     device = next(model.parameters()).device
     fit_on, score_on = (task.examples(n_examples, own).to(device) for own in (seed, seed + 1))
     fit_at, fit_to = _streams(model, fit_on, lambda share: progress(share / 2))

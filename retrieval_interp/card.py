@@ -1,6 +1,5 @@
 """A model card: what a trained transformer is, how it was made, its losses and its circuit, read from its folder."""
 
-import math
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,12 @@ import jinja2
 from huggingface_hub import ModelCard, ModelCardData
 
 from circuits.circuit_file import dump_circuit, load_circuit
-from circuits.compile import minimal_circuit
 from circuits.errors import BadInput
+from circuits.flow import layers_until
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, read_config, task_from
+from retrieval_interp.depth import bound_paper
 from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
+from retrieval_interp.task import RetrievalTask
 
 CARD = "README.md"
 
@@ -56,7 +57,6 @@ def _filled(folder: Path, address: str) -> str:
         "name": Path(address).name,
         "address": address,
         "task": task,
-        "asked": "x1 ... xD" if task.implicit_curriculum else "xD alone",
         "architecture": config["architecture"],
         "heads": "one head" if heads == 1 else f"{heads} heads",
         "made": made,
@@ -68,8 +68,8 @@ def _filled(folder: Path, address: str) -> str:
         "circuit": circuit,
         "circuit_yaml": dump_circuit(circuit) if circuit else "",
         "useful_layers": len({head.layer for head in circuit.useful_heads}) if circuit else 0,
-        "bound": math.log(2 * task.n_steps, 3),
-        "enough": len(minimal_circuit(task.n_steps).useful_heads),
+        "bound": bound_paper(task.n_steps) if isinstance(task, RetrievalTask) else None,
+        "layers": max(layers_until(task.layout, role, part, causal=True) or 0 for part, role in task.read_at.items()),
         "report": None if searched else report,
         "searched": searched,
     }

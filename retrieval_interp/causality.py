@@ -27,6 +27,7 @@ from retrieval_interp.model import VectorTransformer
 from retrieval_interp.presets import Preset
 from retrieval_interp.task import RetrievalTask
 from retrieval_interp.training_step import Batches, TrainingStep, learning_rate
+from retrieval_interp.vectors import VectorTask
 
 RUNS = "runs.jsonl"
 MEASURE_EVERY = 20  # steps between two points of a curve
@@ -39,14 +40,14 @@ CONDITIONS = {
 }
 
 
-def clamps(condition: str, task: RetrievalTask) -> tuple[Clamp, ...]:
+def clamps(condition: str, task: VectorTask) -> tuple[Clamp, ...]:
     """What is held fast in a condition.
 
     Raises:
-        BadInput: the task has fewer than two steps, so that no head comes after the induction head.
+        BadInput: the task is no chain of two steps or more, so that no head comes after the induction head.
     """
-    if task.n_steps < 2:
-        raise BadInput("the task has one step only, so that no head comes after the induction head; expected D of 2")
+    if not isinstance(task, RetrievalTask) or task.n_steps < 2:
+        raise BadInput(f"{task}: no head comes after the induction head; expected a retrieval problem of D from 2")
     joined = {f"pair{k}.second": f"pair{k}.first" for k in range(1, task.n_steps + 1)}
     lower = Clamp(joined, Head(0, 0), forced=True)
     upper = Clamp({"query": "pair1.second"}, Head(1, 0), forced=True)

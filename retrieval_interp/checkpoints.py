@@ -5,7 +5,6 @@ exist ``circuit.yaml`` and ``log.jsonl``. Training adds ``state.safetensors`` (t
 ``checkpoints/step-*.safetensors``.
 """
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,8 @@ from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATION
 from circuits.errors import BadInput
 from circuits.files import read_text, replace_atomically
 from retrieval_interp.model import VectorTransformer
-from retrieval_interp.task import RetrievalTask, StepOrder
+from retrieval_interp.tasks import describe, task_of
+from retrieval_interp.vectors import VectorTask
 
 CONFIG, WEIGHTS, CIRCUIT, LOG = "config.json", "model.safetensors", "circuit.yaml", "log.jsonl"
 STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
@@ -62,12 +62,12 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise BadInput(f"{path}: not a whole safetensors file ({error})") from error
 
 
-def config_json(task: RetrievalTask, cfg: HookedTransformerConfig, made: Mapping[str, Any]) -> str:
+def config_json(task: VectorTask, cfg: HookedTransformerConfig, made: Mapping[str, Any]) -> str:
     """A model directory's config: the task, the architecture, and how the model was made."""
     architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
     if cfg.attn_only:
         architecture["d_mlp"] = None  # TransformerLens fills it in all the same
-    document = {"format": FORMAT, "task": dataclasses.asdict(task), "architecture": architecture, "made": dict(made)}
+    document = {"format": FORMAT, "task": describe(task), "architecture": architecture, "made": dict(made)}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -95,23 +95,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def task_from(config: Mapping[str, Any], path: Path) -> RetrievalTask:
+def task_from(config: Mapping[str, Any], path: Path) -> VectorTask:
     """The task of a config that was read from ``path``."""
-    section = dict(config["task"])
     try:
-        if "step_order" in section:
-            section["step_order"] = StepOrder(section["step_order"])
-        for field in ("n_steps", "n_chains", "n_dims"):
-            if field in section and (not isinstance(section[field], int) or isinstance(section[field], bool)):
-                raise TypeError(f"{field} is {section[field]!r}; expected a whole number")
-        if not isinstance(section.get("implicit_curriculum", True), bool):
-            raise TypeError(f"implicit_curriculum is {section['implicit_curriculum']!r}; expected true or false")
-        return RetrievalTask(**section)
-    except (TypeError, ValueError) as error:
+        return task_of(config["task"])
+    except ValueError as error:
         raise BadInput(f"{path}: bad task ({error})") from error
 
 
-def architecture_from(config: Mapping[str, Any], task: RetrievalTask, path: Path) -> HookedTransformerConfig:
+def architecture_from(config: Mapping[str, Any], task: VectorTask, path: Path) -> HookedTransformerConfig:
     """The TransformerLens config of a config that was read from ``path``, checked against its task."""
     section = config["architecture"]
     unknown = sorted(set(section) - set(ARCHITECTURE_FIELDS))
@@ -184,7 +176,7 @@ def fill(model: VectorTransformer, tensors: Mapping[str, Tensor], path: Path) ->
     model.load_state_dict({**own, **filled}, strict=True)
 
 
-def load_model(folder: Path, weights: Path | None = None) -> tuple[VectorTransformer, RetrievalTask]:
+def load_model(folder: Path, weights: Path | None = None) -> tuple[VectorTransformer, VectorTask]:
     """The model and the task of a model directory, in fp32 and in evaluation mode.
 
     Args:

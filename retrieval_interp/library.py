@@ -9,14 +9,14 @@ from circuits.errors import BadInput
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, load_model
 from retrieval_interp.model import VectorTransformer
 from retrieval_interp.sharing import PREFIX, fetch
-from retrieval_interp.task import RetrievalTask
+from retrieval_interp.vectors import VectorTask
 
 
 class Loaded(NamedTuple):
     """A model with its task, and its circuit where one stands beside it."""
 
     model: VectorTransformer
-    task: RetrievalTask
+    task: VectorTask
     circuit: Circuit | None
 
 

@@ -6,6 +6,8 @@ figure4_ic_1 ... _8          section 7.1: 1 to 8 layers of 8 heads, D = 5, impli
 figure4_nonic_1 ... _8       the same with D = 3, asked for x_D alone
 tiny                         D = 2, four layers of one head: learned in about a minute
 induction                    D = 1, two layers of one head: the smallest there is
+conditional                  the conditional retrieval problem (section 3.1)
+writing, at_once             D = 7 in two layers, too few: with its symbols written and read again, and without
 """
 
 from dataclasses import dataclass
@@ -14,7 +16,10 @@ import torch
 from transformer_lens import HookedTransformerConfig
 
 from circuits.errors import BadInput
+from retrieval_interp.conditional import ConditionalTask
 from retrieval_interp.task import RetrievalTask
+from retrieval_interp.vectors import VectorTask
+from retrieval_interp.writing_task import WritingTask
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class Architecture:
     d_head: int
     mlp: bool = True
 
-    def config(self, task: RetrievalTask) -> HookedTransformerConfig:
+    def config(self, task: VectorTask) -> HookedTransformerConfig:
         """The TransformerLens config of this shape for this task, on the CPU in fp32."""
         return HookedTransformerConfig(
             n_layers=self.n_layers,
@@ -87,7 +92,7 @@ class Recipe:
 class Preset:
     """A task, a shape and a recipe, with the seed used when none is given."""
 
-    task: RetrievalTask
+    task: VectorTask
     architecture: Architecture
     recipe: Recipe
     seed: int = 0
@@ -121,6 +126,14 @@ def _figure4(n_layers: int, *, implicit_curriculum: bool) -> Preset:
     )
 
 
+def _seven_hops(task: VectorTask) -> Preset:
+    return Preset(
+        task,
+        Architecture(n_layers=2, n_heads=4, d_model=64, d_head=16),
+        Recipe(steps=4_000, batch=128, training_examples=2**17, checkpoint_every=500),
+    )
+
+
 PRESETS: dict[str, Preset] = {
     "tiny": Preset(
         RetrievalTask(n_steps=2),
@@ -132,6 +145,13 @@ PRESETS: dict[str, Preset] = {
         Architecture(n_layers=2, n_heads=1, d_model=64, d_head=64),
         Recipe(steps=3_000, batch=128, training_examples=2**18, checkpoint_every=500),
     ),
+    "conditional": Preset(
+        ConditionalTask(n_chains=3),
+        Architecture(n_layers=4, n_heads=4, d_model=64, d_head=16),
+        Recipe(steps=6_000, batch=128, training_examples=2**18, checkpoint_every=500),
+    ),
+    "writing": _seven_hops(WritingTask(n_steps=7)),
+    "at_once": _seven_hops(WritingTask(n_steps=7).asked_at_once),
     "transformer_a": _twelve_layers(2),
     "transformer_b": _twelve_layers(1),
     "transformer_c": _twelve_layers(4),

@@ -7,83 +7,43 @@ One example with N = 2 chains of D = 2 steps; the chains are A-B-C and a-b-c, th
     role       pair2         pair1         query        (pairs: first, second)
     target                                 b,c B,C      (implicit curriculum; without it: c and C alone)
 
-Within every block the chains stand in an order of their own. Each input vector is the symbol, K numbers
-drawn from N(0, 1), followed by a rotary code of the position, K numbers.
+Within every block the chains stand in an order of their own.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int, UInt8
-from torch import Tensor
 
-from circuits.errors import BadInput
 from circuits.flow import Layout, chain
 from circuits.problem import Examples
 from circuits.roles import Roles
-
-LARGEST_DRAW = 2**31  # numbers drawn at once, 8 GiB
+from retrieval_interp.vectors import Draws, Stream, VectorTask, drawn_symbols, shuffles
 
 
 class StepOrder(StrEnum):
-    """Which retrieval step's block stands first in the sequence."""
+    """Which retrieval step's block stands first in the sequence; or no blocks, the pairs of all steps in any order."""
 
     LAST_FIRST = "last_first"
     FIRST_FIRST = "first_first"
-
-
-class Stream(StrEnum):
-    """Independent sources of randomness: what one draws never appears in another, whatever the seeds."""
-
-    TRAINING = "training"
-    EVALUATION = "evaluation"
-    BATCH_ORDER = "batch order"
-
-    def generator(self, *seeds: int) -> np.random.Generator:
-        """A generator of its own for this stream and these seeds."""
-        for seed in seeds:
-            if not 0 <= seed < 2**63:
-                raise BadInput(f"seed {seed} cannot be used; expected a whole number from 0 to 2^63 - 1")
-        return np.random.default_rng([list(Stream).index(self), *seeds])
+    ANY = "any"
 
 
 @dataclass(frozen=True)
-class Draws:
-    """What chance decides of each example, in the smallest form.
-
-    Attributes:
-        symbols: x0 ... xD of every chain.
-        order: for every block, in sequence order and with the queries last, the chain in each slot.
-    """
-
-    symbols: Float[Tensor, "example chain symbol dim"]
-    order: UInt8[Tensor, "example block chain"]
-
-    def __len__(self) -> int:
-        return self.symbols.shape[0]
-
-    def take(self, index: Int[Tensor, " n"]) -> "Draws":
-        """Some of the examples, in the order of ``index``."""
-        return Draws(self.symbols[index], self.order[index])
-
-    def to(self, device: torch.device | str) -> "Draws":
-        """The same draws on another device."""
-        return Draws(self.symbols.to(device), self.order.to(device))
-
-
-@dataclass(frozen=True)
-class RetrievalTask:
+class RetrievalTask(VectorTask):
     """A retrieval problem with N chains of D steps over symbols of K numbers; a ``circuits.Problem``.
+
+    Its draws are the symbols x0 ... xD of every chain, and the order of the chains in every block, in the order of the
+    sequence and with the queries last. Where the pairs of all steps are shuffled together, their blocks hold the
+    numbers of pairs instead, (step - 1) N + chain.
 
     Attributes:
         n_steps: D, the number of retrieval steps; 1 is the induction problem.
         n_chains: N, the chains side by side in every example.
         n_dims: K, the numbers of a symbol, and of a position code; even.
         implicit_curriculum: ask for x1 ... xD (IC) or for xD alone (non-IC).
-        step_order: which block stands first.
+        step_order: which block stands first. With ``any`` a position tells nothing of the step of its pair.
     """
 
     n_steps: int
@@ -93,27 +53,22 @@ class RetrievalTask:
     step_order: StepOrder = StepOrder.LAST_FIRST
 
     def __post_init__(self) -> None:
-        for name, least, most in (("n_steps", 1, 10_000), ("n_chains", 1, 255), ("n_dims", 2, 10_000)):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise BadInput(f"{name} is {value}; expected {least} to {most}")
-        if self.n_dims % 2:
-            raise BadInput(f"n_dims is {self.n_dims}; expected an even number (position codes are sine and cosine)")
+        self.check("n_steps", 1, 10_000)
+        super().__post_init__()
+
+    @property
+    def sentence(self) -> str:
+        """What is asked, in words that follow on from "solves"."""
+        shuffled = "shuffled pairs" + (" in no order of steps" if self.step_order is StepOrder.ANY else "")
+        return (
+            f"the retrieval problem with D = {self.n_steps}: {self.n_chains} chains of {self.n_steps + 1} symbols, "
+            f"each symbol {self.n_dims} numbers, given as {shuffled}; asked for {self.asked} of every chain"
+        )
 
     @property
     def n_positions(self) -> int:
         """Length of a sequence, N(2D+1)."""
         return self.n_chains * (2 * self.n_steps + 1)
-
-    @property
-    def d_input(self) -> int:
-        """Width of an input vector, 2K."""
-        return 2 * self.n_dims
-
-    @property
-    def d_output(self) -> int:
-        """Width of the answer at one query, DK with the implicit curriculum and K without."""
-        return len(self.parts) * self.n_dims
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -129,33 +84,19 @@ class RetrievalTask:
 
     @property
     def layout(self) -> Layout:
-        """What each role of one chain starts with, for information flow."""
-        return chain(self.n_steps, self.step_order is StepOrder.LAST_FIRST)
-
-    @property
-    def readout(self) -> tuple[str, ...]:
-        """The answers are read at the queries."""
-        return ("query",)
-
-    def examples(self, n: int, seed: int) -> Examples:
-        """``n`` examples for evaluation; they never overlap a training set, whatever the seeds."""
-        return self.assemble(self.draw(n, Stream.EVALUATION, seed))
-
-    def training_set(self, size: int, seed: int) -> Draws:
-        """A fixed training set; ``assemble`` makes batches of it."""
-        return self.draw(size, Stream.TRAINING, seed)
+        """What each role of one chain starts with; in one of the orders that there may be."""
+        steps = range(1, self.n_steps + 1)
+        return chain(self.n_steps, steps if self.step_order is StepOrder.FIRST_FIRST else None)
 
     def draw(self, n: int, stream: Stream, seed: int) -> Draws:
         """Draw the symbols and the orders of ``n`` examples."""
-        if n < 1:
-            raise BadInput(f"{n} examples; expected at least 1")
         rng = stream.generator(seed)
-        N, D, K = self.n_chains, self.n_steps, self.n_dims
-        if n * N * (D + 1) * K > LARGEST_DRAW:
-            raise BadInput(f"{n} examples of this task do not fit into memory; expected fewer")
-        symbols = rng.standard_normal((n, N, D + 1, K), dtype=np.float32)
-        order = rng.permuted(np.broadcast_to(np.arange(N, dtype=np.uint8), (n, D + 1, N)), axis=-1)
-        return Draws(torch.from_numpy(symbols), torch.from_numpy(np.ascontiguousarray(order)))
+        N, D = self.n_chains, self.n_steps
+        symbols = drawn_symbols(rng, n, N, D + 1, self.n_dims)
+        if self.step_order is not StepOrder.ANY:
+            return Draws(symbols, shuffles(rng, n, D + 1, N))
+        pairs = rearrange(shuffles(rng, n, 1, D * N), "n 1 (block slot) -> n block slot", slot=N)
+        return Draws(symbols, torch.cat([pairs, shuffles(rng, n, 1, N).to(pairs.dtype)], dim=1))
 
     def assemble(self, draws: Draws) -> Examples:
         """Lay the drawn symbols out as sequences with targets and roles."""
@@ -164,35 +105,18 @@ class RetrievalTask:
         n, device = len(draws), symbols.device
         example = torch.arange(n, device=device)[:, None, None]
 
-        step = torch.arange(D, 0, -1, device=device)
-        if self.step_order is StepOrder.FIRST_FIRST:
-            step = step.flip(0)
-        first = symbols[example, order[:, :D], step[:, None] - 1]  # [n, block, slot, K]
-        second = symbols[example, order[:, :D], step[:, None]]
-        pairs = rearrange([first, second], "member n block slot dim -> n (block slot member) dim")
+        pair = order[:, :D]  # [n, block, slot]: its number, (step - 1) N + chain
+        if self.step_order is not StepOrder.ANY:
+            before = torch.arange(D, device=device)  # steps before that of a block
+            pair = pair + N * (before if self.step_order is StepOrder.FIRST_FIRST else before.flip(0))[:, None]
+        both = [symbols[example, pair % N, pair // N + member] for member in (0, 1)]  # [n, block, slot, K]
+        pairs = rearrange(both, "member n block slot dim -> n (block slot member) dim")
         asked = symbols[example[..., 0], order[:, D]]  # [n, slot, D+1, K]
-        codes = self.position_codes().to(device).expand(n, -1, -1)
-        inputs = torch.cat([torch.cat([pairs, asked[:, :, 0]], dim=1), codes], dim=-1)
         targets = asked[:, :, 1:] if self.implicit_curriculum else asked[:, :, D:]
 
-        slot = order.argsort(dim=-1)  # [n, block, chain]
-        block_of_step = step.argsort()  # block in which step k stands, for k = 1 ... D
-        first_position = 2 * (block_of_step[:, None] * N + slot[:, block_of_step])  # [n, step, chain]
-        both = [first_position, first_position + 1]
-        pair_positions = rearrange(both, "member n step chain -> n (step member) chain")
-        query_positions = 2 * D * N + slot[:, D:]
+        first_position = 2 * rearrange(pair, "n block slot -> n (block slot)").argsort(dim=-1)  # of each pair
+        both_positions = rearrange([first_position, first_position + 1], "member n pair -> n pair member")
+        pair_positions = rearrange(both_positions, "n (step chain) member -> n (step member) chain", chain=N)
+        query_positions = 2 * D * N + order[:, D:].argsort(dim=-1)
         roles = Roles(self.roles, torch.cat([query_positions, pair_positions], dim=1))
-        return Examples(inputs, targets, roles)
-
-    def position_codes(self) -> Float[Tensor, "pos dim"]:
-        """Rotary position codes: cos(p θ_i), sin(p θ_i) with θ_i = 10000^(-2i/K), ``[pos, K]``."""
-        i = torch.arange(self.n_dims // 2)
-        angle = torch.arange(self.n_positions)[:, None] * 10000.0 ** (-2 * i / self.n_dims)
-        return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
-
-    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
-        """Squared error of every answered symbol, averaged over the N queries and K numbers."""
-        if outputs.shape[-1] != self.d_output:
-            raise BadInput(f"the model answers with {outputs.shape[-1]} numbers; this task asks for {self.d_output}")
-        answers = outputs[:, -self.n_chains :].unflatten(-1, (len(self.parts), self.n_dims))
-        return (answers - examples.targets).square().mean(dim=(1, 3))
+        return Examples(self.inputs(torch.cat([pairs, asked[:, :, 0]], dim=1)), targets, roles)

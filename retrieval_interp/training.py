@@ -39,8 +39,8 @@ from retrieval_interp.checkpoints import (
 from retrieval_interp.model import VectorTransformer
 from retrieval_interp.presets import Recipe, preset
 from retrieval_interp.provenance import versions
-from retrieval_interp.task import Stream
 from retrieval_interp.training_step import Batches, TrainingStep, choose_device, learning_rate
+from retrieval_interp.vectors import Stream
 
 LOG_EVERY, VALIDATE_EVERY, VALIDATION_EXAMPLES = 20, 100, 512
 

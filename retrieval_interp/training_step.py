@@ -12,7 +12,7 @@ from circuits.errors import BadInput
 from circuits.problem import Examples
 from retrieval_interp.model import VectorTransformer
 from retrieval_interp.presets import Recipe
-from retrieval_interp.task import Draws, RetrievalTask, Stream
+from retrieval_interp.vectors import Draws, Stream, VectorTask
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -61,7 +61,7 @@ class TrainingStep:
     """One optimiser step of a model on a batch: bf16 autocast where it is fast, compiled where that works."""
 
     model: VectorTransformer
-    task: RetrievalTask
+    task: VectorTask
     recipe: Recipe
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class TrainingStep:
 class Batches:
     """The batch of every step: each epoch visits the whole training set in an order of its own."""
 
-    def __init__(self, task: RetrievalTask, recipe: Recipe, seed: int, device: torch.device) -> None:
+    def __init__(self, task: VectorTask, recipe: Recipe, seed: int, device: torch.device) -> None:
         self.size, self.batch, self.seed, self.device = recipe.training_examples, recipe.batch, seed, device
         self.training_set = task.training_set(self.size, seed).to(device)
         self._order = (-1, torch.empty(0, dtype=torch.long))

@@ -106,7 +106,7 @@ def test_the_experiment_goes_on_where_it_stopped_and_repeats_nothing(tmp_path, m
     [
         (replace(MICRO, recipe=replace(MICRO.recipe, steps=10)), "10 steps; expected at least 20"),
         (replace(MICRO, architecture=replace(MICRO.architecture, n_layers=1)), "L1H0 does not exist"),
-        (replace(MICRO, task=RetrievalTask(n_steps=1)), "one step only"),
+        (replace(MICRO, task=RetrievalTask(n_steps=1)), "no head comes after the induction head"),
     ],
 )
 def test_what_cannot_be_an_experiment_is_refused_before_anything_is_trained(tmp_path, chosen, message):
@@ -130,7 +130,7 @@ def test_a_damaged_file_of_runs_is_one_line(tmp_path, line):
 
 
 def test_a_task_of_one_step_has_no_later_head():
-    with pytest.raises(BadInput, match="one step only"):
+    with pytest.raises(BadInput, match="no head comes after the induction head"):
         clamps("free", RetrievalTask(n_steps=1))
 
 

@@ -214,3 +214,19 @@ def test_discovery_of_a_model_that_does_not_solve_its_task_is_refused(capsys, tm
     message = one_line(*run(capsys, "discover", "induction", "--threshold", "0.001", "--out", tmp_path / "c.yaml"))
     assert "the model's own loss" in message
     assert list(tmp_path.iterdir()) == []
+
+
+def test_facts_are_answered_in_so_many_layers_and_as_json(capsys, tmp_path):
+    functions = library.data_folder() / "facts" / "functions.yaml"
+    code, out, _ = run(capsys, "facts", functions)
+    assert code == 0
+    assert out.startswith("'=3' takes 3 layers with the causal mask, 3 layers without a mask.\n")
+    code, out, _ = run(capsys, "facts", library.data_folder() / "facts" / "relatives.yaml", "--json")
+    assert (code, json.loads(out)["layers_causal"], json.loads(out)["layers_full"]) == (0, 4, 3)
+    assert "Brazil" in json.loads(out)["known_after"][4]
+    behind = tmp_path / "behind.yaml"
+    behind.write_text("query: [a]\nasked: c\nfacts: {one: [a b -> c, d e -> f], two: [a -> b, d -> e]}\n")
+    assert run(capsys, "facts", behind)[0] == 0
+    round_and_round = tmp_path / "round.yaml"
+    round_and_round.write_text("query: [a]\nasked: c\nfacts: {one: [b -> c, c -> b]}\n")
+    assert "the facts go round in a circle: c -> b -> c" in one_line(*run(capsys, "facts", round_and_round))

@@ -30,18 +30,21 @@ def test_without_a_mask_a_position_looks_both_ways():
     assert first["pair1.second"] == {"x0", "p1", "x1", "p2"}
 
 
-@given(st.integers(1, 20), st.booleans(), st.booleans())
-def test_what_a_position_knows_is_contiguous_and_at_most_3_to_the_t_plus_1_long(n_steps, causal, last_first):
-    for t, known in enumerate(spread(chain(n_steps, last_first), causal=causal)):
+orders = st.integers(1, 12).flatmap(lambda n_steps: st.permutations(range(1, n_steps + 1)))
+
+
+@given(orders, st.booleans())
+def test_what_a_position_knows_is_contiguous_and_at_most_3_to_the_t_plus_1_long(order, causal):
+    for t, known in enumerate(spread(chain(len(order), order), causal=causal)):
         for pieces in known.values():
             places = sorted(map(on_the_line, pieces))
             assert places == list(range(places[0], places[-1] + 1))  # lemma 2
             assert len(places) <= 3**t + 1  # lemma 3
 
 
-@given(st.integers(1, 20), st.booleans(), st.booleans())
-def test_attention_goes_only_where_a_piece_is_shared_and_nothing_is_forgotten(n_steps, causal, last_first):
-    layout = chain(n_steps, last_first)
+@given(orders, st.booleans())
+def test_attention_goes_only_where_a_piece_is_shared_and_nothing_is_forgotten(order, causal):
+    layout = chain(len(order), order)
     states = list(spread(layout, causal=causal))
     for before, after in pairwise(states):
         for place, role in enumerate(layout.roles):
@@ -53,7 +56,7 @@ def test_attention_goes_only_where_a_piece_is_shared_and_nothing_is_forgotten(n_
 @pytest.mark.parametrize(("n_steps", "full", "causal"), [(1, 2, 2), (3, 3, 3), (5, 3, 4), (7, 4, 4), (8, 4, 5)])
 @pytest.mark.parametrize("last_first", [True, False])
 def test_the_number_of_layers_is_known_for_some_lengths(n_steps, full, causal, last_first):
-    layout = chain(n_steps, last_first)
+    layout = chain(n_steps, None if last_first else range(1, n_steps + 1))
     assert layers_until(layout, "query", f"x{n_steps}", causal=False) == full
     assert layers_until(layout, "query", f"x{n_steps}", causal=True) == causal
 
@@ -103,5 +106,7 @@ def test_a_row_that_leads_to_no_role_carries_nothing():
 def test_what_does_not_fit_is_one_line():
     with pytest.raises(BadInput, match="0 steps; expected at least 1"):
         chain(0)
+    with pytest.raises(BadInput, match="the order 1, 1; expected each of the steps 1 to 2 once"):
+        chain(2, [1, 1])
     with pytest.raises(BadInput, match=r"L0H0 query -> pair9.first: unknown role 'pair9.first'"):
         along(Circuit({Head(0, 0): OneHot({"query": "pair9.first"})}), chain(2))

@@ -89,7 +89,7 @@ def test_the_card_says_how_the_model_was_made_its_losses_and_its_circuit(folder,
     exported = config["made"]["exported"]
     assert f"{exported['loss_' + exported['precision']]['mean']:.5f}" in card
     assert "**holds** at the threshold 0.1" in card
-    assert "Its paths lie in 2 layers. The paper's bound asks for 0.63 at least" in card
+    assert "Its paths lie in 2 layers; by information flow, with the causal mask, it takes 2 (the paper's bound" in card
     assert all(f"| {path} |" in card for path in load(folder).circuit.paths)
 
 

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from circuits import BadInput
 from retrieval_interp import RetrievalTask
-from retrieval_interp.task import StepOrder, Stream
+from retrieval_interp.task import StepOrder
+from retrieval_interp.vectors import Stream
 
 tasks = st.builds(
     RetrievalTask,
@@ -56,10 +57,20 @@ def test_every_position_has_exactly_one_role(task, seed):
 @given(tasks)
 def test_the_last_step_stands_first_unless_told_otherwise(task):
     examples = task.examples(3, 0)
-    blocks = [examples.roles[f"pair{k}.first"].max().item() for k in range(1, task.n_steps + 1)]
-    expected = task.step_order is StepOrder.FIRST_FIRST
-    assert blocks == sorted(blocks, reverse=not expected)
     assert (examples.roles["query"] >= 2 * task.n_chains * task.n_steps).all()
+    if task.step_order is not StepOrder.ANY:
+        blocks = [examples.roles[f"pair{k}.first"].max().item() for k in range(1, task.n_steps + 1)]
+        assert blocks == sorted(blocks, reverse=task.step_order is StepOrder.LAST_FIRST)
+
+
+def test_without_blocks_every_pair_stands_anywhere_as_often():
+    task = RetrievalTask(n_steps=3, n_chains=2, step_order=StepOrder.ANY)
+    examples = task.examples(6_000, 0)
+    for k in (1, 2, 3):
+        slots = examples.roles[f"pair{k}.first"].flatten() / 2
+        assert torch.equal(slots.unique(), torch.arange(6.0))
+        # 12,000 pairs in 6 slots: 2,000 in each; five standard deviations are 204.
+        assert (slots.long().bincount() - 2_000).abs().max() < 204
 
 
 def test_pair_members_stand_side_by_side():

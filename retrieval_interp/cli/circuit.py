@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
     from retrieval_interp.model import VectorTransformer
-    from retrieval_interp.task import RetrievalTask
+    from retrieval_interp.vectors import VectorTask
 
 app = typer.Typer()
 
@@ -135,7 +135,7 @@ def view(
 
 def judged(
     model: "VectorTransformer",
-    task: "RetrievalTask",
+    task: "VectorTask",
     circuit: "Circuit",
     name: str,
     examples: int,

@@ -47,21 +47,25 @@ def train(
 
 @app.command()
 def presets(as_json: Json = False) -> None:
-    """List the presets: every model of the paper, and tiny."""
+    """List the presets: every model of the paper, and some small ones."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Column, Table
+    from rich.table import Table
 
     from retrieval_interp.presets import PRESETS
+    from retrieval_interp.tasks import describe, problem_of
 
     if as_json:
-        print(json.dumps({name: asdict(preset) for name, preset in PRESETS.items()}, indent=2))
+        described = {name: {**asdict(p), "task": describe(p.task)} for name, p in PRESETS.items()}
+        print(json.dumps(described, indent=2))
         return
-    columns = ("layers", "heads", "d_model", "MLP", "D", "targets", "steps", "batch", "seed")
-    table = Table(Column("preset", no_wrap=True), *columns)
+    table = Table(box=SIMPLE_HEAD, padding=0)
+    for column in ("preset", "problem", "asked", "layers", "heads", "d_model", "MLP", "steps", "seed"):
+        table.add_column(column, no_wrap=True)
     for name, p in PRESETS.items():
-        shape, targets = p.architecture, "x1 ... xD" if p.task.implicit_curriculum else "xD"
-        cells = (shape.n_layers, shape.n_heads, shape.d_model, "yes" if shape.mlp else "no", p.task.n_steps, targets)
-        table.add_row(name, *map(str, (*cells, p.recipe.steps, p.recipe.batch, p.seed)))
+        shape, asked = p.architecture, p.task.asked.replace(" ... ", "-")
+        cells = (name, problem_of(p.task), asked, shape.n_layers, shape.n_heads, shape.d_model)
+        table.add_row(*map(str, (*cells, "yes" if shape.mlp else "no", p.recipe.steps, p.seed)))
     Console().print(table)
 
 

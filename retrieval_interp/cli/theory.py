@@ -41,6 +41,36 @@ def depth(
 
 
 @app.command()
+def facts(
+    path: Annotated[Path, typer.Argument(help="A question with its facts, as YAML (see data/facts/).")],
+    as_json: Json = False,
+) -> None:
+    """How many layers does it take to answer from facts that depend on one another (section 3.1)?
+
+    Exits with 0 if the answer can be known with the causal mask, 1 if not.
+    """
+    from circuits.facts import load_facts
+    from circuits.flow import spread
+
+    told = load_facts(path)
+    layout = told.layout
+    known = [sorted(state[told.reader] - layout.places) for state in spread(layout, causal=True)]
+    causal, full = told.layers(causal=True), told.layers(causal=False)
+    if as_json:
+        document = {"asked": told.asked, "layers_full": full, "layers_causal": causal, "known_after": known}
+        print(json.dumps(document, indent=2))
+        raise typer.Exit(0 if causal is not None else 1)
+    typer.echo(f"{told.asked!r} takes {_layers(causal)} with the causal mask, {_layers(full)} without a mask.")
+    for layer, tokens in enumerate(known):
+        typer.echo(f"after {_layers(layer)} the end of the query knows: {', '.join(tokens)}")
+    raise typer.Exit(0 if causal is not None else 1)
+
+
+def _layers(number: int | None) -> str:
+    return "more layers than there are" if number is None else "1 layer" if number == 1 else f"{number} layers"
+
+
+@app.command()
 def arrival(
     model_dir: Model,
     out: Annotated[Path | None, typer.Option(help="Folder for arrival.csv and the page, arrival.html.")] = None,

@@ -1,0 +1,169 @@
+"""Facts that depend on one another, and the layers that it takes to follow them (paper, section 3.1).
+
+In the retrieval problem every fact leads from one token to the next, a chain. In the conditional one a fact may need
+several tokens found before: a directed acyclic graph. In the paper's functions, ``f(2) = 3. g = f. a = 2. g(a) = ?``:
+
+    query: [g, a]
+    asked: =3
+    facts:                        # all of them, in the order in which they stand
+      values: [f 1 -> =2, f 2 -> =3, k 1 -> =3, k 2 -> =1]
+      functions: [g -> f, h -> k]
+      arguments: [b -> 1, a -> 2]
+
+Facts of one form look alike: ``f`` does not tell ``f 2 -> =3`` from ``f 1 -> =2``, nor does ``2`` from ``k 2 -> =1``.
+A token that means two things is written as two: here a number that is an argument, 2, and one that is a value, =2.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from circuits.errors import BadInput
+from circuits.files import read_text
+from circuits.flow import Layout, layers_until
+
+ARROW = "->"
+LARGEST_FILE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Who knows all the premises can look the conclusion up.
+
+    Attributes:
+        premises: one token or several.
+        conclusion: one token.
+    """
+
+    premises: tuple[str, ...]
+    conclusion: str
+
+    @classmethod
+    def of(cls, text: str) -> "Fact":
+        """Read ``f 2 -> 3``.
+
+        Raises:
+            BadInput: it is written in another way.
+        """
+        before, arrow, after = str(text).partition(ARROW)
+        premises, conclusion = tuple(before.split()), after.split()
+        if not arrow or not premises or len(conclusion) != 1 or len({*premises, *conclusion}) != 1 + len(premises):
+            raise BadInput(f"fact {str(text)!r}; expected different tokens, one of them after the arrow: a b -> c")
+        return cls(premises, conclusion[0])
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """In the order in which they stand."""
+        return (*self.premises, self.conclusion)
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.premises)} {ARROW} {self.conclusion}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A question, and facts of which some answer it; the query stands last.
+
+    Attributes:
+        query: the tokens that the question holds.
+        forms: the facts of every form, in the order in which they stand.
+        asked: the token that the answer is.
+    """
+
+    query: tuple[str, ...]
+    forms: Mapping[str, tuple[Fact, ...]]
+    asked: str
+
+    def __post_init__(self) -> None:
+        if not self.query or len({*self.query}) < len(self.query):
+            raise BadInput(f"the query holds {', '.join(self.query) or 'no token'}; expected different tokens")
+        twice = [str(fact) for fact, times in Counter(self.facts).items() if times > 1]
+        if twice:
+            raise BadInput(f"fact '{twice[0]}' stands there twice")
+        for form, facts in self.forms.items():
+            if len({len(fact.premises) for fact in facts}) > 1:
+                raise BadInput(f"the facts of the form {form!r} have different numbers of premises")
+        derived, before = {*self.query}, 0
+        while before < len(derived):
+            before = len(derived)
+            derived |= {fact.conclusion for fact in self.facts if derived.issuperset(fact.premises)}
+        if self.asked in self.query or self.asked not in derived:
+            raise BadInput(f"{self.asked!r} is asked, but {self._why_not(derived)}")
+
+    def _why_not(self, derived: Set[str]) -> str:
+        """Why what is asked does not follow from the query."""
+        way = [self.asked]
+        while way[-1] not in way[:-1]:
+            if way[-1] in self.query:
+                return "the query holds it already"
+            telling = [fact for fact in self.facts if fact.conclusion == way[-1]]
+            if not telling:
+                return f"no fact tells {way[-1]!r}, and the query does not hold it"
+            way.append(next(token for token in telling[0].premises if token not in derived))
+        return f"the facts go round in a circle: {f' {ARROW} '.join(reversed(way[way.index(way[-1]) :]))}"
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """All facts, in the order in which they stand."""
+        return tuple(fact for facts in self.forms.values() for fact in facts)
+
+    @property
+    def reader(self) -> str:
+        """The role at which the answer is read: the last of the query's."""
+        return role("query", self.query[-1])
+
+    @property
+    def layout(self) -> Layout:
+        """What each position starts with, its token and the place of its fact; facts of one form look alike."""
+        start, alike = {}, {}
+        for facts in self.forms.values():
+            for fact in facts:
+                for member, token in enumerate(fact.tokens):
+                    start[role(fact, token)] = frozenset({token, f"place of {fact}"})
+                    others = (other for other in facts if other != fact)
+                    alike[role(fact, token)] = tuple(role(other, other.tokens[member]) for other in others)
+        for token in self.query:
+            start[role("query", token)] = frozenset({token, "place of the query"})
+        return Layout(start, frozenset(f"place of {fact}" for fact in (*self.facts, "the query")), alike)
+
+    def layers(self, *, causal: bool) -> int | None:
+        """How many layers it takes until the last position of the query can know the answer; None if it never can."""
+        return layers_until(self.layout, self.reader, self.asked, causal=causal)
+
+
+def role(fact: Fact | str, token: str) -> str:
+    """The name of the position of a token in a fact."""
+    return f"{fact}: {token}"
+
+
+def load_facts(path: Path) -> Facts:
+    """Read a question with its facts from YAML.
+
+    Raises:
+        BadInput: the file is missing, no YAML, or tells no question that can be answered.
+    """
+    try:
+        document = yaml.safe_load(read_text(path, "a question with its facts", LARGEST_FILE))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise BadInput(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+    try:
+        return _read(document)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from error
+
+
+def _read(document: Any) -> Facts:
+    keys = ("query", "asked", "facts")
+    if not isinstance(document, dict) or {*document} != {*keys}:
+        raise BadInput(f"expected the keys {', '.join(keys)}")
+    if not isinstance(document["query"], list):
+        raise BadInput(f"query is {document['query']!r}; expected a list of tokens")
+    forms = document["facts"]
+    if not isinstance(forms, dict) or not all(isinstance(facts, list) for facts in forms.values()):
+        raise BadInput("expected for every form of facts a list of them")
+    told = {str(form): tuple(map(Fact.of, facts)) for form, facts in forms.items()}
+    return Facts(tuple(map(str, document["query"])), told, str(document["asked"]))

@@ -1,0 +1,207 @@
+"""What every task on sequences of vectors shares: its randomness, its draws, its positions, its loss.
+
+Each input vector is a symbol, K numbers drawn from N(0, 1), followed by a rotary code of the position, K numbers.
+Answers are read at the last positions of the sequence, and scored by their squared error.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Integer
+from torch import Tensor
+
+from circuits.errors import BadInput
+from circuits.flow import Layout
+from circuits.problem import Examples
+
+LARGEST_DRAW = 2**31  # numbers drawn at once, 8 GiB
+
+
+class Stream(StrEnum):
+    """Independent sources of randomness: what one draws never appears in another, whatever the seeds."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+    BATCH_ORDER = "batch order"
+
+    def generator(self, *seeds: int) -> np.random.Generator:
+        """A generator of its own for this stream and these seeds."""
+        for seed in seeds:
+            if not 0 <= seed < 2**63:
+                raise BadInput(f"seed {seed} cannot be used; expected a whole number from 0 to 2^63 - 1")
+        return np.random.default_rng([list(Stream).index(self), *seeds])
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What chance decides of each example, in the smallest form; each task says what it keeps where.
+
+    Attributes:
+        symbols: those of every chain.
+        order: in which order things stand, block by block.
+    """
+
+    symbols: Float[Tensor, "example chain symbol dim"]
+    order: Integer[Tensor, "example block slot"]
+
+    def __len__(self) -> int:
+        return self.symbols.shape[0]
+
+    def take(self, index: Int[Tensor, " n"]) -> "Draws":
+        """Some of the examples, in the order of ``index``."""
+        return Draws(self.symbols[index], self.order[index])
+
+    def to(self, device: torch.device | str) -> "Draws":
+        """The same draws on another device."""
+        return Draws(self.symbols.to(device), self.order.to(device))
+
+
+class VectorTask(ABC):
+    """A ``circuits.Problem`` on sequences of vectors; a frozen dataclass with at least these fields.
+
+    Attributes:
+        n_chains: N, the chains side by side in every example.
+        n_dims: K, the numbers of a symbol, and of a position code; even.
+    """
+
+    n_chains: int
+    n_dims: int
+
+    def check(self, name: str, least: int, most: int) -> None:
+        """Refuse a field that is out of range.
+
+        Raises:
+            BadInput: it is.
+        """
+        value = getattr(self, name)
+        if not least <= value <= most:
+            raise BadInput(f"{name} is {value}; expected {least} to {most}")
+
+    def __post_init__(self) -> None:
+        self.check("n_chains", 1, 255)
+        self.check("n_dims", 2, 10_000)
+        if self.n_dims % 2:
+            raise BadInput(f"n_dims is {self.n_dims}; expected an even number (position codes are sine and cosine)")
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """What is asked, in words that follow on from "solves"."""
+
+    @property
+    def asked(self) -> str:
+        """The symbols asked for, in short: ``x1 ... x3``."""
+        return " ... ".join(dict.fromkeys((self.parts[0], self.parts[-1])))
+
+    @property
+    @abstractmethod
+    def n_positions(self) -> int:
+        """Length of a sequence."""
+
+    @property
+    def d_input(self) -> int:
+        """Width of an input vector, 2K."""
+        return 2 * self.n_dims
+
+    @property
+    def d_output(self) -> int:
+        """Width of the answer at one position: all parts, K numbers each."""
+        return len(self.parts) * self.n_dims
+
+    @property
+    @abstractmethod
+    def roles(self) -> tuple[str, ...]:
+        """The names of the roles."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[str, ...]:
+        """The symbols asked for, each with a partial loss of its own."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """What each role of one chain starts with, for information flow."""
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """For every part the role at which it is read."""
+        return dict.fromkeys(self.parts, "query")
+
+    @property
+    def readout(self) -> tuple[str, ...]:
+        """The roles at which the answers are read."""
+        return tuple(dict.fromkeys(self.read_at.values()))
+
+    def examples(self, n: int, seed: int) -> Examples:
+        """``n`` examples for evaluation; they never overlap a training set, whatever the seeds."""
+        return self.assemble(self.draw(n, Stream.EVALUATION, seed))
+
+    def training_set(self, size: int, seed: int) -> Draws:
+        """A fixed training set; ``assemble`` makes batches of it."""
+        return self.draw(size, Stream.TRAINING, seed)
+
+    @abstractmethod
+    def draw(self, n: int, stream: Stream, seed: int) -> Draws:
+        """Draw the symbols and the orders of ``n`` examples."""
+
+    @abstractmethod
+    def assemble(self, draws: Draws) -> Examples:
+        """Lay the drawn symbols out as sequences with targets and roles."""
+
+    def position_codes(self) -> Float[Tensor, "pos dim"]:
+        """Rotary position codes: cos(p θ_i), sin(p θ_i) with θ_i = 10000^(-2i/K), ``[pos, K]``."""
+        i = torch.arange(self.n_dims // 2)
+        angle = torch.arange(self.n_positions)[:, None] * 10000.0 ** (-2 * i / self.n_dims)
+        return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
+
+    def inputs(self, symbols: Float[Tensor, "example pos dim"]) -> Float[Tensor, "example pos d_in"]:
+        """The symbols of whole sequences, with their position codes."""
+        codes = self.position_codes().to(symbols.device).expand(len(symbols), -1, -1)
+        return torch.cat([symbols, codes], dim=-1)
+
+    def answers(self, outputs: Float[Tensor, "batch pos d_out"]) -> Float[Tensor, "batch chain part dim"]:
+        """What a model's outputs answer, in the form of the targets.
+
+        Raises:
+            BadInput: the outputs have another width.
+        """
+        self.check_width(outputs)
+        return outputs[:, -self.n_chains :].unflatten(-1, (len(self.parts), self.n_dims))
+
+    def check_width(self, outputs: Float[Tensor, "batch pos d_out"]) -> None:
+        """Refuse the outputs of a model for something else.
+
+        Raises:
+            BadInput: they have another width.
+        """
+        if outputs.shape[-1] != self.d_output:
+            raise BadInput(f"the model answers with {outputs.shape[-1]} numbers; this task asks for {self.d_output}")
+
+    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+        """Squared error of every answered symbol, averaged over the N queries and K numbers."""
+        return (self.answers(outputs) - examples.targets).square().mean(dim=(1, 3))
+
+
+def drawn_symbols(rng: np.random.Generator, n: int, *shape: int) -> Float[Tensor, "example chain symbol dim"]:
+    """``n`` times so many symbols.
+
+    Raises:
+        BadInput: no example is asked for, or more than fit into memory.
+    """
+    if n < 1:
+        raise BadInput(f"{n} examples; expected at least 1")
+    if n * int(np.prod(shape)) > LARGEST_DRAW:
+        raise BadInput(f"{n} examples of this task do not fit into memory; expected fewer")
+    return torch.from_numpy(rng.standard_normal((n, *shape), dtype=np.float32))
+
+
+def shuffles(rng: np.random.Generator, n: int, blocks: int, size: int) -> Integer[Tensor, "example block slot"]:
+    """``n`` times so many blocks, each in an order of its own; in the smallest form."""
+    smallest = np.uint8 if size <= 256 else np.int32
+    order = rng.permuted(np.broadcast_to(np.arange(size, dtype=smallest), (n, blocks, size)), axis=-1)
+    return torch.from_numpy(np.ascontiguousarray(order))
