@@ -82,12 +82,14 @@ def chain(n_steps: int, order: Sequence[int] | None = None) -> Layout:
     return Layout({**start, "query": frozenset({"x0", "p0"})}, frozenset(f"p{k}" for k in range(n_steps + 1)))
 
 
-def spread(layout: Layout, *, causal: bool) -> Iterator[Known]:
+def spread(layout: Layout, *, causal: bool, by_position: bool = False) -> Iterator[Known]:
     """What every role knows after 0, 1, 2, ... layers of any number of heads, until nobody learns anything more.
 
     Args:
         layout: the positions.
         causal: whether a position sees only those before it; without a mask it sees all.
+        by_position: against Assumption 1: whether heads may fetch whatever stands at fixed positions, all members of a
+            pair at once, and an MLP compare it afterwards. Then a pair is found by what any of its members knows.
     """
     pieces = layout.pieces
 
@@ -100,13 +102,18 @@ def spread(layout: Layout, *, causal: bool) -> Iterator[Known]:
     beside = [sum({known[one] & places for one in alike[place]}) for place in range(len(known))]  # where those stand
     at = [own & places for own in known]
 
+    mates = [[one for one in range(len(known)) if by_position and at[one] & at[place]] for place in range(len(known))]
+
     def taken(place: int) -> int:
         own, seen = known[place], place if causal else len(known)
         for other in range(seen):
-            shared = known[place] & known[other]
+            there = known[other]
+            for mate in mates[other]:
+                there |= known[mate] if mate < seen else 0
+            shared = known[place] & there
             found = shared and all(shared & ~known[one] for one in alike[other] if one < seen)
             if found and not at[other] & beside[place]:
-                own |= known[other]
+                own |= there
         return own
 
     while True:
@@ -120,9 +127,10 @@ def spread(layout: Layout, *, causal: bool) -> Iterator[Known]:
         known = after
 
 
-def layers_until(layout: Layout, role: str, piece: str, *, causal: bool) -> int | None:
+def layers_until(layout: Layout, role: str, piece: str, *, causal: bool, by_position: bool = False) -> int | None:
     """The number of layers after which a role can know a piece; None if it never can."""
-    return next((t for t, known in enumerate(spread(layout, causal=causal)) if piece in known[role]), None)
+    states = spread(layout, causal=causal, by_position=by_position)
+    return next((t for t, known in enumerate(states) if piece in known[role]), None)
 
 
 @dataclass(frozen=True)

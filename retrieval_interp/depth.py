@@ -18,6 +18,13 @@ known when 2^t - 1 >= 2D, that is 2^t > 2D.
 
 With the first step first everybody looks back only: position i of the line knows pieces i - 2^t to i after t layers,
 since the one at the far end knows as many again. The query, at 2^t - 1, touches position 2^(t+1) - 1: the same number.
+
+Where every block stands at fixed positions, heads can fetch pairs without sharing anything with them, and an MLP can
+compare what was fetched: against Assumption 1. Then a pair is found by what any of its members knows, and nobody needs
+a layer to join its members. With the last step first, the second member of pair k knows up to symbol k + 2^t - 1 after
+t layers: it finds pair k + 2^t by its first member, whose second knows up to k + 2^(t+1) - 1. With the first step
+first, the members of pair k together know symbols k - 2^t to k: they find pair k - 2^t. Either way the query, at symbol
+2^t - 1, finds pair 2^t and comes to 2^(t+1) - 1: xD is known when 2^t > D, exactly one layer earlier.
 """
 
 import math
@@ -51,17 +58,25 @@ def layers_causal(n_steps: int) -> int:
     return (2 * _checked(n_steps)).bit_length()
 
 
+def layers_by_position(n_steps: int) -> int:
+    """The layers with the causal mask if pairs are fetched by where they stand: the least t with 2^t > D. Proved above.
+
+    It takes as many heads as there are positions to fetch, and MLPs to compare what they brought.
+    """
+    return _checked(n_steps).bit_length()
+
+
 def depths(hops: Iterable[int]) -> pd.DataFrame:
-    """A table with one row for every number of hops D: ``hops``, ``bound_paper``, ``layers_full``, ``layers_causal``.
+    """A table with one row for every number of hops D.
+
+    Its columns are ``hops``, ``bound_paper``, ``layers_full``, ``layers_causal`` and ``layers_by_position``.
 
     Raises:
         BadInput: a number of hops is below 1, or beyond all use.
     """
-    rows = [
-        {"hops": d, "bound_paper": bound_paper(d), "layers_full": layers_full(d), "layers_causal": layers_causal(d)}
-        for d in hops
-    ]
-    return pd.DataFrame(rows, columns=["hops", "bound_paper", "layers_full", "layers_causal"])
+    counted = (bound_paper, layers_full, layers_causal, layers_by_position)
+    rows = [{"hops": d, **{count.__name__: count(d) for count in counted}} for d in hops]
+    return pd.DataFrame(rows, columns=["hops", *(count.__name__ for count in counted)])
 
 
 def _checked(n_steps: int) -> int:

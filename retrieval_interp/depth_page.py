@@ -23,6 +23,7 @@ def depth_figure(table: pd.DataFrame) -> go.Figure:
         "bound_paper": ("the paper's bound, log3(2D)", "dot"),
         "layers_full": ("without a mask", "dash"),
         "layers_causal": ("with the causal mask", "solid"),
+        "layers_by_position": ("with the causal mask, pairs fetched by position", "dashdot"),
     }
     ordered = table.sort_values("hops")
     for column, (name, dash) in lines.items():

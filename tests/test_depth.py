@@ -3,11 +3,13 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from circuits import BadInput
 from circuits.flow import chain, layers_until
 from retrieval_interp.cli import main
-from retrieval_interp.depth import bound_paper, depths, layers_causal, layers_full
+from retrieval_interp.depth import bound_paper, depths, layers_by_position, layers_causal, layers_full
 from retrieval_interp.depth_page import write_depth
 from tests.browser import opened
 
@@ -63,6 +65,20 @@ def test_the_closed_forms_agree_with_the_simulation_for_every_length_up_to_two_t
         assert simulated(n_steps, causal, last_first) == closed(n_steps), n_steps
 
 
+@pytest.mark.parametrize("last_first", [True, False])
+def test_fetching_by_position_saves_exactly_the_layer_that_joins_the_pairs(last_first):
+    for n_steps in range(1, 31):
+        layout = chain(n_steps, None if last_first else range(1, n_steps + 1))
+        by_position = layers_until(layout, "query", f"x{n_steps}", causal=True, by_position=True)
+        assert by_position == layers_by_position(n_steps) == layers_causal(n_steps) - 1
+
+
+@given(st.integers(1, 9).flatmap(lambda n_steps: st.permutations(range(1, n_steps + 1))))
+def test_no_order_of_the_pairs_takes_more_layers_than_the_last_step_first(order):
+    layers = layers_until(chain(len(order), order), "query", f"x{len(order)}", causal=True)
+    assert layers_full(len(order)) <= layers <= layers_causal(len(order))
+
+
 def test_the_causal_depth_is_that_of_k_hop_induction():
     for k in range(1, 2001):
         assert layers_causal(k) == math.floor(math.log2(k)) + 2 == 1 + math.ceil(math.log2(k + 1))
@@ -90,7 +106,9 @@ def test_the_command_prints_one_json_list(capsys):
         main(["depth", "1", "3", "5", "--json"])
     assert ended.value.code == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [list(row) for row in rows] == [["hops", "bound_paper", "layers_full", "layers_causal"]] * 3
+    assert [list(row) for row in rows] == [
+        ["hops", "bound_paper", "layers_full", "layers_causal", "layers_by_position"]
+    ] * 3
     layers = [(row["hops"], row["layers_full"], row["layers_causal"]) for row in rows]
     assert layers == [(1, 2, 2), (3, 3, 3), (5, 3, 4)]
 
@@ -101,7 +119,10 @@ def test_the_command_writes_a_table_and_a_page(tmp_path, capsys):
     assert ended.value.code == 0
     assert "Layers that it takes" in capsys.readouterr().out
     comment, header, first, _ = (tmp_path / "depth.csv").read_text().splitlines()
-    assert (comment, header) == ("# retrieval-interp depth 2 4", "hops,bound_paper,layers_full,layers_causal")
+    assert (comment, header) == (
+        "# retrieval-interp depth 2 4",
+        "hops,bound_paper,layers_full,layers_causal,layers_by_position",
+    )
     assert first.startswith("2,1.26")
     assert "A chain of 4 hops" in (tmp_path / "depth.html").read_text()
 

@@ -74,10 +74,10 @@ def print_depths(table: "pd.DataFrame") -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    titles = ("hops D", "the paper's bound, log3(2D)", "without a mask", "with the causal mask")
+    titles = ("hops D", "the paper's bound, log3(2D)", "without a mask", "with the causal mask", "fetched by position")
     shown = Table(*(Column(title, justify="right") for title in titles), title="Layers that it takes")
-    for hops, bound, full, causal in table.itertuples(index=False):
-        shown.add_row(str(hops), f"{bound:.2f}", str(full), str(causal))
+    for hops, bound, *layers in table.itertuples(index=False):
+        shown.add_row(str(hops), f"{bound:.2f}", *map(str, layers))
     Console().print(shown)
 
 
