@@ -5,9 +5,8 @@ Here a path is forced on from the first step, or forbidden throughout, and every
 Every condition sees the same weights and the same data for the same seed, so that seeds pair up.
 """
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,16 @@ from torch import Tensor
 from circuits.circuit import Head
 from circuits.clamping import Clamp, clamped
 from circuits.errors import BadInput
-from circuits.files import append_line, read_text
 from circuits.problem import Examples
 from circuits.statistics import Interval
 from retrieval_interp.emergence import EMERGED, first_crossing
+from retrieval_interp.experiments import RUNS, all_runs, check_length, read_runs, stretches
 from retrieval_interp.model import VectorTransformer
 from retrieval_interp.presets import Preset
 from retrieval_interp.task import RetrievalTask
-from retrieval_interp.training_step import Batches, TrainingStep, learning_rate
+from retrieval_interp.training_step import TrainingStep
 from retrieval_interp.vectors import VectorTask
 
-RUNS = "runs.jsonl"
-MEASURE_EVERY = 20  # steps between two points of a curve
 CONDITIONS = {
     "free": "nothing is held fast",
     "joined": "L0H0 joins both members of every pair from the start: the lower half of an induction head",
@@ -114,22 +111,16 @@ def train_clamped(
     """
     task, recipe = chosen.task, chosen.recipe
     held = clamps(condition, task)
-    model = VectorTransformer(chosen.architecture.config(task), seed)
-    take_step = ClampedStep(model, task, recipe, held)
-    batches = Batches(task, recipe, seed, take_step.device)
+    take_step = ClampedStep(VectorTransformer(chosen.architecture.config(task), seed), task, recipe, held)
     losses: dict[int, list[float]] = {}
-    running = torch.zeros(len(task.parts))
     learned: dict[str, float | None] = {}
-    for step in range(1, recipe.steps + 1):
-        running += take_step(batches[step - 1], learning_rate(recipe, step - 1)).cpu()
-        if step % MEASURE_EVERY == 0:
-            losses[step] = (running / MEASURE_EVERY).tolist()
-            running.zero_()
-            progress(step / recipe.steps)
-            curves = pd.DataFrame.from_dict(losses, orient="index", columns=task.parts)
-            learned = {part: first_crossing(1 - curves[part], 1 - EMERGED) for part in task.parts}
-            if None not in learned.values():
-                break
+    for step, parts in stretches(take_step, seed):
+        losses[step] = parts
+        progress(step / recipe.steps)
+        curves = pd.DataFrame.from_dict(losses, orient="index", columns=task.parts)
+        learned = {part: first_crossing(1 - curves[part], 1 - EMERGED) for part in task.parts}
+        if None not in learned.values():
+            break
     return Outcome(condition, seed, name, recipe.steps, learned)
 
 
@@ -146,13 +137,12 @@ def experiment(
         BadInput: the folder holds runs of another preset or length, or its file is damaged.
     """
     task, cfg = chosen.task, chosen.architecture.config(chosen.task)
-    if chosen.recipe.steps < MEASURE_EVERY:
-        raise BadInput(f"{chosen.recipe.steps} steps; expected at least {MEASURE_EVERY}, between two points of a curve")
+    check_length(chosen.recipe)
     for condition in CONDITIONS:  # what does not fit shows before anything is trained
         with clamped(VectorTransformer(cfg), clamps(condition, task), task.examples(1, 0).roles):
             pass
     file = folder / RUNS
-    done = read_outcomes(file) if file.exists() else []
+    done = read_runs(file, _outcome)
     for outcome in done:
         if list(outcome.learned) != list(task.parts):
             raise BadInput(f"{file}: holds runs that learn {', '.join(outcome.learned)}; choose another folder")
@@ -160,37 +150,16 @@ def experiment(
             raise BadInput(f"{file}: holds runs of {outcome.preset} with {outcome.steps} steps; choose another folder")
     there = {(outcome.condition, outcome.seed): outcome for outcome in done}
     wanted = [(condition, seed) for seed, condition in product(range(n_seeds), CONDITIONS)]
-    for place, key in enumerate(wanted):
-
-        def of_all(share: float, place: int = place) -> None:
-            progress((place + share) / len(wanted))
-
-        if key not in there:
-            there[key] = train_clamped(name, chosen, *key, of_all)
-            append_line(file, json.dumps(asdict(there[key])))
-        of_all(1.0)
-    return [there[key] for key in wanted]
+    return all_runs(wanted, there, file, lambda key, told: train_clamped(name, chosen, *key, told), progress)
 
 
-def read_outcomes(path: Path) -> list[Outcome]:
-    """The runs of an experiment.
-
-    Raises:
-        BadInput: the file is missing or damaged.
-    """
-    found = []
-    for number, line in enumerate(read_text(path, "the runs of an experiment").splitlines(), start=1):
-        try:
-            record = json.loads(line)
-            learned = {name: None if s is None else float(s) for name, s in record.pop("learned").items()}
-            outcome = Outcome(**record, learned=learned)
-            within = all(s is None or 0 <= s <= outcome.steps for s in learned.values())
-            if outcome.condition not in CONDITIONS or not within or not isinstance(outcome.seed, int):
-                raise ValueError("unknown condition, or a step outside of the run")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise BadInput(f"{path}, line {number}: not a run of this experiment ({error})") from error
-        found.append(outcome)
-    return found
+def _outcome(record: dict[str, Any]) -> Outcome:
+    learned = {name: None if step is None else float(step) for name, step in record.pop("learned").items()}
+    outcome = Outcome(**record, learned=learned)
+    within = all(step is None or 0 <= step <= outcome.steps for step in learned.values())
+    if outcome.condition not in CONDITIONS or not within or not isinstance(outcome.seed, int):
+        raise ValueError("unknown condition, or a step outside of the run")
+    return outcome
 
 
 def summary(outcomes: Sequence[Outcome]) -> pd.DataFrame:

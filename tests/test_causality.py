@@ -11,6 +11,7 @@ from retrieval_interp import RetrievalTask, VectorTransformer, causality
 from retrieval_interp.causality import CONDITIONS, Outcome, clamps, experiment, summary, train_clamped
 from retrieval_interp.causality_page import write_causality
 from retrieval_interp.cli import main
+from retrieval_interp.experiments import RUNS
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.training_step import TrainingStep
 from tests.browser import opened
@@ -117,14 +118,14 @@ def test_what_cannot_be_an_experiment_is_refused_before_anything_is_trained(tmp_
 
 def test_runs_that_learn_other_symbols_are_refused(tmp_path):
     line = {"condition": "free", "seed": 0, "preset": "micro", "steps": 40, "learned": {"x1": 3, "x9": 4}}
-    (tmp_path / causality.RUNS).write_text(json.dumps(line) + "\n")
+    (tmp_path / RUNS).write_text(json.dumps(line) + "\n")
     with pytest.raises(BadInput, match="holds runs that learn x1, x9"):
         experiment("micro", MICRO, 2, tmp_path)
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "[" * 100_000, '{"condition": "free"}', '{"condition": 3, "learned": {}}'])
 def test_a_damaged_file_of_runs_is_one_line(tmp_path, line):
-    (tmp_path / causality.RUNS).write_text(line + "\n")
+    (tmp_path / RUNS).write_text(line + "\n")
     with pytest.raises(BadInput, match=r"runs.jsonl, line 1: not a run of this experiment"):
         experiment("micro", MICRO, 2, tmp_path)
 
@@ -147,7 +148,7 @@ def test_the_command_prints_its_rows_and_writes_its_page(tmp_path, capsys, monke
     assert ended.value.code == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["rows"]) == len(CONDITIONS) * 2
-    assert len((tmp_path / "new" / causality.RUNS).read_text().splitlines()) == 2 * len(CONDITIONS)
+    assert len((tmp_path / "new" / RUNS).read_text().splitlines()) == 2 * len(CONDITIONS)
     assert (tmp_path / "new" / "causality.html").exists()
 
 

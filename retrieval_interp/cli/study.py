@@ -71,13 +71,14 @@ def causality(
     from circuits.files import check_writable
     from retrieval_interp import causality as room
     from retrieval_interp.causality_page import PAGE, write_causality
+    from retrieval_interp.experiments import RUNS
     from retrieval_interp.presets import preset as named
     from retrieval_interp.provenance import versions
 
     chosen = named(preset)
     if steps is not None:
         chosen = replace(chosen, recipe=replace(chosen.recipe, steps=steps))
-    for name in (room.RUNS, PAGE):
+    for name in (RUNS, PAGE):
         check_writable(out / name)
     try:
         with progress_bar("training") as progress:

@@ -1,0 +1,86 @@
+"""Many small runs whose learning is compared: each is trained in memory, and kept as one line of a file."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from circuits.errors import BadInput
+from circuits.files import append_line, read_text
+from retrieval_interp.presets import Recipe
+from retrieval_interp.training_step import Batches, TrainingStep, learning_rate
+
+Key = TypeVar("Key")
+Run = TypeVar("Run")
+
+RUNS = "runs.jsonl"
+MEASURE_EVERY = 20  # steps between two points of a curve
+
+
+def stretches(take_step: TrainingStep, seed: int) -> Iterator[tuple[int, list[float]]]:
+    """Train to the end of the recipe; after every 20 steps the step, and the mean partial losses since.
+
+    Raises:
+        BadInput: the recipe is shorter than that.
+    """
+    check_length(take_step.recipe)
+    batches = Batches(take_step.task, take_step.recipe, seed, take_step.device)
+    running = torch.zeros(len(take_step.task.parts))
+    for step in range(1, take_step.recipe.steps + 1):
+        running += take_step(batches[step - 1], learning_rate(take_step.recipe, step - 1)).cpu()
+        if step % MEASURE_EVERY == 0:
+            yield step, (running / MEASURE_EVERY).tolist()
+            running.zero_()
+
+
+def check_length(recipe: Recipe) -> None:
+    """Refuse a recipe without a single point of a curve."""
+    if recipe.steps < MEASURE_EVERY:
+        raise BadInput(f"{recipe.steps} steps; expected at least {MEASURE_EVERY}, between two points of a curve")
+
+
+def all_runs(
+    wanted: Sequence[Key],
+    done: dict[Key, Run],
+    file: Path,
+    train: Callable[[Key, Callable[[float], None]], Run],
+    progress: Callable[[float], None],
+) -> list[Run]:
+    """Every wanted run, in that order; those that are done already are not repeated.
+
+    Args:
+        wanted: what tells the runs apart.
+        done: what ``file`` holds.
+        file: to which each new run is added, a dataclass as one line of JSON.
+        train: makes a run, and tells its finished share, 0 to 1.
+        progress: is told the finished share of all, 0 to 1.
+    """
+    for place, key in enumerate(wanted):
+
+        def of_all(share: float, place: int = place) -> None:
+            progress((place + share) / len(wanted))
+
+        if key not in done:
+            done[key] = train(key, of_all)
+            append_line(file, json.dumps(asdict(done[key])))  # type: ignore[call-overload]  # a run is a dataclass
+        of_all(1.0)
+    return [done[key] for key in wanted]
+
+
+def read_runs(path: Path, read: Callable[[dict[str, Any]], Run]) -> list[Run]:
+    """The runs of a file, each read from its line; none where there is no file.
+
+    Raises:
+        BadInput: a line is damaged.
+    """
+    found = []
+    lines = read_text(path, "the runs of an experiment").splitlines() if path.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(read(dict(json.loads(line))))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise BadInput(f"{path}, line {number}: not a run of this experiment ({error})") from error
+    return found
