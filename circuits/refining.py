@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from circuits.changes import moves, neighbours, oddity, redirections, without_one_path
+from circuits.changes import neighbours, oddity, without_one_path
+from circuits.circuit import Circuit
 from circuits.loss import SURE
 from circuits.search import Search, State, side
 
 WHOLE, SMALLEST = "as a whole", "smallest"  # orders in the log
+ENOUGH_TO_COMPARE = 2048  # examples on which two circuits below the threshold are held against each other
 LOST = "heads above would lose their way"
 NOT_LOWER = "the loss is not surely lower than without the change"
 
@@ -59,23 +61,33 @@ def _shrunk(search: Search, state: State, order: str) -> State:
 
 
 def improve(search: Search, state: State) -> tuple[State, list[State]]:
-    """Lead one path at a time elsewhere while the loss falls for sure.
+    """Change one mechanism at a time, or two, while the loss falls for sure and no path is added.
+
+    A lower loss leaves room to take more paths away.
 
     Returns:
         the best circuit, and the others of its size, with other paths, that are below the threshold too.
     """
     while True:
-        led = redirections(state.circuit, search.roles)
-        as_large = _below(search, WHOLE, search.tried((state, circuit) for circuit in led))
-        as_large = _passing_step_3(search, as_large)
-        better = sorted((s for s in as_large if _surely_better(search, s, state)), key=lambda s: s.key)
-        others = [s for s in as_large if s not in better]
+        around = dict.fromkeys(neighbours(state.circuit, search.roles, search.noticed))
+        better, others = _lower(search, state, [circuit for circuit in around if len(circuit.paths) == state.size])
         best, rest = _first_that_keeps(search, WHOLE, state, better)
         if best is None:
-            return state, _alternatives(search, state, [*others, *_moved(search, state)])
+            return state, _alternatives(search, state, others)
         for other in [*rest, *others]:
             search.note(WHOLE, other, False, "another change comes first" if other in rest else NOT_LOWER)
         state = shrink(search, _taken(search, WHOLE, best, "the loss is lower by three standard errors"))
+
+
+def _lower(search: Search, state: State, circuits: Iterable[Circuit]) -> tuple[list[State], list[State]]:
+    """Of all that stay below the threshold and pass step 3 those with a surely lower loss, best first, and the rest."""
+    tried = _below(search, WHOLE, search.tried((state, circuit) for circuit in circuits))
+    tried = _passing_step_3(search, tried)
+    promising = [s for s in tried if search.judge.difference(s.circuit, state.circuit).mean < 0]
+    search.judge.measure((s.circuit for s in (state, *promising)), ENOUGH_TO_COMPARE)
+    lower = search.settled(s for s in promising if _surely_better(search, s, state))
+    changed = {s.circuit for s in lower}
+    return sorted(lower, key=lambda s: s.key), [s for s in tried if s.circuit not in changed]
 
 
 def _alternatives(search: Search, state: State, tried: Sequence[State]) -> list[State]:
@@ -88,15 +100,6 @@ def _alternatives(search: Search, state: State, tried: Sequence[State]) -> list[
         if keeps:
             found.append(one)
     return sorted(found, key=lambda s: s.key)
-
-
-def _moved(search: Search, state: State) -> list[State]:
-    """The circuits below the threshold in which one path stands in another head that attends along it too.
-
-    So backups come out, of which a circuit names only one.
-    """
-    moved = dict.fromkeys(moves(state.circuit, search.noticed))
-    return _passing_step_3(search, _below(search, WHOLE, search.tried((state, circuit) for circuit in moved)))
 
 
 def _passing_step_3(search: Search, tried: Sequence[State]) -> list[State]:

