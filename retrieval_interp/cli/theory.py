@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Examples, Json, Model, Seed
+from retrieval_interp.cli.options import Examples, Interrupted, Json, Model, Seed
 from retrieval_interp.cli.terminal import progress_bar
 
 app = typer.Typer()
@@ -38,6 +38,43 @@ def depth(
     print_depths(table)
     if page:
         typer.echo(f"The page is at {page}")
+
+
+@app.command()
+def staircase(
+    hops: Annotated[list[int] | None, typer.Argument(help="Hops D (default: 1 and 2).")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of every model.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each, at most.")] = 6000,
+    out: Annotated[Path, typer.Option(help="Folder for the runs, staircase.csv and the page; goes on there.")] = Path(
+        "reports/staircase"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Is depth enough, is it needed? Trains small models with too few layers, and with enough."""
+    from circuits.files import check_writable
+    from retrieval_interp import staircase as room
+    from retrieval_interp.provenance import versions
+    from retrieval_interp.staircase_page import FILES, write_staircase
+
+    asked = list(dict.fromkeys(hops or (1, 2)))
+    if not all(1 <= n <= 7 for n in asked):
+        raise BadInput(f"{', '.join(map(str, asked))} hops; expected whole numbers from 1 to 7")
+    for name in FILES:
+        check_writable(out / name)
+    try:
+        with progress_bar("training") as progress:
+            runs = room.experiment(asked, seeds, steps, out, progress)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; the finished runs are kept, the same command goes on") from None
+    command = f"retrieval-interp staircase {' '.join(map(str, asked))} --seeds {seeds} --steps {steps}"
+    page = write_staircase(runs, out, command)
+    if as_json:
+        rows = json.loads(room.table(runs).to_json(orient="records"))
+        print(json.dumps({"command": command, **versions(), "rows": rows}, indent=2))
+        return
+    for sentence in room.sentences(runs):
+        typer.echo(sentence)
+    typer.echo(f"The page is at {page}")
 
 
 @app.command()

@@ -1,0 +1,227 @@
+"""Which symbols are learned with how many layers, beside what information flow predicts (paper, section 5).
+
+By the paper's assumptions xk takes more layers the further away it is: a staircase. They need not hold in every world.
+Where every block stands at fixed positions, heads can fetch pairs by position and an MLP can compare them
+(``depth.layers_by_position``); so models are trained in every combination of three things: attention only or with MLPs,
+one head or eight, pairs shuffled within their blocks or over the whole sequence.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from circuits.errors import BadInput
+from circuits.statistics import Interval
+from retrieval_interp.depth import layers_by_position, layers_causal
+from retrieval_interp.experiments import RUNS, all_runs, check_length, read_runs, stretches
+from retrieval_interp.model import VectorTransformer
+from retrieval_interp.presets import Architecture, Preset, Recipe
+from retrieval_interp.task import RetrievalTask, StepOrder
+from retrieval_interp.training_step import TrainingStep
+
+# Partial losses: who knows the four candidates and nothing of the own chain comes to 0.75. A run in which all symbols
+# are mastered ends.
+NOTHING_KNOWN, KNOWN_IN_PART, LEARNED, MASTERED = 0.75, 0.7, 0.5, 0.05
+FRESH, FRESH_SEED = 2048, 0  # examples on which a run is scored
+
+
+@dataclass(frozen=True)
+class World:
+    """What may make a difference to Assumption 1.
+
+    Attributes:
+        step_order: ``last_first``, pairs shuffled within blocks that stand at fixed positions, or ``any``.
+        n_heads: in every layer, together as wide as the model.
+        mlp: whether MLPs can compare what heads fetched.
+    """
+
+    step_order: StepOrder
+    n_heads: int
+    mlp: bool
+
+    def __str__(self) -> str:
+        where = "over the sequence" if self.step_order is StepOrder.ANY else "within blocks"
+        heads = "one head" if self.n_heads == 1 else f"{self.n_heads} heads"
+        return f"{'MLPs' if self.mlp else 'attention only'}, {heads}, pairs shuffled {where}"
+
+
+WORLDS = tuple(
+    World(order, heads, mlp)
+    for mlp, heads, order in product((False, True), (1, 8), (StepOrder.LAST_FIRST, StepOrder.ANY))
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model to train: so many layers, for so many hops, in a world."""
+
+    n_steps: int
+    n_layers: int
+    world: World
+
+    def preset(self, steps: int) -> Preset:
+        """Width 64, batches of 128, lr 0.002."""
+        heads = self.world.n_heads
+        return Preset(
+            RetrievalTask(self.n_steps, step_order=self.world.step_order),
+            Architecture(self.n_layers, heads, d_model=64, d_head=64 // heads, mlp=self.world.mlp),
+            Recipe(steps=steps, batch=128, training_examples=2**17, lr=2e-3),
+        )
+
+
+def points(hops: Sequence[int]) -> list[Point]:
+    """For every number of hops up to the layers that they take by assumption, in every world that is different.
+
+    The pairs of a single hop make one block: to shuffle them within it is to shuffle them over the sequence.
+    """
+    return [
+        Point(n_steps, n_layers, world)
+        for n_steps in hops
+        for n_layers in range(1, layers_causal(n_steps) + 1)
+        for world in WORLDS
+        if n_steps > 1 or world.step_order is not StepOrder.ANY
+    ]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one model learned.
+
+    Attributes:
+        n_steps: D.
+        step_order: of its world.
+        n_heads: of its world.
+        mlp: of its world.
+        n_layers: its own.
+        seed: of weights and data.
+        steps: for how long it was to be trained.
+        stopped: the step at which it ended; earlier where all was mastered.
+        losses: for every symbol the squared error on fresh examples.
+    """
+
+    n_steps: int
+    step_order: StepOrder
+    n_heads: int
+    mlp: bool
+    n_layers: int
+    seed: int
+    steps: int
+    stopped: int
+    losses: dict[str, float]
+
+    @property
+    def point(self) -> Point:
+        """What was trained."""
+        return Point(self.n_steps, self.n_layers, World(self.step_order, self.n_heads, self.mlp))
+
+
+Key = tuple[int, Point]  # a seed comes first
+
+
+def train_point(key: Key, steps: int, progress: Callable[[float], None] = lambda share: None) -> Run:
+    """Train one model, until every symbol is mastered or the steps are over."""
+    seed, point = key
+    chosen, world = point.preset(steps), point.world
+    model = VectorTransformer(chosen.architecture.config(chosen.task), seed)
+    take_step = TrainingStep(model, chosen.task, chosen.recipe)
+    take_step.compile()
+    step = 0
+    for step, parts in stretches(take_step, seed):
+        progress(step / steps)
+        if max(parts) < MASTERED:
+            break
+    examples = chosen.task.examples(FRESH, FRESH_SEED)
+    with torch.no_grad():
+        losses = chosen.task.losses(model(examples.inputs), examples).mean(dim=0).tolist()
+    scored = dict(zip(chosen.task.parts, losses, strict=True))
+    return Run(point.n_steps, world.step_order, world.n_heads, world.mlp, point.n_layers, seed, steps, step, scored)
+
+
+def experiment(
+    hops: Sequence[int], n_seeds: int, steps: int, folder: Path, progress: Callable[[float], None] = lambda share: None
+) -> list[Run]:
+    """Train every point with every seed, the fewest hops first; runs that the folder holds are not repeated.
+
+    Raises:
+        BadInput: the folder holds runs of another length, or its file is damaged.
+    """
+    file = folder / RUNS
+    wanted = [(seed, point) for n_steps in hops for seed in range(n_seeds) for point in points([n_steps])]
+    check_length(wanted[0][1].preset(steps).recipe)
+    done = read_runs(file, _run)
+    for run in done:
+        if run.steps != steps:
+            raise BadInput(f"{file}: holds runs of {run.steps} steps; choose another folder")
+    there = {(run.seed, run.point): run for run in done}
+    return all_runs(wanted, there, file, lambda key, told: train_point(key, steps, told), progress)
+
+
+def _run(record: dict[str, Any]) -> Run:
+    run = Run(**{**record, "step_order": StepOrder(record["step_order"])})
+    if run.point not in points([run.n_steps]) or not all(loss >= 0 for loss in run.losses.values()):
+        raise ValueError("an unknown point, or a loss that is none")
+    return run
+
+
+def table(runs: Sequence[Run]) -> pd.DataFrame:
+    """One row for each point and symbol.
+
+    Columns: ``hops``, ``layers``, ``world``, ``symbol``; the layers that it takes by the paper's assumptions,
+    ``assumed``, and if pairs are fetched by position, ``by_position``; ``runs``, and ``learned``, how many of them came
+    below 0.5, and ``in_part``, how many others below 0.7; the mean ``loss`` with its 95% bootstrap interval over
+    seeds, ``low`` to ``high``; ``best``, the lowest loss of all.
+    """
+    rows: list[dict[str, Any]] = []
+    for point in dict.fromkeys(run.point for run in runs):
+        own = [run for run in runs if run.point == point]
+        for symbol in own[0].losses:
+            losses = torch.tensor([run.losses[symbol] for run in own], dtype=torch.float64)
+            spread, hop = Interval.of(losses, seed=0), int(symbol[1:])
+            rows.append(
+                {
+                    "hops": point.n_steps,
+                    "layers": point.n_layers,
+                    "world": str(point.world),
+                    "symbol": symbol,
+                    "assumed": layers_causal(hop),
+                    "by_position": layers_by_position(hop),
+                    "runs": len(own),
+                    "learned": int((losses < LEARNED).sum()),
+                    "in_part": int(((losses >= LEARNED) & (losses < KNOWN_IN_PART)).sum()),
+                    **{"loss": spread.mean, "low": spread.low, "high": spread.high, "best": losses.min().item()},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def sentences(runs: Sequence[Run]) -> list[str]:
+    """For every world and number of hops: does the bound of the paper's assumptions hold, in words."""
+    rows, said = table(runs), []
+    for (hops, world), own in rows.groupby(["hops", "world"], sort=False):
+        short, enough = own[own["layers"] < own["assumed"]], own[own["layers"] >= own["assumed"]]
+        against = short[short["learned"] + short["in_part"] > 0]
+        if against.empty:
+            said.append(
+                f"D = {hops}, {world}: the bound holds; with fewer layers nothing of a symbol was learned in any of "
+                f"{short['runs'].sum()} trials (best {short['best'].min():.2f}; who knows nothing comes to "
+                f"{NOTHING_KNOWN})."
+            )
+        else:
+            broken = "; ".join(
+                f"{row.symbol} with {row.layers} instead of {row.assumed} layers was learned in {row.learned} "
+                f"and known in part in {row.in_part} of {row.runs} runs (best {row.best:.3f})"
+                for row in against.itertuples()
+            )
+            said.append(f"D = {hops}, {world}: the bound does not hold: {broken}.")
+        missed = enough[enough["learned"] < enough["runs"]]
+        if len(missed):
+            listed = "; ".join(
+                f"{row.symbol} with {row.layers} in {row.learned} of {row.runs}" for row in missed.itertuples()
+            )
+            said[-1] += f" Not always found where it is possible: {listed}."
+    return said
