@@ -12,6 +12,7 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.grid import Grid
+from circuits.problem import Examples, Problem
 
 
 def cell_gradients(
@@ -31,15 +32,8 @@ def cell_gradients(
         seed: of the directions, each of length one.
         progress: is told the finished share, 0 to 1.
     """
-    streams: list[Tensor] = []
-    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_layers))]
-
-    def keep(stream: Tensor, hook: object) -> Tensor:
-        streams.append(stream if stream.requires_grad else stream.detach().requires_grad_())
-        return streams[-1]
-
     with torch.enable_grad():
-        model.run_with_hooks(inputs, fwd_hooks=[(name, keep) for name in names])
+        streams, _ = _streams(model, inputs)
     generator = torch.Generator().manual_seed(seed)
     n_cells, n_positions = len(streams), streams[0].shape[1]
     found = torch.zeros(n_cells, n_positions, n_cells, n_positions, dtype=streams[0].dtype)
@@ -53,6 +47,37 @@ def cell_gradients(
                     found[layer, position, below] = grad.norm(dim=-1).mean(dim=0).cpu()
             progress((layer * n_positions + position + 1) / (n_cells * n_positions))
     return found
+
+
+def loss_gradients(model: HookedTransformer, problem: Problem, examples: Examples) -> Float[Tensor, "layer pos"]:
+    """The gradient of a problem's loss in every cell: how much what is there is paid for by what is asked later.
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: its task.
+        examples: of the task; norms are averaged over them.
+
+    Returns:
+        norms, layer 0 before any layer.
+    """
+    with torch.enable_grad():
+        streams, outputs = _streams(model, examples.inputs)
+        total = problem.losses(outputs, examples).mean(dim=1).sum()
+        grads = torch.autograd.grad(total, streams)
+    return torch.stack([grad.norm(dim=-1).mean(dim=0).cpu() for grad in grads])
+
+
+def _streams(model: HookedTransformer, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
+    """The residual stream before any layer and after each, each of them open to gradients; and the model's outputs."""
+    streams: list[Tensor] = []
+    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_layers))]
+
+    def keep(stream: Tensor, hook: object) -> Tensor:
+        streams.append(stream if stream.requires_grad else stream.detach().requires_grad_())
+        return streams[-1]
+
+    outputs = model.run_with_hooks(inputs, fwd_hooks=[(name, keep) for name in names])
+    return streams, outputs
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ import plotly.graph_objects as go
 from circuits.files import write_together
 from circuits.flow import chain
 from circuits.flow_figure import sharing_figure, spread_figure
+from circuits.grid import Cell, Grid
+from circuits.grid_figure import grid_figure
 from circuits.page import figure_element, render_page
 from retrieval_interp.writing import hops_table
 
@@ -56,6 +58,8 @@ def write_depth(table: pd.DataFrame, folder: Path, command: str) -> Path:
         "sharing": sharing_figure(layout, order),
         "causal": spread_figure(layout, order, causal=True),
         "full": spread_figure(layout, order, causal=False),
+        "pass": grid_figure(Grid(n_prompt=5, n_layers=2), Cell(0, 1)),
+        "written": grid_figure(Grid(n_prompt=1, n_layers=2, n_written=4), Cell(0, 1)),
     }
     page = render_page(
         "depth.html.jinja",

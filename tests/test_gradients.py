@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from circuits.gradients import agreement, cell_gradients
+from circuits.gradients import agreement, cell_gradients, loss_gradients
 from circuits.grid import Cell, Grid
 from retrieval_interp.cli import main
 from tests.browser import opened
@@ -43,6 +43,16 @@ def test_an_early_cell_is_paid_for_by_a_later_answer_but_not_by_its_own_row(grad
     early, late = Cell(0, 1), Cell(9, 3)
     assert gradients[late.layer, late.position, early.layer, early.position] > 0
     assert gradients[1, 9, early.layer, early.position] == 0
+
+
+def test_a_later_loss_has_a_gradient_in_every_earlier_cell_but_none_in_the_top_row(random_model, task):
+    examples = task.examples(2, seed=0)
+    paid = loss_gradients(random_model, task, examples)
+    asked = int(examples.roles["query"].min())
+    assert paid.shape == (random_model.cfg.n_layers + 1, task.n_positions)
+    assert (paid[:-1, :asked] > 0).all()
+    assert (paid[-1, :asked] == 0).all()
+    assert (paid[-1, asked:] > 0).all()
 
 
 def test_the_same_seed_gives_the_same_gradients_and_leaves_the_model_alone(gradients, random_model, task):

@@ -1,7 +1,7 @@
 """Commands on the theory of information flow."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -161,7 +161,7 @@ def gradients(
     import torch
 
     from circuits.files import check_writable, write_atomically
-    from circuits.gradients import agreement, cell_gradients
+    from circuits.gradients import agreement, cell_gradients, loss_gradients
     from circuits.gradients_figure import gradients_figure
     from circuits.page import figure_element, render_page
     from retrieval_interp import library
@@ -175,17 +175,26 @@ def gradients(
     with progress_bar("one backward pass for each cell") as progress:
         found = cell_gradients(model, drawn.inputs.double(), progress=progress)
     held = agreement(found)
+    early = min(int(drawn.roles[role].min()) for role in task.readout)
+    paid = loss_gradients(model, task, replace(drawn, inputs=drawn.inputs.double(), targets=drawn.targets.double()))
+    before = paid[:-1, :early]  # cells from which a path still leads to where something is asked
+    future = (
+        f"The loss is asked from position {early} on; it has a gradient in {int((before > 0).sum())} of the "
+        f"{before.numel()} cells before that, and below the last layer: what stands there is paid for by the future."
+    )
     command = f"retrieval-interp gradients {model_dir} --examples {examples} --seed {seed}"
     if out is not None:
         name = Path(model_dir).resolve().name
         labels = drawn.roles.labels(0, task.n_positions) if examples == 1 else [""] * task.n_positions
         figure = figure_element(gradients_figure(found, labels), "gradients")
-        contents = {"name": name, "command": command, "sentence": str(held), "figure": figure}
+        contents = {"name": name, "command": command, "sentences": (str(held), future), "figure": figure}
         write_atomically(out, render_page("gradients.html.jinja", "retrieval_interp", **contents))
     if as_json:
-        print(json.dumps({"command": command, **versions(), **asdict(held)}, indent=2))
+        paid_for = {"earlier_cells": before.numel(), "earlier_cells_with_loss_gradient": int((before > 0).sum())}
+        print(json.dumps({"command": command, **versions(), **asdict(held), **paid_for}, indent=2))
     else:
         typer.echo(str(held))
+        typer.echo(future)
         if out is not None:
             typer.echo(f"The page is at {out}")
     raise typer.Exit(0 if held.exact else 1)
