@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from circuits.changes import neighbours, oddity, without_one_path
 from circuits.circuit import Circuit
+from circuits.judge import IN_PASSING
 from circuits.loss import SURE
 from circuits.search import Search, State, side
 
@@ -84,10 +85,19 @@ def _lower(search: Search, state: State, circuits: Iterable[Circuit]) -> tuple[l
     tried = _below(search, WHOLE, search.tried((state, circuit) for circuit in circuits))
     tried = _passing_step_3(search, tried)
     promising = [s for s in tried if search.judge.difference(s.circuit, state.circuit).mean < 0]
-    search.judge.measure((s.circuit for s in (state, *promising)), ENOUGH_TO_COMPARE)
+    _measure_contenders(search, state, promising)
     lower = search.settled(s for s in promising if _surely_better(search, s, state))
     changed = {s.circuit for s in lower}
     return sorted(lower, key=lambda s: s.key), [s for s in tried if s.circuit not in changed]
+
+
+def _measure_contenders(search: Search, state: State, promising: Sequence[State]) -> None:
+    """Measure on more examples, and those that may then still be the best on even more."""
+    losses = search.judge.measure((s.circuit for s in (state, *promising)), IN_PASSING)[1:]
+    if losses:
+        best = promising[min(range(len(losses)), key=lambda place: losses[place].mean)]
+        contenders = [s.circuit for s in promising if not _surely_better(search, best, s)]
+        search.judge.measure((state.circuit, *contenders), ENOUGH_TO_COMPARE)
 
 
 def _alternatives(search: Search, state: State, tried: Sequence[State]) -> list[State]:

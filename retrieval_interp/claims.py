@@ -13,13 +13,17 @@ from typing import Any, Literal
 
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
+from retrieval_interp import staircase
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, LOG, read_config
+from retrieval_interp.depth import bound_paper, layers_causal
 from retrieval_interp.emergence import ATTENTION, EMERGED, Emergence, emergence, first_crossing, read_losses
+from retrieval_interp.experiments import RUNS
 from retrieval_interp.observations import observations
 from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
 
 Verdict = Literal["holds", "differs", "not yet measured"]
 
+STAIRCASE = "staircase"
 ABC = ("transformer_a", "transformer_b", "transformer_c")
 D = "transformer_d"
 
@@ -66,7 +70,7 @@ def ledger(data: Path) -> list[Claim]:
         reports = {name: _report(data / name) for name in (*ABC, D)}
         return [
             *SECTION_4,
-            THEOREM_1,
+            *_section_5(data),
             *_section_7(data),
             *_section_8(data, {name: reports[name] for name in ABC}),
             *_section_9(data, reports[D]),
@@ -82,7 +86,28 @@ SECTION_4 = [
     Claim("4", "language models solve the equations formulation", "almost perfectly for D up to 5"),
     Claim("4", "language models solve the four other formulations", "great performance (lives-with, kingdoms: D = 5)"),
 ]
-THEOREM_1 = Claim("5", "x_D cannot be retrieved with fewer layers (Theorem 1)", "log3(2D)")
+
+
+def _section_5(data: Path) -> list[Claim]:
+    runs = staircase.read(data / STAIRCASE)
+    trials = [(run.n_layers, int(symbol[1:]), loss) for run in runs for symbol, loss in run.losses.items()]
+    fewer = {
+        "x_D cannot be retrieved with fewer layers (Theorem 1)": ("log3(2D)", bound_paper),
+        "a position attends only to those with whom it shares information (Assumption 1), so that D hops take "
+        "1 + ceil(log2(D + 1)) layers": ("assumed", layers_causal),
+    }
+    rows = []
+    for claim, (paper, bound) in fewer.items():
+        losses = [loss for layers, hops, loss in trials if layers < bound(hops)]
+        if not losses:
+            rows.append(Claim("5", claim, paper))
+            continue
+        learned = sum(loss < staircase.LEARNED for loss in losses)
+        measured = f"learned in {learned} of {len(losses)} trials with fewer layers (best loss {min(losses):.3f})"
+        rows.append(
+            Claim("5", claim, paper, measured, len(losses), "retrieval-interp staircase", _verdict(not learned))
+        )
+    return rows
 
 
 def _section_7(data: Path) -> list[Claim]:
@@ -304,7 +329,10 @@ def _report(folder: Path) -> dict[str, Any]:
 
 
 def _check_all_there(data: Path) -> None:
-    needed = {data / D / ATTENTION: f"retrieval-interp emergence RUN --out {data / D}"}
+    needed = {
+        data / D / ATTENTION: f"retrieval-interp emergence RUN --out {data / D}",
+        data / STAIRCASE / RUNS: f"retrieval-interp staircase --out {data / STAIRCASE}",
+    }
     for folder in (data / name for name in (*ABC, D)):
         needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp export RUN {folder}"
         needed[folder / REPORT] = f"retrieval-interp discover {folder.name} --report {folder}"

@@ -153,12 +153,21 @@ def experiment(
     file = folder / RUNS
     wanted = [(seed, point) for n_steps in hops for seed in range(n_seeds) for point in points([n_steps])]
     check_length(wanted[0][1].preset(steps).recipe)
-    done = read_runs(file, _run)
+    done = read(folder)
     for run in done:
         if run.steps != steps:
             raise BadInput(f"{file}: holds runs of {run.steps} steps; choose another folder")
     there = {(run.seed, run.point): run for run in done}
     return all_runs(wanted, there, file, lambda key, told: train_point(key, steps, told), progress)
+
+
+def read(folder: Path) -> list[Run]:
+    """The runs that a folder holds.
+
+    Raises:
+        BadInput: its file is damaged.
+    """
+    return read_runs(folder / RUNS, _run)
 
 
 def _run(record: dict[str, Any]) -> Run:

@@ -73,6 +73,7 @@ class TrainingStep:
 
     def compile(self) -> None:
         """Compile the forward and the backward pass, where a compiler is found; else say so and go on without."""
+        torch.compiler.reset()  # PyTorch gives up after a few models with the same code; those before are done with
         # Decomposing tanh halves the time of GELU on the CPU; the error stays at 1e-7.
         options: dict[str, Any] = {"cpp.use_decompose_tanh": True} if self.device.type == "cpu" else {}
         self.forward = torch.compile(self.model, dynamic=False, options=options)

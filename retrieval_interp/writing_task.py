@@ -20,10 +20,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.flow import Layout, chain
+from circuits.loss import Loss
 from circuits.problem import Examples
 from circuits.roles import Roles
 from retrieval_interp.task import RetrievalTask
 from retrieval_interp.vectors import Draws, Stream, VectorTask
+
+AT_ONCE = 256  # examples run together
 
 
 @dataclass(frozen=True)
@@ -128,3 +131,27 @@ def write(
         if end < task.n_positions:
             inputs[:, end : end + N, : task.n_dims] = answers[-1]
     return torch.stack(answers, dim=2)
+
+
+@torch.no_grad()
+def written_losses(
+    model: Callable[[Tensor], Tensor],
+    task: WritingTask,
+    examples: Examples,
+    progress: Callable[[float], None] = lambda share: None,
+) -> tuple[Loss, Loss]:
+    """Losses of a model that reads what it should have written, and of the same one reading its own.
+
+    Args:
+        model: trained on ``task``.
+        task: the problem.
+        examples: of the task.
+        progress: is told the finished share, 0 to 1.
+    """
+    shown, own = [], []
+    for start in range(0, len(examples), AT_ONCE):
+        batch = examples.take(slice(start, start + AT_ONCE))
+        shown.append(task.losses(model(batch.inputs), batch))
+        own.append((write(model, task, batch) - batch.targets).square().mean(dim=(1, 3)))
+        progress(min(1.0, (start + AT_ONCE) / len(examples)))
+    return Loss.of(torch.cat(shown), task.parts), Loss.of(torch.cat(own), task.parts)

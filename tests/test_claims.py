@@ -65,6 +65,11 @@ def tables(tmp_path):
     columns = ",".join(f"L{k}H0 query -> pair{k}.second" for k in (1, 2, 3))
     rows = "0,0,0,0\n90,0,0,0\n100,1,0,0\n120,1,1,0\n200,1,1,1\n"  # above 0.5 at steps 95, 110 and 160
     (tmp_path / D / "attention.csv").write_text(f"# by hand\nstep,{columns}\n{rows}")
+    (tmp_path / "staircase").mkdir()
+    world = {"step_order": "last_first", "n_heads": 8, "mlp": True, "seed": 0, "steps": 100, "stopped": 100}
+    trained = [(1, 1, {"x1": 0.02}), (2, 1, {"x1": 0.8, "x2": 0.76}), (2, 3, {"x1": 0.01, "x2": 0.02})]
+    runs = [{"n_steps": hops, "n_layers": layers, "losses": losses} | world for hops, layers, losses in trained]
+    (tmp_path / "staircase" / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
     return tmp_path
 
 
@@ -89,6 +94,18 @@ def test_every_row_says_what_was_measured_and_whether_it_holds(tables):
     assert rows["9.2 ii", "quickly after, a head above it reuses it to fetch x2"].verdict == "holds"
     assert rows["9.2 iv", "the last head emerges much later than the one before"].verdict == "holds"
     assert "15, 50 steps" in rows["9.2 iv", "the last head emerges much later than the one before"].measured
+
+
+def test_the_bound_is_held_against_every_model_with_fewer_layers(tables):
+    rows = found(tables)
+    theorem = next(row for row in rows.values() if "Theorem 1" in row.claim)
+    assert (theorem.measured, theorem.verdict) == (
+        "learned in 0 of 1 trials with fewer layers (best loss 0.760)",
+        "holds",
+    )
+    assumption = next(row for row in rows.values() if "Assumption 1" in row.claim)
+    assert assumption.measured.startswith("learned in 1 of 3 trials with fewer layers")
+    assert assumption.verdict == "differs"
 
 
 def test_a_number_on_the_other_side_turns_the_verdict(tables):

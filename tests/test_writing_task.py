@@ -1,10 +1,11 @@
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuits import Circuit, Head, OneHot, Previous
 from circuits.soundness import soundness
-from retrieval_interp.writing_task import WritingTask, write
+from retrieval_interp.writing_task import WritingTask, write, written_losses
 
 tasks = st.builds(WritingTask, n_steps=st.integers(1, 5), n_chains=st.integers(1, 4))
 
@@ -45,6 +46,18 @@ def test_a_model_that_writes_reads_its_own_symbols_and_none_that_stood_there():
     asked = examples.inputs[:, task.asked_at_once.n_positions - 3 :, :4][:, :3]
     for step in range(4):
         assert torch.allclose(shifted[:, :, step], asked + step + 1)
+
+
+def test_errors_add_up_only_where_a_model_reads_its_own_symbols():
+    task = WritingTask(n_steps=3, n_chains=2)
+    shown, own = written_losses(lambda inputs: looked_up(task, inputs) + 0.1, task, task.examples(300, 0))
+    # Off by 0.1 each time; the next symbol is still found, so that errors do not grow.
+    assert shown.mean == pytest.approx(0.01, abs=1e-6)
+    assert own.mean == pytest.approx(0.01, abs=2e-3)
+    drifting = WritingTask(n_steps=3, n_chains=1)
+    shown, own = written_losses(lambda inputs: inputs[..., :4] + 1, drifting, drifting.examples(300, 0))
+    assert own.n_examples == 300
+    assert own.parts["x3"] > shown.parts["x3"]  # three steps of 1 away from x0, instead of one away from x2
 
 
 def test_two_layers_are_enough_by_flow_whatever_the_length():

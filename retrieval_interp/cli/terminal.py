@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error; yields a function that takes the finished share."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+    columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     bar = progress.add_task(what, total=1.0)
 
     def update(share: float) -> None:

@@ -147,6 +147,34 @@ def arrival(
 
 
 @app.command()
+def write(
+    model_dir: Model,
+    examples: Examples = 4096,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Let a model write its symbols and read them again: how far does it come?"""
+    from retrieval_interp import library
+    from retrieval_interp.provenance import versions
+    from retrieval_interp.writing_task import WritingTask, written_losses
+
+    model, task, _ = library.load(model_dir)
+    if not isinstance(task, WritingTask):
+        raise BadInput(f"{model_dir}: was trained to answer in one pass; expected a model that writes (preset writing)")
+    with progress_bar("writing") as progress:
+        shown, own = written_losses(model, task, task.examples(examples, seed), progress)
+    if as_json:
+        command = f"retrieval-interp write {model_dir} --examples {examples} --seed {seed}"
+        losses = {"reading_what_should_be_written": shown.to_json(), "reading_its_own": own.to_json()}
+        print(json.dumps({"command": command, **versions(), **losses}, indent=2))
+        return
+    for part in task.parts:
+        typer.echo(
+            f"{part}: {own.parts[part]:.4f}, and {shown.parts[part]:.4f} where it reads what it should have written"
+        )
+
+
+@app.command()
 def gradients(
     model_dir: Model,
     out: Annotated[Path | None, typer.Option(help="The HTML file to write, a heat map.")] = None,
