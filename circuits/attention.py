@@ -1,4 +1,4 @@
-"""Attention seen through roles: how much each role attends to each other role of its own chain."""
+"""Attention seen through roles: how much each role attends to each other role of its own chain. And by position."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,6 +42,33 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
             between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, chain, role, role, head]
             total[layer] += between.mean(dim=1).sum(dim=0).permute(2, 0, 1)
     return total / len(examples)
+
+
+def position_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
+    """Average attention from position to position over examples: what a head does whatever stands where."""
+    total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])
+    at_once = max(1, POSITIONS_AT_ONCE // examples.inputs.shape[1])
+    for start in range(0, len(examples), at_once):
+        for layer, pattern in attention_patterns(model, examples.take(slice(start, start + at_once))):
+            total[layer] += pattern.sum(dim=0).cpu()
+    return total / len(examples)
+
+
+def roles_or_positions(
+    model: HookedTransformer, examples: Examples, role: str
+) -> tuple[Float[Tensor, "layer head"], Float[Tensor, "layer head"]]:
+    """From one role, the most attention that each head gives to one role of the chain, and to one fixed position.
+
+    A head that follows roles gives much to a role, wherever it stands; one that fetches by position gives much to a
+    position, whatever stands there.
+
+    Raises:
+        BadInput: there is no such role.
+    """
+    at = examples.roles[role].unique()
+    to_role = role_attention(model, examples)[:, :, examples.roles.names.index(role)].amax(dim=-1)
+    to_position = position_attention(model, examples)[:, :, at.cpu()].amax(dim=-1).mean(dim=-1)
+    return to_role.cpu(), to_position
 
 
 def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[Path, ...]:

@@ -6,6 +6,7 @@ figure4_ic_1 ... _8          section 7.1: 1 to 8 layers of 8 heads, D = 5, impli
 figure4_nonic_1 ... _8       the same with D = 3, asked for x_D alone
 tiny                         D = 2, four layers of one head: learned in about a minute
 induction                    D = 1, two layers of one head: the smallest there is
+one_layer                    D = 1 in one layer, too few: eight heads and MLPs find a way (see staircase.py)
 conditional                  the conditional retrieval problem (section 3.1)
 writing, at_once             D = 7 in two layers, too few: with its symbols written and read again, and without
 """
@@ -144,6 +145,11 @@ PRESETS: dict[str, Preset] = {
         RetrievalTask(n_steps=1),
         Architecture(n_layers=2, n_heads=1, d_model=64, d_head=64),
         Recipe(steps=3_000, batch=128, training_examples=2**18, checkpoint_every=500),
+    ),
+    "one_layer": Preset(
+        RetrievalTask(n_steps=1),
+        Architecture(n_layers=1, n_heads=8, d_model=64, d_head=8),
+        Recipe(steps=6_000, batch=128, training_examples=2**17, lr=2e-3, checkpoint_every=1_000),
     ),
     "conditional": Preset(
         ConditionalTask(n_chains=3),

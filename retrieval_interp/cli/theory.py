@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -171,6 +172,38 @@ def write(
     for part in task.parts:
         typer.echo(
             f"{part}: {own.parts[part]:.4f}, and {shown.parts[part]:.4f} where it reads what it should have written"
+        )
+
+
+@app.command()
+def where(
+    model_dir: Model,
+    examples: Examples = 1024,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Does each head attend to roles, wherever they stand, or to fixed positions, whatever stands there?"""
+    from circuits.attention import roles_or_positions
+    from circuits.circuit import Head
+    from retrieval_interp import library
+    from retrieval_interp.provenance import versions
+
+    model, task, _ = library.load(model_dir)
+    drawn = task.examples(examples, seed)
+    rows = []
+    for role in task.readout:
+        to_role, to_position = roles_or_positions(model, drawn, role)
+        for layer, head in product(range(model.cfg.n_layers), range(model.cfg.n_heads)):
+            shares = {"to_role": to_role[layer, head].item(), "to_position": to_position[layer, head].item()}
+            rows.append({"head": str(Head(layer, head)), "from": role, **shares})
+    if as_json:
+        command = f"retrieval-interp where {model_dir} --examples {examples} --seed {seed}"
+        print(json.dumps({"command": command, **versions(), "heads": rows}, indent=2))
+        return
+    typer.echo("Most of a head's attention that one role gets, and one fixed position:")
+    for row in rows:
+        typer.echo(
+            f"{row['head']} from {row['from']}: {row['to_role']:.2f} to a role, {row['to_position']:.2f} to a position"
         )
 
 
