@@ -178,7 +178,8 @@ def discover(
     fewest = smallest(search, best) if best.judgement.side == "below" else best
     progress(1.0)
     same_size = [state for state in wholes[1:] if state.judgement.side == "below" and state.size == best.size]
-    alternatives = {s.circuit.paths: (s.circuit, s.judgement) for s in [*others, *same_size]}
+    worst_first = sorted([*others, *same_size], key=lambda s: s.key, reverse=True)
+    alternatives = {s.circuit.paths: (s.circuit, s.judgement) for s in worst_first}  # the best of the same paths stays
     alternatives.pop(best.circuit.paths, None)
     return Discovery(
         circuit=best.circuit,
@@ -186,7 +187,7 @@ def discover(
         unablated=unablated,
         explained=tuple(sorted(search.explained(best.circuit))),
         history=best.history,
-        alternatives=tuple(alternatives.values()),
+        alternatives=tuple(sorted(alternatives.values(), key=lambda other: other[1].loss.mean)),
         smallest=(fewest.circuit, fewest.judgement) if fewest.size < best.size else None,
         trials=tuple(search.trials),
         threshold=threshold,

@@ -7,7 +7,7 @@ only if they share a piece (Assumption 1), and then it takes all that is there (
     starts with          x0 p0     x0 p1         x1 p1          x1 p2         x2 p2
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -166,10 +166,16 @@ class Flow:
         return next((t for t, known in enumerate(self.known) if piece in known[role]), None)
 
 
-def along(circuit: Circuit, layout: Layout) -> Flow:
+def along(circuit: Circuit, layout: Layout, *, only: Collection[Path] | None = None, prescribed: bool = False) -> Flow:
     """Follow the information along a circuit's paths only; rows that lead to no role carry nothing.
 
     Where both ends stand in the same place, the same is done in all places that look alike.
+
+    Args:
+        circuit: whose paths.
+        layout: the positions.
+        only: the paths to follow; all if it is not given.
+        prescribed: whether attention goes along a path whatever its ends share, as when it is prescribed or was seen.
 
     Raises:
         BadInput: a path names a role that the layout does not have.
@@ -178,11 +184,12 @@ def along(circuit: Circuit, layout: Layout) -> Flow:
     for layer in range(1 + max((head.layer for head in circuit.useful_heads), default=-1)):
         before, after = states[-1], dict(states[-1])
         for path in circuit.paths:
-            if path.head.layer != layer:
+            if path.head.layer != layer or (only is not None and path not in only):
                 continue
             for source, target in _ends(circuit, path, layout):
                 shared = before[source] & before[target]
-                allowed = bool(shared) and not any(shared <= before[other] for other in layout.alike.get(target, ()))
+                alike = any(shared <= before[other] for other in layout.alike.get(target, ()))
+                allowed = prescribed or (bool(shared) and not alike)
                 new = before[target] - before[source] if allowed else frozenset()
                 carried.append(Carried(Path(path.head, source, target), new, allowed))
                 after[source] |= new

@@ -10,6 +10,7 @@ from circuits.search import Search, State, side
 
 WHOLE, SMALLEST = "as a whole", "smallest"  # orders in the log
 ENOUGH_TO_COMPARE = 2048  # examples on which two circuits below the threshold are held against each other
+ALTERNATIVE = "as good: below the threshold, with as many paths"
 LOST = "heads above would lose their way"
 NOT_LOWER = "the loss is not surely lower than without the change"
 
@@ -85,28 +86,35 @@ def _lower(search: Search, state: State, circuits: Iterable[Circuit]) -> tuple[l
     tried = _below(search, WHOLE, search.tried((state, circuit) for circuit in circuits))
     tried = _passing_step_3(search, tried)
     promising = [s for s in tried if search.judge.difference(s.circuit, state.circuit).mean < 0]
-    _measure_contenders(search, state, promising)
+    contenders = _measured_contenders(search, state, promising)
     lower = search.settled(s for s in promising if _surely_better(search, s, state))
     changed = {s.circuit for s in lower}
-    return sorted(lower, key=lambda s: s.key), [s for s in tried if s.circuit not in changed]
+    # The others are surely worse than the best: of fewer examples, which may be kinder ones.
+    lower.sort(key=lambda s: (s.circuit not in contenders, s.key))
+    return lower, [s for s in tried if s.circuit not in changed]
 
 
-def _measure_contenders(search: Search, state: State, promising: Sequence[State]) -> None:
-    """Measure on more examples, and those that may then still be the best on even more."""
+def _measured_contenders(search: Search, state: State, promising: Sequence[State]) -> set[Circuit]:
+    """Measure on more examples, and those that may then still be the best, which are returned, on even more."""
     losses = search.judge.measure((s.circuit for s in (state, *promising)), IN_PASSING)[1:]
-    if losses:
-        best = promising[min(range(len(losses)), key=lambda place: losses[place].mean)]
-        contenders = [s.circuit for s in promising if not _surely_better(search, best, s)]
-        search.judge.measure((state.circuit, *contenders), ENOUGH_TO_COMPARE)
+    if not losses:
+        return set()
+    best = promising[min(range(len(losses)), key=lambda place: losses[place].mean)]
+    contenders = {s.circuit for s in promising if not _surely_better(search, best, s)}
+    search.judge.measure((state.circuit, *sorted(contenders, key=str)), ENOUGH_TO_COMPARE)
+    return contenders
 
 
 def _alternatives(search: Search, state: State, tried: Sequence[State]) -> list[State]:
     """Those that could stand in the circuit's place: other paths, as many, and nothing lost that it explains."""
     found = []
     for one in tried:
-        other = one.size == state.size and one.circuit.paths != state.circuit.paths
-        keeps = other and _keeps(search, state, one)
-        search.note(WHOLE, one, False, "offered as an alternative" if keeps else LOST if other else NOT_LOWER)
+        if one.circuit.paths == state.circuit.paths:
+            search.note(WHOLE, one, False, NOT_LOWER)
+    for one in search.settled(s for s in tried if s.circuit.paths != state.circuit.paths):
+        keeps = one.judgement.side == "below" and _keeps(search, state, one)
+        reason = ALTERNATIVE if keeps else LOST if one.judgement.side == "below" else side(one)
+        search.note(WHOLE, one, False, reason)
         if keeps:
             found.append(one)
     return sorted(found, key=lambda s: s.key)
@@ -117,7 +125,7 @@ def _passing_step_3(search: Search, tried: Sequence[State]) -> list[State]:
     failing = search.failing_step_3(tried)
     for state in tried:
         if state.circuit in failing:
-            search.note(WHOLE, state, False, "alone it breaks what a simpler mechanism leaves whole")
+            search.note(WHOLE, state, False, "alone the loss is not surely low, which a simpler mechanism leaves low")
     return [state for state in tried if state.circuit not in failing]
 
 

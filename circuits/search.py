@@ -131,12 +131,12 @@ class Search:
         for (_, candidate), judgement in breaking.items():
             if (head, candidate) not in self._refused:
                 self._refused.add((head, candidate))
-                reason = "alone it breaks what another mechanism leaves whole"
+                reason = f"alone {_not_surely_low(judgement)}, which another mechanism leaves low"
                 self.trials.append(Trial("alone", {head: candidate}, 0, judgement, False, reason))
         return [candidate for candidate in candidates if (head, candidate) not in breaking] or list(candidates)
 
     def failing_step_3(self, states: Iterable[State]) -> set[Circuit]:
-        """The circuits whose last step fails step 3: alone it breaks what a mechanism without a role leaves whole."""
+        """The circuits whose last step fails step 3: alone it lifts the loss, and a simple mechanism does not."""
         wanted = list(states)
         simple = {head for head, found in self._replaced.items() if any(m.name in SIMPLE for m in found)}
         asked = {change for state in wanted for change in state.changed.items() if change[0] in simple}
@@ -170,4 +170,8 @@ class Search:
 
 def side(state: State) -> str:
     """Why a circuit that is not below the threshold was not taken."""
-    return "the loss is above the threshold" if state.judgement.side == "above" else "too near to the threshold"
+    return _not_surely_low(state.judgement)
+
+
+def _not_surely_low(judgement: Judgement) -> str:
+    return "the loss is above the threshold" if judgement.side == "above" else "the loss is too near to the threshold"

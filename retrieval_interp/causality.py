@@ -32,7 +32,7 @@ CONDITIONS = {
     "free": "nothing is held fast",
     "joined": "L0H0 joins both members of every pair from the start: the lower half of an induction head",
     "induction": "the same, and L1H0 leads the query to pair1.second: x1 is there from the start",
-    "not joined": "no head may look from a second member of a pair to any first one: no induction head can emerge",
+    "not joined": "no head may look from a second member of a pair to any first one, as an induction head needs it",
     "no x1": "no head may look from a query to any position that holds an x1",
 }
 
@@ -204,6 +204,7 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
         if condition != "free" and learned == runs == of_free:
             sentence += f"; {row['later']:+.0f} steps against free [{row['low']:+.0f}, {row['high']:+.0f}]"
         elif condition != "free" and of_free == runs:
-            sentence += f"; at least {row['later']:+.0f} steps against free"
+            low, high = row["low"], row["high"]
+            sentence += f"; at least {row['later']:+.0f} steps against free [{low:+.0f}, {high:+.0f}]"
         said.append(sentence + ".")
     return said

@@ -188,6 +188,8 @@ def read_losses(path: Path) -> pd.DataFrame:
     for number, line in enumerate(read_text(path, "the log of a run").splitlines(), start=1):
         try:
             record = json.loads(line)
+            if not record["parts"]:
+                raise ValueError("no partial losses")
             row = {"loss": float(record["loss"]), **_numbers(record["parts"])}
             row["validation"] = float(record["validation"]["loss"]) if "validation" in record else math.nan
             rows[int(record["step"])] = row

@@ -1,7 +1,8 @@
 """What the paper observed of the emergence of heads (section 9, i to iv), computed for any run.
 
-A path *retrieves* a symbol when the query attends along it to a position that holds that symbol. The paths below the
-first of these, in the positions that it reads, are what makes it an induction head.
+A symbol has arrived as soon as paths that have emerged bring it to the query, from head to head: in a circuit that
+walks along the chain by a path of its own, in one where positions take over what others know by several together.
+The paths below the first that brings x1, in the position that it reads, are what makes it an induction head.
 """
 
 import re
@@ -10,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from circuits.circuit import Path
+from circuits.flow import along, chain
 from retrieval_interp.emergence import EMERGED, STEPS_PER_EPOCH, Emergence, first_crossing
 
 BARELY = 0.1  # attention from which the rise of a path is counted
@@ -37,37 +39,38 @@ class Observation:
         return {True: "holds", False: "differs", None: "cannot be said"}[self.holds]
 
 
-def retrieved(path: Path) -> int | None:
-    """The k of the symbol x_k that the query fetches along this path, if it fetches any."""
-    match = re.fullmatch(r"pair(\d+)\.(first|second)", path.target)
-    if path.source != "query" or match is None:
-        return None
-    return int(match[1]) - (match[2] == "first")
-
-
 def observations(run: Emergence) -> list[Observation]:
     """The paper's four observations, with the numbers of this run."""
-    arrivals = _arrivals(run)
+    arrivals = arrived(run)
     return [_first(run, arrivals), _reuse(arrivals), _order(run), _last(arrivals)]
 
 
-def _arrivals(run: Emergence) -> dict[int, tuple[Path, float]]:
-    """For every symbol the path along which the query fetched it first, and the step at which that emerged."""
+def arrived(run: Emergence) -> dict[int, tuple[Path, float]]:
+    """For every symbol xk the step from which it can come to the query, and the path that brings it.
+
+    Of a task that is no chain nothing is known.
+    """
+    if not all(re.fullmatch(r"x[1-9]\d*", part) for part in run.parts):
+        return {}
+    layout = chain(max(int(part[1:]) for part in run.parts))
+    emerged = {path: step for path in run.circuit.paths if (step := run.emerged[str(path)]) is not None}
     found: dict[int, tuple[Path, float]] = {}
-    for path in run.circuit.paths:
-        step, k = run.emerged[str(path)], retrieved(path)
-        if k and step is not None and (k not in found or step < found[k][1]):
-            found[k] = path, step
+    for now in sorted(set(emerged.values())):
+        there = [path for path, step in emerged.items() if step <= now]
+        for carried in along(run.circuit, layout, only=there, prescribed=True).carried:
+            if carried.path.source == "query":
+                for piece in carried.new - layout.places:
+                    found.setdefault(int(piece[1:]), (carried.path, now))
     return dict(sorted(found.items()))
 
 
 def _first(run: Emergence, arrivals: dict[int, tuple[Path, float]]) -> Observation:
     """i: after slow learning an induction head, which fetches x1, emerges first and abruptly."""
     if 1 not in arrivals:
-        return Observation("i", None, "No path of the circuit by which the query fetches x1 emerged.", {})
+        return Observation("i", None, "No path of the circuit that brings x1 to the query emerged.", {})
     path, step = arrivals[1]
     others = [later for k, (_, later) in arrivals.items() if k != 1]
-    before = [p for p in run.circuit.paths if p.head.layer < path.head.layer and retrieved(p) is None]
+    before = [p for p in run.circuit.paths if p.head.layer < path.head.layer and p.source in (path.target, "*")]
     beneath = {str(p): run.emerged[str(p)] for p in before}
     attention = run.attention[str(path)]
     started = first_crossing(attention, BARELY) or 0.0
@@ -97,12 +100,12 @@ def _first(run: Emergence, arrivals: dict[int, tuple[Path, float]]) -> Observati
 def _reuse(arrivals: dict[int, tuple[Path, float]]) -> Observation:
     """ii: quickly after, a head above fetches x2, which it can find only by x1: it reuses what is there."""
     if not {1, 2} <= set(arrivals):
-        return Observation("ii", None, "The circuit has no path that fetches x1 and one that fetches x2.", {})
+        return Observation("ii", None, "No paths of the circuit that bring x1 and x2 to the query emerged.", {})
     (first, at), (second, then) = arrivals[1], arrivals[2]
     lag, above = then - at, second.head.layer > first.head.layer
     sentence = (
-        f"x2 is fetched along {second}, {lag:.0f} steps after x1 ({100 * lag / at:.0f}% of the time that x1 took), "
-        f"{'above' if above else 'not above'} the head that fetches x1."
+        f"x2 comes to the query along {second}, {lag:.0f} steps after x1 ({100 * lag / at:.0f}% of the time that x1 "
+        f"took; quickly is less than 100%), {'above' if above else 'not above'} the head that brings x1."
     )
     return Observation("ii", above and 0 < lag < at, sentence, {"lag": lag, "above": above})
 
@@ -124,12 +127,12 @@ def _last(arrivals: dict[int, tuple[Path, float]]) -> Observation:
     """iv: the last head comes much later than the one before."""
     steps = [step for _, step in arrivals.values()]
     if len(steps) < 3:
-        return Observation("iv", None, "Fewer than three symbols are fetched by paths of the circuit.", {})
+        return Observation("iv", None, "Fewer than three symbols are brought to the query by paths of the circuit.", {})
     gaps = [b - a for a, b in pairwise(steps)]
     longest = gaps[-1] > max(0.0, *gaps[:-1])
     symbols, waits = ", ".join(f"x{k}" for k in arrivals), ", ".join(f"{gap:.0f}" for gap in gaps)
     sentence = (
-        f"Between the paths that fetch {symbols} lie {waits} steps: "
+        f"Between the arrivals of {symbols} at the query lie {waits} steps: "
         f"the last gap is {'the longest' if longest else 'not the longest'}."
     )
     return Observation("iv", longest, sentence, {"gaps": gaps})

@@ -1,18 +1,17 @@
 """Model directories to and from the Hugging Face Hub."""
 
-import tempfile
 from pathlib import Path
 
 import huggingface_hub
-from huggingface_hub.errors import HFValidationError
 
 from circuits.errors import BadInput
-from circuits.files import write_atomically
-from retrieval_interp.card import CARD, REPORT, model_card
+from retrieval_interp.card import CARD, model_card
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, LOG, WEIGHTS, load_model
+from retrieval_interp.emergence import ATTENTION
+from retrieval_interp.stored_report import REPORT
 
 PREFIX = "hf:"
-SHARED = (CONFIG, WEIGHTS, CIRCUIT, LOG, REPORT, CARD)
+SHARED = (CONFIG, WEIGHTS, CIRCUIT, LOG, REPORT, ATTENTION, CARD)
 
 
 def fetch(address: str) -> Path:
@@ -23,7 +22,7 @@ def fetch(address: str) -> Path:
     """
     try:
         folder = huggingface_hub.snapshot_download(address.removeprefix(PREFIX), allow_patterns=list(SHARED))
-    except (HFValidationError, OSError) as error:  # the Hub's own errors are OSErrors
+    except Exception as error:  # the Hub's own, and those of whatever carries its requests
         raise BadInput(f"{address}: cannot be downloaded ({_first_line(error)})") from error
     return Path(folder)
 
@@ -39,16 +38,14 @@ def push(folder: Path, address: str) -> str:
     if not address.startswith(PREFIX):
         raise BadInput(f"{address}: expected an address like {PREFIX}owner/name")
     load_model(folder)
+    card = model_card(folder, address).encode()
     try:
         api = huggingface_hub.HfApi()
         repository = api.create_repo(address.removeprefix(PREFIX), exist_ok=True)
-        with tempfile.TemporaryDirectory() as beside:
-            card = Path(beside) / CARD
-            write_atomically(card, model_card(folder, address))
-            api.upload_file(path_or_fileobj=card, path_in_repo=CARD, repo_id=repository.repo_id)
+        api.upload_file(path_or_fileobj=card, path_in_repo=CARD, repo_id=repository.repo_id)
         shared = [name for name in SHARED if name != CARD]
         api.upload_folder(folder_path=folder, repo_id=repository.repo_id, allow_patterns=shared)
-    except (HFValidationError, OSError) as error:
+    except Exception as error:  # the Hub's own, and those of whatever carries its requests
         raise BadInput(f"{address}: cannot be uploaded ({_first_line(error)})") from error
     return str(repository)
 

@@ -174,6 +174,8 @@ def _run(record: dict[str, Any]) -> Run:
     run = Run(**{**record, "step_order": StepOrder(record["step_order"])})
     if run.point not in points([run.n_steps]) or not all(loss >= 0 for loss in run.losses.values()):
         raise ValueError("an unknown point, or a loss that is none")
+    if list(run.losses) != [f"x{k}" for k in range(1, run.n_steps + 1)]:
+        raise ValueError(f"losses of {', '.join(run.losses) or 'nothing'}; expected x1 to x{run.n_steps}")
     return run
 
 

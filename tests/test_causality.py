@@ -53,7 +53,7 @@ def test_the_sentences_say_what_never_happened(by_hand):
     assert "x2 learned in 2 of 2 runs, at step 70 on average." in free
     assert "+0 steps against free [+0, +0]" in joined
     assert "-50 steps against free [-60, -40]" in induction
-    assert "0 of 2 runs; at least +30 steps against free." in forbidden
+    assert "0 of 2 runs; at least +30 steps against free [+20, +40]." in forbidden
 
 
 def test_every_condition_holds_what_it_says_in_a_model_at_its_start():

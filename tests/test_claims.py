@@ -42,6 +42,9 @@ def tables(tmp_path):
             {"step": step, "loss": 0.5, "parts": {"x1": x1, "x2": x2}}
             for step, x1, x2 in ((100, 1.0, 1.0), (200, 0.0, 1.0), (300, 0.0, 0.0))
         ]
+        if name == D:
+            lines = [{**line, "parts": {**line["parts"], "x3": 1.0}} for line in lines]
+            lines.append({"step": 400, "loss": 0.0, "parts": {"x1": 0.0, "x2": 0.0, "x3": 0.0}})
         (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         paths = [path("L0H0 * -> previous", 0.07, 0.3, first=True), path("L1H0 query -> pair1.second", 0.2, 0.4)]
         combined = {"mean": 0.03, "standard_error": 0.001}
@@ -99,13 +102,14 @@ def test_every_row_says_what_was_measured_and_whether_it_holds(tables):
 def test_the_bound_is_held_against_every_model_with_fewer_layers(tables):
     rows = found(tables)
     theorem = next(row for row in rows.values() if "Theorem 1" in row.claim)
-    assert (theorem.measured, theorem.verdict) == (
-        "learned in 0 of 1 trials with fewer layers (best loss 0.760)",
-        "holds",
+    assert (
+        theorem.measured == "0 of 1 models with fewer layers know something of a symbol (loss below 0.7; lowest 0.760)"
     )
+    assert theorem.verdict == "holds"
     assumption = next(row for row in rows.values() if "Assumption 1" in row.claim)
-    assert assumption.measured.startswith("learned in 1 of 3 trials with fewer layers")
-    assert assumption.verdict == "differs"
+    assert assumption.measured.startswith("1 of 2 models with fewer layers know something of a symbol")
+    assert assumption.measured.endswith("; 1 with MLPs, 8 heads, pairs shuffled within blocks")
+    assert (assumption.runs, assumption.verdict) == (2, "differs")
 
 
 def test_a_number_on_the_other_side_turns_the_verdict(tables):

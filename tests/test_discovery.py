@@ -23,7 +23,7 @@ def test_every_candidate_stands_in_the_log_with_its_loss_and_the_reason(model, p
     log = discover(model, problem).to_json()["log"]
     uniform = next(entry for entry in log if entry["change"] == {"L1H0": "uniform"})
     assert uniform["taken"] is False
-    assert uniform["reason"] == "alone it breaks what another mechanism leaves whole"
+    assert uniform["reason"] == "alone the loss is above the threshold, which another mechanism leaves low"
     assert uniform["loss"]["mean"] > 0.5
     taken = [entry["change"] for entry in log if entry["taken"] and entry["order"] == "from below"]
     assert {"L0H0": "previous"} in taken

@@ -14,7 +14,7 @@ from retrieval_interp import presets, training
 from retrieval_interp.checkpoints import load_model
 from retrieval_interp.cli import main
 from retrieval_interp.emergence import emergence, first_crossing
-from retrieval_interp.observations import observations, retrieved
+from retrieval_interp.observations import arrived, observations
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask
 from tests.browser import opened
@@ -88,11 +88,25 @@ def test_attention_along_the_paths_of_a_model_written_by_hand_is_one_and_elsewhe
     assert torch.allclose(attention, torch.tensor([1.0, 1.0, 1.0, 0.0]), atol=1e-3)
 
 
-def test_the_symbol_that_a_path_fetches_is_read_off_its_roles():
-    assert retrieved(Path(Head(0, 0), "query", "pair2.second")) == 2
-    assert retrieved(Path(Head(0, 0), "query", "pair2.first")) == 1
-    assert retrieved(Path(Head(0, 0), "pair2.first", "pair1.second")) is None
-    assert retrieved(Path(Head(0, 0), "*", "previous")) is None
+def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
+    takes_over = {"query": "pair1.second", "pair1.second": "pair2.second"}
+    doubling = Circuit({Head(1, 0): OneHot(takes_over), Head(2, 0): OneHot({"query": "pair1.second"})})
+    # The query looks twice before the first pair takes over what the second holds.
+    emerged = {"L1H0 query -> pair1.second": 100, "L2H0 query -> pair1.second": 200}
+    emerged["L1H0 pair1.second -> pair2.second"] = 300
+    steps = [0, 100, 200, 300, 400]
+    table = pd.DataFrame({name: [float(step > at) for step in steps] for name, at in emerged.items()}, index=steps)
+    run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, everywhere=table.rename_axis("step"))
+    first, second = (Path(Head(layer, 0), "query", "pair1.second") for layer in (1, 2))
+    assert arrived(run) == {1: (first, 150.0), 2: (second, 350.0)}
+    assert "x2 comes to the query along L2H0 query -> pair1.second, 200 steps after x1" in observations(run)[1].sentence
+
+
+def test_of_a_task_that_is_no_chain_no_arrival_is_known(tmp_path):
+    run = emergence(written(tmp_path), CIRCUIT)
+    renamed = replace(run, losses=run.losses.rename(columns={"x3": "z"}))
+    assert arrived(renamed) == {}
+    assert [one.holds for one in observations(renamed)] == [None, None, True, None]
 
 
 def test_steps_epochs_and_losses_come_out_as_by_hand(tmp_path):
@@ -129,7 +143,7 @@ def test_how_abruptly_a_head_emerges_cannot_be_said_when_the_first_checkpoint_co
 
 
 def test_a_path_that_never_emerges_is_said_to(tmp_path):
-    run = emergence(written(tmp_path, ATTENTION.assign(**{PATHS[1]: 0.0})), CIRCUIT)
+    run = emergence(written(tmp_path, ATTENTION.assign(**dict.fromkeys(PATHS[1:], 0.0))), CIRCUIT)
     assert run.emerged[PATHS[1]] is None
     first, second, _, last = observations(run)
     assert (first.holds, second.holds, last.holds) == (None, None, None)

@@ -23,7 +23,7 @@ def hub(tmp_path, monkeypatch):
             return RepoUrl(f"https://huggingface.co/{repo_id}")
 
         def upload_file(self, path_or_fileobj, path_in_repo, repo_id):
-            shutil.copy(path_or_fileobj, tmp_path / "hub" / repo_id / path_in_repo)
+            (tmp_path / "hub" / repo_id / path_in_repo).write_bytes(path_or_fileobj)
 
         def upload_folder(self, folder_path, repo_id, allow_patterns):
             for path in folder_path.iterdir():
@@ -67,6 +67,22 @@ def test_an_address_that_is_not_there_is_one_line(hub, capsys):
     assert (
         capsys.readouterr().err == "retrieval-interp: hf:nobody/nothing: cannot be downloaded (404: nobody/nothing)\n"
     )
+
+
+def test_without_a_connection_pushing_is_one_line(monkeypatch, folder, capsys):
+    class Unreachable(Exception):
+        """What an HTTP library raises; no OSError."""
+
+    class Api:
+        def create_repo(self, repo_id, exist_ok):
+            raise Unreachable("[Errno -2] Name or service not known")
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    with pytest.raises(SystemExit) as ended:
+        main(["push", str(folder), "hf:someone/induction"])
+    assert ended.value.code == 2
+    said = "retrieval-interp: hf:someone/induction: cannot be uploaded ([Errno -2] Name or service not known)\n"
+    assert capsys.readouterr().err == said
 
 
 def test_nothing_is_pushed_of_a_folder_without_a_whole_model(hub, folder):
