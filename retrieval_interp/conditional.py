@@ -47,7 +47,7 @@ class ConditionalTask(VectorTask):
 
     @property
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "solves"."""
+        """What is asked, in words that follow on from "trained on"."""
         return (
             f"the conditional retrieval problem: {self.n_chains} chains a, x, y, z of symbols of "
             f"{self.n_dims} numbers, where x and y must be found to find z; asked for x, y and z of every chain"

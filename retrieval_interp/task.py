@@ -58,7 +58,7 @@ class RetrievalTask(VectorTask):
 
     @property
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "solves"."""
+        """What is asked, in words that follow on from "trained on"."""
         shuffled = "shuffled pairs" + (" in no order of steps" if self.step_order is StepOrder.ANY else "")
         return (
             f"the retrieval problem with D = {self.n_steps}: {self.n_chains} chains of {self.n_steps + 1} symbols, "

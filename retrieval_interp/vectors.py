@@ -90,7 +90,7 @@ class VectorTask(ABC):
     @property
     @abstractmethod
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "solves"."""
+        """What is asked, in words that follow on from "trained on"."""
 
     @property
     def asked(self) -> str:

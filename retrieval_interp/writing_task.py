@@ -50,7 +50,7 @@ class WritingTask(VectorTask):
 
     @property
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "solves"."""
+        """What is asked, in words that follow on from "trained on"."""
         return f"{self.asked_at_once.sentence}, one after the other, each written down and read again"
 
     @property
