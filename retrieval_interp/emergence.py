@@ -37,12 +37,14 @@ class Emergence:
         losses: one row for each logged step: ``loss`` and a column for each partial loss, means over the training
             steps since the row before; ``validation`` where it was measured.
         source: where the attention comes from, in words.
+        kept: the command that measured it, where it is a table that was kept and says so.
     """
 
     circuit: Circuit
     everywhere: pd.DataFrame
     losses: pd.DataFrame
     source: str
+    kept: str | None = None
 
     @property
     def attention(self) -> pd.DataFrame:
@@ -121,7 +123,8 @@ def emergence(
         missing = [name for name in names if name not in kept.columns]
         if not missing:
             source = f"{len(kept)} checkpoints, as kept in {table.name}"
-            return Emergence(circuit, kept, losses, source)
+            first = read_text(table, "a table of attention along paths").splitlines()[0]
+            return Emergence(circuit, kept, losses, source, first[2:] if first.startswith("# ") else None)
         if not checkpoints:
             raise BadInput(f"{table}: has no column {missing[0]!r}, and there are no checkpoints to measure it on")
     if len(checkpoints) < 2:

@@ -223,6 +223,14 @@ def test_bad_input_is_one_line_that_names_it(tmp_path, capsys, spoil, expected):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_table_that_was_kept_keeps_the_command_that_measured_it(tmp_path):
+    written(tmp_path)
+    kept = tmp_path / "attention.csv"
+    kept.write_text("# measured with care\n" + kept.read_text())
+    assert command("emergence", tmp_path, "--seed", 5, "--out", tmp_path / "out") == 0
+    assert (tmp_path / "out" / "attention.csv").read_text().startswith("# measured with care\n")
+
+
 def test_a_checkpoint_that_is_cut_off_is_named(tmp_path):
     training.start_run(tmp_path, "tiny")
     (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 1.0, "parts": {"x1": 1.0, "x2": 1.0}}\n')

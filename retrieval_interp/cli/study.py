@@ -41,7 +41,7 @@ def emergence(
         followed = room.emergence(run, hypothesis, seed=seed, progress=progress)
     command = f"retrieval-interp emergence {run_dir} --seed {seed}"
     chosen = f"{command} --circuit {circuit}" if circuit else command
-    page = write_emergence(followed, Path(run_dir).name, out, command, chosen)
+    page = write_emergence(followed, Path(run_dir).name, out, followed.kept or command, chosen)
     said = observations(followed)
     if as_json:
         table = followed.table()
