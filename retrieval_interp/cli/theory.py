@@ -25,11 +25,12 @@ def depth(
     from circuits.files import check_writable
     from retrieval_interp.cli.terminal import print_depths
     from retrieval_interp.depth import depths
-    from retrieval_interp.depth_page import FILES, write_depth
 
     table = depths(hops or range(1, 101))
     page = None
     if out is not None:
+        from retrieval_interp.depth_page import FILES, write_depth  # brings in plotly, which takes its time
+
         for name in FILES:
             check_writable(out / name)
         page = write_depth(table, out, " ".join(["retrieval-interp depth", *map(str, hops or [])]))
