@@ -56,8 +56,8 @@ def position_attention(model: HookedTransformer, examples: Examples) -> Float[Te
 
 def roles_or_positions(
     model: HookedTransformer, examples: Examples, role: str
-) -> tuple[Float[Tensor, "layer head"], Float[Tensor, "layer head"]]:
-    """From one role, the most attention that each head gives to one role of the chain, and to one fixed position.
+) -> tuple[Float[Tensor, "layer head role"], Float[Tensor, "layer head"]]:
+    """From one role, the attention that each head gives to every role of the chain, and the most to a fixed position.
 
     A head that follows roles gives much to a role, wherever it stands; one that fetches by position gives much to a
     position, whatever stands there.
@@ -66,9 +66,9 @@ def roles_or_positions(
         BadInput: there is no such role.
     """
     at = examples.roles[role].unique()
-    to_role = role_attention(model, examples)[:, :, examples.roles.names.index(role)].amax(dim=-1)
+    to_roles = role_attention(model, examples)[:, :, examples.roles.names.index(role)]
     to_position = position_attention(model, examples)[:, :, at.cpu()].amax(dim=-1).mean(dim=-1)
-    return to_role.cpu(), to_position
+    return to_roles.cpu(), to_position
 
 
 def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[Path, ...]:

@@ -193,10 +193,11 @@ def where(
     drawn = task.examples(examples, seed)
     rows = []
     for role in task.readout:
-        to_role, to_position = roles_or_positions(model, drawn, role)
+        to_roles, to_position = roles_or_positions(model, drawn, role)
         for layer, head in product(range(model.cfg.n_layers), range(model.cfg.n_heads)):
-            shares = {"to_role": to_role[layer, head].item(), "to_position": to_position[layer, head].item()}
-            rows.append({"head": str(Head(layer, head)), "from": role, **shares})
+            share, most = to_roles[layer, head].max(dim=-1)
+            shares = {"to_role": share.item(), "to_position": to_position[layer, head].item()}
+            rows.append({"head": str(Head(layer, head)), "from": role, "role": drawn.roles.names[int(most)], **shares})
     if as_json:
         command = f"retrieval-interp where {model_dir} --examples {examples} --seed {seed}"
         print(json.dumps({"command": command, **versions(), "heads": rows}, indent=2))
@@ -204,7 +205,8 @@ def where(
     typer.echo("Most of a head's attention that one role gets, and one fixed position:")
     for row in rows:
         typer.echo(
-            f"{row['head']} from {row['from']}: {row['to_role']:.2f} to a role, {row['to_position']:.2f} to a position"
+            f"{row['head']} from {row['from']}: {row['to_role']:.2f} to {row['role']}, "
+            f"{row['to_position']:.2f} to a position"
         )
 
 
