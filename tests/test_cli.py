@@ -230,3 +230,20 @@ def test_facts_are_answered_in_so_many_layers_and_as_json(capsys, tmp_path):
     round_and_round = tmp_path / "round.yaml"
     round_and_round.write_text("query: [a]\nasked: c\nfacts: {one: [b -> c, c -> b]}\n")
     assert "the facts go round in a circle: c -> b -> c" in one_line(*run(capsys, "facts", round_and_round))
+
+
+def test_a_model_that_writes_comes_as_far_with_its_own_symbols_and_others_are_refused(capsys):
+    code, out, _ = run(capsys, "write", "writing", *FEW, "--json")
+    losses = json.loads(out)
+    assert code == 0
+    assert losses["reading_what_should_be_written"]["parts"]["x7"] < 0.01
+    assert losses["reading_its_own"]["parts"]["x7"] < 0.05
+    assert "was trained to answer in one pass" in one_line(*run(capsys, "write", "at_once"))
+
+
+def test_the_one_layer_fetches_by_position_and_the_induction_head_does_not(capsys):
+    rows = json.loads(run(capsys, "where", "one_layer", "--examples", "256", "--json")[1])["heads"]
+    assert sum(row["to_position"] > 0.95 and row["to_role"] < 0.4 for row in rows) == 4
+    upper = json.loads(run(capsys, "where", "induction", "--examples", "256", "--json")[1])["heads"][1]
+    assert (upper["head"], upper["role"]) == ("L1H0", "pair1.second")
+    assert upper["to_role"] > 2 * upper["to_position"]

@@ -6,14 +6,9 @@ from hypothesis import strategies as st
 from circuits import BadInput, Circuit, Head, OneHot, Previous
 from circuits.soundness import soundness
 from retrieval_interp.conditional import ConditionalTask
+from tests.sequences import symbols_of
 
 tasks = st.builds(ConditionalTask, n_chains=st.integers(1, 5), n_dims=st.sampled_from([2, 4]))
-
-
-def symbols_of(task, examples, role):
-    """The symbol at a role's position in every example and chain, [batch, chain, dim]."""
-    at = examples.roles[role][..., None].expand(-1, -1, task.n_dims)
-    return examples.inputs[..., : task.n_dims].gather(1, at)
 
 
 @settings(deadline=None)

@@ -7,6 +7,7 @@ from circuits import BadInput
 from retrieval_interp import RetrievalTask
 from retrieval_interp.task import StepOrder
 from retrieval_interp.vectors import Stream
+from tests.sequences import symbols_of
 
 tasks = st.builds(
     RetrievalTask,
@@ -16,12 +17,6 @@ tasks = st.builds(
     implicit_curriculum=st.booleans(),
     step_order=st.sampled_from(StepOrder),
 )
-
-
-def symbols_of(task, examples, role):
-    """The symbol at a role's position in every example and chain, [batch, chain, dim]."""
-    at = examples.roles[role][..., None].expand(-1, -1, task.n_dims)
-    return examples.inputs[..., : task.n_dims].gather(1, at)
 
 
 @settings(deadline=None)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Interrupted, Json, Seed
-from retrieval_interp.cli.terminal import print_claims, progress_bar
+from retrieval_interp.cli.options import Json, Seed
+from retrieval_interp.cli.terminal import print_claims, progress_bar, training_bar
 
 app = typer.Typer()
 
@@ -80,11 +80,8 @@ def causality(
         chosen = replace(chosen, recipe=replace(chosen.recipe, steps=steps))
     for name in (RUNS, PAGE):
         check_writable(out / name)
-    try:
-        with progress_bar("training") as progress:
-            outcomes = room.experiment(preset, chosen, seeds, out, progress)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; the finished runs are kept, the same command goes on") from None
+    with training_bar() as progress:
+        outcomes = room.experiment(preset, chosen, seeds, out, progress)
     command = f"retrieval-interp causality --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
     page = write_causality(outcomes, out, command)
     table = room.summary(outcomes)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from retrieval_interp.cli.options import Interrupted
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -31,6 +33,16 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
         yield update
     finally:
         progress.stop()
+
+
+@contextmanager
+def training_bar() -> Iterator[Callable[[float], None]]:
+    """The same for the runs of an experiment, whose finished ones outlast Ctrl-C."""
+    try:
+        with progress_bar("training") as progress:
+            yield progress
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; the finished runs are kept, the same command goes on") from None
 
 
 def print_report(report: "ValidationReport", chance: "Statistics") -> None:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Examples, Interrupted, Json, Model, Seed
-from retrieval_interp.cli.terminal import progress_bar
+from retrieval_interp.cli.options import Examples, Json, Model, Seed
+from retrieval_interp.cli.terminal import progress_bar, training_bar
 
 app = typer.Typer()
 
@@ -63,11 +63,8 @@ def staircase(
         raise BadInput(f"{', '.join(map(str, asked))} hops; expected whole numbers from 1 to 7")
     for name in FILES:
         check_writable(out / name)
-    try:
-        with progress_bar("training") as progress:
-            runs = room.experiment(asked, seeds, steps, out, progress)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; the finished runs are kept, the same command goes on") from None
+    with training_bar() as progress:
+        runs = room.experiment(asked, seeds, steps, out, progress)
     command = f"retrieval-interp staircase {' '.join(map(str, asked))} --seeds {seeds} --steps {steps}"
     page = write_staircase(runs, out, command)
     if as_json:
