@@ -9,6 +9,7 @@ After Shi et al. 2024, *Hypothesis Testing the Circuit Hypothesis in LLMs*, with
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its 95% bootstrap interval, examples drawn with replacement."""
+    """A mean, and where chance may have moved it from: 95%, unless told otherwise."""
 
     mean: float
     low: float
@@ -39,12 +40,20 @@ class Interval:
 
     @classmethod
     def of(cls, values: Float[Tensor, " example"], seed: int) -> "Interval":
-        """Resample the examples ``RESAMPLED`` times."""
+        """A bootstrap interval: the examples are drawn ``RESAMPLED`` times with replacement."""
         numbers = values.double().cpu().numpy()
         rng = np.random.default_rng(seed)
         means = [rng.choice(numbers, len(numbers)).mean() for _ in range(RESAMPLED)]
         low, high = np.quantile(means, [0.025, 0.975])
         return cls(float(numbers.mean()), float(low), float(high))
+
+    @classmethod
+    def of_share(cls, right: int, n: int, level: float = 0.95) -> "Interval":
+        """Wilson's interval of a share, ``right`` of ``n``."""
+        z, share = NormalDist().inv_cdf((1 + level) / 2), right / n
+        middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z / (1 + z**2 / n) * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
+        return cls(share, max(0.0, middle - half), min(1.0, middle + half))
 
     def __str__(self) -> str:
         return f"{self.mean:.4f} [{self.low:.4f}, {self.high:.4f}]"

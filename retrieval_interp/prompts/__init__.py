@@ -1,0 +1,55 @@
+"""The retrieval problem in words: the paper's five formulations, as questions for language models (section 4, A)."""
+
+from circuits.errors import BadInput
+from retrieval_interp.prompts.chains import Links
+from retrieval_interp.prompts.equations import Equations
+from retrieval_interp.prompts.formulation import Formulation
+from retrieval_interp.prompts.functions import Functions, Tables
+from retrieval_interp.prompts.kingdoms import Kingdoms
+from retrieval_interp.prompts.lives_with import LivesWith
+from retrieval_interp.prompts.question import Mark, Question
+from retrieval_interp.prompts.relatives import Families, Relatives
+
+FORMULATIONS: dict[str, type[Formulation]] = {
+    kind.name: kind for kind in (Equations, LivesWith, Kingdoms, Functions, Relatives)
+}
+STEPS = 5  # of the formulations that can have any number, in the paper
+
+
+def formulation(name: str, steps: int | None = None, chains: int = 4) -> Formulation:
+    """A formulation by name, in the paper's size unless told otherwise.
+
+    Args:
+        name: ``equations``, ``lives_with``, ``kingdoms``, ``functions`` or ``relatives``.
+        steps: D, for the first two; the others have their own.
+        chains: N.
+
+    Raises:
+        BadInput: no such formulation, or an impossible size.
+    """
+    if name not in FORMULATIONS:
+        raise BadInput(f"unknown formulation {name!r}; expected one of {', '.join(FORMULATIONS)}")
+    if name == "equations":
+        return Equations(chains, STEPS if steps is None else steps)
+    if name == "lives_with":
+        return LivesWith(chains, STEPS if steps is None else steps)
+    if steps is not None:
+        raise BadInput(f"{name}: the number of steps cannot be chosen; only equations and lives_with have it free")
+    return FORMULATIONS[name](chains)
+
+
+__all__ = [
+    "FORMULATIONS",
+    "Equations",
+    "Families",
+    "Formulation",
+    "Functions",
+    "Kingdoms",
+    "Links",
+    "LivesWith",
+    "Mark",
+    "Question",
+    "Relatives",
+    "Tables",
+    "formulation",
+]

@@ -1,0 +1,42 @@
+"""F1, equations (paper, appendix A.1): "a = 3. b = a. c = b. c = ?"."""
+
+from dataclasses import dataclass
+
+from retrieval_interp.prompts.chains import Chains, Pieces
+from retrieval_interp.prompts.question import Mention
+from retrieval_interp.prompts.words import VARIABLES, word
+
+
+@dataclass(frozen=True)
+class Equations(Chains):
+    """Variables that are equal to others, and in the end to a number from 0 to N - 1.
+
+    Attributes:
+        n_steps: D, the equations of every chain.
+    """
+
+    name = "equations"
+    most_chains = most_steps = 100
+
+    n_steps: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check("n_steps", 1, self.most_steps)
+
+    @property
+    def hops(self) -> int:
+        """D."""
+        return self.n_steps
+
+    def symbol(self, block: int, number: int) -> str:
+        """a, b, c, ... from the first line on; the answers are numbers."""
+        return str(number) if block < 0 else word(VARIABLES, block * self.n_chains + number)
+
+    def fact(self, block: int, first: Mention, second: Mention) -> Pieces:
+        """An equation."""
+        return (first, " = ", second)
+
+    def ask(self, query: Mention) -> Pieces:
+        """For the value of the last variable."""
+        return "What is the value of ", query, "? Say directly only the numeric value, without any other words."

@@ -1,0 +1,43 @@
+"""F2, lives-with (paper, appendix A.2): "Alice lives in Switzerland. Bob lives with Alice. Where does Bob live?"."""
+
+from dataclasses import dataclass
+
+from retrieval_interp.prompts.chains import Chains, Pieces
+from retrieval_interp.prompts.question import Mention
+from retrieval_interp.prompts.words import CITIES, NAMES, word
+
+
+@dataclass(frozen=True)
+class LivesWith(Chains):
+    """People who live with others, the first of whom live in a city.
+
+    Attributes:
+        n_steps: D, the people of every chain.
+    """
+
+    name = "lives_with"
+    most_chains = most_steps = 100
+
+    n_steps: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check("n_steps", 1, self.most_steps)
+
+    @property
+    def hops(self) -> int:
+        """D."""
+        return self.n_steps
+
+    def symbol(self, block: int, number: int) -> str:
+        """Alice, Bob, ... from the first line on; the answers are cities."""
+        return word(CITIES, number) if block < 0 else word(NAMES, block * self.n_chains + number)
+
+    def fact(self, block: int, first: Mention, second: Mention) -> Pieces:
+        """Where somebody lives, or with whom."""
+        return (first, " lives in " if block == 0 else " lives with ", second)
+
+    def ask(self, query: Mention) -> Pieces:
+        """For the city of somebody named last."""
+        rest = " live? Say directly only the name of the city, without any other words."
+        return "Where does ", query, rest
