@@ -154,7 +154,7 @@ PRESETS: dict[str, Preset] = {
     "conditional": Preset(
         ConditionalTask(n_chains=3),
         Architecture(n_layers=4, n_heads=4, d_model=64, d_head=16),
-        Recipe(steps=6_000, batch=128, training_examples=2**18, checkpoint_every=500),
+        Recipe(steps=12_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=1_000),
     ),
     "writing": _seven_hops(WritingTask(n_steps=7)),
     "at_once": _seven_hops(WritingTask(n_steps=7).asked_at_once),
