@@ -20,13 +20,13 @@ from circuits.clamping import Clamp, clamped
 from circuits.errors import BadInput
 from circuits.problem import Examples
 from circuits.statistics import Interval
+from retrieval_interp.any_task import Task
 from retrieval_interp.emergence import EMERGED, first_crossing
 from retrieval_interp.experiments import RUNS, all_runs, check_length, read_runs, stretches
 from retrieval_interp.model import VectorTransformer
 from retrieval_interp.presets import Preset
 from retrieval_interp.task import RetrievalTask
 from retrieval_interp.training_step import TrainingStep
-from retrieval_interp.vectors import VectorTask
 
 CONDITIONS = {
     "free": "nothing is held fast",
@@ -37,7 +37,7 @@ CONDITIONS = {
 }
 
 
-def clamps(condition: str, task: VectorTask) -> tuple[Clamp, ...]:
+def clamps(condition: str, task: Task) -> tuple[Clamp, ...]:
     """What is held fast in a condition.
 
     Raises:

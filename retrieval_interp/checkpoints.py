@@ -14,14 +14,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from transformer_lens import HookedTransformerConfig
+from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
 from circuits.errors import BadInput
 from circuits.files import read_text, replace_atomically
-from retrieval_interp.model import VectorTransformer
+from retrieval_interp.any_task import Task
+from retrieval_interp.model import build
 from retrieval_interp.tasks import describe, task_of
-from retrieval_interp.vectors import VectorTask
 
 CONFIG, WEIGHTS, CIRCUIT, LOG = "config.json", "model.safetensors", "circuit.yaml", "log.jsonl"
 STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
@@ -33,7 +33,7 @@ ARCHITECTURE_FIELDS = (
     *("n_ctx", "d_vocab", "d_vocab_out", "normalization_type", "eps"),
 )
 # Constants that HookedTransformer keeps in its state; files by other code may leave them out.
-CONSTANTS = ("attn.mask", "attn.IGNORE", "pos_embed.W_pos")
+CONSTANTS = ("attn.mask", "attn.IGNORE")
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
@@ -62,7 +62,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise BadInput(f"{path}: not a whole safetensors file ({error})") from error
 
 
-def config_json(task: VectorTask, cfg: HookedTransformerConfig, made: Mapping[str, Any]) -> str:
+def config_json(task: Task, cfg: HookedTransformerConfig, made: Mapping[str, Any]) -> str:
     """A model directory's config: the task, the architecture, and how the model was made."""
     architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
     if cfg.attn_only:
@@ -95,7 +95,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def task_from(config: Mapping[str, Any], path: Path) -> VectorTask:
+def task_from(config: Mapping[str, Any], path: Path) -> Task:
     """The task of a config that was read from ``path``."""
     try:
         return task_of(config["task"])
@@ -103,7 +103,7 @@ def task_from(config: Mapping[str, Any], path: Path) -> VectorTask:
         raise BadInput(f"{path}: bad task ({error})") from error
 
 
-def architecture_from(config: Mapping[str, Any], task: VectorTask, path: Path) -> HookedTransformerConfig:
+def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> HookedTransformerConfig:
     """The TransformerLens config of a config that was read from ``path``, checked against its task."""
     section = config["architecture"]
     unknown = sorted(set(section) - set(ARCHITECTURE_FIELDS))
@@ -146,27 +146,28 @@ def least_parameters(cfg: HookedTransformerConfig) -> int:
     return cfg.n_layers * layer + cfg.d_model * (cfg.d_vocab + cfg.d_vocab_out)
 
 
-def fill(model: VectorTransformer, tensors: Mapping[str, Tensor], path: Path) -> None:
+def fill(model: HookedTransformer, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Put the weights read from ``path`` into a model, converted to its precision.
 
     Raises:
         BadInput: keys or shapes do not fit the model, or a weight is not finite.
     """
     own = model.state_dict()
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     filled: dict[str, Tensor] = {}
     foreign = sorted(set(tensors) - set(own))
     if foreign:
         raise BadInput(f"{path}: unexpected tensor {foreign[0]!r}; the weights do not fit the config")
     for name, parameter in own.items():
         if name not in tensors:
-            if name.endswith(CONSTANTS):
+            if name.endswith(CONSTANTS) or name in frozen:
                 continue
             raise BadInput(f"{path}: tensor {name!r} is missing; the weights do not fit the config")
         tensor = tensors[name]
         if tensor.shape != parameter.shape:
             got, expected = list(tensor.shape), list(parameter.shape)
             raise BadInput(f"{path}: {name} is {got}; the config expects {expected}")
-        if name.endswith(("attn.mask", "attn.IGNORE")):
+        if name.endswith(CONSTANTS):
             continue  # constants: the model keeps its own
         if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
             raise BadInput(f"{path}: {name} is {tensor.dtype}; expected floating-point weights of 16 to 64 bits")
@@ -176,7 +177,7 @@ def fill(model: VectorTransformer, tensors: Mapping[str, Tensor], path: Path) ->
     model.load_state_dict({**own, **filled}, strict=True)
 
 
-def load_model(folder: Path, weights: Path | None = None) -> tuple[VectorTransformer, VectorTask]:
+def load_model(folder: Path, weights: Path | None = None) -> tuple[HookedTransformer, Task]:
     """The model and the task of a model directory, in fp32 and in evaluation mode.
 
     Args:
@@ -194,6 +195,6 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[VectorTransfo
     there = sum(tensor.numel() for tensor in tensors.values())
     if least_parameters(cfg) > there:  # before memory is taken for a model that its weights cannot fill
         raise BadInput(f"{path}: {there} weights do not fit the config, which needs {least_parameters(cfg)} and more")
-    model = VectorTransformer(cfg)
+    model = build(task, cfg)
     fill(model, tensors, path)
     return model.eval(), task

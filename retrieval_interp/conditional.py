@@ -20,7 +20,8 @@ from circuits.facts import Fact, Facts, role
 from circuits.flow import Layout
 from circuits.problem import Examples
 from circuits.roles import Roles
-from retrieval_interp.vectors import Draws, Stream, VectorTask, drawn_symbols, shuffles
+from retrieval_interp.streams import Stream
+from retrieval_interp.vectors import Draws, VectorTask, drawn_symbols, shuffles
 
 MEMBERS = {"x": ("first", "second"), "y": ("first", "second"), "z": ("first", "second", "third")}
 A, X, Y, Z = range(4)  # where a chain's symbols stand in its draws

@@ -3,20 +3,21 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from transformer_lens import HookedTransformer
+
 from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
+from retrieval_interp.any_task import Task
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, load_model
-from retrieval_interp.model import VectorTransformer
 from retrieval_interp.sharing import PREFIX, fetch
-from retrieval_interp.vectors import VectorTask
 
 
 class Loaded(NamedTuple):
     """A model with its task, and its circuit where one stands beside it."""
 
-    model: VectorTransformer
-    task: VectorTask
+    model: HookedTransformer
+    task: Task
     circuit: Circuit | None
 
 

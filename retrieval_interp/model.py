@@ -1,7 +1,7 @@
-"""A HookedTransformer that reads vectors instead of tokens.
+"""The transformers that are trained here: HookedTransformers with GPT-2's weights to begin with.
 
-Everything of TransformerLens works on it (``run_with_cache``, hooks, ``start_at_layer``), and its state
-loads strictly into a stock HookedTransformer: the embedding keeps its key and shape.
+One reads vectors instead of tokens. Everything of TransformerLens works on it (``run_with_cache``, hooks,
+``start_at_layer``), and its state loads strictly into a stock HookedTransformer: the embedding keeps its key and shape.
 """
 
 import copy
@@ -13,8 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformer_lens import HookedTransformer, HookedTransformerConfig
+from transformers import PreTrainedTokenizerBase
 
 from circuits.errors import BadInput
+from retrieval_interp.any_task import Task
 
 
 class VectorEmbed(nn.Module):
@@ -61,6 +63,39 @@ class VectorTransformer(HookedTransformer):
             raise BadInput(f"the model reads floating-point vectors; got {input.dtype}")
         residual = self.hook_embed(self.embed(input))
         return residual + self.hook_pos_embed(self.pos_embed.W_pos[: input.shape[1]]), input, None, None
+
+
+class TokenTransformer(HookedTransformer):
+    """HookedTransformer over tokens ``[batch, pos]``, with its tokenizer: ``model.to_tokens(text)`` works.
+
+    Positions are told by a table that begins as sine and cosine, so that the distance between two of them can be read
+    off from the first step on, and is trained like everything else.
+    """
+
+    def __init__(self, cfg: HookedTransformerConfig, tokenizer: PreTrainedTokenizerBase, seed: int = 0) -> None:
+        """Build the model with weights drawn from ``seed``; global generators are left alone."""
+        cfg = copy.deepcopy(cfg)
+        cfg.init_weights = False
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")
+            super().__init__(cfg, tokenizer, move_to_device=False, default_padding_side="right")
+        initialise_like_gpt2(self, seed)
+        with torch.no_grad():
+            self.pos_embed.W_pos.copy_(wave_codes(cfg.n_ctx, cfg.d_model))
+        self.to(self.cfg.device, print_details=False)
+
+
+def wave_codes(n_positions: int, width: int) -> Float[Tensor, "pos width"]:
+    """Sine and cosine of every position at ``width`` / 2 wavelengths from 2π to 2000π, a tenth as large."""
+    places = torch.arange(width // 2)
+    angle = torch.arange(n_positions)[:, None] * 1000.0 ** (-2 * places / width)
+    return 0.1 * torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
+
+
+def build(task: Task, cfg: HookedTransformerConfig, seed: int = 0) -> HookedTransformer:
+    """The transformer that a task is for, with weights drawn from ``seed``."""
+    tokenizer = task.tokenizer
+    return VectorTransformer(cfg, seed) if tokenizer is None else TokenTransformer(cfg, tokenizer, seed)
 
 
 def initialise_like_gpt2(model: HookedTransformer, seed: int) -> None:

@@ -17,9 +17,10 @@ import torch
 from transformer_lens import HookedTransformerConfig
 
 from circuits.errors import BadInput
+from retrieval_interp.any_task import Task
 from retrieval_interp.conditional import ConditionalTask
+from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.task import RetrievalTask
-from retrieval_interp.vectors import VectorTask
 from retrieval_interp.writing_task import WritingTask
 
 
@@ -33,7 +34,7 @@ class Architecture:
     d_head: int
     mlp: bool = True
 
-    def config(self, task: VectorTask) -> HookedTransformerConfig:
+    def config(self, task: Task) -> HookedTransformerConfig:
         """The TransformerLens config of this shape for this task, on the CPU in fp32."""
         return HookedTransformerConfig(
             n_layers=self.n_layers,
@@ -93,7 +94,7 @@ class Recipe:
 class Preset:
     """A task, a shape and a recipe, with the seed used when none is given."""
 
-    task: VectorTask
+    task: Task
     architecture: Architecture
     recipe: Recipe
     seed: int = 0
@@ -127,7 +128,7 @@ def _figure4(n_layers: int, *, implicit_curriculum: bool) -> Preset:
     )
 
 
-def _seven_hops(task: VectorTask) -> Preset:
+def _seven_hops(task: Task) -> Preset:
     return Preset(
         task,
         Architecture(n_layers=2, n_heads=4, d_model=64, d_head=16),
@@ -155,6 +156,11 @@ PRESETS: dict[str, Preset] = {
         ConditionalTask(n_chains=3),
         Architecture(n_layers=4, n_heads=4, d_model=64, d_head=16),
         Recipe(steps=12_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=1_000),
+    ),
+    "equations": Preset(
+        EquationsTask(n_steps=4),
+        Architecture(n_layers=6, n_heads=4, d_model=64, d_head=16),
+        Recipe(steps=5_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=1_000),
     ),
     "writing": _seven_hops(WritingTask(n_steps=7)),
     "at_once": _seven_hops(WritingTask(n_steps=7).asked_at_once),

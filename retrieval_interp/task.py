@@ -19,7 +19,8 @@ from einops import rearrange
 from circuits.flow import Layout, chain
 from circuits.problem import Examples
 from circuits.roles import Roles
-from retrieval_interp.vectors import Draws, Stream, VectorTask, drawn_symbols, shuffles
+from retrieval_interp.streams import Stream
+from retrieval_interp.vectors import Draws, VectorTask, drawn_symbols, shuffles
 
 
 class StepOrder(StrEnum):

@@ -5,30 +5,32 @@ from dataclasses import asdict, fields
 from enum import StrEnum
 from typing import Any, get_type_hints
 
+from retrieval_interp.any_task import Task
 from retrieval_interp.conditional import ConditionalTask
+from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.task import RetrievalTask
-from retrieval_interp.vectors import VectorTask
 from retrieval_interp.writing_task import WritingTask
 
-TASKS: dict[str, type[VectorTask]] = {
+TASKS: dict[str, type[Task]] = {
     "retrieval": RetrievalTask,
     "conditional": ConditionalTask,
+    "equations": EquationsTask,
     "writing": WritingTask,
 }
 WANTED = {int: "a whole number", bool: "true or false", str: "a text"}
 
 
-def describe(task: VectorTask) -> dict[str, Any]:
+def describe(task: Task) -> dict[str, Any]:
     """A task as plain values; ``task_of`` gives an equal one back."""
     return {"problem": problem_of(task), **asdict(task)}  # type: ignore[call-overload]  # every task is a dataclass
 
 
-def problem_of(task: VectorTask) -> str:
+def problem_of(task: Task) -> str:
     """The name of a task's problem."""
     return next(name for name, kind in TASKS.items() if type(task) is kind)
 
 
-def task_of(described: Mapping[str, Any]) -> VectorTask:
+def task_of(described: Mapping[str, Any]) -> Task:
     """The task of a description; without a name it is the retrieval problem.
 
     Raises:

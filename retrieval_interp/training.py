@@ -36,11 +36,11 @@ from retrieval_interp.checkpoints import (
     save_tensors,
     task_from,
 )
-from retrieval_interp.model import VectorTransformer
+from retrieval_interp.model import build
 from retrieval_interp.presets import Recipe, preset
 from retrieval_interp.provenance import versions
+from retrieval_interp.streams import Stream
 from retrieval_interp.training_step import Batches, TrainingStep, choose_device, learning_rate
-from retrieval_interp.vectors import Stream
 
 LOG_EVERY, VALIDATE_EVERY, VALIDATION_EXAMPLES = 20, 100, 512
 
@@ -63,11 +63,11 @@ class TrainingRun:
         self.task = task_from(config, folder / CONFIG)
         self.recipe, self.seed = recipe_from(config, folder / CONFIG)
         cfg = architecture_from(config, self.task, folder / CONFIG)
-        self.model = VectorTransformer(cfg, self.seed).to(device, print_details=False)
+        self.model = build(self.task, cfg, self.seed).to(device, print_details=False)
         self.take_step = TrainingStep(self.model, self.task, self.recipe)
         self.step = self.saved_step = 0
         self.seconds = 0.0
-        self.running = torch.zeros(len(self.task.parts), dtype=torch.float64)  # sums since the last log line
+        self.running = torch.zeros(len(self.task.trained_parts), dtype=torch.float64)  # sums since the last log line
         if (folder / STATE).exists():
             self._load_state()
         if (folder / LOG).exists():
@@ -120,13 +120,15 @@ class TrainingRun:
         if not self.running.isfinite().all():
             raise TrainingDiverged(self._diverged())
         since = self.step % LOG_EVERY or LOG_EVERY
-        names = self.task.parts
         means = (self.running / since).tolist()
         record: dict[str, Any] = {"step": self.step, "loss": sum(means) / len(means)}
-        record["parts"] = dict(zip(names, means, strict=True))
+        record["parts"] = dict(zip(self.task.trained_parts, means, strict=True))
         if self.step % VALIDATE_EVERY == 0 or self.step == self.recipe.steps:
             parts = self._validate()
-            record["validation"] = {"loss": sum(parts) / len(parts), "parts": dict(zip(names, parts, strict=True))}
+            record["validation"] = {
+                "loss": sum(parts) / len(parts),
+                "parts": dict(zip(self.task.parts, parts, strict=True)),
+            }
         record["lr"] = lr
         self.running.zero_()
         append_line(self.folder / LOG, json.dumps(record))

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformer_lens import HookedTransformer
 
 from circuits.errors import BadInput
 from circuits.problem import Examples
-from retrieval_interp.model import VectorTransformer
+from retrieval_interp.any_task import Drawn, Task
 from retrieval_interp.presets import Recipe
-from retrieval_interp.vectors import Draws, Stream, VectorTask
+from retrieval_interp.streams import Stream
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -23,7 +24,7 @@ def learning_rate(recipe: Recipe, step: int) -> float:
     return recipe.lr * warm * 0.5 * (1 + math.cos(math.pi * gone))
 
 
-def optimizer_for(model: VectorTransformer, recipe: Recipe) -> torch.optim.AdamW:
+def optimizer_for(model: HookedTransformer, recipe: Recipe) -> torch.optim.AdamW:
     """AdamW with decoupled weight decay on matrices, none on biases and norms."""
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in trained if name.rsplit(".", 1)[-1].startswith("W_")]
@@ -60,8 +61,8 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 class TrainingStep:
     """One optimiser step of a model on a batch: bf16 autocast where it is fast, compiled where that works."""
 
-    model: VectorTransformer
-    task: VectorTask
+    model: HookedTransformer
+    task: Task
     recipe: Recipe
 
     def __post_init__(self) -> None:
@@ -79,8 +80,8 @@ class TrainingStep:
         self.forward = torch.compile(self.model, dynamic=False, options=options)
         try:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-                shape = (self.recipe.batch, self.task.n_positions, self.task.d_input)
-                self.forward(torch.zeros(shape, device=self.device)).float().sum().backward()
+                few = self.task.training_set(self.recipe.batch, 0).to(self.device)
+                self.forward(self.task.assemble(few).inputs).float().sum().backward()
         except Exception as error:  # whatever the compiler raises, training can go on without it
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
@@ -91,9 +92,9 @@ class TrainingStep:
         """Partial losses averaged over a batch, ``[part]``."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outputs = self.forward(examples.inputs)
-        return self.task.losses(outputs.float(), examples).mean(dim=0)
+        return self.task.training_losses(outputs.float(), examples).mean(dim=0)
 
-    def __call__(self, draws: Draws, lr: float) -> Tensor:
+    def __call__(self, draws: Drawn, lr: float) -> Tensor:
         """Take one step; returns the partial losses before it, ``[part]``."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -109,12 +110,12 @@ class TrainingStep:
 class Batches:
     """The batch of every step: each epoch visits the whole training set in an order of its own."""
 
-    def __init__(self, task: VectorTask, recipe: Recipe, seed: int, device: torch.device) -> None:
+    def __init__(self, task: Task, recipe: Recipe, seed: int, device: torch.device) -> None:
         self.size, self.batch, self.seed, self.device = recipe.training_examples, recipe.batch, seed, device
         self.training_set = task.training_set(self.size, seed).to(device)
         self._order = (-1, torch.empty(0, dtype=torch.long))
 
-    def __getitem__(self, step: int) -> Draws:
+    def __getitem__(self, step: int) -> Drawn:
         epoch, place = divmod(step, self.size // self.batch)
         if self._order[0] != epoch:
             order = Stream.BATCH_ORDER.generator(self.seed, epoch).permutation(self.size)

@@ -4,10 +4,8 @@ Each input vector is a symbol, K numbers drawn from N(0, 1), followed by a rotar
 Answers are read at the last positions of the sequence, and scored by their squared error.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import torch
@@ -15,25 +13,11 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from circuits.errors import BadInput
-from circuits.flow import Layout
 from circuits.problem import Examples
+from retrieval_interp.any_task import Task
+from retrieval_interp.streams import Stream
 
 LARGEST_DRAW = 2**31  # numbers drawn at once, 8 GiB
-
-
-class Stream(StrEnum):
-    """Independent sources of randomness: what one draws never appears in another, whatever the seeds."""
-
-    TRAINING = "training"
-    EVALUATION = "evaluation"
-    BATCH_ORDER = "batch order"
-
-    def generator(self, *seeds: int) -> np.random.Generator:
-        """A generator of its own for this stream and these seeds."""
-        for seed in seeds:
-            if not 0 <= seed < 2**63:
-                raise BadInput(f"seed {seed} cannot be used; expected a whole number from 0 to 2^63 - 1")
-        return np.random.default_rng([list(Stream).index(self), *seeds])
 
 
 @dataclass(frozen=True)
@@ -60,7 +44,7 @@ class Draws:
         return Draws(self.symbols.to(device), self.order.to(device))
 
 
-class VectorTask(ABC):
+class VectorTask(Task):
     """A ``circuits.Problem`` on sequences of vectors; a frozen dataclass with at least these fields.
 
     Attributes:
@@ -68,39 +52,16 @@ class VectorTask(ABC):
         n_dims: K, the numbers of a symbol, and of a position code; even.
     """
 
+    loss_name = "mean squared error"
+
     n_chains: int
     n_dims: int
-
-    def check(self, name: str, least: int, most: int) -> None:
-        """Refuse a field that is out of range.
-
-        Raises:
-            BadInput: it is.
-        """
-        value = getattr(self, name)
-        if not least <= value <= most:
-            raise BadInput(f"{name} is {value}; expected {least} to {most}")
 
     def __post_init__(self) -> None:
         self.check("n_chains", 1, 255)
         self.check("n_dims", 2, 10_000)
         if self.n_dims % 2:
             raise BadInput(f"n_dims is {self.n_dims}; expected an even number (position codes are sine and cosine)")
-
-    @property
-    @abstractmethod
-    def sentence(self) -> str:
-        """What is asked, in words that follow on from "trained on"."""
-
-    @property
-    def asked(self) -> str:
-        """The symbols asked for, in short: ``x1 ... x3``."""
-        return " ... ".join(dict.fromkeys((self.parts[0], self.parts[-1])))
-
-    @property
-    @abstractmethod
-    def n_positions(self) -> int:
-        """Length of a sequence."""
 
     @property
     def d_input(self) -> int:
@@ -112,38 +73,9 @@ class VectorTask(ABC):
         """Width of the answer at one position: all parts, K numbers each."""
         return len(self.parts) * self.n_dims
 
-    @property
-    @abstractmethod
-    def roles(self) -> tuple[str, ...]:
-        """The names of the roles."""
-
-    @property
-    @abstractmethod
-    def parts(self) -> tuple[str, ...]:
-        """The symbols asked for, each with a partial loss of its own."""
-
-    @property
-    @abstractmethod
-    def layout(self) -> Layout:
-        """What each role of one chain starts with, for information flow."""
-
-    @property
-    def read_at(self) -> Mapping[str, str]:
-        """For every part the role at which it is read."""
-        return dict.fromkeys(self.parts, "query")
-
-    @property
-    def readout(self) -> tuple[str, ...]:
-        """The roles at which the answers are read."""
-        return tuple(dict.fromkeys(self.read_at.values()))
-
     def examples(self, n: int, seed: int) -> Examples:
         """``n`` examples for evaluation; they never overlap a training set, whatever the seeds."""
         return self.assemble(self.draw(n, Stream.EVALUATION, seed))
-
-    def training_set(self, size: int, seed: int) -> Draws:
-        """A fixed training set; ``assemble`` makes batches of it."""
-        return self.draw(size, Stream.TRAINING, seed)
 
     @abstractmethod
     def draw(self, n: int, stream: Stream, seed: int) -> Draws:

@@ -23,8 +23,9 @@ from circuits.flow import Layout, chain
 from circuits.loss import Loss
 from circuits.problem import Examples
 from circuits.roles import Roles
+from retrieval_interp.streams import Stream
 from retrieval_interp.task import RetrievalTask
-from retrieval_interp.vectors import Draws, Stream, VectorTask
+from retrieval_interp.vectors import Draws, VectorTask
 
 AT_ONCE = 256  # examples run together
 

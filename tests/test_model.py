@@ -84,7 +84,7 @@ def test_wrong_inputs_are_refused_with_what_was_expected(small, given, message):
 def test_every_preset_builds_and_has_the_papers_shape(name):
     preset = PRESETS[name]
     cfg = preset.architecture.config(preset.task)
-    assert cfg.d_vocab == 8
+    assert cfg.d_vocab == (preset.task.d_input if preset.task.tokenizer else 8)
     expected = {"transformer_a": (12, 1, 128, 3), "transformer_d": (24, 1, 512, 4), "figure4_ic_8": (8, 8, 128, 5)}
     if name in expected:
         assert (cfg.n_layers, cfg.n_heads, cfg.d_model, preset.task.n_steps) == expected[name]

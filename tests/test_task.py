@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from circuits import BadInput
 from retrieval_interp import RetrievalTask
+from retrieval_interp.streams import Stream
 from retrieval_interp.task import StepOrder
-from retrieval_interp.vectors import Stream
 from tests.sequences import symbols_of
 
 tasks = st.builds(

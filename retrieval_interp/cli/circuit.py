@@ -12,11 +12,12 @@ from retrieval_interp.cli.options import CircuitFile, Examples, Json, Model, See
 from retrieval_interp.cli.terminal import print_report, progress_bar
 
 if TYPE_CHECKING:
+    from transformer_lens import HookedTransformer
+
     from circuits.circuit import Circuit
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
-    from retrieval_interp.model import VectorTransformer
-    from retrieval_interp.vectors import VectorTask
+    from retrieval_interp.any_task import Task
 
 app = typer.Typer()
 
@@ -134,8 +135,8 @@ def view(
 
 
 def judged(
-    model: "VectorTransformer",
-    task: "VectorTask",
+    model: "HookedTransformer",
+    task: "Task",
     circuit: "Circuit",
     name: str,
     examples: int,

@@ -121,10 +121,13 @@ def arrival(
     from retrieval_interp.arrival import arrival as measured
     from retrieval_interp.arrival_page import FILES, write_arrival
     from retrieval_interp.provenance import versions
+    from retrieval_interp.vectors import VectorTask
 
     if examples < 2:
         raise BadInput(f"{examples} examples; expected at least 2, to fit a regression")
     model, task, circuit = library.load(model_dir)
+    if not isinstance(task, VectorTask):
+        raise BadInput(f"{model_dir}: reads words; the symbols that are read here are vectors")
     if out is not None:
         for name in FILES:
             check_writable(out / name)

@@ -1,7 +1,7 @@
 """The retrieval problem in words: the paper's five formulations, as questions for language models (section 4, A)."""
 
 from circuits.errors import BadInput
-from retrieval_interp.prompts.chains import Links
+from retrieval_interp.prompts.chains import Chains, Links
 from retrieval_interp.prompts.equations import Equations
 from retrieval_interp.prompts.formulation import Formulation
 from retrieval_interp.prompts.functions import Functions, Tables
@@ -40,6 +40,7 @@ def formulation(name: str, steps: int | None = None, chains: int = 4) -> Formula
 
 __all__ = [
     "FORMULATIONS",
+    "Chains",
     "Equations",
     "Families",
     "Formulation",

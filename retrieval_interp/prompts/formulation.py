@@ -10,7 +10,7 @@ import numpy as np
 
 from circuits.errors import BadInput
 from retrieval_interp.prompts.question import Question
-from retrieval_interp.vectors import Stream
+from retrieval_interp.streams import Stream
 
 TRIES = 1000  # draws that may all be there already before a size is said to have no further question
 

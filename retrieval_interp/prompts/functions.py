@@ -88,8 +88,8 @@ class Functions(Formulation):
             "Say directly only the numeric value, without any other words.",
         )
         first, at = tables.functions[function], tables.arguments[argument]
-        chain = named[function], given[argument], table[first], str(at), str(tables.values[first][at])
-        return script.question(self.name, map(str, range(N)), chain, function)
+        symbols = named[function], given[argument], table[first], str(at), str(tables.values[first][at])
+        return script.question(self.name, map(str, range(N)), symbols, function)
 
 
 def _alias(script: Script, name: str, of: str, fact: str, chain: int) -> None:

@@ -1,0 +1,134 @@
+"""What a model can be trained on, whatever it reads."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from circuits.errors import BadInput
+from circuits.flow import Layout
+from circuits.problem import Examples
+from retrieval_interp.streams import Stream
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """What chance decides of examples, in the smallest form."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Int[Tensor, " n"]) -> "Drawn":
+        """Some of the examples, in the order of ``index``."""
+
+    def to(self, device: torch.device | str) -> "Drawn":
+        """The same draws on another device."""
+
+
+class Task(ABC):
+    """A ``circuits.Problem`` that models are trained on; a frozen dataclass.
+
+    Attributes:
+        loss_name: what the losses are, in words.
+    """
+
+    loss_name: str
+
+    def check(self, name: str, least: int, most: int) -> None:
+        """Refuse a field that is out of range.
+
+        Raises:
+            BadInput: it is.
+        """
+        value = getattr(self, name)
+        if not least <= value <= most:
+            raise BadInput(f"{name} is {value}; expected {least} to {most}")
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """What is asked, in words that follow on from "trained on"."""
+
+    @property
+    def asked(self) -> str:
+        """The symbols asked for, in short: ``x1 ... x3``."""
+        return " ... ".join(dict.fromkeys((self.parts[0], self.parts[-1])))
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase | None:
+        """What makes tokens of texts; None where vectors are read."""
+        return None
+
+    @property
+    @abstractmethod
+    def n_positions(self) -> int:
+        """Length of the longest sequence."""
+
+    @property
+    @abstractmethod
+    def d_input(self) -> int:
+        """Width of an input vector, or number of tokens."""
+
+    @property
+    @abstractmethod
+    def d_output(self) -> int:
+        """Width of the answer at one position."""
+
+    @property
+    @abstractmethod
+    def roles(self) -> tuple[str, ...]:
+        """The names of the roles."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[str, ...]:
+        """The symbols asked for, each with a partial loss of its own."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """What each role of one chain starts with, for information flow."""
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """For every part the role at which it is read."""
+        return dict.fromkeys(self.parts, "query")
+
+    @property
+    def readout(self) -> tuple[str, ...]:
+        """The roles at which the answers are read."""
+        return tuple(dict.fromkeys(self.read_at.values()))
+
+    @abstractmethod
+    def examples(self, n: int, seed: int) -> Examples:
+        """``n`` examples for evaluation; they never overlap a training set, whatever the seeds."""
+
+    @abstractmethod
+    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+        """The partial losses of every example."""
+
+    def training_set(self, size: int, seed: int) -> Drawn:
+        """A fixed training set; ``assemble`` makes batches of it."""
+        return self.draw(size, Stream.TRAINING, seed)
+
+    @abstractmethod
+    def draw(self, n: int, stream: Stream, seed: int) -> Drawn:
+        """Draw ``n`` examples."""
+
+    @abstractmethod
+    def assemble(self, draws: Any) -> Examples:
+        """The examples of these draws."""
+
+    @property
+    def trained_parts(self) -> tuple[str, ...]:
+        """The names of what training makes small; ``parts``, unless it has targets of its own."""
+        return self.parts
+
+    def training_losses(
+        self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[Tensor, "batch trained"]:
+        """What training makes small, for every example; ``losses``, unless it has targets of its own."""
+        return self.losses(outputs, examples)

@@ -1,0 +1,166 @@
+"""Questions in words as a problem for the circuit tools: which token is which symbol of which chain."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from circuits.errors import BadInput
+from circuits.flow import Layout, chain
+from circuits.problem import Examples
+from circuits.roles import Roles
+from retrieval_interp.prompts import Chains, Formulation, Question
+
+ANSWER = "answer"  # the role of the last token of a prompt, at which the answer is read
+TRIES = 50  # questions drawn for each that is wanted, before their lengths are said to differ too much
+
+
+def as_text(tokenizer: PreTrainedTokenizerBase, question: str) -> str:
+    """The whole text after which the answer comes: in a chat where the tokenizer knows one, else on the next line."""
+    if tokenizer.chat_template is not None:
+        asked = [{"role": "user", "content": question}]
+        return str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
+    return question + "\n"
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """The tokens of a text, and the characters that each stands for, from the first to one past the last.
+
+    Raises:
+        BadInput: the tokenizer does not know one of the words, or does not say where its tokens stand in the text.
+    """
+    if not tokenizer.is_fast:
+        raise BadInput(f"{type(tokenizer).__name__} does not tell which characters a token stands for; use a fast one")
+    encoded = tokenizer(text, return_offsets_mapping=True)
+    ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
+    if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in ids:
+        start, end = offsets[ids.index(tokenizer.unk_token_id)]
+        if text[start:end] != tokenizer.unk_token:  # some tokenizers have one token for this and for other things
+            raise BadInput(f"the tokenizer does not know {text[start:end]!r}")
+    return ids, offsets
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A prompt as tokens.
+
+    Attributes:
+        tokens: all of them, ``[pos]``.
+        places: for every role the position of its token, for every chain that has one.
+    """
+
+    tokens: Int[Tensor, " pos"]
+    places: Mapping[tuple[str, int], int]
+
+
+def placed(tokenizer: PreTrainedTokenizerBase, question: Question) -> Placed:
+    """A question as tokens, and which token is which symbol of which chain.
+
+    A symbol of several tokens stands at its last one, where all of it has been read. The last token of all, at which
+    the answer is read, has the role ``answer``, in the chain that is asked about.
+
+    Raises:
+        BadInput: as ``token_ids``.
+    """
+    text = as_text(tokenizer, question.prompt)
+    ids, offsets = token_ids(tokenizer, text)
+    shift = text.index(question.prompt)  # a chat has words before it
+    of_character = {
+        character: position for position, (start, end) in enumerate(offsets) for character in range(start, end)
+    }
+    places = {(mark.role, mark.chain): of_character[shift + mark.end - 1] for mark in question.marks}
+    return Placed(torch.tensor(ids), {**places, (ANSWER, question.asked): len(ids) - 1})
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """Questions of a formulation, as a ``circuits.Problem`` for a model that reads tokens.
+
+    Its one loss is the chance that the model, sampled once, gives another answer: 1 - p(answer's first token).
+    Who knows what is acceptable, and no more, comes to 0.75 where there are four chains. The roles are those of the
+    chain that is asked about.
+
+    Attributes:
+        formulation: which questions.
+        tokenizer: the model's.
+    """
+
+    formulation: Formulation
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The formulation's, and ``answer``, the last token of the prompt."""
+        return (*self.formulation.roles, ANSWER)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The end of the chain, ``xD``; where the problem is conditional, ``answer``."""
+        return (f"x{self.formulation.hops}",) if isinstance(self.formulation, Chains) else (ANSWER,)
+
+    @property
+    def readout(self) -> tuple[str, ...]:
+        """The role at which the answer is read."""
+        return (ANSWER,)
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """For the one part the role at which it is read."""
+        return dict.fromkeys(self.parts, ANSWER)
+
+    def examples(self, n: int, seed: int) -> Examples:
+        """``n`` questions of the same number of tokens, the commonest of the first hundred: there is no padding.
+
+        Raises:
+            BadInput: the tokenizer does not know a word, or the lengths of the questions differ too much.
+        """
+        drawn = [(question, placed(self.tokenizer, question)) for question in self.formulation.questions(100, seed)]
+        lengths = [len(one.tokens) for _, one in drawn]
+        length = max(dict.fromkeys(lengths), key=lengths.count)
+        kept: list[tuple[Question, Placed]] = []
+        for question in islice(self.formulation.stream(seed), TRIES * n):
+            one = placed(self.tokenizer, question)
+            if len(one.tokens) == length:
+                kept.append((question, one))
+            if len(kept) == n:
+                return self._examples(kept)
+        raise BadInput(f"of {TRIES * n} questions only {len(kept)} have {length} tokens; expected {n}")
+
+    def _examples(self, kept: Sequence[tuple[Question, Placed]]) -> Examples:
+        positions = [[one.places[role, question.asked] for role in self.roles] for question, one in kept]
+        answers = torch.tensor([self.answer_token(question) for question, _ in kept])
+        tokens = torch.stack([one.tokens for _, one in kept])
+        return Examples(tokens, answers, Roles(self.roles, torch.tensor(positions)[:, :, None]))
+
+    def answer_token(self, question: Question) -> int:
+        """The first token of the answer, as it follows on the prompt."""
+        text = as_text(self.tokenizer, question.prompt)
+        before = len(token_ids(self.tokenizer, text)[0])
+        return token_ids(self.tokenizer, text + question.answer)[0][before]
+
+    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+        """The chance of another answer than the right one.
+
+        Raises:
+            BadInput: the model knows fewer words than the tokenizer.
+        """
+        if outputs.shape[-1] < len(self.tokenizer):
+            raise BadInput(f"the model knows {outputs.shape[-1]} words; its tokenizer has {len(self.tokenizer)}")
+        chances = outputs[:, -1].softmax(dim=-1)
+        return 1 - chances.gather(1, examples.targets[:, None])
+
+
+def chain_layout(formulation: Chains) -> Layout:
+    """What each role of a chain starts with: its token and its line; the answer is read in the question's line."""
+    D = formulation.hops
+    start = dict(chain(D).start)
+    laid = {}
+    for role, pieces in start.items():
+        laid[role] = pieces
+        if role.endswith(".second"):
+            laid[role.replace(".second", ".end")] = frozenset({piece for piece in pieces if piece.startswith("p")})
+    return Layout({**laid, ANSWER: frozenset({"p0"})}, frozenset(f"p{k}" for k in range(D + 1)))
