@@ -94,6 +94,25 @@ def print_depths(table: "pd.DataFrame") -> None:
     Console().print(shown)
 
 
+def print_accuracy(table: "pd.DataFrame") -> None:
+    """Accuracy of every model on every kind of question."""
+    import pandas as pd
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    numbers = ("D", "right", "accuracy", "chance")
+    shown = Table("model", "asked", *(Column(title, justify="right", no_wrap=True) for title in numbers), "else")
+    for row in table.to_dict("records"):
+        steps = "" if row["steps"] is pd.NA else str(row["steps"])
+        right = f"{row['right']} of {row['asked']}"
+        accuracy = f"{row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+        counts = {"never acceptable": row["exhausted"], "failed": row["failed"]}
+        counts["not asked"] = row["questions"] - row["asked"] - row["failed"]
+        rest = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        shown.add_row(row["model"], row["formulation"], steps, right, accuracy, f"{row['chance']:.4f}", rest)
+    Console().print(shown)
+
+
 def print_claims(rows: "Sequence[Claim]") -> None:
     """The ledger as a table."""
     from rich.console import Console

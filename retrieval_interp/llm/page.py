@@ -1,0 +1,108 @@
+"""Figure 2 of the paper for any models, as a table and one offline page."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.colors
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from circuits.files import write_together
+from circuits.page import figure_element, render_page
+from retrieval_interp.prompts import FORMULATIONS, STEPS
+
+CSV, PAGE = "accuracy.csv", "accuracy.html"
+FILES = (CSV, PAGE)
+COLOURS = plotly.colors.qualitative.Safe
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x", "star", "hexagon")
+
+
+def by_formulation(table: pd.DataFrame) -> pd.DataFrame:
+    """One row for each model and formulation: of those with several numbers of steps the paper's five, or the most."""
+    distance = (table["steps"] - STEPS).abs().fillna(0)
+    kept = table.assign(distance=distance, more=-table["steps"].fillna(0)).sort_values(["distance", "more"])
+    return kept.drop_duplicates(["model", "formulation"]).drop(columns=["distance", "more"])
+
+
+def accuracy_figure(table: pd.DataFrame) -> go.Figure:
+    """Left: accuracy by formulation and model. Right: equations by number of steps. Dashed: chance."""
+    figure = make_subplots(1, 2, subplot_titles=("by formulation", "equations, by number of steps"), shared_yaxes=True)
+    single, equations = by_formulation(table), table[table["formulation"] == "equations"]
+    sizes: dict[str, Any] = {row["formulation"]: row for row in single.to_dict("records")}
+    places = {name: place for place, name in enumerate(name for name in FORMULATIONS if name in sizes)}
+    models = list(dict.fromkeys(table["model"]))
+    for number, model in enumerate(models):
+        shift = 0.6 * ((number + 0.5) / len(models) - 0.5)  # side by side within a formulation
+        marker = {"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 10}
+        shared = {"name": model, "legendgroup": model, "marker": marker}
+        own = single[single["model"] == model]
+        left = [places[name] + shift for name in own["formulation"]]
+        figure.add_trace(_points(own, left, mode="markers", **shared), 1, 1)
+        curve = equations[equations["model"] == model].sort_values("steps")
+        figure.add_trace(
+            _points(curve, [float(n) for n in curve["steps"]], mode="markers+lines", showlegend=False, **shared), 1, 2
+        )
+    chance = {(place - 0.4, place + 0.4): sizes[name]["chance"] for name, place in places.items()}
+    figure.add_trace(_dashed(chance, showlegend=True), 1, 1)
+    labels = [_label(name, sizes[name]["steps"]) for name in places]
+    figure.update_xaxes(tickvals=[*places.values()], ticktext=labels, range=[-0.5, len(places) - 0.5], col=1)
+    if len(equations):
+        steps = sorted(set(equations["steps"]))
+        figure.add_trace(
+            _dashed({(steps[0] - 0.4, steps[-1] + 0.4): equations["chance"].iloc[0]}, showlegend=False), 1, 2
+        )
+        figure.update_xaxes(title_text="number of steps D", tickvals=steps, col=2)
+    figure.update_yaxes(title_text="accuracy", range=[0, 1.05], col=1)
+    return figure.update_layout(template="plotly_white", height=460, margin={"t": 50})
+
+
+def _label(name: str, steps: Any) -> str:
+    return name.replace("_", "-") + ("" if steps is pd.NA else f"<br>D = {steps}")
+
+
+def _points(rows: pd.DataFrame, x: list[float], **shared: Any) -> go.Scatter:
+    errors = {
+        "type": "data",
+        "symmetric": False,
+        "array": (rows["high"] - rows["accuracy"]).tolist(),
+        "arrayminus": (rows["accuracy"] - rows["low"]).tolist(),
+    }
+    told = [f"{row.right} of {row.asked}, {row.exhausted} without an acceptable answer" for row in rows.itertuples()]
+    hover = "%{y:.3f}: %{text}<extra>%{fullData.name}</extra>"
+    return go.Scatter(x=x, y=rows["accuracy"].tolist(), error_y=errors, text=told, hovertemplate=hover, **shared)
+
+
+def _dashed(levels: dict[tuple[float, float], float], showlegend: bool) -> go.Scatter:
+    """Chance from one place to another; a gap between any two."""
+    return go.Scatter(
+        x=[x for first, last in levels for x in (first, last, None)],
+        y=[y for level in levels.values() for y in (level, level, None)],
+        mode="lines",
+        name="chance",
+        showlegend=showlegend,
+        line={"dash": "dash", "color": "#666666", "width": 2},
+        hovertemplate="chance: %{y:.4f}<extra></extra>",
+    )
+
+
+def write_accuracy(table: pd.DataFrame, folder: Path, source: str) -> Path:
+    """Write the table and the page; returns the page's path.
+
+    Args:
+        table: as ``results`` gives it.
+        folder: where to.
+        source: the command, or where the logs came from.
+
+    Raises:
+        BadInput: the folder cannot be written.
+    """
+    page = render_page(
+        "accuracy.html.jinja",
+        "retrieval_interp",
+        source=source,
+        figure=figure_element(accuracy_figure(table), "accuracy"),
+        rows=table.astype({"steps": object}).fillna({"steps": ""}).to_dict("records"),
+    )
+    write_together({folder / CSV: f"# {source}\n{table.to_csv(index=False)}", folder / PAGE: page})
+    return folder / PAGE

@@ -1,0 +1,77 @@
+"""Any HookedTransformer as a model for Inspect: ``--model hooked/NAME``, a model directory or a pretrained one."""
+
+from typing import Any
+
+import anyio
+import torch
+from inspect_ai.model import (
+    ChatMessage,
+    GenerateConfig,
+    ModelAPI,
+    ModelOutput,
+    ModelUsage,
+    StopReason,
+)
+from inspect_ai.tool import ToolChoice, ToolInfo
+from transformer_lens import HookedTransformer
+
+from circuits.errors import BadInput
+from retrieval_interp.language import language_model
+from retrieval_interp.prompted import as_text, token_ids
+
+
+class HookedAPI(ModelAPI):
+    """A HookedTransformer that answers one question after the other, in this process."""
+
+    def __init__(
+        self,
+        model_name: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        config: GenerateConfig | None = None,
+        **model_args: Any,
+    ) -> None:
+        """Load the model of that name."""
+        super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
+        self.model: HookedTransformer = language_model(model_name, **model_args)
+        self._one_at_a_time = anyio.Lock()
+
+    def max_connections(self) -> int:
+        """One: there is one model."""
+        return 1
+
+    async def generate(
+        self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
+    ) -> ModelOutput:
+        """The answer to what was asked last, sampled at the temperature of the config (1 if it has none)."""
+        async with self._one_at_a_time:
+            return await anyio.to_thread.run_sync(self._answer, input[-1].text, config)
+
+    @torch.no_grad()
+    def _answer(self, question: str, config: GenerateConfig) -> ModelOutput:
+        model, tokenizer, device = self.model, self.model.tokenizer, self.model.cfg.device
+        read, _ = token_ids(tokenizer, as_text(tokenizer, question))
+        if len(read) >= model.cfg.n_ctx:
+            raise BadInput(f"{self.model_name} reads at most {model.cfg.n_ctx} tokens; the question has {len(read)}")
+        temperature = 1.0 if config.temperature is None else config.temperature
+        generator = None if config.seed is None else torch.Generator().manual_seed(config.seed)
+        written: list[int] = []
+        stop: StopReason = "max_tokens"
+        room = min(config.max_tokens or 32, model.cfg.n_ctx - len(read))
+        for _ in range(room):
+            logits = model(torch.tensor([read + written], device=device))[0, -1].float().cpu()
+            if temperature == 0:
+                following = int(logits.argmax())
+            else:
+                chances = (logits / temperature).softmax(dim=-1)
+                following = int(torch.multinomial(chances, 1, generator=generator))
+            text = tokenizer.decode([*written, following])
+            # A model without chat has no other end of an answer than the end of the line.
+            if following == tokenizer.eos_token_id or (text.strip() and "\n" in text.lstrip()):
+                stop = "stop"
+                break
+            written.append(following)
+        output = ModelOutput.from_content(self.model_name, tokenizer.decode(written), stop_reason=stop)
+        n_read, n_written = len(read), len(written)
+        output.usage = ModelUsage(input_tokens=n_read, output_tokens=n_written, total_tokens=n_read + n_written)
+        return output

@@ -1,0 +1,193 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inspect_ai import eval as evaluate
+from inspect_ai.log import EvalLog
+from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelOutput, ModelUsage, get_model
+from inspect_ai.tool import ToolChoice, ToolInfo
+
+from benchmarks.solver import solve
+from circuits import BadInput
+from circuits.statistics import Interval
+from retrieval_interp.llm.answers import accepted, normalise
+from retrieval_interp.llm.page import accuracy_figure, by_formulation, write_accuracy
+from retrieval_interp.llm.results import results
+from retrieval_interp.llm.run import ask, chosen
+from retrieval_interp.llm.tasks import equations, kingdoms, relatives
+from retrieval_interp.prompts import FORMULATIONS, formulation
+
+
+def said(text: str) -> ModelOutput:
+    output = ModelOutput.from_content("mockllm", text)
+    output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else Inspect fetches a tokenizer
+    return output
+
+
+def mock(answers: list[str | Exception] | Callable[[str], str]) -> Model:
+    """A model of Inspect that gives these answers in turn, or one to each question."""
+    left: Iterator[str | Exception] | None = iter(answers) if isinstance(answers, list) else None
+
+    def respond(
+        input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
+    ) -> ModelOutput:
+        answer = next(left) if left is not None else answers(input[-1].text)  # type: ignore[operator]
+        if isinstance(answer, Exception):
+            raise answer
+        return said(answer)
+
+    return get_model("mockllm/model", custom_outputs=respond, memoize=False)
+
+
+def run(model: Model, tmp_path: Path, **sizes: int) -> EvalLog:
+    return evaluate(equations(**sizes), model=model, log_dir=str(tmp_path), display="none", max_samples=1)[0]
+
+
+def wrong(question: str) -> str:
+    return str((int(solve(question)) + 1) % 4)
+
+
+@pytest.mark.parametrize("text", ["Berlin", "berlin", " Berlin. ", '"Berlin"', "**Berlin**", "Berlin!\n", "«BERLIN»"])
+def test_case_and_what_stands_around_an_answer_do_not_count(text: str) -> None:
+    assert accepted(text, ["Amsterdam", "Berlin"]) == "Berlin"
+
+
+@pytest.mark.parametrize("text", ["It is Berlin", "Berlin Amsterdam", "", "Ber lin", "Berlin, Germany", "-", "Berl"])
+def test_nothing_is_searched_for_inside_a_text(text: str) -> None:
+    assert accepted(text, ["Amsterdam", "Berlin"]) is None
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing_more(text: str) -> None:
+    assert normalise(normalise(text)) == normalise(text)
+
+
+def test_every_answer_of_every_formulation_is_accepted_as_itself_alone() -> None:
+    for name in FORMULATIONS:
+        question = formulation(name).questions(1, 0)[0]
+        assert [accepted(answer, question.acceptable) for answer in question.acceptable] == list(question.acceptable)
+
+
+def test_an_oracle_is_always_right_and_who_is_always_wrong_never(tmp_path: Path) -> None:
+    for model, expected in ((mock(solve), 1.0), (mock(wrong), 0.0)):
+        log = run(model, tmp_path, samples=12)
+        assert log.status == "success"
+        assert log.results is not None
+        metrics = log.results.scores[0].metrics
+        assert metrics["accuracy"].value == expected
+        assert metrics["exhausted"].value == 0
+
+
+def test_sampling_is_repeated_until_an_answer_is_acceptable(tmp_path: Path) -> None:
+    right = formulation("equations").questions(1, 0)[0].answer
+    log = run(mock(["I think that", "so it is 2", f"{right}."]), tmp_path, samples=1, attempts=5)
+    assert log.samples is not None
+    score = log.samples[0].scores["exact"]  # type: ignore[index]
+    assert score.value == "C"
+    assert score.metadata == {"attempts": 3, "exhausted": False}
+    assert len(log.samples[0].messages) == 2, "asked afresh, without what was said before"
+
+
+def test_what_runs_into_the_cap_is_counted_apart_and_never_right(tmp_path: Path) -> None:
+    right = [question.answer for question in formulation("equations").questions(2, 0)]
+    log = run(mock([f"Well, {right[0]}"] * 3 + [right[1]]), tmp_path, samples=2, attempts=3)
+    assert log.samples is not None
+    assert [sample.scores["exact"].value for sample in log.samples] == ["N", "C"]  # type: ignore[index]
+    row = results(tmp_path).iloc[0]
+    assert (row["asked"], row["right"], row["exhausted"], row["failed"]) == (2, 1, 1, 0)
+    assert row["accuracy"] == 0.5
+
+
+def test_only_the_first_answer_may_come_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSPECT_CACHE_DIR", str(tmp_path / "cache"))
+    right = formulation("equations").questions(1, 0)[0].answer
+    model = mock(["no answer", right])
+    log = evaluate(equations(samples=1), model=model, log_dir=str(tmp_path), display="none", cache=True)[0]
+    assert log.samples is not None
+    assert log.samples[0].scores["exact"].metadata["attempts"] == 2  # type: ignore[index]
+
+
+def test_what_failed_is_named_and_asked_again_and_nothing_else_is(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def sometimes(question: str) -> str:
+        asked.append(question)
+        if len(asked) == 3:
+            raise RuntimeError("the connection broke")
+        return solve(question)
+
+    tasks = chosen(["equations"], [2], samples=6, chains=4, seed=0, attempts=2)
+    missing = ask(tasks, [mock(sometimes)], tmp_path, quiet=True)
+    assert missing is not None
+    assert "the connection broke" in missing
+    row = results(tmp_path).iloc[0]
+    assert (row["asked"], row["right"], row["failed"]) == (5, 5, 1)
+    tasks = chosen(["equations"], [2], samples=6, chains=4, seed=0, attempts=2)
+    assert ask(tasks, [mock(sometimes)], tmp_path, quiet=True) is None
+    assert len(asked) == 7
+    row = results(tmp_path).iloc[0]
+    assert (row["asked"], row["right"], row["failed"]) == (6, 6, 0)
+
+
+def test_the_questions_of_a_task_are_those_of_the_seed_with_their_chance_level() -> None:
+    task = relatives(samples=3, seed=5)
+    questions = formulation("relatives").questions(3, 5)
+    assert [sample.input for sample in task.dataset] == [question.prompt for question in questions]
+    assert task.metadata is not None
+    assert task.metadata["chance"] == 1 / 16
+    assert kingdoms(samples=1).config.max_tokens == 32
+
+
+def test_results_show_every_task_with_wilsons_interval(tmp_path: Path) -> None:
+    tasks = chosen(["equations", "relatives"], [1, 3], samples=4, chains=4, seed=0, attempts=2)
+    assert ask(tasks, [mock(solve)], tmp_path / "logs", quiet=True) is None
+    table = results(tmp_path / "logs")
+    assert [(row.formulation, row.steps) for row in table.itertuples()][:2] == [("equations", 1), ("equations", 3)]
+    assert table["accuracy"].tolist() == [1.0, 1.0, 1.0]
+    assert table["low"].tolist() == [Interval.of_share(4, 4).low] * 3
+    assert table["chance"].tolist() == [0.25, 0.25, 0.0625]
+    single = by_formulation(table).set_index("formulation")
+    assert single.loc["equations", "steps"] == 3, "the nearest to the paper's five"
+    figure = accuracy_figure(table)
+    assert [trace.name for trace in figure.data] == ["mockllm/model", "mockllm/model", "chance", "chance"]
+    page = write_accuracy(table, tmp_path / "page", "a test")
+    assert "mockllm/model" in page.read_text()
+    assert (tmp_path / "page" / "accuracy.csv").read_text().startswith("# a test\nmodel,formulation,steps")
+
+
+def test_an_interval_of_a_share_is_wilsons() -> None:
+    # Wilson (1927) for 8 of 10, worked out by hand with z = 1.959964
+    interval = Interval.of_share(8, 10)
+    assert interval.mean == 0.8
+    assert interval.low == pytest.approx(0.49016, abs=1e-4)
+    assert interval.high == pytest.approx(0.94332, abs=1e-4)
+    assert Interval.of_share(0, 5).low == 0
+    assert Interval.of_share(5, 5).high == 1
+
+
+def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no such folder"):
+        results(tmp_path / "nowhere")
+    with pytest.raises(BadInput, match="holds no log of these tasks"):
+        results(tmp_path)
+    run(mock(solve), tmp_path, samples=2)
+    log = next(tmp_path.glob("*.eval"))
+    log.write_bytes(log.read_bytes()[:300])
+    with pytest.raises(BadInput, match="not a whole log of Inspect"):
+        results(tmp_path)
+
+
+def test_unknown_formulations_and_models_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="unknown formulation 'riddles'"):
+        chosen(["riddles"], [1], 4, 4, 0, 2)
+    tasks = chosen(["kingdoms"], [1], 4, 4, 0, 2)
+    with pytest.raises(BadInput, match="nosuch"):
+        ask(tasks, ["nosuch/model"], tmp_path, quiet=True)
+
+
+def test_a_missing_key_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(BadInput, match="OPENAI_API_KEY"):
+        ask(chosen(["kingdoms"], [1], 2, 4, 0, 2), ["openai/gpt-4o"], tmp_path, quiet=True)
