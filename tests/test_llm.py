@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 from benchmarks.solver import solve
 from circuits import BadInput
 from circuits.statistics import Interval
+from retrieval_interp.cli import main
 from retrieval_interp.llm.answers import accepted, normalise
 from retrieval_interp.llm.page import accuracy_figure, by_formulation, write_accuracy
 from retrieval_interp.llm.results import results
 from retrieval_interp.llm.run import ask, chosen
 from retrieval_interp.llm.tasks import equations, kingdoms, relatives
 from retrieval_interp.prompts import FORMULATIONS, formulation
+from tests.browser import opened
 
 
 def said(text: str) -> ModelOutput:
@@ -191,3 +194,83 @@ def test_a_missing_key_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(BadInput, match="OPENAI_API_KEY"):
         ask(chosen(["kingdoms"], [1], 2, 4, 0, 2), ["openai/gpt-4o"], tmp_path, quiet=True)
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[object, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(map(str, arguments)))
+    out, errors = capsys.readouterr()
+    return ended.value.code, out, errors
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an oracle answered."""
+    folder = tmp_path_factory.mktemp("logs")
+    tasks = chosen(list(FORMULATIONS), [1, 2, 3], samples=5, chains=4, seed=0, attempts=2)
+    assert ask(tasks, [mock(solve)], folder, quiet=True) is None
+    return folder
+
+
+def test_figure_2_is_made_of_existing_logs_and_works_offline(logs: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = command(capsys, "llm", "--from-logs", logs, "--out", tmp_path)
+    assert code == 0
+    assert "The page is at" in out
+    with opened(tmp_path / "accuracy.html") as (page, complaints):
+        assert page.locator("#accuracy-table tr").count() == 1 + 7
+        assert page.locator("#accuracy .scatterlayer .trace").count() == 4
+        assert set(page.locator("#accuracy .legendtext").all_text_contents()) == {"mockllm/model", "chance"}
+        assert complaints == []
+    assert (tmp_path / "accuracy.csv").read_text().startswith(f"# retrieval-interp llm --from-logs {logs}\n")
+
+
+def test_llm_prints_one_json_document(logs: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = command(capsys, "llm", "--from-logs", logs, "--out", tmp_path, "--json")
+    assert code == 0
+    rows = json.loads(out)["rows"]
+    assert {row["formulation"] for row in rows} == set(FORMULATIONS)
+    assert all(row["low"] <= row["accuracy"] <= row["high"] for row in rows)
+
+
+def test_prompts_shows_one_and_writes_all(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "questions.jsonl"
+    code, out, errors = command(capsys, "prompts", "equations", "--n", 7, "--steps", 3, "--seed", 4, "--out", file)
+    assert code == 0
+    written = [json.loads(line) for line in file.read_text().splitlines()]
+    questions = formulation("equations", 3).questions(7, 4)
+    assert written == [question.to_json() for question in questions]
+    assert out.startswith(questions[0].prompt)
+    assert f"Correct: {questions[0].answer}\nAcceptable: 0, 1, 2, 3" in out
+    assert "6 more" in errors
+    code, out, _ = command(capsys, "prompts", "relatives", "--n", 2, "--json")
+    assert code == 0
+    assert [len(question["acceptable"]) for question in json.loads(out)] == [16, 16]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["prompts", "riddles"], "unknown formulation 'riddles'"),
+        (["prompts", "kingdoms", "--steps", 4], "kingdoms: the number of steps cannot be chosen"),
+        (["prompts", "equations", "--steps", 0], "n_steps is 0"),
+        (["prompts", "equations", "--chains", 2, "--steps", 1, "--n", 50], "no more than 8 different questions"),
+        (["prompts", "equations", "--out", "/proc/nowhere/q.jsonl"], "/proc/nowhere/q.jsonl: cannot be written"),
+        (["llm"], "name a model with --model"),
+        (["llm", "--model", "a/b", "--from-logs", "."], "leave --model out"),
+        (["llm", "--from-logs", "/nowhere"], "/nowhere: no such folder"),
+        (["llm", "--model", "mockllm/model", "--steps", "3-1"], "steps '3-1'; expected whole numbers from 1"),
+        (["llm", "--model", "mockllm/model", "--steps", "many"], "steps 'many'"),
+        (["llm", "--model", "mockllm/model", "--formulations", "riddles"], "unknown formulation 'riddles'"),
+        (["llm", "--model", "nosuch/model", "--formulations", "kingdoms"], "nosuch"),
+        (["llm", "--model", "hooked/one_layer", "--formulations", "kingdoms"], "one_layer: reads no text"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_it(arguments, named: str, tmp_path: Path, capsys, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    code, out, errors = command(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    line = errors.strip().splitlines()[-1]
+    assert line.startswith("retrieval-interp: ")
+    assert named in line
+    assert "Traceback" not in errors
