@@ -1,4 +1,4 @@
-"""Every model of the paper by name, and two small ones for tests and notebooks.
+"""Every model of the paper by name, and small ones.
 
 transformer_a, _b, _c        section 8.1: 12 layers of one head, D = 3
 transformer_d                section 9.1: 24 layers of one head, no MLPs, D = 4
@@ -8,6 +8,7 @@ tiny                         D = 2, four layers of one head: learned in about a 
 induction                    D = 1, two layers of one head: the smallest there is
 one_layer                    D = 1 in one layer, too few: eight heads and MLPs find a way (see staircase.py)
 conditional                  the conditional retrieval problem (section 3.1)
+equations                    a language model of the equations of the prompts (appendix A.1)
 writing, at_once             D = 7 in two layers, too few: with its symbols written and read again, and without
 """
 
@@ -158,9 +159,9 @@ PRESETS: dict[str, Preset] = {
         Recipe(steps=12_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=1_000),
     ),
     "equations": Preset(
-        EquationsTask(n_steps=4),
+        EquationsTask(n_steps=3),
         Architecture(n_layers=6, n_heads=4, d_model=64, d_head=16),
-        Recipe(steps=5_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=1_000),
+        Recipe(steps=3_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=1_000),
     ),
     "writing": _seven_hops(WritingTask(n_steps=7)),
     "at_once": _seven_hops(WritingTask(n_steps=7).asked_at_once),

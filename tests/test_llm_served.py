@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,18 @@ def test_models_that_read_no_text_or_do_not_exist_are_named() -> None:
         language_model("one_layer")
     with pytest.raises(BadInput, match="nosuchmodel: no model directory"):
         language_model("nosuchmodel")
+
+
+def test_inspects_own_command_finds_the_tasks_and_the_models(untrained: Path, tmp_path: Path) -> None:
+    command = [
+        str(Path(sys.executable).with_name("inspect")),
+        "eval",
+        "retrieval_interp/equations",
+        "--display",
+        "none",
+    ]
+    command += ["-T", "steps=2", "-T", "samples=3", "-T", "attempts=50", "--model", f"hooked/{untrained}"]
+    done = subprocess.run([*command, "--log-dir", str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    row = results(tmp_path).iloc[0]
+    assert (row["formulation"], row["steps"], row["asked"]) == ("equations", 2, 3)
