@@ -220,6 +220,10 @@ def test_figure_2_is_made_of_existing_logs_and_works_offline(logs: Path, tmp_pat
         assert page.locator("#accuracy-table tr").count() == 1 + 7
         assert page.locator("#accuracy .scatterlayer .trace").count() == 4
         assert set(page.locator("#accuracy .legendtext").all_text_contents()) == {"mockllm/model", "chance"}
+        labels = page.locator("#accuracy .xtick").all_text_contents()
+        assert labels == ["equationsD = 3", "lives-withD = 5", "kingdoms", "functions", "relatives"]
+        cells = page.locator("#accuracy-table tr").nth(7).locator("td").all_text_contents()
+        assert cells[:3] == ["mockllm/model", "relatives", ""]
         assert complaints == []
     assert (tmp_path / "accuracy.csv").read_text().startswith(f"# retrieval-interp llm --from-logs {logs}\n")
 

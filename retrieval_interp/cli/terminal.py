@@ -96,14 +96,15 @@ def print_depths(table: "pd.DataFrame") -> None:
 
 def print_accuracy(table: "pd.DataFrame") -> None:
     """Accuracy of every model on every kind of question."""
-    import pandas as pd
     from rich.console import Console
     from rich.table import Column, Table
+
+    from retrieval_interp.llm.results import shown_steps
 
     numbers = ("D", "right", "accuracy", "chance")
     shown = Table("model", "asked", *(Column(title, justify="right", no_wrap=True) for title in numbers), "else")
     for row in table.to_dict("records"):
-        steps = "" if row["steps"] is pd.NA else str(row["steps"])
+        steps = shown_steps(row["steps"])
         right = f"{row['right']} of {row['asked']}"
         accuracy = f"{row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         counts = {"never acceptable": row["exhausted"], "failed": row["failed"]}

@@ -10,6 +10,7 @@ from plotly.subplots import make_subplots
 
 from circuits.files import write_together
 from circuits.page import figure_element, render_page
+from retrieval_interp.llm.results import shown_steps
 from retrieval_interp.prompts import FORMULATIONS, STEPS
 
 CSV, PAGE = "accuracy.csv", "accuracy.html"
@@ -46,7 +47,9 @@ def accuracy_figure(table: pd.DataFrame) -> go.Figure:
     chance = {(place - 0.4, place + 0.4): sizes[name]["chance"] for name, place in places.items()}
     figure.add_trace(_dashed(chance, showlegend=True), 1, 1)
     labels = [_label(name, sizes[name]["steps"]) for name in places]
-    figure.update_xaxes(tickvals=[*places.values()], ticktext=labels, range=[-0.5, len(places) - 0.5], col=1)
+    figure.update_xaxes(
+        tickvals=[*places.values()], ticktext=labels, range=[-0.5, len(places) - 0.5], zeroline=False, col=1
+    )
     if len(equations):
         steps = sorted(set(equations["steps"]))
         figure.add_trace(
@@ -58,7 +61,7 @@ def accuracy_figure(table: pd.DataFrame) -> go.Figure:
 
 
 def _label(name: str, steps: Any) -> str:
-    return name.replace("_", "-") + ("" if steps is pd.NA else f"<br>D = {steps}")
+    return name.replace("_", "-") + (f"<br>D = {shown_steps(steps)}" if shown_steps(steps) else "")
 
 
 def _points(rows: pd.DataFrame, x: list[float], **shared: Any) -> go.Scatter:
@@ -102,7 +105,7 @@ def write_accuracy(table: pd.DataFrame, folder: Path, source: str) -> Path:
         "retrieval_interp",
         source=source,
         figure=figure_element(accuracy_figure(table), "accuracy"),
-        rows=table.astype({"steps": object}).fillna({"steps": ""}).to_dict("records"),
+        rows=table.assign(steps=table["steps"].map(shown_steps)).to_dict("records"),
     )
     write_together({folder / CSV: f"# {source}\n{table.to_csv(index=False)}", folder / PAGE: page})
     return folder / PAGE

@@ -56,6 +56,11 @@ def results(folder: Path) -> pd.DataFrame:
     return ordered.drop(columns="place").reset_index(drop=True)
 
 
+def shown_steps(steps: Any) -> str:
+    """A number of steps for people; nothing where it cannot be chosen."""
+    return "" if pd.isna(steps) else str(steps)
+
+
 def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
     described = log.eval.metadata or {}
     scores = [next(iter(sample.scores.values())) for sample in samples if sample.scores]
