@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from circuits import BadInput
+from retrieval_interp import load
 from retrieval_interp.equations_task import KINDS, NOT_ASKED, VALUE, VARIABLE, WORD, EquationsTask, Texts
+from retrieval_interp.prompted import Prompted
 from retrieval_interp.prompts import Equations, Links
 from retrieval_interp.streams import Stream
 
@@ -103,3 +105,14 @@ def test_the_tokenizer_gives_back_what_it_was_given_and_knows_what_it_does_not()
 def test_impossible_sizes_are_refused(steps: int, chains: int) -> None:
     with pytest.raises(BadInput, match="expected"):
         EquationsTask(steps, chains)
+
+
+def test_the_language_model_that_comes_with_the_toolkit_answers_new_questions() -> None:
+    model, task, _ = load("equations")
+    assert isinstance(task, EquationsTask)
+    for steps in range(1, task.n_steps + 1):
+        problem = Prompted(Equations(task.n_chains, steps), task.tokenizer)
+        examples = problem.examples(64, seed=123)
+        with torch.no_grad():
+            losses = problem.losses(model(examples.inputs), examples)
+        assert losses.mean() < 0.02
