@@ -102,7 +102,7 @@ def measure(name: str, n: int, seed: int) -> dict[str, Any]:
 
 def good(found: dict[str, Any]) -> bool:
     """Whether nothing was found against the questions: an answer 4.5 standard deviations off happens by chance once in
-    some ten thousand trials with the 36 answers of all formulations."""
+    some 4,600 trials with the 32 answers of all formulations."""
     fair = found["at_chance"] and found["largest_deviation"] < 4.5
     return bool(fair and found["solved"] == found["different"] == found["n"])
 

@@ -104,7 +104,7 @@ class Task(ABC):
 
     @abstractmethod
     def examples(self, n: int, seed: int) -> Examples:
-        """``n`` examples for evaluation; they never overlap a training set, whatever the seeds."""
+        """``n`` examples for evaluation, drawn apart from every training set, whatever the seeds."""
 
     @abstractmethod
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:

@@ -16,6 +16,7 @@ from circuits.roles import Roles
 from retrieval_interp.prompts import Chains, Formulation, Question
 
 ANSWER = "answer"  # the role of the last token of a prompt, at which the answer is read
+SAMPLE = 8  # questions by which the commonest length is judged
 TRIES = 50  # questions drawn for each that is wanted, before their lengths are said to differ too much
 
 
@@ -23,7 +24,10 @@ def as_text(tokenizer: PreTrainedTokenizerBase, question: str) -> str:
     """The whole text after which the answer comes: in a chat where the tokenizer knows one, else on the next line."""
     if tokenizer.chat_template is not None:
         asked = [{"role": "user", "content": question}]
-        return str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
+        try:
+            return str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
+        except Exception as error:  # whatever a template raises
+            raise BadInput(f"the tokenizer's chat template does not take a question ({error})") from error
     return question + "\n"
 
 
@@ -35,8 +39,11 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int],
     """
     if not tokenizer.is_fast:
         raise BadInput(f"{type(tokenizer).__name__} does not tell which characters a token stands for; use a fast one")
-    encoded = tokenizer(text, return_offsets_mapping=True)
+    # A chat template has written what a text begins with; and a text that is to go on must not have an end.
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=tokenizer.chat_template is None)
     ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
+    if ids and ids[-1] == tokenizer.eos_token_id and offsets[-1][0] == offsets[-1][1]:
+        ids, offsets = ids[:-1], offsets[:-1]
     if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in ids:
         start, end = offsets[ids.index(tokenizer.unk_token_id)]
         if text[start:end] != tokenizer.unk_token:  # some tokenizers have one token for this and for other things
@@ -64,15 +71,24 @@ def placed(tokenizer: PreTrainedTokenizerBase, question: Question) -> Placed:
     the answer is read, has the role ``answer``, in the chain that is asked about.
 
     Raises:
-        BadInput: as ``token_ids``.
+        BadInput: as ``token_ids``; or the chat template changes the question, or symbols have no token of their own.
     """
     text = as_text(tokenizer, question.prompt)
     ids, offsets = token_ids(tokenizer, text)
-    shift = text.index(question.prompt)  # a chat has words before it
+    shift = text.find(question.prompt)  # a chat has words before it
+    if shift < 0:
+        raise BadInput("the tokenizer's chat template changes the question")
     of_character = {
         character: position for position, (start, end) in enumerate(offsets) for character in range(start, end)
     }
-    places = {(mark.role, mark.chain): of_character[shift + mark.end - 1] for mark in question.marks}
+    ends = {(mark.role, mark.chain): shift + mark.end - 1 for mark in question.marks}
+    lost = [role for (role, _), end in ends.items() if end not in of_character]
+    if lost:
+        raise BadInput(f"the tokenizer has no token where {lost[0]} ends")
+    places = {key: of_character[end] for key, end in ends.items()}
+    symbols = [place for (role, _), place in places.items() if not role.endswith(".end")]
+    if len(set(symbols)) < len(symbols):
+        raise BadInput("the tokenizer puts several symbols into one token")
     return Placed(torch.tensor(ids), {**places, (ANSWER, question.asked): len(ids) - 1})
 
 
@@ -113,13 +129,14 @@ class Prompted:
         return dict.fromkeys(self.parts, ANSWER)
 
     def examples(self, n: int, seed: int) -> Examples:
-        """``n`` questions of the same number of tokens, the commonest of the first hundred: there is no padding.
+        """``n`` questions of the same number of tokens, the commonest of the first eight: there is no padding.
 
         Raises:
             BadInput: the tokenizer does not know a word, or the lengths of the questions differ too much.
         """
-        drawn = [(question, placed(self.tokenizer, question)) for question in self.formulation.questions(100, seed)]
-        lengths = [len(one.tokens) for _, one in drawn]
+        lengths = [
+            len(placed(self.tokenizer, question).tokens) for question in self.formulation.questions(SAMPLE, seed)
+        ]
         length = max(dict.fromkeys(lengths), key=lengths.count)
         kept: list[tuple[Question, Placed]] = []
         for question in islice(self.formulation.stream(seed), TRIES * n):
@@ -131,16 +148,26 @@ class Prompted:
         raise BadInput(f"of {TRIES * n} questions only {len(kept)} have {length} tokens; expected {n}")
 
     def _examples(self, kept: Sequence[tuple[Question, Placed]]) -> Examples:
+        first = kept[0][0]
+        if len({self.answer_token(first, answer) for answer in first.acceptable}) < len(first.acceptable):
+            raise BadInput("several acceptable answers begin with the same token; expected fewer chains")
         positions = [[one.places[role, question.asked] for role in self.roles] for question, one in kept]
-        answers = torch.tensor([self.answer_token(question) for question, _ in kept])
+        answers = torch.tensor([self.answer_token(question, question.answer) for question, _ in kept])
         tokens = torch.stack([one.tokens for _, one in kept])
         return Examples(tokens, answers, Roles(self.roles, torch.tensor(positions)[:, :, None]))
 
-    def answer_token(self, question: Question) -> int:
-        """The first token of the answer, as it follows on the prompt."""
+    def answer_token(self, question: Question, answer: str) -> int:
+        """The first token of an answer, as it follows on the prompt.
+
+        Raises:
+            BadInput: with the answer behind it the prompt is made of other tokens.
+        """
         text = as_text(self.tokenizer, question.prompt)
-        before = len(token_ids(self.tokenizer, text)[0])
-        return token_ids(self.tokenizer, text + question.answer)[0][before]
+        before = token_ids(self.tokenizer, text)[0]
+        together = token_ids(self.tokenizer, text + answer)[0]
+        if together[: len(before)] != before or len(together) == len(before):
+            raise BadInput(f"the tokenizer joins the answer {answer!r} to the prompt")
+        return together[len(before)]
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
         """The chance of another answer than the right one.

@@ -8,7 +8,7 @@ from circuits.errors import BadInput
 
 
 class Stream(StrEnum):
-    """Independent sources of randomness: what one draws never appears in another, whatever the seeds."""
+    """Independent sources of randomness: what one draws says nothing of what another draws, whatever the seeds."""
 
     TRAINING = "training"
     EVALUATION = "evaluation"

@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,8 +18,8 @@ from circuits.statistics import Interval
 from retrieval_interp.cli import main
 from retrieval_interp.llm.answers import accepted, normalise
 from retrieval_interp.llm.page import accuracy_figure, by_formulation, write_accuracy
-from retrieval_interp.llm.results import results
-from retrieval_interp.llm.run import ask, chosen
+from retrieval_interp.llm.results import logs_in, results
+from retrieval_interp.llm.run import ask, chosen, set_damaged_aside
 from retrieval_interp.llm.tasks import equations, kingdoms, relatives
 from retrieval_interp.prompts import FORMULATIONS, formulation
 from tests.browser import opened
@@ -52,12 +54,39 @@ def wrong(question: str) -> str:
     return str((int(solve(question)) + 1) % 4)
 
 
-@pytest.mark.parametrize("text", ["Berlin", "berlin", " Berlin. ", '"Berlin"', "**Berlin**", "Berlin!\n", "«BERLIN»"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Berlin",
+        "berlin",
+        " Berlin. ",
+        '"Berlin"',
+        "**Berlin**",
+        "Berlin!\n",
+        "«BERLIN»",
+        "„Berlin“",
+        "\u00a0`Berlin`\u3000",
+    ],
+)
 def test_case_and_what_stands_around_an_answer_do_not_count(text: str) -> None:
     assert accepted(text, ["Amsterdam", "Berlin"]) == "Berlin"
 
 
-@pytest.mark.parametrize("text", ["It is Berlin", "Berlin Amsterdam", "", "Ber lin", "Berlin, Germany", "-", "Berl"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is Berlin",
+        "Berlin Amsterdam",
+        "",
+        "Ber lin",
+        "Berlin, Germany",
+        "-",
+        "Berl",
+        "-Berlin",
+        "$Berlin",
+        "Berlin%",
+    ],
+)
 def test_nothing_is_searched_for_inside_a_text(text: str) -> None:
     assert accepted(text, ["Amsterdam", "Berlin"]) is None
 
@@ -98,7 +127,7 @@ def test_what_runs_into_the_cap_is_counted_apart_and_never_right(tmp_path: Path)
     log = run(mock([f"Well, {right[0]}"] * 3 + [right[1]]), tmp_path, samples=2, attempts=3)
     assert log.samples is not None
     assert [sample.scores["exact"].value for sample in log.samples] == ["N", "C"]  # type: ignore[index]
-    row = results(tmp_path).iloc[0]
+    row = results(logs_in(tmp_path)).iloc[0]
     assert (row["asked"], row["right"], row["exhausted"], row["failed"]) == (2, 1, 1, 0)
     assert row["accuracy"] == 0.5
 
@@ -122,16 +151,38 @@ def test_what_failed_is_named_and_asked_again_and_nothing_else_is(tmp_path: Path
         return solve(question)
 
     tasks = chosen(["equations"], [2], samples=6, chains=4, seed=0, attempts=2)
-    missing = ask(tasks, [mock(sometimes)], tmp_path, quiet=True)
+    missing = ask(tasks, [mock(sometimes)], tmp_path, quiet=True).missing
     assert missing is not None
     assert "the connection broke" in missing
-    row = results(tmp_path).iloc[0]
+    row = results(logs_in(tmp_path)).iloc[0]
     assert (row["asked"], row["right"], row["failed"]) == (5, 5, 1)
     tasks = chosen(["equations"], [2], samples=6, chains=4, seed=0, attempts=2)
-    assert ask(tasks, [mock(sometimes)], tmp_path, quiet=True) is None
+    assert ask(tasks, [mock(sometimes)], tmp_path, quiet=True).missing is None
     assert len(asked) == 7
-    row = results(tmp_path).iloc[0]
+    row = results(logs_in(tmp_path)).iloc[0]
     assert (row["asked"], row["right"], row["failed"]) == (6, 6, 0)
+
+
+def test_other_options_are_other_results_and_of_the_same_the_newest_counts(tmp_path: Path) -> None:
+    for attempts, model in ((2, mock(solve)), (3, mock(wrong)), (2, mock(wrong))):
+        run(model, tmp_path, samples=4, attempts=attempts)
+    table = results(logs_in(tmp_path)).set_index("attempts")
+    assert table["right"].to_dict() == {2: 0, 3: 0}
+    assert table["asked"].to_dict() == {2: 4, 3: 4}
+
+
+def test_what_was_interrupted_is_not_called_done(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def stopped(question: str) -> str:
+        asked.append(question)
+        if len(asked) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return solve(question)
+
+    tasks = chosen(["equations"], [2], samples=40, chains=4, seed=0, attempts=2)
+    with pytest.raises(KeyboardInterrupt):
+        ask(tasks, [mock(stopped)], tmp_path, quiet=True)
 
 
 def test_the_questions_of_a_task_are_those_of_the_seed_with_their_chance_level() -> None:
@@ -145,8 +196,8 @@ def test_the_questions_of_a_task_are_those_of_the_seed_with_their_chance_level()
 
 def test_results_show_every_task_with_wilsons_interval(tmp_path: Path) -> None:
     tasks = chosen(["equations", "relatives"], [1, 3], samples=4, chains=4, seed=0, attempts=2)
-    assert ask(tasks, [mock(solve)], tmp_path / "logs", quiet=True) is None
-    table = results(tmp_path / "logs")
+    assert ask(tasks, [mock(solve)], tmp_path / "logs", quiet=True).missing is None
+    table = results(logs_in(tmp_path / "logs"))
     assert [(row.formulation, row.steps) for row in table.itertuples()][:2] == [("equations", 1), ("equations", 3)]
     assert table["accuracy"].tolist() == [1.0, 1.0, 1.0]
     assert table["low"].tolist() == [Interval.of_share(4, 4).low] * 3
@@ -172,14 +223,19 @@ def test_an_interval_of_a_share_is_wilsons() -> None:
 
 def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such folder"):
-        results(tmp_path / "nowhere")
-    with pytest.raises(BadInput, match="holds no log of these tasks"):
-        results(tmp_path)
+        logs_in(tmp_path / "nowhere")
+    with pytest.raises(BadInput, match="none of them of these tasks"):
+        results(logs_in(tmp_path))
     run(mock(solve), tmp_path, samples=2)
     log = next(tmp_path.glob("*.eval"))
     log.write_bytes(log.read_bytes()[:300])
-    with pytest.raises(BadInput, match="not a whole log of Inspect"):
-        results(tmp_path)
+    said: list[str] = []
+    with pytest.raises(BadInput, match="none of them of these tasks"):
+        results([log], said.append)
+    assert said[0].startswith(f"{log}: left out, not a whole log of Inspect")
+    run(mock(solve), tmp_path, samples=3)
+    assert set_damaged_aside(tmp_path) == [log.with_suffix(".eval.damaged")]
+    assert results(logs_in(tmp_path))["asked"].tolist() == [3]
 
 
 def test_unknown_formulations_and_models_are_named(tmp_path: Path) -> None:
@@ -208,7 +264,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an oracle answered."""
     folder = tmp_path_factory.mktemp("logs")
     tasks = chosen(list(FORMULATIONS), [1, 2, 3], samples=5, chains=4, seed=0, attempts=2)
-    assert ask(tasks, [mock(solve)], folder, quiet=True) is None
+    assert ask(tasks, [mock(solve)], folder, quiet=True).missing is None
     return folder
 
 

@@ -12,7 +12,7 @@ from circuits.statistics import Interval
 from retrieval_interp.checkpoints import CONFIG, WEIGHTS, config_json, save_tensors
 from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.language import language_model
-from retrieval_interp.llm.results import results
+from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
 from retrieval_interp.model import build
 from retrieval_interp.presets import Architecture
@@ -20,7 +20,7 @@ from tests.llm_servers import Oracle, oracle_server, transformers_server, write_
 
 
 def assert_at_chance(logs: Path) -> None:
-    row = results(logs).iloc[0].to_dict()
+    row = results(logs_in(logs)).iloc[0].to_dict()
     assert (row["exhausted"], row["failed"]) == (0, 0), row
     interval = Interval.of_share(row["right"], row["asked"], level=0.999)
     assert interval.low <= row["chance"] <= interval.high, row
@@ -41,14 +41,14 @@ def test_a_random_model_on_a_real_server_comes_to_chance(
         monkeypatch.setenv("LOCAL_BASE_URL", address)
         tasks = chosen(["equations"], [2], samples=24, chains=4, seed=0, attempts=200)
         model = f"openai-api/local/{random_model}"
-        assert ask(tasks, [model], tmp_path, quiet=True, max_tokens=1, temperature=1.0) is None
+        assert ask(tasks, [model], tmp_path, quiet=True, max_tokens=1, temperature=1.0).missing is None
     assert_at_chance(tmp_path)
 
 
 def test_a_random_local_hugging_face_model_comes_to_chance(random_model: Path, tmp_path: Path) -> None:
     model = get_model("hf/random", model_path=str(random_model), device="cpu", batch_size=8, memoize=False)
     tasks = chosen(["equations"], [2], samples=20, chains=4, seed=0, attempts=200)
-    assert ask(tasks, [model], tmp_path, quiet=True, max_tokens=1, temperature=1.0) is None
+    assert ask(tasks, [model], tmp_path, quiet=True, max_tokens=1, temperature=1.0).missing is None
     assert_at_chance(tmp_path)
 
 
@@ -59,8 +59,8 @@ def test_an_oracle_on_a_server_is_always_right_whatever_its_rate_limits(
     with oracle_server() as address:
         monkeypatch.setenv("ORACLE_BASE_URL", address)
         tasks = chosen(["equations", "lives_with", "kingdoms", "functions", "relatives"], [3], 6, 4, 0, 3)
-        assert ask(tasks, ["openai-api/oracle/any"], tmp_path, quiet=True) is None
-    table = results(tmp_path)
+        assert ask(tasks, ["openai-api/oracle/any"], tmp_path, quiet=True).missing is None
+    table = results(logs_in(tmp_path))
     assert table["right"].tolist() == [6] * 5
     assert Oracle.asked > 30
 
@@ -69,10 +69,10 @@ def test_a_server_that_is_not_there_is_one_clear_line(tmp_path: Path, monkeypatc
     monkeypatch.setenv("NOWHERE_API_KEY", "none")
     monkeypatch.setenv("NOWHERE_BASE_URL", "http://127.0.0.1:9/v1")
     tasks = chosen(["kingdoms"], [1], 1, 4, 0, 1)
-    missing = ask(tasks, ["openai-api/nowhere/any"], tmp_path, quiet=True, max_retries=0)
+    missing = ask(tasks, ["openai-api/nowhere/any"], tmp_path, quiet=True, max_retries=0).missing
     assert missing is not None
     assert "openai-api/nowhere/any did not answer everything of retrieval_interp/kingdoms" in missing
-    assert results(tmp_path).iloc[0]["failed"] == 1
+    assert results(logs_in(tmp_path)).iloc[0]["failed"] == 1
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_untrained_hooked_transformer_comes_to_chance(untrained: Path, tmp_path: Path) -> None:
     tasks = chosen(["equations"], [2], samples=24, chains=4, seed=0, attempts=200)
-    assert ask(tasks, [f"hooked/{untrained}"], tmp_path, quiet=True, max_tokens=1) is None
+    assert ask(tasks, [f"hooked/{untrained}"], tmp_path, quiet=True, max_tokens=1).missing is None
     assert_at_chance(tmp_path)
 
 
@@ -95,13 +95,13 @@ def test_a_hooked_transformer_answers_the_same_at_temperature_zero(untrained: Pa
     for logs in (tmp_path / "one", tmp_path / "two"):
         tasks = chosen(["equations"], [2], samples=5, chains=4, seed=0, attempts=1)
         ask(tasks, [f"hooked/{untrained}"], logs, quiet=True, temperature=0.0)
-    one, two = (results(tmp_path / name) for name in ("one", "two"))
+    one, two = (results(logs_in(tmp_path / name)) for name in ("one", "two"))
     assert one.equals(two)
 
 
 def test_questions_that_do_not_fit_into_a_model_are_named(untrained: Path, tmp_path: Path) -> None:
     tasks = chosen(["equations"], [5], samples=1, chains=4, seed=0, attempts=1)
-    missing = ask(tasks, [f"hooked/{untrained}"], tmp_path, quiet=True)
+    missing = ask(tasks, [f"hooked/{untrained}"], tmp_path, quiet=True).missing
     assert missing is not None
     assert "does not know '" in missing
 
@@ -132,5 +132,5 @@ def test_inspects_own_command_finds_the_tasks_and_the_models(untrained: Path, tm
     command += ["-T", "steps=2", "-T", "samples=3", "-T", "attempts=50", "--model", f"hooked/{untrained}"]
     done = subprocess.run([*command, "--log-dir", str(tmp_path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    row = results(tmp_path).iloc[0]
+    row = results(logs_in(tmp_path)).iloc[0]
     assert (row["formulation"], row["steps"], row["asked"]) == ("equations", 2, 3)

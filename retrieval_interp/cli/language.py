@@ -82,7 +82,7 @@ def llm(
     from circuits.files import check_writable
     from retrieval_interp.cli.terminal import print_accuracy
     from retrieval_interp.llm.page import FILES, write_accuracy
-    from retrieval_interp.llm.results import results
+    from retrieval_interp.llm.results import logs_in, results
     from retrieval_interp.prompts import FORMULATIONS
     from retrieval_interp.provenance import versions
 
@@ -93,18 +93,22 @@ def llm(
     for name in FILES:
         check_writable(out / name)
     missing = None
-    if from_logs is None:
-        from retrieval_interp.llm.run import ask, chosen
+    if from_logs is not None:
+        logs = logs_in(from_logs)
+    else:
+        from retrieval_interp.llm.run import ask, chosen, set_damaged_aside
 
         names = list(FORMULATIONS) if formulations == "all" else formulations.replace(" ", "").split(",")
         tasks = chosen(names, _range(steps), samples, chains, seed, attempts)
+        for path in set_damaged_aside(out / "logs"):
+            typer.echo(f"{path}: cannot be read, and was set aside", err=True)
+        models = list(dict.fromkeys(model or []))
         try:
-            missing = ask(
-                tasks, model or [], out / "logs", quiet=as_json, max_tokens=max_tokens, temperature=temperature
-            )
+            done = ask(tasks, models, out / "logs", quiet=as_json, max_tokens=max_tokens, temperature=temperature)
         except KeyboardInterrupt:
-            raise Interrupted("interrupted; every answer is kept, the same command goes on") from None
-    table = results(from_logs or out / "logs")
+            raise Interrupted("interrupted; finished answers are kept, the same command goes on") from None
+        logs, missing = list(done.logs), done.missing
+    table = results(logs, lambda line: typer.echo(line, err=True))
     asked = " ".join(f"--model {name}" for name in model or [])
     command = (
         f"retrieval-interp llm --from-logs {from_logs}"
@@ -124,4 +128,4 @@ def llm(
         print_accuracy(table)
         typer.echo(f"The page is at {page}")
     if missing:
-        raise BadInput(f"{missing}; every answer is kept, the same command goes on")
+        raise BadInput(f"{missing}; finished answers are kept, the same command goes on")

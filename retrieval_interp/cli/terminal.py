@@ -102,7 +102,12 @@ def print_accuracy(table: "pd.DataFrame") -> None:
     from retrieval_interp.llm.results import shown_steps
 
     numbers = ("D", "right", "accuracy", "chance")
-    shown = Table("model", "asked", *(Column(title, justify="right", no_wrap=True) for title in numbers), "else")
+    shown = Table(
+        Column("model", overflow="fold"),
+        Column("asked", overflow="fold"),
+        *(Column(title, justify="right", no_wrap=True) for title in numbers),
+        "else",
+    )
     for row in table.to_dict("records"):
         steps = shown_steps(row["steps"])
         right = f"{row['right']} of {row['asked']}"

@@ -1,17 +1,28 @@
 """What counts as an answer."""
 
+import unicodedata
 from collections.abc import Sequence
-from string import punctuation
 
-AROUND = punctuation + "“”‘’«»…" + " \t\r\n"
+MEANT = "-%"  # punctuation that belongs to a number
 
 
 def normalise(text: str) -> str:
     """An answer without its case and without what stands around it: white space, punctuation, quotation marks.
 
-    Nothing is searched for inside: "Berlin." and "**berlin**" are Berlin, "It is Berlin" is no answer.
+    Nothing is searched for inside: "Berlin." and "**berlin**" are Berlin, "It is Berlin" is no answer. Signs that
+    change a number stay: "-1" and "1%" are not 1.
     """
-    return text.strip(AROUND).casefold()
+    start, end = 0, len(text)
+    while start < end and _around(text[start]):
+        start += 1
+    while start < end and _around(text[end - 1]):
+        end -= 1
+    return text[start:end].casefold()
+
+
+def _around(character: str) -> bool:
+    kind = unicodedata.category(character)[0]
+    return character == "`" or character.isspace() or (kind in "PZ" and character not in MEANT)
 
 
 def accepted(text: str, acceptable: Sequence[str]) -> str | None:

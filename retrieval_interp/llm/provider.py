@@ -65,13 +65,15 @@ class HookedAPI(ModelAPI):
             else:
                 chances = (logits / temperature).softmax(dim=-1)
                 following = int(torch.multinomial(chances, 1, generator=generator))
-            text = tokenizer.decode([*written, following])
+            text = tokenizer.decode([*written, following], skip_special_tokens=True)
             # A model without chat has no other end of an answer than the end of the line.
-            if following == tokenizer.eos_token_id or (text.strip() and "\n" in text.lstrip()):
+            if following in tokenizer.all_special_ids or (text.strip() and "\n" in text.lstrip()):
                 stop = "stop"
                 break
             written.append(following)
-        output = ModelOutput.from_content(self.model_name, tokenizer.decode(written), stop_reason=stop)
+        output = ModelOutput.from_content(
+            self.model_name, tokenizer.decode(written, skip_special_tokens=True), stop_reason=stop
+        )
         n_read, n_written = len(read), len(written)
         output.usage = ModelUsage(input_tokens=n_read, output_tokens=n_written, total_tokens=n_read + n_written)
         return output

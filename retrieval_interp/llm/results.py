@@ -1,8 +1,9 @@
 """What Inspect's logs say: one row for each model, formulation and size."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import pandas as pd
 from inspect_ai.log import EvalLog, EvalSampleSummary, list_eval_logs, read_eval_log, read_eval_log_sample_summaries
@@ -13,42 +14,56 @@ from circuits.statistics import Interval
 from retrieval_interp.llm.tasks import is_exhausted
 from retrieval_interp.prompts import FORMULATIONS
 
-COLUMNS = (
-    *("model", "formulation", "steps", "chains", "seed", "questions", "asked", "right", "exhausted", "failed"),
-    *("accuracy", "low", "high", "chance"),
-)
+KEY = ("model", "formulation", "steps", "chains", "seed", "questions", "attempts", "max_tokens", "temperature")
+COLUMNS = (*KEY, "asked", "right", "exhausted", "failed", "accuracy", "low", "high", "chance")
 
 
-def results(folder: Path) -> pd.DataFrame:
-    """The results of all logs in a folder, also of those that were cut off: whatever was asked counts.
-
-    Of several logs of the same model, formulation, size and seed the one with the most answers counts.
-
-    Columns: ``model``, ``formulation``, ``steps`` (none where they cannot be chosen), ``chains``, ``seed``;
-    ``questions``, how many there are; ``asked``, how many of them were finished; of those ``right``, and ``exhausted``,
-    to which no acceptable answer came (never right); ``failed``, those that ended with an error, which are not among
-    the asked; ``accuracy``, right of asked, with Wilson's 95% interval, ``low`` to ``high``; ``chance``.
+def logs_in(folder: Path) -> list[Path]:
+    """Inspect's logs in a folder.
 
     Raises:
-        BadInput: there is no such folder, it holds no log of these tasks, or one that cannot be read.
+        BadInput: there is no such folder.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder (expected one with Inspect's logs)")
+    return [Path(unquote(urlparse(info.name).path)) for info in list_eval_logs(str(folder))]
+
+
+def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda line: None) -> pd.DataFrame:
+    """The results of these logs, also of those whose run was cut short: whatever was asked counts.
+
+    Of several logs of the same model, size, seed and options the one with the most answers counts, of these the newest.
+    Logs of other tasks are left out.
+
+    Columns: ``model``, ``formulation``, ``steps`` (none where they cannot be chosen), ``chains``, ``seed``;
+    ``questions``, how many there are; ``attempts``, ``max_tokens`` and ``temperature``, with which they were asked;
+    ``asked``, how many of them were finished; of those ``right``, and ``exhausted``, to which no acceptable answer came
+    (never right); ``failed``, those that ended with an error or were interrupted, which are not among the asked;
+    ``accuracy``, right of asked, with Wilson's 95% interval, ``low`` to ``high``; ``chance``.
+
+    Args:
+        logs: the files.
+        unreadable: is told of every file that cannot be read.
+
+    Raises:
+        BadInput: none of them is a log of these tasks.
+    """
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for info in sorted(list_eval_logs(str(folder)), key=lambda info: info.name):
+    for path in logs:
         try:
-            log = read_eval_log(info, header_only=True)
-            if log.eval.task.removeprefix("retrieval_interp/") not in FORMULATIONS:
+            log = read_eval_log(str(path), header_only=True)
+            if (log.eval.metadata or {}).get("formulation") not in FORMULATIONS:
                 continue
-            row = _row(log, read_eval_log_sample_summaries(info))
+            row = _row(log, read_eval_log_sample_summaries(str(path)))
         except Exception as error:  # whatever Inspect makes of a damaged file
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise BadInput(f"{info.name.removeprefix('file://')}: not a whole log of Inspect ({reason})") from error
-        key = tuple(row[column] for column in COLUMNS[:5])
-        if key not in rows or row["asked"] >= rows[key]["asked"]:
-            rows[key] = row
+            unreadable(f"{path}: left out, not a whole log of Inspect ({reason})")
+            continue
+        key, rank = tuple(row[column] for column in KEY), (row["asked"], path.stat().st_mtime_ns)
+        if key not in rows or rank > (rows[key]["asked"], rows[key]["written"]):
+            rows[key] = {**row, "written": rank[1]}
     if not rows:
-        raise BadInput(f"{folder}: holds no log of these tasks; expected {', '.join(FORMULATIONS)}")
+        raise BadInput(f"{len(logs)} logs, none of them of these tasks; expected {', '.join(FORMULATIONS)}")
     order = list(FORMULATIONS)
     table = pd.DataFrame(rows.values(), columns=list(COLUMNS)).astype({"steps": "Int64"})
     place = table["formulation"].map(order.index)
@@ -73,6 +88,9 @@ def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
         "chains": described["chains"],
         "seed": described["seed"],
         "questions": log.eval.dataset.samples or 0,
+        "attempts": described.get("attempts"),
+        "max_tokens": log.plan.config.max_tokens,
+        "temperature": log.plan.config.temperature,
         "asked": len(scores),
         "right": right,
         "exhausted": sum(is_exhausted(score) for score in scores),

@@ -3,18 +3,20 @@
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 from inspect_ai import Task, eval_set
 from inspect_ai._util.error import PrerequisiteError
-from inspect_ai.log import read_eval_log_sample_summaries
+from inspect_ai.log import read_eval_log, read_eval_log_sample_summaries
 from inspect_ai.model import Model, get_model
 from rich.text import Text
 
 from circuits.errors import BadInput
 from retrieval_interp.llm.tasks import TASKS
-from retrieval_interp.prompts import FORMULATIONS
+from retrieval_interp.prompts import FORMULATIONS, formulation
 
 RETRIES = 6  # of one question to a model that does not answer, at growing distances
 
@@ -31,16 +33,39 @@ def chosen(
     if unknown:
         raise BadInput(f"unknown formulation {unknown[0]!r}; expected all, or some of {', '.join(FORMULATIONS)}")
     shared: dict[str, Any] = {"samples": samples, "chains": chains, "seed": seed, "attempts": attempts}
-    tasks = []
+    sizes: list[tuple[str, dict[str, Any]]] = []
     for name in dict.fromkeys(formulations):
-        if name == "equations":
-            tasks += [TASKS[name](steps=n, **shared) for n in steps]
-        else:
-            tasks.append(TASKS[name](**shared))
-    return tasks
+        sizes += [(name, {"steps": n}) for n in steps] if name == "equations" else [(name, {})]
+    for name, size in sizes:
+        formulation(name, chains=chains, **size)  # refuses what is impossible before any question is made
+    return [TASKS[name](**size, **shared) for name, size in sizes]
 
 
-def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet: bool, **config: Any) -> str | None:
+@dataclass(frozen=True)
+class Asked:
+    """What came of asking.
+
+    Attributes:
+        logs: Inspect's logs of what was to be asked, those of earlier runs that hold it among them.
+        missing: why some questions have no answer yet; None where all have one.
+    """
+
+    logs: tuple[Path, ...]
+    missing: str | None
+
+
+def set_damaged_aside(logs: Path) -> list[Path]:
+    """Rename the logs in a folder that cannot be read, so that they stand in nobody's way; returns their new names."""
+    aside = []
+    for path in sorted(logs.glob("*.eval")):
+        try:
+            read_eval_log(str(path), header_only=True)
+        except Exception:  # whatever Inspect makes of a damaged file
+            aside.append(path.rename(path.with_suffix(".eval.damaged")))
+    return aside
+
+
+def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet: bool, **config: Any) -> Asked:
     """Ask every model everything that the logs do not hold yet; progress goes to standard error.
 
     Args:
@@ -50,11 +75,9 @@ def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet:
         quiet: without progress.
         config: of the generation, such as ``max_tokens`` and ``temperature``; Inspect's GenerateConfig has them all.
 
-    Returns:
-        Why some questions have no answer yet; None where all have one.
-
     Raises:
         BadInput: a model that does not exist, or without its key.
+        KeyboardInterrupt: the user stopped it; whatever was answered is in the logs.
     """
     try:
         with redirect_stdout(sys.stderr):
@@ -77,10 +100,14 @@ def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet:
         raise BadInput(Text.from_markup(said).plain.removeprefix("ERROR: ")) from error
     except (ValueError, OSError) as error:
         raise BadInput(f"{', '.join(map(str, models))}: cannot be asked ({error})") from error
+    # Inspect catches Ctrl-C, and may call what is left a success.
+    if len(evaluated) < len(tasks) * len(models) or any(log.status == "cancelled" for log in evaluated):
+        raise KeyboardInterrupt
+    where = tuple(Path(unquote(urlparse(log.location).path)) for log in evaluated)
     if done:
-        return None
+        return Asked(where, None)
     failed = next(log for log in evaluated if log.status != "success")
     errors = [failed.error.message] if failed.error else []
     errors += [sample.error for sample in read_eval_log_sample_summaries(failed.location) if sample.error]
     reason = errors[0].strip().splitlines()[0] if errors else failed.status
-    return f"{failed.eval.model} did not answer everything of {failed.eval.task} ({reason[:300]})"
+    return Asked(where, f"{failed.eval.model} did not answer everything of {failed.eval.task} ({reason[:300]})")

@@ -99,7 +99,8 @@ def questions_task(kind: Formulation, samples: int, seed: int, attempts: int) ->
         for number, question in enumerate(kind.questions(samples, seed), start=1)
     ]
     steps = getattr(kind, "n_steps", None)
-    described = {"formulation": kind.name, "steps": steps, "chains": kind.n_chains, "chance": kind.chance, "seed": seed}
+    described = {"formulation": kind.name, "steps": steps, "chains": kind.n_chains, "chance": kind.chance}
+    described.update(seed=seed, attempts=attempts)
     return Task(
         dataset=MemoryDataset(dataset, name=kind.name),
         solver=until_acceptable(attempts),

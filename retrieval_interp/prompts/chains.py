@@ -90,3 +90,25 @@ class Chains(Formulation):
         symbols = tuple(self.symbol(D - 1 - k, number) for k, number in enumerate(chains[links.asked]))
         answers = (self.symbol(-1, number) for number in range(N))
         return script.question(self.name, answers, symbols, links.asked)
+
+
+@dataclass(frozen=True)
+class AnyLength(Chains):
+    """Chains of as many facts as one likes.
+
+    Attributes:
+        n_steps: D, the facts of every chain.
+    """
+
+    most_chains = 100
+
+    n_steps: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check("n_steps", 1, 100)
+
+    @property
+    def hops(self) -> int:
+        """D."""
+        return self.n_steps

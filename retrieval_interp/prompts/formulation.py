@@ -25,7 +25,6 @@ class Formulation(ABC):
 
     name: ClassVar[str]
     most_chains: ClassVar[int]
-    most_steps: ClassVar[int] = 1
 
     n_chains: int = 4
 

@@ -21,7 +21,6 @@ class Kingdoms(Chains):
 
     name = "kingdoms"
     most_chains = len(KINGDOMS)
-    most_steps = len(BLOCKS)
 
     @property
     def hops(self) -> int:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from retrieval_interp.prompts.chains import Chains, Pieces
+from retrieval_interp.prompts.chains import AnyLength, Pieces
 from retrieval_interp.prompts.question import Mention
 from retrieval_interp.prompts.words import CITIES, NAMES, word
 
 
 @dataclass(frozen=True)
-class LivesWith(Chains):
+class LivesWith(AnyLength):
     """People who live with others, the first of whom live in a city.
 
     Attributes:
@@ -16,18 +16,6 @@ class LivesWith(Chains):
     """
 
     name = "lives_with"
-    most_chains = most_steps = 100
-
-    n_steps: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check("n_steps", 1, self.most_steps)
-
-    @property
-    def hops(self) -> int:
-        """D."""
-        return self.n_steps
 
     def symbol(self, block: int, number: int) -> str:
         """Alice, Bob, ... from the first line on; the answers are cities."""
