@@ -73,7 +73,7 @@ def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet:
         models: models, or Inspect's names of them: ``openai/gpt-4o``, or ``hooked/NAME`` for a HookedTransformer.
         logs: folder of Inspect's logs.
         quiet: without progress.
-        config: of the generation, such as ``max_tokens`` and ``temperature``; Inspect's GenerateConfig has them all.
+        config: whatever else ``inspect_ai.eval_set`` takes, such as ``max_tokens`` and ``temperature``.
 
     Raises:
         BadInput: a model that does not exist, or without its key.
