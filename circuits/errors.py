@@ -6,3 +6,13 @@ class BadInput(ValueError):
 
     The command line prints the message as one line and exits with code 2.
     """
+
+
+def check_size(what: str, value: object, least: int, most: int) -> None:
+    """Refuse a number that is no whole one, or out of range; ``what`` names it.
+
+    Raises:
+        BadInput: it is.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise BadInput(f"{what} is {value!r}; expected {least} to {most}")

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from circuits.errors import BadInput
+from circuits.errors import check_size
 from circuits.flow import Layout
 from circuits.problem import Examples
 from retrieval_interp.streams import Stream
@@ -43,9 +43,7 @@ class Task(ABC):
         Raises:
             BadInput: it is.
         """
-        value = getattr(self, name)
-        if not least <= value <= most:
-            raise BadInput(f"{name} is {value}; expected {least} to {most}")
+        check_size(name, getattr(self, name), least, most)
 
     @property
     @abstractmethod

@@ -17,6 +17,7 @@ from transformer_lens import HookedTransformer
 
 from circuits.errors import BadInput
 from retrieval_interp.language import language_model
+from retrieval_interp.llm.tasks import MAX_TOKENS
 from retrieval_interp.prompted import as_text, token_ids
 
 
@@ -57,7 +58,7 @@ class HookedAPI(ModelAPI):
         generator = None if config.seed is None else torch.Generator().manual_seed(config.seed)
         written: list[int] = []
         stop: StopReason = "max_tokens"
-        room = min(config.max_tokens or 32, model.cfg.n_ctx - len(read))
+        room = min(config.max_tokens or MAX_TOKENS, model.cfg.n_ctx - len(read))
         for _ in range(room):
             logits = model(torch.tensor([read + written], device=device))[0, -1].float().cpu()
             if temperature == 0:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from circuits.errors import BadInput
+from circuits.errors import BadInput, check_size
 from retrieval_interp.prompts.question import Question
 from retrieval_interp.streams import Stream
 
@@ -37,9 +37,7 @@ class Formulation(ABC):
         Raises:
             BadInput: it is.
         """
-        value = getattr(self, field)
-        if not least <= value <= most:
-            raise BadInput(f"{self.name}: {field} is {value}; expected {least} to {most}")
+        check_size(f"{self.name}: {field}", getattr(self, field), least, most)
 
     @property
     @abstractmethod
@@ -55,13 +53,13 @@ class Formulation(ABC):
     def draw(self, rng: np.random.Generator) -> Question:
         """A question whose every choice was left to chance."""
 
-    def stream(self, seed: int, stream: Stream = Stream.EVALUATION) -> Iterator[Question]:
+    def stream(self, seed: int) -> Iterator[Question]:
         """Questions without end, none of them twice, the same ones for the same seed.
 
         Raises:
             BadInput: there are no further ones of this size.
         """
-        rng, seen = stream.generator(seed, *self.name.encode(), *astuple(self)), set[str]()
+        rng, seen = Stream.EVALUATION.generator(seed, *self.name.encode(), *astuple(self)), set[str]()
         while True:
             for _ in range(TRIES):
                 question = self.draw(rng)
