@@ -3,7 +3,11 @@
 import pytest
 import torch
 
+from circuits.files import write_atomically
 from retrieval_interp import RetrievalTask, VectorTransformer
+from retrieval_interp.checkpoints import CONFIG, WEIGHTS, config_json, save_tensors
+from retrieval_interp.equations_task import EquationsTask
+from retrieval_interp.model import build
 from retrieval_interp.presets import Architecture
 from tests.handmade import InductionProblem, induction_circuit, induction_model
 
@@ -34,3 +38,13 @@ def task():
 def random_model(task):
     cfg = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task)
     return VectorTransformer(cfg, seed=3).eval()
+
+
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory):
+    """A model directory with a transformer that reads equations and has learned nothing."""
+    folder, task = tmp_path_factory.mktemp("untrained"), EquationsTask(n_steps=2)
+    model = build(task, Architecture(1, 2, 16, 8).config(task))
+    write_atomically(folder / CONFIG, config_json(task, model.cfg, {}))
+    save_tensors(folder / WEIGHTS, model.state_dict())
+    return folder

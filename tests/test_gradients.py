@@ -75,3 +75,12 @@ def test_the_command_counts_the_pairs_and_shows_them(tmp_path, capsys):
         assert "270 of them have a gradient" in shown.locator("#verdict").inner_text()
         assert shown.locator("#gradients .heatmaplayer").count() == 1
         assert complaints == []
+
+
+def test_the_command_takes_a_model_that_reads_tokens(untrained, tmp_path, capsys):
+    page = tmp_path / "gradients.html"
+    with pytest.raises(SystemExit) as ended:
+        main(["gradients", str(untrained), "--examples", "1", "--out", str(page)])
+    assert ended.value.code == 0
+    assert "Of the others 0 have one." in capsys.readouterr().out
+    assert page.is_file()

@@ -1,21 +1,38 @@
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from inspect_ai.model import get_model
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageSystem,
+    ChatMessageUser,
+    GenerateConfig,
+    ModelOutput,
+    get_model,
+)
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
-from circuits import BadInput
-from circuits.files import write_atomically
+from circuits import BadInput, Circuit, Head, OneHot, role_attention
+from circuits.evaluation import evaluate
 from circuits.statistics import Interval
-from retrieval_interp.checkpoints import CONFIG, WEIGHTS, config_json, save_tensors
 from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.language import language_model
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
-from retrieval_interp.model import build
-from retrieval_interp.presets import Architecture
+from retrieval_interp.prompted import Prompted
+from retrieval_interp.prompts import formulation
 from tests.llm_servers import Oracle, oracle_server, transformers_server, write_random_model
 
 
@@ -75,16 +92,6 @@ def test_a_server_that_is_not_there_is_one_clear_line(tmp_path: Path, monkeypatc
     assert results(logs_in(tmp_path)).iloc[0]["failed"] == 1
 
 
-@pytest.fixture(scope="module")
-def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model directory with a transformer that reads equations and has learned nothing."""
-    folder, task = tmp_path_factory.mktemp("untrained"), EquationsTask(n_steps=2)
-    model = build(task, Architecture(1, 2, 16, 8).config(task))
-    write_atomically(folder / CONFIG, config_json(task, model.cfg, {}))
-    save_tensors(folder / WEIGHTS, model.state_dict())
-    return folder
-
-
 def test_an_untrained_hooked_transformer_comes_to_chance(untrained: Path, tmp_path: Path) -> None:
     tasks = chosen(["equations"], [2], samples=24, chains=4, seed=0, attempts=200)
     assert ask(tasks, [f"hooked/{untrained}"], tmp_path, quiet=True, max_tokens=1).missing is None
@@ -114,10 +121,96 @@ def test_a_model_directory_is_a_language_model_with_its_tokenizer(untrained: Pat
     assert torch.isfinite(model(tokens)).all()
 
 
+def write_hugging_face_model(kind: str, folder: Path) -> PreTrainedModel:
+    """A small random model of one of the architectures that people have on their disks."""
+    tokenizer = EquationsTask(n_steps=3).tokenizer
+    size = {"vocab_size": len(tokenizer), "bos_token_id": None, "eos_token_id": None}
+    modern = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    model: PreTrainedModel
+    if kind == "gpt2":  # n_ctx as in the config of the real one
+        model = GPT2LMHeadModel(GPT2Config(**size, n_positions=256, n_ctx=256, n_embd=32, n_layer=2, n_head=4))
+    elif kind == "llama":
+        model = LlamaForCausalLM(LlamaConfig(**size, **modern, num_key_value_heads=2))
+    else:
+        model = Qwen2ForCausalLM(Qwen2Config(**size, **modern, num_key_value_heads=2))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model.eval()
+
+
+# A folder's name must not matter: TransformerLens guesses architectures from names.
+@pytest.mark.parametrize("name", ["anything", "llama-of-mine", "gemma-2-like"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "qwen2"])
+def test_a_folder_of_hugging_face_is_a_language_model_that_computes_the_same(
+    kind: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = write_hugging_face_model(kind, tmp_path / name)
+    capsys.readouterr()
+    ours = language_model(str(tmp_path / name))
+    assert capsys.readouterr().out == "", "standard output belongs to results"
+    tokens = torch.randint(0, ours.cfg.d_vocab_out, (2, 20), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(ours(tokens).log_softmax(-1), theirs(tokens).logits.log_softmax(-1))
+
+
+def test_the_circuit_tools_open_a_folder_of_hugging_face(tmp_path: Path) -> None:
+    write_hugging_face_model("llama", tmp_path)
+    model = language_model(str(tmp_path))
+    problem = Prompted(formulation("equations", 2), model.tokenizer)
+    examples = problem.examples(4, seed=0)
+    attention = role_attention(model, examples)
+    assert attention.shape == (2, 4, len(problem.roles), len(problem.roles))
+    (free,), (ablated,) = (
+        evaluate(model, problem, examples, [circuit])
+        for circuit in (Circuit(), Circuit({Head(0, 0): OneHot({"answer": "query"})}))
+    )
+    assert (free != ablated).all(), "an ablation of a head has an effect"
+
+
+def test_weights_that_are_a_pickle_are_not_loaded(tmp_path: Path) -> None:
+    model = write_hugging_face_model("gpt2", tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(BadInput, match="safetensors"):
+        language_model(str(tmp_path))
+
+
+def asked(model: Path, messages: list[ChatMessage], **config: Any) -> ModelOutput:
+    """What a HookedTransformer answers."""
+    return asyncio.run(get_model(f"hooked/{model}").generate(messages, config=GenerateConfig(**config)))
+
+
+def test_what_a_hooked_transformer_writes_does_not_depend_on_its_cache(untrained: Path) -> None:
+    model, generator = language_model(str(untrained)), torch.Generator().manual_seed(0)
+    read = model.to_tokens("a = 3\n", prepend_bos=False)
+    tokens = read
+    for _ in range(5):  # the same, by running everything again for every token
+        chances = model(tokens)[0, -1].softmax(dim=-1)
+        tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=generator)[None]], dim=1)
+    written = model.tokenizer.decode(tokens[0, read.shape[1] :])
+    assert "\n" not in written, "nothing ends the answer early"
+    output = asked(untrained, [ChatMessageUser(content="a = 3")], temperature=1.0, seed=0, max_tokens=5)
+    assert (output.completion, output.stop_reason) == (written, "max_tokens")
+
+
+def test_an_answer_that_fills_the_model_says_so(untrained: Path) -> None:
+    long = "a = 3\n" * (
+        language_model(str(untrained)).cfg.n_ctx // 4
+    )  # four tokens each, and one for the last line break
+    output = asked(untrained, [ChatMessageUser(content=long[:-3])], temperature=1.0, seed=0, max_tokens=50)
+    assert output.stop_reason == "model_length"
+
+
+def test_a_hooked_transformer_is_asked_one_message(untrained: Path) -> None:
+    with pytest.raises(BadInput, match="one message, without any before it; got 2"):
+        asked(untrained, [ChatMessageSystem(content="a = 1"), ChatMessageUser(content="a = 3")])
+
+
 def test_models_that_read_no_text_or_do_not_exist_are_named() -> None:
     with pytest.raises(BadInput, match="one_layer: reads no text"):
         language_model("one_layer")
-    with pytest.raises(BadInput, match="nosuchmodel: no model directory"):
+    with pytest.raises(BadInput, match=r"nosuchmodel: no model directory.*nosuchmodel not found\.\)$"):
         language_model("nosuchmodel")
 
 

@@ -1,6 +1,7 @@
 """Commands on language models and the questions they are asked."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -75,7 +76,9 @@ def llm(
     out: Annotated[Path, typer.Option(help="Folder for logs, accuracy.csv and the page; goes on there.")] = Path(
         "reports/llm"
     ),
-    from_logs: Annotated[Path | None, typer.Option(help="Ask nobody; read these logs of Inspect instead.")] = None,
+    from_logs: Annotated[
+        Path | None, typer.Option(help="Ask nobody; read all there is in these logs of Inspect.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Language models on the questions, with Inspect: accuracy, as a table and as figure 2."""
@@ -109,14 +112,13 @@ def llm(
             raise Interrupted("interrupted; finished answers are kept, the same command goes on") from None
         logs, missing = list(done.logs), done.missing
     table = results(logs, lambda line: typer.echo(line, err=True))
-    asked = " ".join(f"--model {name}" for name in model or [])
-    command = (
-        f"retrieval-interp llm --from-logs {from_logs}"
-        if from_logs
-        else f"retrieval-interp llm {asked} --formulations {formulations} --steps {steps} --samples {samples} "
-        f"--chains {chains} --seed {seed} --attempts {attempts} --max-tokens {max_tokens}"
-        + (f" --temperature {temperature:g}" if temperature is not None else "")
-    )
+    options: list[tuple[str, object]] = [("from-logs", from_logs)]
+    if from_logs is None:
+        options = [("model", name) for name in model or []]
+        options += [("formulations", formulations), ("steps", steps), ("samples", samples), ("chains", chains)]
+        options += [("seed", seed), ("attempts", attempts), ("max-tokens", max_tokens)]
+        options += [("temperature", f"{temperature:g}")] if temperature is not None else []
+    command = shlex.join(["retrieval-interp", "llm", *(text for n, v in options for text in (f"--{n}", str(v)))])
     page = write_accuracy(table, out, command)
     if as_json:
         print(

@@ -235,12 +235,14 @@ def gradients(
     if out is not None:
         check_writable(out)
     drawn = task.examples(examples, seed)
-    model.to(torch.float64, print_details=False)  # in single precision sharp attention comes down to zero by itself
+    # In single precision sharp attention comes down to zero by itself; tokens stay what they are.
+    model.to(torch.float64, print_details=False)
+    inputs, targets = (t.double() if t.is_floating_point() else t for t in (drawn.inputs, drawn.targets))
     with progress_bar("one backward pass for each cell") as progress:
-        found = cell_gradients(model, drawn.inputs.double(), progress=progress)
+        found = cell_gradients(model, inputs, progress=progress)
     held = agreement(found)
     early = min(int(drawn.roles[role].min()) for role in task.readout)
-    paid = loss_gradients(model, task, replace(drawn, inputs=drawn.inputs.double(), targets=drawn.targets.double()))
+    paid = loss_gradients(model, task, replace(drawn, inputs=inputs, targets=targets))
     before = paid[:-1, :early]  # cells from which a path still leads to where something is asked
     future = (
         f"The loss is asked from position {early} on; it has a gradient in {int((before > 0).sum())} of the "
@@ -249,7 +251,7 @@ def gradients(
     command = f"retrieval-interp gradients {model_dir} --examples {examples} --seed {seed}"
     if out is not None:
         name = Path(model_dir).resolve().name
-        labels = drawn.roles.labels(0, task.n_positions) if examples == 1 else [""] * task.n_positions
+        labels = drawn.roles.labels(0, inputs.shape[1]) if examples == 1 else [""] * inputs.shape[1]
         figure = figure_element(gradients_figure(found, labels), "gradients")
         contents = {"name": name, "command": command, "sentences": (str(held), future), "figure": figure}
         write_atomically(out, render_page("gradients.html.jinja", "retrieval_interp", **contents))

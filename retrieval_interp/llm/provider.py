@@ -13,7 +13,7 @@ from inspect_ai.model import (
     StopReason,
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
-from transformer_lens import HookedTransformer
+from transformer_lens import HookedTransformer, TransformerLensKeyValueCache
 
 from circuits.errors import BadInput
 from retrieval_interp.language import language_model
@@ -44,9 +44,11 @@ class HookedAPI(ModelAPI):
     async def generate(
         self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
     ) -> ModelOutput:
-        """The answer to what was asked last, sampled at the temperature of the config (1 if it has none)."""
+        """The answer to the one message, sampled at the temperature of the config (1 if it has none)."""
+        if len(input) != 1:
+            raise BadInput(f"{self.model_name} is asked one message, without any before it; got {len(input)}")
         async with self._one_at_a_time:
-            return await anyio.to_thread.run_sync(self._answer, input[-1].text, config)
+            return await anyio.to_thread.run_sync(self._answer, input[0].text, config)
 
     @torch.no_grad()
     def _answer(self, question: str, config: GenerateConfig) -> ModelOutput:
@@ -56,11 +58,13 @@ class HookedAPI(ModelAPI):
             raise BadInput(f"{self.model_name} reads at most {model.cfg.n_ctx} tokens; the question has {len(read)}")
         temperature = 1.0 if config.temperature is None else config.temperature
         generator = None if config.seed is None else torch.Generator().manual_seed(config.seed)
+        cache = TransformerLensKeyValueCache.init_cache(model.cfg, device, batch_size=1)
         written: list[int] = []
-        stop: StopReason = "max_tokens"
-        room = min(config.max_tokens or MAX_TOKENS, model.cfg.n_ctx - len(read))
-        for _ in range(room):
-            logits = model(torch.tensor([read + written], device=device))[0, -1].float().cpu()
+        wanted, room = config.max_tokens or MAX_TOKENS, model.cfg.n_ctx - len(read)
+        stop: StopReason = "max_tokens" if wanted <= room else "model_length"
+        for _ in range(min(wanted, room)):
+            new = torch.tensor([written[-1:] or read], device=device)
+            logits = model(new, past_kv_cache=cache)[0, -1].float().cpu()
             if temperature == 0:
                 following = int(logits.argmax())
             else:

@@ -29,6 +29,7 @@ def chosen(
     Raises:
         BadInput: an unknown formulation, or an impossible size.
     """
+    formulations = [name.replace("-", "_") for name in formulations]
     unknown = [name for name in formulations if name not in FORMULATIONS]
     if unknown:
         raise BadInput(f"unknown formulation {unknown[0]!r}; expected all, or some of {', '.join(FORMULATIONS)}")

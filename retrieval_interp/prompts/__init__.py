@@ -20,13 +20,14 @@ def formulation(name: str, steps: int | None = None, chains: int = 4) -> Formula
     """A formulation by name, in the paper's size unless told otherwise.
 
     Args:
-        name: ``equations``, ``lives_with``, ``kingdoms``, ``functions`` or ``relatives``.
+        name: ``equations``, ``lives_with`` (or ``lives-with``), ``kingdoms``, ``functions`` or ``relatives``.
         steps: D, for the first two; the others have their own.
         chains: N.
 
     Raises:
         BadInput: no such formulation, or an impossible size.
     """
+    name = name.replace("-", "_")
     if name not in FORMULATIONS:
         raise BadInput(f"unknown formulation {name!r}; expected one of {', '.join(FORMULATIONS)}")
     if name == "equations":
