@@ -1,8 +1,9 @@
 """What a model can be trained on, whatever it reads."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -14,18 +15,31 @@ from circuits.flow import Layout
 from circuits.problem import Examples
 from retrieval_interp.streams import Stream
 
+Kind = TypeVar("Kind", bound="Drawn")
 
-@runtime_checkable
-class Drawn(Protocol):
-    """What chance decides of examples, in the smallest form."""
 
-    def __len__(self) -> int: ...
+@dataclass(frozen=True)
+class Drawn:
+    """What chance decides of examples, in the smallest form: tensors with a row for each of them."""
 
-    def take(self, index: Int[Tensor, " n"]) -> "Drawn":
+    def __len__(self) -> int:
+        return len(self._tensors()[0])
+
+    def take(self: Kind, index: Int[Tensor, " n"]) -> Kind:
         """Some of the examples, in the order of ``index``."""
+        return type(self)(*(tensor[index] for tensor in self._tensors()))
 
-    def to(self, device: torch.device | str) -> "Drawn":
+    def to(self: Kind, device: torch.device | str) -> Kind:
         """The same draws on another device."""
+        return type(self)(*(tensor.to(device) for tensor in self._tensors()))
+
+    @classmethod
+    def joined(cls: type[Kind], draws: Sequence[Kind]) -> Kind:
+        """Several draws, one after the other."""
+        return cls(*(torch.cat(same) for same in zip(*(each._tensors() for each in draws), strict=True)))
+
+    def _tensors(self) -> list[Tensor]:
+        return [getattr(self, field.name) for field in fields(self)]
 
 
 class Task(ABC):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Float, Integer
 from tokenizers import Regex, Tokenizer, models
 from tokenizers.pre_tokenizers import Sequence, Split
 from torch import Tensor
@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerFast
 from circuits.flow import Layout
 from circuits.problem import Examples
 from circuits.roles import Roles
-from retrieval_interp.any_task import Task
+from retrieval_interp.any_task import Drawn, Task
 from retrieval_interp.prompted import ANSWER, Prompted, chain_layout
 from retrieval_interp.prompts import Equations
 from retrieval_interp.prompts.words import VARIABLES, word
@@ -42,7 +42,7 @@ NOT_ASKED = -100  # what PyTorch's cross-entropy leaves out
 
 
 @dataclass(frozen=True)
-class Texts:
+class Texts(Drawn):
     """What chance decides of each text.
 
     Attributes:
@@ -56,17 +56,6 @@ class Texts:
     order: Integer[Tensor, "example block chain"]
     asked: Integer[Tensor, " example"]
     steps: Integer[Tensor, " example"]
-
-    def __len__(self) -> int:
-        return len(self.links)
-
-    def take(self, index: Int[Tensor, " n"]) -> "Texts":
-        """Some of the texts, in the order of ``index``."""
-        return Texts(self.links[index], self.order[index], self.asked[index], self.steps[index])
-
-    def to(self, device: torch.device | str) -> "Texts":
-        """The same texts on another device."""
-        return Texts(*(part.to(device) for part in (self.links, self.order, self.asked, self.steps)))
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from circuits.errors import BadInput
 from circuits.problem import Examples
-from retrieval_interp.any_task import Task
+from retrieval_interp.any_task import Drawn, Task
 from retrieval_interp.streams import Stream
 
 LARGEST_DRAW = 2**31  # numbers drawn at once, 8 GiB
 
 
 @dataclass(frozen=True)
-class Draws:
+class Draws(Drawn):
     """What chance decides of each example, in the smallest form; each task says what it keeps where.
 
     Attributes:
@@ -31,17 +31,6 @@ class Draws:
 
     symbols: Float[Tensor, "example chain symbol dim"]
     order: Integer[Tensor, "example block slot"]
-
-    def __len__(self) -> int:
-        return self.symbols.shape[0]
-
-    def take(self, index: Int[Tensor, " n"]) -> "Draws":
-        """Some of the examples, in the order of ``index``."""
-        return Draws(self.symbols[index], self.order[index])
-
-    def to(self, device: torch.device | str) -> "Draws":
-        """The same draws on another device."""
-        return Draws(self.symbols.to(device), self.order.to(device))
 
 
 class VectorTask(Task):
