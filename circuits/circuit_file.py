@@ -17,8 +17,7 @@ from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
 from circuits.files import read_text, write_atomically
 from circuits.mechanisms import SIMPLE, Mechanism, OneHot
-
-LARGEST_FILE = 1_000_000
+from circuits.yaml_file import LARGEST_FILE, parse
 
 
 def load_circuit(path: FilePath) -> Circuit:
@@ -55,16 +54,7 @@ def dump_circuit(circuit: Circuit) -> str:
 
 def parse_circuit(text: str, source: str = "circuit") -> Circuit:
     """Read a circuit from YAML; ``source`` names it in errors."""
-    try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=yaml.SafeLoader)):
-            raise BadInput(f"{source}: YAML aliases are not allowed")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise BadInput(f"{source}{where}: not YAML ({getattr(error, 'problem', None) or error})") from error
-    except RecursionError as error:
-        raise BadInput(f"{source}: nested too deeply to be a circuit") from error
+    root = parse(text, source, lambda text: yaml.compose(text, Loader=yaml.SafeLoader))
     return _Reader(source).circuit(root)
 
 

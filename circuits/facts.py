@@ -17,17 +17,16 @@ A token that means two things is written as two: here a number that is an argume
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from circuits.errors import BadInput
-from circuits.files import read_text
 from circuits.flow import Layout, layers_until
+from circuits.yaml_file import read_yaml
 
 ARROW = "->"
-LARGEST_FILE = 1_000_000
+MOST_FACTS = 60
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,10 @@ class Fact:
         Raises:
             BadInput: it is written in another way.
         """
-        before, arrow, after = str(text).partition(ARROW)
+        before, arrow, after = text.partition(ARROW)
         premises, conclusion = tuple(before.split()), after.split()
         if not arrow or not premises or len(conclusion) != 1 or len({*premises, *conclusion}) != 1 + len(premises):
-            raise BadInput(f"fact {str(text)!r}; expected different tokens, one of them after the arrow: a b -> c")
+            raise BadInput(f"fact {text[:80]!r}; expected different tokens, one of them after the arrow: a b -> c")
         return cls(premises, conclusion[0])
 
     @property
@@ -79,14 +78,20 @@ class Facts:
     asked: str
 
     def __post_init__(self) -> None:
-        if not self.query or len({*self.query}) < len(self.query):
+        if not self.query or len({*self.query}) < len(self.query) or any(len(t.split()) != 1 for t in self.query):
             raise BadInput(f"the query holds {', '.join(self.query) or 'no token'}; expected different tokens")
+        if len(self.facts) > MOST_FACTS:
+            raise BadInput(f"{len(self.facts)} facts; expected at most {MOST_FACTS}")
         twice = [str(fact) for fact, times in Counter(self.facts).items() if times > 1]
         if twice:
             raise BadInput(f"fact '{twice[0]}' stands there twice")
         for form, facts in self.forms.items():
             if len({len(fact.premises) for fact in facts}) > 1:
                 raise BadInput(f"the facts of the form {form!r} have different numbers of premises")
+            same = [str(fact) for fact in facts if sum(fact.premises == other.premises for other in facts) > 1]
+            if same:
+                raise BadInput(f"the facts {' and '.join(same[:2])} of the form {form!r} have the same premises")
+        self._refuse_circles()
         derived, before = {*self.query}, 0
         while before < len(derived):
             before = len(derived)
@@ -94,17 +99,25 @@ class Facts:
         if self.asked in self.query or self.asked not in derived:
             raise BadInput(f"{self.asked!r} is asked, but {self._why_not(derived)}")
 
+    def _refuse_circles(self) -> None:
+        """Refuse facts by which a token leads back to itself."""
+        leads = {
+            token: [f.conclusion for f in self.facts if token in f.premises] for f in self.facts for token in f.tokens
+        }
+        try:
+            tuple(TopologicalSorter(leads).static_order())
+        except CycleError as error:
+            raise BadInput(f"the facts go round in a circle: {f' {ARROW} '.join(error.args[1][::-1])}") from error
+
     def _why_not(self, derived: Set[str]) -> str:
         """Why what is asked does not follow from the query."""
-        way = [self.asked]
-        while way[-1] not in way[:-1]:
-            if way[-1] in self.query:
-                return "the query holds it already"
-            telling = [fact for fact in self.facts if fact.conclusion == way[-1]]
+        token = self.asked
+        while token not in self.query:
+            telling = [fact for fact in self.facts if fact.conclusion == token]
             if not telling:
-                return f"no fact tells {way[-1]!r}, and the query does not hold it"
-            way.append(next(token for token in telling[0].premises if token not in derived))
-        return f"the facts go round in a circle: {f' {ARROW} '.join(reversed(way[way.index(way[-1]) :]))}"
+                return f"no fact tells {token!r}, and the query does not hold it"
+            token = next(premise for premise in telling[0].premises if premise not in derived)
+        return "the query holds it already"
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -131,8 +144,14 @@ class Facts:
         return Layout(start, frozenset(f"place of {fact}" for fact in (*self.facts, "the query")), alike)
 
     def layers(self, *, causal: bool) -> int | None:
-        """How many layers it takes until the last position of the query can know the answer; None if it never can."""
-        return layers_until(self.layout, self.reader, self.asked, causal=causal)
+        """How many layers it takes until the last position of the query knows the answer; None if it never does.
+
+        Everybody takes what can be found, as soon as it can be found (``circuits.flow.spread``). Without a mask heads
+        may still look back only, so it never takes more layers than with it.
+        """
+        masks = (True,) if causal else (True, False)
+        found = [layers_until(self.layout, self.reader, self.asked, causal=mask) for mask in masks]
+        return min((layers for layers in found if layers is not None), default=None)
 
 
 def role(fact: Fact | str, token: str) -> str:
@@ -146,10 +165,7 @@ def load_facts(path: Path) -> Facts:
     Raises:
         BadInput: the file is missing, no YAML, or tells no question that can be answered.
     """
-    try:
-        document = yaml.safe_load(read_text(path, "a question with its facts", LARGEST_FILE))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadInput(f"{path}: not YAML ({' '.join(str(error).split())})") from error
+    document = read_yaml(path, "a question with its facts")
     try:
         return _read(document)
     except BadInput as error:
@@ -160,10 +176,16 @@ def _read(document: Any) -> Facts:
     keys = ("query", "asked", "facts")
     if not isinstance(document, dict) or {*document} != {*keys}:
         raise BadInput(f"expected the keys {', '.join(keys)}")
-    if not isinstance(document["query"], list):
-        raise BadInput(f"query is {document['query']!r}; expected a list of tokens")
+    query, asked = document["query"], document["asked"]
+    if not isinstance(query, list) or not all(isinstance(token, str) for token in query):
+        raise BadInput(f"query is {query!r:.80}; expected a list of tokens")
+    if not isinstance(asked, str):
+        raise BadInput(f"asked is {asked!r:.80}; expected a token")
     forms = document["facts"]
     if not isinstance(forms, dict) or not all(isinstance(facts, list) for facts in forms.values()):
         raise BadInput("expected for every form of facts a list of them")
-    told = {str(form): tuple(map(Fact.of, facts)) for form, facts in forms.items()}
-    return Facts(tuple(map(str, document["query"])), told, str(document["asked"]))
+    odd = [fact for facts in forms.values() for fact in facts if not isinstance(fact, str)]
+    if odd:
+        raise BadInput(f"fact {str(odd[0])[:80]}; expected a text such as a b -> c")
+    told = {form: tuple(map(Fact.of, facts)) for form, facts in forms.items()}
+    return Facts(tuple(query), told, asked)

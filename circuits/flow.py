@@ -7,9 +7,11 @@ only if they share a piece (Assumption 1), and then it takes all that is there (
     starts with          x0 p0     x0 p1         x1 p1          x1 p2         x2 p2
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
 from circuits.circuit import Circuit, Path
 from circuits.errors import BadInput
@@ -25,9 +27,8 @@ class Layout:
     Attributes:
         start: for every role, in the order of the sequence, the pieces of information that it starts with.
         places: the pieces that say where something stands; the others are tokens.
-        alike: for a role those that look the same, place by place. Where one of them knows all that is shared, nothing
-            tells the two apart, and attention does not find either. They tell each other nothing: knowing the same,
-            they could be told apart no more.
+        alike: for a role those that look the same, place by place. Where one of them knows all that is shared, and in
+            the same way, nothing tells the two apart, and attention does not find either.
     """
 
     start: Known
@@ -82,49 +83,122 @@ def chain(n_steps: int, order: Sequence[int] | None = None) -> Layout:
     return Layout({**start, "query": frozenset({"x0", "p0"})}, frozenset(f"p{k}" for k in range(n_steps + 1)))
 
 
-def spread(layout: Layout, *, causal: bool, by_position: bool = False) -> Iterator[Known]:
+def spread(
+    layout: Layout, *, causal: bool, by_position: bool = False, hidden: Collection[tuple[str, str]] = ()
+) -> Iterator[Known]:
     """What every role knows after 0, 1, 2, ... layers of any number of heads, until nobody learns anything more.
+
+    Everybody takes all that can be found, as soon as it can be found. Where no roles look alike this is the most that
+    anybody can know. Where some do it need not be: to know less may be to be found more easily.
 
     Args:
         layout: the positions.
-        causal: whether a position sees only those before it; without a mask it sees all.
+        causal: whether a position sees only itself and those before it; without a mask it sees all.
         by_position: against Assumption 1: whether heads may fetch whatever stands at fixed positions, all members of a
             pair at once, and an MLP compare it afterwards. Then a pair is found by what any of its members knows.
+        hidden: what another mask hides: from which role which one cannot be seen.
     """
-    pieces = layout.pieces
-
-    def bits(own: frozenset[str]) -> int:
-        return sum(1 << pieces.index(piece) for piece in own)
-
-    known = [bits(own) for own in layout.start.values()]
-    alike = [[layout.roles.index(other) for other in layout.alike.get(role, ())] for role in layout.roles]
-    places = bits(layout.places & {*pieces})
-    beside = [sum({known[one] & places for one in alike[place]}) for place in range(len(known))]  # where those stand
-    at = [own & places for own in known]
-
-    mates = [[one for one in range(len(known)) if by_position and at[one] & at[place]] for place in range(len(known))]
-
-    def taken(place: int) -> int:
-        own, seen = known[place], place if causal else len(known)
-        for other in range(seen):
-            there = known[other]
-            for mate in mates[other]:
-                there |= known[mate] if mate < seen else 0
-            shared = known[place] & there
-            found = shared and all(shared & ~known[one] for one in alike[other] if one < seen)
-            if found and not at[other] & beside[place]:
-                own |= there
-        return own
-
+    pieces, roles = layout.pieces, layout.roles
+    number = {piece: i for i, piece in enumerate(pieces)}
+    known = [sum(1 << number[piece] for piece in own) for own in layout.start.values()]
+    places = sum(1 << number[piece] for piece in layout.places & {*pieces})
+    seen = [
+        [i for i, other in enumerate(roles) if (i <= place or not causal) and (role, other) not in hidden]
+        for place, role in enumerate(roles)
+    ]
+    bits = [sum(1 << i for i in own) for own in seen]
+    beside = [[one for one in range(len(roles)) if known[one] & known[place] & places] for place in range(len(roles))]
+    ways = _Ways(layout, known)
     while True:
         yield {
             role: frozenset(p for i, p in enumerate(pieces) if own >> i & 1)
-            for role, own in zip(layout.roles, known, strict=True)
+            for role, own in zip(roles, known, strict=True)
         }
-        after = [taken(place) for place in range(len(known))]
+        found: list[list[int]] = []
+        for place, own in enumerate(known):
+            found.append([])
+            for other in seen[place]:
+                together = [one for one in beside[other] if bits[place] >> one & 1] if by_position else [other]
+                there = _union(known[one] for one in together)
+                if own & there and not ways.confused(own & there, other, bits[place]):
+                    found[place] += together
+        after = [own | _union(known[other] for other in found[place]) for place, own in enumerate(known)]
         if after == known:
             return
+        ways.learn(known, after, found)
         known = after
+
+
+class _Ways:
+    """In which ways positions that look alike came to know their pieces.
+
+    A way is a layer, what kind of position told the piece, what was shared with that one, and how it knew the piece.
+
+    Two of them that know the same in the same way cannot be told apart by it. Whoever learns a piece in a later layer
+    knows it in another way, so that what is settled once stays so.
+    """
+
+    def __init__(self, layout: Layout, known: Sequence[int]) -> None:
+        self._alike = [[layout.roles.index(other) for other in layout.alike.get(role, ())] for role in layout.roles]
+        self._looks = [min((place, *others)) for place, others in enumerate(self._alike)]
+        self._layer = 0
+        self._numbers: dict[object, int] = {}
+        self._ways: list[dict[int, frozenset[int]]] = [{} for _ in known]
+        self._same: list[dict[int, int]] = [{} for _ in known]  # who else knows a piece in the same ways, as bits
+        if any(self._alike):
+            own = frozenset({self._number("own")})
+            self._settle([dict.fromkeys(_pieces(start), own) for start in known])
+
+    def confused(self, shared: int, target: int, seen: int) -> bool:
+        """Whether what is shared with a position leads as well to one that is seen and looks like it."""
+        if not self._alike[target]:
+            return False
+        others = seen
+        for piece in _pieces(shared):
+            others &= self._same[target][piece]
+            if not others:
+                return False
+        return True
+
+    def learn(self, before: Sequence[int], after: Sequence[int], found: Sequence[Sequence[int]]) -> None:
+        """Note how everybody learned what is new in a layer; of what was known before, the first ways stay."""
+        if not any(self._alike):
+            return
+        self._layer += 1
+        learned: list[dict[int, frozenset[int]]] = []
+        for place, others in enumerate(found):
+            told: dict[int, set[int]] = {piece: set() for piece in _pieces(after[place] & ~before[place])}
+            for other in others if told else ():
+                new = told.keys() & self._ways[other].keys()
+                how = (self._layer, self._looks[other], self._match(place, other)) if new else ()
+                for piece in new:
+                    told[piece].add(self._number((*how, self._ways[other][piece])))
+            learned.append({piece: frozenset(own) for piece, own in told.items()})
+        self._settle(learned)
+
+    def _settle(self, learned: Sequence[Mapping[int, frozenset[int]]]) -> None:
+        for place, own in enumerate(learned):
+            self._ways[place].update(own)
+            for piece, ways in own.items():
+                also = (one for one in self._alike[place] if ways <= learned[one].get(piece, frozenset()))
+                self._same[place][piece] = sum(1 << one for one in also)
+
+    def _match(self, place: int, other: int) -> int:
+        """What the one shares with the other, by the ways in which each of them knows it."""
+        own, there = self._ways[place], self._ways[other]
+        return self._number(frozenset((own[piece], there[piece]) for piece in own.keys() & there.keys()))
+
+    def _number(self, way: object) -> int:
+        return self._numbers.setdefault(way, len(self._numbers))
+
+
+def _union(known: Iterable[int]) -> int:
+    return reduce(or_, known, 0)
+
+
+def _pieces(known: int) -> list[int]:
+    """The numbers of the pieces that are known."""
+    return [i for i in range(known.bit_length()) if known >> i & 1]
 
 
 def layers_until(layout: Layout, role: str, piece: str, *, causal: bool, by_position: bool = False) -> int | None:
@@ -178,7 +252,7 @@ def along(circuit: Circuit, layout: Layout, *, only: Collection[Path] | None = N
         prescribed: whether attention goes along a path whatever its ends share, as when it is prescribed or was seen.
 
     Raises:
-        BadInput: a path names a role that the layout does not have.
+        BadInput: a path names a role that the layout does not have, or leads to one that stands behind.
     """
     states, carried = [dict(layout.start)], []
     for layer in range(1 + max((head.layer for head in circuit.useful_heads), default=-1)):
@@ -204,6 +278,8 @@ def _ends(circuit: Circuit, path: Path, layout: Layout) -> tuple[tuple[str, str]
     for role in (path.source, path.target):
         if role not in layout.start:
             raise BadInput(f"{path}: unknown role {role!r}; the roles are {', '.join(layout.roles)}")
+    if layout.roles.index(path.target) > layout.roles.index(path.source):
+        raise BadInput(f"{path}: leads to what stands behind, against the causal mask")
     source, target = layout.start[path.source], layout.start[path.target]
     beside = zip(layout.alike.get(path.source, ()), layout.alike.get(path.target, ()), strict=False)
     return ((path.source, path.target), *(beside if source & target & layout.places else ()))

@@ -29,7 +29,7 @@ class Soundness:
     Attributes:
         arrivals: for every part that is asked for the layer with which it arrives where it is read; None if never.
         nothing_new: the paths whose source knows all of it already.
-        forbidden: the paths whose ends share nothing below their layer, against Assumption 1.
+        forbidden: the paths whose ends share nothing below their layer that tells where to look, against Assumption 1.
     """
 
     arrivals: dict[str, int | None]
@@ -55,7 +55,9 @@ class Soundness:
         if missing:
             said.append(f"Along its paths alone {', '.join(missing)} cannot come to the query.")
         if self.forbidden:
-            said.append(f"The ends share nothing below (Assumption 1) in: {_listed(self.forbidden)}.")
+            said.append(
+                f"The ends share nothing below that tells where to look (Assumption 1) in: {_listed(self.forbidden)}."
+            )
         if self.nothing_new:
             said.append(f"Nothing new is carried by: {_listed(self.nothing_new)}.")
         if self.sound and not low:

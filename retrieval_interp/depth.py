@@ -13,18 +13,19 @@ this is at least 2D: 3^t >= 4D + 1. The paper counts lengths only: 3^t >= 2D.
 With the causal mask and the last step first, second members see the pairs of later steps and the first member beside
 them. After t >= 1 layers the second member of pair k knows pieces 2k - 2 to 2k + 2^t - 1: it touches those of pairs up
 to k + 2^(t-1), and their reach is added to that. A first member sees no one who knows its pieces or any below, and
-learns nothing. The query, at 2^t - 1, touches the second member of pair 2^(t-1) and comes to 2^(t+1) - 1. So xD is
-known when 2^t - 1 >= 2D, that is 2^t > 2D.
+learns nothing. The query takes piece 1 from pair 1's first member, with the first layer; from then on, at 2^t - 1, it
+touches the second member of pair 2^(t-1) and comes to 2^(t+1) - 1. So xD is known when 2^t - 1 >= 2D, that is 2^t > 2D.
 
 With the first step first everybody looks back only: position i of the line knows pieces i - 2^t to i after t layers,
 since the one at the far end knows as many again. The query, at 2^t - 1, touches position 2^(t+1) - 1: the same number.
 
-Where every block stands at fixed positions, heads can fetch pairs without sharing anything with them, and an MLP can
-compare what was fetched: against Assumption 1. Then a pair is found by what any of its members knows, and nobody needs
-a layer to join its members. With the last step first, the second member of pair k knows up to symbol k + 2^t - 1 after
-t layers: it finds pair k + 2^t by its first member, whose second knows up to k + 2^(t+1) - 1. With the first step
-first, the members of pair k together know symbols k - 2^t to k: they find pair k - 2^t. Either way the query, at symbol
-2^t - 1, finds pair 2^t and comes to 2^(t+1) - 1: xD is known when 2^t > D, exactly one layer earlier.
+Where members of a pair stand side by side at fixed positions, heads can fetch pairs without sharing anything with them,
+and an MLP can compare what was fetched: against Assumption 1. Then a pair is found by what any of its members knows,
+and nobody needs a layer to join its members. With the last step first, the second member of pair k knows up to symbol k
++ 2^t - 1 after t layers: it finds pair k + 2^t by its first member, whose second knows up to k + 2^(t+1) - 1. The
+query, at symbol 2^t - 1, finds pair 2^t and comes to 2^(t+1) - 1. With the first step first, the members of pair k
+together know symbols k - 2^t to k: they find pair k - 2^t. The query, at symbol 2^t - 1, finds pair 2^(t+1) - 1, which
+knows that one too, and comes to 2^(t+1) - 1. Either way xD is known when 2^t > D, exactly one layer earlier.
 """
 
 import math
@@ -53,7 +54,8 @@ def layers_full(n_steps: int) -> int:
 def layers_causal(n_steps: int) -> int:
     """The layers that it takes with the causal mask, in either step order: the least t with 2^t > 2D. Proved above.
 
-    That is 1 + ceil(log2(D + 1)), and floor(log2 D) + 2, which Sanford et al. (2024) give for k-hop induction, k = D.
+    That is 1 + ceil(log2(D + 1)), and floor(log2 D) + 2, which Sanford et al. (2024) show to be enough for k-hop
+    induction, k = D. That fewer are not enough follows here from the assumptions.
     """
     return (2 * _checked(n_steps)).bit_length()
 

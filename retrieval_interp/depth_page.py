@@ -11,10 +11,11 @@ from circuits.flow_figure import sharing_figure, spread_figure
 from circuits.grid import Cell, Grid
 from circuits.grid_figure import grid_figure
 from circuits.page import figure_element, render_page
-from retrieval_interp.writing import hops_table
+from retrieval_interp.writing import fewest_written_table, hops_table
 
 CSV, PAGE = "depth.csv", "depth.html"
 FILES = (CSV, PAGE)
+MOST_ROWS = 20  # of the table of written symbols
 MOST_DRAWN = 12  # steps of the chain that is drawn; more would be too small to read
 
 
@@ -28,13 +29,14 @@ def depth_figure(table: pd.DataFrame) -> go.Figure:
         "layers_by_position": ("with the causal mask, pairs fetched by position", "dashdot"),
     }
     ordered = table.sort_values("hops")
+    gaps = bool((ordered["hops"].diff() > 1).any())  # a line across them would say what is not so
     for column, (name, dash) in lines.items():
         figure.add_trace(
             go.Scatter(
                 x=ordered["hops"],
                 y=ordered[column],
                 name=name,
-                mode="lines+markers" if len(ordered) < 30 else "lines",
+                mode="markers" if gaps else "lines+markers" if len(ordered) < 30 else "lines",
                 line={"dash": dash, "shape": "linear" if column == "bound_paper" else "hv"},
                 hovertemplate="D = %{x}: %{y:.3g}<extra>" + name + "</extra>",
             )
@@ -68,6 +70,7 @@ def write_depth(table: pd.DataFrame, folder: Path, command: str) -> Path:
         drawn=drawn,
         table=table,
         hops=hops_table(),
+        written=fewest_written_table(sorted({*table["hops"]})[:MOST_ROWS]),
         figures={name: figure_element(figure, name) for name, figure in figures.items()},
     )
     write_together({folder / CSV: f"# {command}\n{table.to_csv(index=False)}", folder / PAGE: page})

@@ -1,9 +1,11 @@
 """Writing as depth: how many hops a transformer does that writes symbols and reads them again.
 
-A query that knows x0 comes to x(2^(L-1) - 1) in one pass of L layers (``depth.py``). Written down, that symbol stands
-at a position of its own, which starts where the query did, one stretch further along the chain; nothing that was known
-before reaches beyond it. So every written symbol adds as many hops again.
+A query that knows x0 comes to x(2^(L-1) - 1) in one pass of L layers, in either step order (``depth.py``). Written
+down, that symbol stands at a position of its own: a query once more, with the rest of the chain before it, so that it
+comes as far again. Every written symbol adds as many hops. Other orders of the pairs may do more.
 """
+
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -12,6 +14,8 @@ from circuits.errors import BadInput
 
 def hops(n_layers: int, n_written: int = 0) -> int:
     """The hops that L layers do with the causal mask, if they write so many symbols on the way: (s + 1)(2^(L-1) - 1).
+
+    The pairs stand in either step order.
 
     Raises:
         BadInput: there is no layer, or fewer than no symbol.
@@ -29,6 +33,12 @@ def fewest_written(n_steps: int, n_layers: int) -> int | None:
     if n_steps < 1:
         raise BadInput(f"{n_steps} hops; expected at least 1")
     return -(-n_steps // at_once) - 1 if at_once else None
+
+
+def fewest_written_table(hops: Iterable[int], most_layers: int = 6) -> pd.DataFrame:
+    """The fewest symbols that must be written, by hops (rows) and layers (columns); a single layer never gets on."""
+    wanted, layers = [*hops], range(2, most_layers + 1)
+    return pd.DataFrame([[fewest_written(d, n) for n in layers] for d in wanted], index=wanted, columns=layers)
 
 
 def hops_table(most_layers: int = 6, most_written: int = 6) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 import json
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -71,6 +72,12 @@ def test_fetching_by_position_saves_exactly_the_layer_that_joins_the_pairs(last_
         layout = chain(n_steps, None if last_first else range(1, n_steps + 1))
         by_position = layers_until(layout, "query", f"x{n_steps}", causal=True, by_position=True)
         assert by_position == layers_by_position(n_steps) == layers_causal(n_steps) - 1
+
+
+@pytest.mark.parametrize("n_steps", range(1, 6))
+def test_not_one_of_all_orders_takes_more_layers_than_the_last_step_first(n_steps):
+    for order in permutations(range(1, n_steps + 1)):
+        assert layers_until(chain(n_steps, order), "query", f"x{n_steps}", causal=True) <= layers_causal(n_steps)
 
 
 @given(st.integers(1, 9).flatmap(lambda n_steps: st.permutations(range(1, n_steps + 1))))

@@ -1,10 +1,10 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuits import BadInput
 from circuits.facts import Fact, Facts, load_facts
-from circuits.flow import spread
+from circuits.flow import chain, layers_until, spread
 from retrieval_interp.depth import layers_causal, layers_full
 
 # The paper's example (section 3.1), with a second function and a second argument, so that neither alone is enough.
@@ -38,6 +38,44 @@ def path(tmp_path):
 def test_facts_of_one_premise_each_are_a_chain(n_steps):
     assert steps(n_steps).layers(causal=True) == layers_causal(n_steps)
     assert steps(n_steps).layers(causal=False) == layers_full(n_steps)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 9).flatmap(lambda n: st.permutations(range(1, n + 1))))
+def test_facts_of_one_form_that_lead_to_one_another_are_a_chain_too(order):
+    told = facts("x0", f"x{len(order)}", steps=[f"x{k - 1} -> x{k}" for k in order])
+    for causal in (True, False):
+        assert told.layers(causal=causal) == layers_until(chain(len(order), order), "query", told.asked, causal=causal)
+
+
+@st.composite
+def layered(draw):
+    """A query, forms of facts each told by the tokens that the one before tells, and the last form's tokens."""
+    n, depth = draw(st.integers(2, 4)), draw(st.integers(1, 4))
+    wide = draw(st.booleans())
+    forms = {}
+    for level in range(depth, 0, -1):
+        ends = draw(st.permutations(range(n)))
+        told = [f"t{level - 1}.{i} -> t{level}.{ends[i]}" for i in range(n)]
+        if wide and level == depth:
+            told = [f"q{j} t{level - 1}.{i} -> t{level}.{(i + j) % n}" for i in range(n) for j in range(2)]
+        forms[f"form{level}"] = draw(st.permutations(told))
+    return "q0 t0.0" if wide else "t0.0", forms, {f"t{depth}.{i}" for i in range(n)}
+
+
+@settings(deadline=None)
+@given(layered())
+def test_a_mask_never_makes_it_shorter_and_whatever_follows_is_found(drawn):
+    query, forms, ends = drawn
+    known = {*query.split()}
+    for level in reversed(forms):
+        known |= {f.conclusion for f in map(Fact.of, forms[level]) if known.issuperset(f.premises)}
+    (asked,) = known & ends
+    told = facts(query, asked, **forms)
+    full, causal = told.layers(causal=False), told.layers(causal=True)
+    assert full is not None
+    assert causal is not None
+    assert full <= causal
 
 
 def test_a_function_of_an_argument_takes_three_layers(path):
@@ -74,8 +112,12 @@ def test_what_stands_behind_with_a_mask_cannot_be_used_by_what_stands_before():
             lambda: facts("a", "c", one=["b -> c"]),
             "'c' is asked, but no fact tells 'b', and the query does not hold it",
         ),
-        (lambda: facts("a", "c", one=["b -> c", "c -> b"]), "the facts go round in a circle: c -> b -> c"),
-        (lambda: facts("a", "c", two=["a b -> c"], one=["c -> b"]), "the facts go round in a circle: c -> b -> c"),
+        (lambda: facts("a", "c", one=["b -> c", "c -> b"]), "the facts go round in a circle: "),
+        (lambda: facts("a", "c", two=["a b -> c"], one=["c -> b"]), "the facts go round in a circle: "),
+        (lambda: facts("a", "b", one=["a -> b", "b -> a"]), "the facts go round in a circle: "),
+        (lambda: facts("a", "c", one=["a -> b", "a -> e"], two=["b -> c", "e -> c"]), "'one' have the same premises"),
+        (lambda: facts("a", "b", one=[f"a{i} -> b{i}" for i in range(61)]), "61 facts; expected at most 60"),
+        (lambda: Facts(("place of",), {"one": (Fact(("a",), "b"),)}, "b"), "expected different tokens"),
         (lambda: facts("a", "a", one=["a -> b"]), "'a' is asked, but the query holds it already"),
         (lambda: facts("", "c", one=["b -> c"]), "the query holds no token"),
         (lambda: facts("a a", "b", one=["a -> b"]), "the query holds a, a; expected different tokens"),
@@ -93,6 +135,24 @@ def test_facts_that_answer_nothing_are_refused_in_one_line(told, message):
     assert "\n" not in str(refused.value)
 
 
+def test_words_that_yaml_takes_for_something_else_are_words(path):
+    path.write_text("query: [no]\nasked: 2\nfacts: {one: [1 -> 2], two: [no -> 1]}")
+    assert load_facts(path).layers(causal=True) == 3
+
+
+@pytest.mark.parametrize("there", [None, "folder", ""])
+def test_a_file_that_cannot_be_read_is_named_once(path, there):
+    path.unlink()
+    if there == "folder":
+        path.mkdir()
+    elif there is not None:
+        path.write_text(there)
+    with pytest.raises(BadInput) as refused:
+        load_facts(path)
+    assert str(refused.value).count(str(path)) == 1
+    assert "not YAML" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -100,6 +160,9 @@ def test_facts_that_answer_nothing_are_refused_in_one_line(told, message):
         ("[]", "expected the keys query, asked, facts"),
         ("query: a\nasked: b\nfacts: {}", "query is 'a'; expected a list of tokens"),
         ("query: [a]\nasked: b\nfacts: [a -> b]", "expected for every form of facts a list of them"),
+        ("query: [{a: 1}]\nasked: b\nfacts: {one: [a -> b]}", "expected a list of tokens"),
+        ("query: [a]\nasked: [b]\nfacts: {one: [a -> b]}", "asked is ['b']; expected a token"),
+        ("query: [a]\nasked: b\nfacts: {one: [[a]]}", "fact ['a']; expected a text such as a b -> c"),
         ("query: [a]\nasked: b\nfacts: {one: [a]}", "fact 'a'; expected different tokens"),
         ("query: [a]\nasked: b\nfacts: {}", "'b' is asked, but no fact tells 'b'"),
     ],

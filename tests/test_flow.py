@@ -49,7 +49,7 @@ def test_attention_goes_only_where_a_piece_is_shared_and_nothing_is_forgotten(or
     for before, after in pairwise(states):
         for place, role in enumerate(layout.roles):
             seen = layout.roles[: place + 1] if causal else layout.roles
-            shared = [before[other] for other in seen if before[role] & before[other]]  # lemma 1
+            shared = [before[other] for other in seen if before[role] & before[other]]
             assert after[role] == frozenset().union(*shared)
 
 
@@ -64,6 +64,27 @@ def test_the_number_of_layers_is_known_for_some_lengths(n_steps, full, causal, l
 def test_the_members_of_a_pair_are_joined_in_the_order_of_the_sequence():
     assert chain(2).joined == (("pair2.second", "pair2.first"), ("pair1.second", "pair1.first"))
     assert chain(2).pieces == ("p2", "x1", "x2", "p1", "x0", "p0")
+
+
+def test_a_mask_of_any_form_hides_what_it_hides():
+    hidden = {("query", "pair1.first")}  # the only one that tells where x1 stands
+    *_, last = spread(chain(1), causal=True, hidden=hidden)
+    assert last["query"] == {"x0", "p0", "p1", "x1"}  # the second member, joined to the first, tells it too
+    *_, last = spread(chain(1), causal=True, hidden=hidden | {("pair1.second", "pair1.first")})
+    assert last["query"] == {"x0", "p0"}
+
+
+def test_who_knows_the_same_in_the_same_way_cannot_be_told_apart():
+    # Both rooms are said to be cold, and only one of them to be mine.
+    start = {"room1": frozenset({"cold", "p1"}), "room2": frozenset({"cold", "mine", "p2"})}
+    alike = {"room1": ("room2",), "room2": ("room1",)}
+
+    def told(asked):
+        layout = Layout({**start, "query": asked}, frozenset({"p1", "p2"}), alike)
+        return [*spread(layout, causal=True)][-1]["query"] - asked
+
+    assert told(frozenset({"cold"})) == frozenset()
+    assert told(frozenset({"mine"})) == {"cold", "p2"}
 
 
 def test_what_stands_only_behind_is_never_known_with_a_mask():
@@ -108,5 +129,7 @@ def test_what_does_not_fit_is_one_line():
         chain(0)
     with pytest.raises(BadInput, match="the order 1, 1; expected each of the steps 1 to 2 once"):
         chain(2, [1, 1])
+    with pytest.raises(BadInput, match=r"L0H0 pair2.second -> pair1.second: leads to what stands behind"):
+        along(Circuit({Head(0, 0): OneHot({"pair2.second": "pair1.second"})}), chain(2))
     with pytest.raises(BadInput, match=r"L0H0 query -> pair9.first: unknown role 'pair9.first'"):
         along(Circuit({Head(0, 0): OneHot({"query": "pair9.first"})}), chain(2))

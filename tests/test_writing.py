@@ -2,14 +2,14 @@ import pytest
 
 from circuits import BadInput
 from circuits.flow import Layout, chain, spread
-from retrieval_interp.writing import fewest_written, hops, hops_table
+from retrieval_interp.writing import fewest_written, fewest_written_table, hops, hops_table
 
 LONG = 40
 
 
-def by_simulation(n_layers, n_written):
+def by_simulation(n_layers, n_written, order):
     """The chain with one position more for every written symbol, always the furthest that is known by then."""
-    layout, reached = chain(LONG), 0
+    layout, reached = chain(LONG, order), 0
     for written in range(n_written + 1):
         last = "query" if not written else f"written{written}"
         known = next(state for layer, state in enumerate(spread(layout, causal=True)) if layer == n_layers)
@@ -21,8 +21,9 @@ def by_simulation(n_layers, n_written):
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3, 4])
 @pytest.mark.parametrize("n_written", [0, 1, 2, 3])
-def test_the_number_of_hops_is_that_of_the_simulation(n_layers, n_written):
-    assert hops(n_layers, n_written) == by_simulation(n_layers, n_written)
+@pytest.mark.parametrize("order", [None, range(1, LONG + 1)])
+def test_the_number_of_hops_is_that_of_the_simulation(n_layers, n_written, order):
+    assert hops(n_layers, n_written) == by_simulation(n_layers, n_written, order)
 
 
 def test_seven_hops_take_four_layers_or_fewer_and_some_writing():
@@ -41,6 +42,8 @@ def test_the_table_has_layers_down_and_symbols_across():
     table = hops_table(3, 2)
     assert table.to_numpy().tolist() == [[0, 0, 0], [1, 2, 3], [3, 6, 9]]
     assert table.index.tolist() == [1, 2, 3]
+    fewest = fewest_written_table([3, 7], 4)  # two layers do one hop at a time, three do three, four do seven
+    assert (fewest.to_numpy().tolist(), fewest.columns.tolist()) == ([[2, 0, 0], [6, 2, 0]], [2, 3, 4])
 
 
 @pytest.mark.parametrize(("n_layers", "n_written"), [(0, 0), (2, -1), (65, 0)])

@@ -1,0 +1,47 @@
+"""YAML as people write it: no aliases, no tags, one clear line where it is malformed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from circuits.errors import BadInput
+from circuits.files import read_text
+
+LARGEST_FILE = 1_000_000
+Parsed = TypeVar("Parsed")
+
+
+def read_yaml(path: Path, what: str) -> Any:
+    """The content of a YAML file as lists, mappings and texts: a ``no`` is a word, a ``1`` is for the reader to read.
+
+    ``what`` names it in errors ("a circuit in YAML").
+
+    Raises:
+        BadInput: the file cannot be read, or is malformed; the message names the line.
+    """
+    text = read_text(path, what, LARGEST_FILE)
+    return parse(text, str(path), lambda text: yaml.load(text, Loader=yaml.BaseLoader))
+
+
+def parse(text: str, source: str, parsed: Callable[[str], Parsed]) -> Parsed:
+    """What a parser of ``yaml`` makes of a text without aliases; ``source`` names it in errors.
+
+    Raises:
+        BadInput: it is no YAML, or nested too deeply, or has aliases, by which a few lines can fill all memory.
+    """
+    try:
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=yaml.SafeLoader)):
+            raise BadInput(f"{source}: YAML aliases are not allowed")
+        return parsed(text)
+    except BadInput:
+        raise
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise BadInput(f"{source}{where}: not YAML ({getattr(error, 'problem', None) or error})") from error
+    except RecursionError as error:
+        raise BadInput(f"{source}: nested too deeply") from error
+    except ValueError as error:  # a date that does not exist, a number that is too long
+        raise BadInput(f"{source}: not YAML ({' '.join(str(error).split())})") from error
