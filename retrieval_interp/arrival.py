@@ -1,4 +1,4 @@
-"""At which layer can each symbol be read at the query? Measured, beside what information flow predicts."""
+"""With which layer can each symbol be read where it is asked? Measured, beside what information flow predicts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
-from circuits.errors import BadInput
+from circuits.flow import layers_until
 from circuits.problem import Examples
 from retrieval_interp.emergence import EMERGED
 from retrieval_interp.vectors import VectorTask
@@ -20,7 +20,7 @@ RIDGE = 1e-3  # of the mean variance of the residual stream
 
 @dataclass(frozen=True)
 class Arrival:
-    """How well each symbol can be read from the residual stream at the query, layer by layer.
+    """How well each symbol can be read from the residual stream where it is asked, at the query, layer by layer.
 
     A mean squared error of 1 is what guessing the mean makes, 0.5 counts as read.
 
@@ -62,46 +62,50 @@ def arrival(
 
     Args:
         model: trained on ``task``.
-        task: the problem; its answers are read at the queries.
+        task: the problem.
         n_examples: to score on; the regression is fitted on as many others.
         seed: of the first sample; ``seed + 1`` is of the second.
         progress: is told the finished share, 0 to 1.
-
-    Raises:
-        BadInput: the answers of the task are not all read at the queries.
     """
-    if task.readout != ("query",):
-        raise BadInput(
-            f"the answers are read at {', '.join(task.readout)}; expected a task that reads all at the query"
-        )
     device = next(model.parameters()).device
     fit_on, score_on = (task.examples(n_examples, own).to(device) for own in (seed, seed + 1))
-    fit_at, fit_to = _streams(model, fit_on, lambda share: progress(share / 2))
-    score_at, score_to = _streams(model, score_on, lambda share: progress((1 + share) / 2))
-    n_parts = len(task.parts)
+    fit_at = _streams(model, task, fit_on, lambda share: progress(share / 2))
+    score_at = _streams(model, task, score_on, lambda share: progress((1 + share) / 2))
+    own, ridge = (torch.empty(model.cfg.n_layers + 1, len(task.parts)) for _ in range(2))
+    for role in task.readout:
+        parts = [place for place, part in enumerate(task.parts) if task.read_at[part] == role]
+        fit_to, score_to = (each.targets[:, :, parts].flatten(0, 1).flatten(1) for each in (fit_on, score_on))
 
-    def errors(answers: Tensor) -> Tensor:
-        return (answers - score_to).square().unflatten(-1, (n_parts, -1)).mean(dim=(0, 2)).cpu()
+        def errors(answers: Tensor, wanted: Tensor = score_to, n_parts: int = len(parts)) -> Tensor:
+            return (answers - wanted).square().unflatten(-1, (n_parts, -1)).mean(dim=(0, 2)).cpu()
 
-    own = [errors(model.unembed(model.ln_final(stream[None]))[0]) for stream in score_at]
-    ridge = [errors(_ridge(before, fit_to, after)) for before, after in zip(fit_at, score_at, strict=True)]
-    return Arrival(task.parts, torch.stack(own), torch.stack(ridge))
+        for layer, (before, after) in enumerate(zip(fit_at[role], score_at[role], strict=True)):
+            own[layer, parts] = errors(model.unembed(model.ln_final(after[None]))[0])
+            ridge[layer, parts] = errors(_ridge(before, fit_to, after))
+    return Arrival(task.parts, own, ridge)
+
+
+def possible(task: VectorTask) -> dict[str, int | None]:
+    """For every symbol the first layer with which any circuit could bring it, by information flow; None if none."""
+    until = {part: layers_until(task.layout, role, part, causal=True) for part, role in task.read_at.items()}
+    return {part: None if layers is None else layers - 1 for part, layers in until.items()}
 
 
 def _streams(
-    model: HookedTransformer, examples: Examples, progress: Callable[[float], None]
-) -> tuple[Float[Tensor, "layer query d_model"], Float[Tensor, "query d_out"]]:
-    """The residual stream at every query, before any layer and after each, and what is asked there."""
+    model: HookedTransformer, task: VectorTask, examples: Examples, progress: Callable[[float], None]
+) -> dict[str, Float[Tensor, "layer read d_model"]]:
+    """The residual stream wherever something is asked, by role, before any layer and after each."""
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_layers))]
-    at_query = examples.roles["query"].sort(dim=1).values  # targets stand in the order of the sequence
-    found = []
+    places = {role: examples.roles[role].sort(dim=1).values for role in task.readout}  # as the targets stand
+    found: dict[str, list[Tensor]] = {role: [] for role in places}
     for start in range(0, len(examples), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         _, cache = model.run_with_cache(examples.inputs[part], names_filter=names)
-        rows = torch.arange(len(at_query[part]), device=at_query.device)[:, None]
-        found.append(torch.stack([cache[name][rows, at_query[part]].flatten(0, 1) for name in names]))
+        for role, at in places.items():
+            rows = torch.arange(len(at[part]), device=at.device)[:, None]
+            found[role].append(torch.stack([cache[name][rows, at[part]].flatten(0, 1) for name in names]))
         progress(min(1.0, (start + AT_ONCE) / len(examples)))
-    return torch.cat(found, dim=1), examples.targets.flatten(0, 1).flatten(1)
+    return {role: torch.cat(streams, dim=1) for role, streams in found.items()}
 
 
 def _ridge(

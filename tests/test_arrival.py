@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from retrieval_interp import RetrievalTask, VectorTransformer, load
-from retrieval_interp.arrival import Arrival, arrival
+from retrieval_interp.arrival import Arrival, arrival, possible
 from retrieval_interp.cli import main
 from retrieval_interp.presets import Architecture
 from tests.browser import opened
@@ -43,13 +43,28 @@ def test_the_command_tells_what_flow_predicts_beside_what_was_measured(tmp_path,
         main(["arrival", "induction", "--examples", "256", "--out", str(tmp_path), "--json"])
     assert ended.value.code == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["layers"] == {"flow": {"x1": 1}, "own": {"x1": 1}, "ridge": {"x1": 1}}
+    assert document["layers"] == {own: {"x1": 1} for own in ("possible", "flow", "own", "ridge")}
     assert len(document["errors"]) == 6
     assert (tmp_path / "arrival.csv").read_text().splitlines()[1] == "readout,layer,x1"
     with opened(tmp_path / "arrival.html") as (page, complaints):
-        assert page.locator("#arrival-table tr").nth(1).inner_text().split("\t") == ["x1"] + ["layer 1"] * 3
+        assert page.locator("#arrival-table tr").nth(1).inner_text().split("\t") == ["x1"] + ["layer 1"] * 4
         assert page.locator("#arrival .heatmaplayer").count() == 2
         assert complaints == []
+
+
+def test_a_model_that_writes_is_read_where_it_writes(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["arrival", "writing", "--examples", "256", "--json"])
+    assert ended.value.code == 0
+    document = json.loads(capsys.readouterr().out)
+    symbols = [f"x{k}" for k in range(1, 8)]
+    assert document["layers"]["possible"] == document["layers"]["own"] == dict.fromkeys(symbols, 1)  # each is one hop
+    assert document["layers"]["flow"] is None  # it has no circuit
+    assert all(row[symbol] > 0.5 for row in document["errors"] if row["layer"] == -1 for symbol in symbols)
+
+
+def test_what_is_possible_is_what_the_depth_of_the_chain_allows():
+    assert possible(RetrievalTask(n_steps=4)) == {"x1": 1, "x2": 2, "x3": 2, "x4": 3}
 
 
 def test_a_regression_on_no_examples_is_refused(capsys):

@@ -114,11 +114,12 @@ def arrival(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """After which layer can each symbol be read at the query, and which does information flow predict?"""
+    """With which layer can each symbol be read where it is asked, and which does information flow predict?"""
     from circuits.files import check_writable
     from circuits.soundness import soundness
     from retrieval_interp import library
     from retrieval_interp.arrival import arrival as measured
+    from retrieval_interp.arrival import possible
     from retrieval_interp.arrival_page import FILES, write_arrival
     from retrieval_interp.provenance import versions
     from retrieval_interp.vectors import VectorTask
@@ -135,8 +136,10 @@ def arrival(
         read = measured(model, task, n_examples=examples, seed=seed, progress=progress)
     flow = soundness(circuit, task) if circuit else None
     command = f"retrieval-interp arrival {model_dir} --examples {examples} --seed {seed}"
-    page = write_arrival(read, flow, Path(model_dir).resolve().name, out, command) if out is not None else None
-    layers = {"flow": flow.arrivals if flow else None, "own": read.layers("own"), "ridge": read.layers("ridge")}
+    earliest, name = possible(task), Path(model_dir).resolve().name
+    page = write_arrival(read, flow, earliest, name, out, command) if out is not None else None
+    predicted = {"possible": earliest, "flow": flow.arrivals if flow else None}
+    layers = {**predicted, "own": read.layers("own"), "ridge": read.layers("ridge")}
     if as_json:
         rows = json.loads(read.table().to_json(orient="records"))
         print(json.dumps({"command": command, **versions(), "layers": layers, "errors": rows}, indent=2))
