@@ -171,7 +171,7 @@ def test_other_options_are_other_results_and_of_the_same_the_newest_counts(tmp_p
     assert table["asked"].to_dict() == {2: 4, 3: 4}
 
 
-def test_what_was_interrupted_is_not_called_done(tmp_path: Path) -> None:
+def test_what_was_interrupted_is_not_called_done(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     asked: list[str] = []
 
     def stopped(question: str) -> str:
@@ -180,6 +180,9 @@ def test_what_was_interrupted_is_not_called_done(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
         return solve(question)
 
+    # As in a process of its own: an event loop stops for Ctrl-C only where nothing else has been told to see to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     tasks = chosen(["equations"], [2], samples=40, chains=4, seed=0, attempts=2)
     with pytest.raises(KeyboardInterrupt):
         ask(tasks, [mock(stopped)], tmp_path, quiet=True, max_samples=1)  # else all may be answered before it is heard
