@@ -49,7 +49,8 @@ def our_step(preset: Preset) -> tuple[Callable[[], object], torch.dtype]:
     take = TrainingStep(model, preset.task, preset.recipe)
     take.compile()
     draws = preset.task.training_set(preset.recipe.batch, seed=0)
-    return lambda: take(draws, preset.recipe.lr), torch.bfloat16 if take.autocast else torch.float32
+    dtype = torch.bfloat16 if take.autocast else torch.float32
+    return lambda: take(preset.task.assemble(draws), preset.recipe.lr), dtype
 
 
 def products(preset: Preset, dtype: torch.dtype) -> tuple[Callable[[], object], float]:

@@ -33,10 +33,10 @@ class Drawn:
         """The same draws on another device."""
         return type(self)(*(tensor.to(device) for tensor in self._tensors()))
 
-    @classmethod
-    def joined(cls: type[Kind], draws: Sequence[Kind]) -> Kind:
+    @staticmethod
+    def joined(draws: "Sequence[Kind]") -> "Kind":
         """Several draws, one after the other."""
-        return cls(*(torch.cat(same) for same in zip(*(each._tensors() for each in draws), strict=True)))
+        return type(draws[0])(*(torch.cat(same) for same in zip(*(one._tensors() for one in draws), strict=True)))
 
     def _tensors(self) -> list[Tensor]:
         return [getattr(self, field.name) for field in fields(self)]

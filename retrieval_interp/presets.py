@@ -4,6 +4,9 @@ transformer_a, _b, _c        section 8.1: 12 layers of one head, D = 3
 transformer_d                section 9.1: 24 layers of one head, no MLPs, D = 4
 figure4_ic_1 ... _8          section 7.1: 1 to 8 layers of 8 heads, D = 5, implicit curriculum
 figure4_nonic_1 ... _8       the same with D = 3, asked for x_D alone
+laptop_ic_1 ... _6           the same, smaller: width 64, 4 heads, D = 3, 1 to 6 layers; and laptop_nonic_1 ... _6
+laptop_growing               without the implicit curriculum, but D grows in training; 4 layers
+laptop_without_x1, _x2       with it, but for one symbol; 4 layers
 tiny                         D = 2, four layers of one head: learned in about a minute
 induction                    D = 1, two layers of one head: the smallest there is
 one_layer                    D = 1 in one layer, too few: eight heads and MLPs find a way (see staircase.py)
@@ -13,6 +16,7 @@ writing, at_once             D = 7 in two layers, too few: with its symbols writ
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformer_lens import HookedTransformerConfig
@@ -67,6 +71,8 @@ class Recipe:
         lr: peak learning rate; reached after ``warmup`` steps, decayed to zero over the last ``decay`` share.
         weight_decay: decoupled, on matrices only.
         checkpoint_every: steps between checkpoints.
+        growing: an explicit curriculum: D grows from 1 to the task's own, in equal shares of the first half of the
+            steps, and the training examples are cut off accordingly.
     """
 
     steps: int
@@ -77,6 +83,7 @@ class Recipe:
     warmup: int = 100
     decay: float = 0.4
     checkpoint_every: int = 400
+    growing: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "training_examples", "warmup", "checkpoint_every"):
@@ -87,6 +94,8 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= most:
                 raise BadInput(f"{name} is {value!r}; expected a number from 0 to {most:g}")
+        if not isinstance(self.growing, bool):
+            raise BadInput(f"growing is {self.growing!r}; expected true or false")
         if self.batch > self.training_examples:
             raise BadInput(f"{self.training_examples} training examples do not fill a batch of {self.batch}")
 
@@ -99,6 +108,10 @@ class Preset:
     architecture: Architecture
     recipe: Recipe
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.recipe.growing and not (isinstance(self.task, RetrievalTask) and not self.task.implicit_curriculum):
+            raise BadInput("only retrieval problems that ask for xD alone can grow")
 
 
 def preset(name: str) -> Preset:
@@ -126,6 +139,14 @@ def _figure4(n_layers: int, *, implicit_curriculum: bool) -> Preset:
         RetrievalTask(n_steps=5 if implicit_curriculum else 3, implicit_curriculum=implicit_curriculum),
         Architecture(n_layers=n_layers, n_heads=8, d_model=128, d_head=16),
         Recipe(steps=10_000, batch=512, training_examples=2**20),
+    )
+
+
+def _laptop(n_layers: int, *, growing: bool = False, **asked: Any) -> Preset:
+    return Preset(
+        RetrievalTask(n_steps=3, **asked),
+        Architecture(n_layers, n_heads=4, d_model=64, d_head=16),
+        Recipe(steps=4_000, batch=128, training_examples=2**17, lr=2e-3, growing=growing),
     )
 
 
@@ -173,6 +194,11 @@ PRESETS: dict[str, Preset] = {
         Architecture(n_layers=24, n_heads=1, d_model=512, d_head=16, mlp=False),
         Recipe(steps=6_400, batch=256, training_examples=2**18, checkpoint_every=80),
     ),
+    **{f"laptop_ic_{n}": _laptop(n) for n in range(1, 7)},
+    **{f"laptop_nonic_{n}": _laptop(n, implicit_curriculum=False) for n in range(1, 7)},
+    "laptop_growing": _laptop(4, implicit_curriculum=False, growing=True),
+    "laptop_without_x1": _laptop(4, left_out=1),
+    "laptop_without_x2": _laptop(4, left_out=2),
     **{f"figure4_ic_{n}": _figure4(n, implicit_curriculum=True) for n in range(1, 9)},
     **{f"figure4_nonic_{n}": _figure4(n, implicit_curriculum=False) for n in range(1, 9)},
 }

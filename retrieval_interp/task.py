@@ -10,12 +10,13 @@ One example with N = 2 chains of D = 2 steps; the chains are A-B-C and a-b-c, th
 Within every block the chains stand in an order of their own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
 from einops import rearrange
 
+from circuits.errors import BadInput
 from circuits.flow import Layout, chain
 from circuits.problem import Examples
 from circuits.roles import Roles
@@ -44,6 +45,7 @@ class RetrievalTask(VectorTask):
         n_chains: N, the chains side by side in every example.
         n_dims: K, the numbers of a symbol, and of a position code; even.
         implicit_curriculum: ask for x1 ... xD (IC) or for xD alone (non-IC).
+        left_out: which of x1 ... x(D-1) not to ask for after all; 0 for none.
         step_order: which block stands first. With ``any`` a position tells nothing of the step of its pair.
     """
 
@@ -52,9 +54,13 @@ class RetrievalTask(VectorTask):
     n_dims: int = 4
     implicit_curriculum: bool = True
     step_order: StepOrder = StepOrder.LAST_FIRST
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         self.check("n_steps", 1, 10_000)
+        self.check("left_out", 0, self.n_steps - 1)
+        if self.left_out and not self.implicit_curriculum:
+            raise BadInput(f"x{self.left_out} cannot be left out where x{self.n_steps} alone is asked for")
         super().__post_init__()
 
     @property
@@ -80,8 +86,17 @@ class RetrievalTask(VectorTask):
     @property
     def parts(self) -> tuple[str, ...]:
         """The symbols asked for, each with a partial loss of its own."""
+        return tuple(f"x{k}" for k in self._asked_steps)
+
+    @property
+    def asked(self) -> str:
+        """The symbols asked for, in short: ``x1 ... x3``; all of them where one is left out."""
+        return ", ".join(self.parts) if self.left_out else super().asked
+
+    @property
+    def _asked_steps(self) -> list[int]:
         first = 1 if self.implicit_curriculum else self.n_steps
-        return tuple(f"x{k}" for k in range(first, self.n_steps + 1))
+        return [k for k in range(first, self.n_steps + 1) if k != self.left_out]
 
     @property
     def layout(self) -> Layout:
@@ -99,6 +114,21 @@ class RetrievalTask(VectorTask):
         pairs = rearrange(shuffles(rng, n, 1, D * N), "n 1 (block slot) -> n block slot", slot=N)
         return Draws(symbols, torch.cat([pairs, shuffles(rng, n, 1, N).to(pairs.dtype)], dim=1))
 
+    def shortened(self, n_steps: int) -> "RetrievalTask":
+        """The same problem with fewer steps."""
+        return replace(self, n_steps=n_steps)
+
+    def first_steps(self, draws: Draws, n_steps: int) -> Draws:
+        """The same draws for the problem with fewer steps: the chains are cut off behind.
+
+        Raises:
+            BadInput: the pairs of the steps do not stand in blocks.
+        """
+        if self.step_order is StepOrder.ANY:
+            raise BadInput("chains whose pairs stand in no order of steps cannot be cut off")
+        kept = slice(-n_steps - 1, None) if self.step_order is StepOrder.LAST_FIRST else [*range(n_steps), -1]
+        return Draws(draws.symbols[:, :, : n_steps + 1], draws.order[:, kept])
+
     def assemble(self, draws: Draws) -> Examples:
         """Lay the drawn symbols out as sequences with targets and roles."""
         N, D = self.n_chains, self.n_steps
@@ -113,7 +143,7 @@ class RetrievalTask(VectorTask):
         both = [symbols[example, pair % N, pair // N + member] for member in (0, 1)]  # [n, block, slot, K]
         pairs = rearrange(both, "member n block slot dim -> n (block slot member) dim")
         asked = symbols[example[..., 0], order[:, D]]  # [n, slot, D+1, K]
-        targets = asked[:, :, 1:] if self.implicit_curriculum else asked[:, :, D:]
+        targets = asked[:, :, self._asked_steps]
 
         first_position = 2 * rearrange(pair, "n block slot -> n (block slot)").argsort(dim=-1)  # of each pair
         both_positions = rearrange([first_position, first_position + 1], "member n pair -> n pair member")

@@ -37,7 +37,7 @@ from retrieval_interp.checkpoints import (
     task_from,
 )
 from retrieval_interp.model import build
-from retrieval_interp.presets import Recipe, preset
+from retrieval_interp.presets import Preset, Recipe, preset
 from retrieval_interp.provenance import versions
 from retrieval_interp.streams import Stream
 from retrieval_interp.training_step import Batches, TrainingStep, choose_device, learning_rate
@@ -202,11 +202,17 @@ def start_run(folder: Path, name: str, *, seed: int | None = None, steps: int | 
     if (folder / CONFIG).exists():
         raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
     chosen = preset(name)
-    recipe = chosen.recipe if steps is None else dataclasses.replace(chosen.recipe, steps=steps)
+    if steps is not None:
+        chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, steps=steps))
     seed = chosen.seed if seed is None else seed
     Stream.TRAINING.generator(seed)  # refuses a seed that cannot be used
-    made = {"preset": name, "seed": seed, "recipe": dataclasses.asdict(recipe), "versions": versions()}
-    write_atomically(folder / CONFIG, config_json(chosen.task, chosen.architecture.config(chosen.task), made))
+    write_atomically(folder / CONFIG, run_config(name, chosen, seed))
+
+
+def run_config(name: str, chosen: Preset, seed: int) -> str:
+    """The config of a run of a preset with a seed."""
+    made = {"preset": name, "seed": seed, "recipe": dataclasses.asdict(chosen.recipe), "versions": versions()}
+    return config_json(chosen.task, chosen.architecture.config(chosen.task), made)
 
 
 def recipe_from(config: dict[str, Any], path: Path) -> tuple[Recipe, int]:

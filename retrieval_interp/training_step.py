@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,10 @@ from circuits.problem import Examples
 from retrieval_interp.any_task import Drawn, Task
 from retrieval_interp.presets import Recipe
 from retrieval_interp.streams import Stream
+from retrieval_interp.task import RetrievalTask
+from retrieval_interp.vectors import Draws
+
+LARGEST_NORM = 1.0  # of a step's gradient
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -24,13 +29,14 @@ def learning_rate(recipe: Recipe, step: int) -> float:
     return recipe.lr * warm * 0.5 * (1 + math.cos(math.pi * gone))
 
 
-def optimizer_for(model: HookedTransformer, recipe: Recipe) -> torch.optim.AdamW:
-    """AdamW with decoupled weight decay on matrices, none on biases and norms."""
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    matrices = [p for name, p in trained if name.rsplit(".", 1)[-1].startswith("W_")]
-    vectors = [p for name, p in trained if not name.rsplit(".", 1)[-1].startswith("W_")]
-    groups = [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
+def adamw(trained: Iterable[tuple[str, Tensor]], recipe: Recipe) -> torch.optim.AdamW:
+    """AdamW over named weights, with decoupled weight decay on matrices, none on biases and norms."""
+    groups: dict[bool, list[Tensor]] = {True: [], False: []}
+    for name, weight in trained:
+        groups[name.rsplit(".", 1)[-1].startswith("W_")].append(weight)
+    decays = {True: recipe.weight_decay, False: 0.0}
+    each = [{"params": some, "weight_decay": decays[matrices]} for matrices, some in groups.items()]
+    return torch.optim.AdamW(each, lr=recipe.lr, fused=True)
 
 
 def choose_device(name: str) -> torch.device:
@@ -57,6 +63,21 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return False
 
 
+def compiled(forward: Any, device: torch.device, tried: Callable[[Any], None]) -> Any:
+    """A compiled forward pass; where no compiler is found, or ``tried`` fails, it is said so, and it stays as it is."""
+    torch.compiler.reset()  # PyTorch gives up after a few models with the same code; those before are done with
+    # Decomposing tanh halves the time of GELU on the CPU; the error stays at 1e-7.
+    options: dict[str, Any] = {"cpp.use_decompose_tanh": True} if device.type == "cpu" else {}
+    fast = torch.compile(forward, dynamic=False, options=options)
+    try:
+        tried(fast)
+    except Exception as error:  # whatever the compiler raises, training can go on without it
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
+        return forward
+    return fast
+
+
 @dataclass
 class TrainingStep:
     """One optimiser step of a model on a batch: bf16 autocast where it is fast, compiled where that works."""
@@ -67,25 +88,20 @@ class TrainingStep:
 
     def __post_init__(self) -> None:
         self.device = next(self.model.parameters()).device
-        self.optimizer = optimizer_for(self.model, self.recipe)
+        self.optimizer = adamw(((n, p) for n, p in self.model.named_parameters() if p.requires_grad), self.recipe)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.autocast = has_fast_bfloat16(self.device)
         self.forward: Any = self.model
 
     def compile(self) -> None:
         """Compile the forward and the backward pass, where a compiler is found; else say so and go on without."""
-        torch.compiler.reset()  # PyTorch gives up after a few models with the same code; those before are done with
-        # Decomposing tanh halves the time of GELU on the CPU; the error stays at 1e-7.
-        options: dict[str, Any] = {"cpp.use_decompose_tanh": True} if self.device.type == "cpu" else {}
-        self.forward = torch.compile(self.model, dynamic=False, options=options)
-        try:
+        few = self.task.assemble(self.task.training_set(self.recipe.batch, 0).to(self.device)).inputs
+
+        def tried(forward: Any) -> None:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-                few = self.task.training_set(self.recipe.batch, 0).to(self.device)
-                self.forward(self.task.assemble(few).inputs).float().sum().backward()
-        except Exception as error:  # whatever the compiler raises, training can go on without it
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
-            self.forward = self.model
+                forward(few).float().sum().backward()
+
+        self.forward = compiled(self.model, self.device, tried)
         self.optimizer.zero_grad()
 
     def losses(self, examples: Examples) -> Tensor:
@@ -94,14 +110,14 @@ class TrainingStep:
             outputs = self.forward(examples.inputs)
         return self.task.training_losses(outputs.float(), examples).mean(dim=0)
 
-    def __call__(self, draws: Drawn, lr: float) -> Tensor:
+    def __call__(self, examples: Examples, lr: float) -> Tensor:
         """Take one step; returns the partial losses before it, ``[part]``."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad()
-        parts = self.losses(self.task.assemble(draws))
+        parts = self.losses(examples)
         parts.mean().backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, LARGEST_NORM)
         self.optimizer.step()
         # A gradient that is no number spoils the weights only now: let it show in what is returned.
         return torch.where(norm.isfinite(), parts.detach(), torch.nan)
@@ -111,13 +127,32 @@ class Batches:
     """The batch of every step: each epoch visits the whole training set in an order of its own."""
 
     def __init__(self, task: Task, recipe: Recipe, seed: int, device: torch.device) -> None:
-        self.size, self.batch, self.seed, self.device = recipe.training_examples, recipe.batch, seed, device
-        self.training_set = task.training_set(self.size, seed).to(device)
+        self.task, self.recipe, self.seed, self.device = task, recipe, seed, device
+        self.training_set = task.training_set(recipe.training_examples, seed).to(device)
         self._order = (-1, torch.empty(0, dtype=torch.long))
 
-    def __getitem__(self, step: int) -> Drawn:
-        epoch, place = divmod(step, self.size // self.batch)
+    def __getitem__(self, step: int) -> Examples:
+        """The examples of a step."""
+        return self.task_at(step).assemble(self.draws(step))
+
+    def task_at(self, step: int) -> Task:
+        """What is trained on in a step: the task itself, or where it grows the same with fewer hops."""
+        if self.recipe.growing and isinstance(self.task, RetrievalTask):
+            return self.task.shortened(self._hops(self.task, step))
+        return self.task
+
+    def draws(self, step: int) -> Drawn:
+        """What chance has decided of the examples of a step."""
+        batch = self.recipe.batch
+        epoch, place = divmod(step, self.recipe.training_examples // batch)
         if self._order[0] != epoch:
-            order = Stream.BATCH_ORDER.generator(self.seed, epoch).permutation(self.size)
+            order = Stream.BATCH_ORDER.generator(self.seed, epoch).permutation(self.recipe.training_examples)
             self._order = epoch, torch.from_numpy(order).to(self.device)
-        return self.training_set.take(self._order[1][place * self.batch : (place + 1) * self.batch])
+        drawn = self.training_set.take(self._order[1][place * batch : (place + 1) * batch])
+        if self.recipe.growing and isinstance(self.task, RetrievalTask) and isinstance(drawn, Draws):
+            return self.task.first_steps(drawn, self._hops(self.task, step))
+        return drawn
+
+    def _hops(self, task: RetrievalTask, step: int) -> int:
+        """One more after every equal share of the first half of the steps."""
+        return min(task.n_steps, 1 + step * (task.n_steps - 1) // max(1, self.recipe.steps // 2))

@@ -73,9 +73,9 @@ def test_every_condition_holds_what_it_says_in_a_model_at_its_start():
 def test_a_run_without_clamps_takes_the_steps_of_ordinary_training():
     step = causality.ClampedStep(VectorTransformer(MICRO.architecture.config(MICRO.task), 1), MICRO.task, MICRO.recipe)
     plain = TrainingStep(VectorTransformer(MICRO.architecture.config(MICRO.task), 1), MICRO.task, MICRO.recipe)
-    draws = MICRO.task.training_set(8, 0)
+    examples = MICRO.task.assemble(MICRO.task.training_set(8, 0))
     for _ in range(3):
-        assert torch.equal(step(draws, 1e-3), plain(draws, 1e-3))
+        assert torch.equal(step(examples, 1e-3), plain(examples, 1e-3))
 
 
 def test_the_same_seed_gives_the_same_outcome():

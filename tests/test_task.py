@@ -178,3 +178,50 @@ def test_a_negative_seed_or_no_examples_is_refused():
         RetrievalTask(n_steps=1).examples(10**9, 1)
     with pytest.raises(BadInput, match="0 examples"):
         RetrievalTask(n_steps=1).examples(0, 1)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 5), st.integers(0, 1000), st.data())
+def test_a_symbol_that_is_left_out_is_not_asked_for_and_nothing_else_changes(n_steps, seed, data):
+    left_out = data.draw(st.integers(1, n_steps - 1))
+    whole, without = RetrievalTask(n_steps), RetrievalTask(n_steps, left_out=left_out)
+    kept = [k - 1 for k in range(1, n_steps + 1) if k != left_out]
+    assert without.parts == tuple(whole.parts[k] for k in kept)
+    assert without.asked == ", ".join(without.parts)
+    assert torch.equal(without.examples(3, seed).inputs, whole.examples(3, seed).inputs)
+    assert torch.equal(without.examples(3, seed).targets, whole.examples(3, seed).targets[:, :, kept])
+
+
+@settings(deadline=None)
+@given(
+    st.integers(2, 5), st.sampled_from([StepOrder.LAST_FIRST, StepOrder.FIRST_FIRST]), st.integers(0, 1000), st.data()
+)
+def test_chains_that_are_cut_off_are_the_same_chains_with_fewer_steps(n_steps, order, seed, data):
+    task = RetrievalTask(n_steps, implicit_curriculum=False, step_order=order)
+    fewer = data.draw(st.integers(1, n_steps))
+    draws = task.draw(3, Stream.TRAINING, seed)
+    whole, short = task.assemble(draws), task.shortened(fewer).assemble(task.first_steps(draws, fewer))
+    for role in task.shortened(fewer).roles:
+        assert torch.equal(symbols_of(task.shortened(fewer), short, role), symbols_of(task, whole, role))
+    last = symbols_of(task, whole, f"pair{fewer}.second")
+    slot = short.roles["query"] - 2 * task.n_chains * fewer
+    assert torch.equal(short.targets[torch.arange(3)[:, None], slot, 0], last)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"left_out": 3}, "left_out is 3; expected"),
+        ({"left_out": -1}, "left_out is -1; expected"),
+        ({"left_out": 1, "implicit_curriculum": False}, "x1 cannot be left out where x3 alone is asked for"),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused(options, message):
+    with pytest.raises(BadInput, match=message):
+        RetrievalTask(3, **options)
+
+
+def test_chains_without_blocks_cannot_be_cut_off():
+    task = RetrievalTask(2, step_order=StepOrder.ANY)
+    with pytest.raises(BadInput, match="cannot be cut off"):
+        task.first_steps(task.draw(1, Stream.TRAINING, 0), 1)

@@ -77,7 +77,7 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
 
 def test_every_epoch_visits_every_example_once_in_another_order(tmp_path):
     batches = start(tmp_path / "run").batches
-    seen = [batches[step].symbols[:, 0, 0, 0].tolist() for step in range(12)]  # a number that tells examples apart
+    seen = [batches.draws(step).symbols[:, 0, 0, 0].tolist() for step in range(12)]
     epochs = [[number for batch in part for number in batch] for part in (seen[:6], seen[6:])]
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(batches.training_set.symbols[:, 0, 0, 0].tolist())
     assert len({*epochs[0]}) == 96
@@ -229,3 +229,28 @@ def test_ctrl_c_saves_says_how_to_resume_and_the_run_ends_as_if_never_stopped(tm
 def test_steps_and_seed_may_be_chosen(tmp_path):
     run = start(tmp_path / "run", seed=9, steps=12)
     assert (run.seed, run.recipe) == (9, replace(MICRO.recipe, steps=12))
+
+
+def test_a_growing_problem_has_one_hop_more_after_every_equal_share_of_the_first_half():
+    task = RetrievalTask(3, n_chains=2, implicit_curriculum=False)
+    recipe = Recipe(steps=40, batch=4, training_examples=8, growing=True)
+    batches = training_step.Batches(task, recipe, 0, torch.device("cpu"))
+    assert [batches.task_at(step).n_steps for step in range(40)] == [1] * 10 + [2] * 10 + [3] * 20
+    assert [batches[step].inputs.shape[1] for step in (0, 10, 20)] == [2 * 3, 2 * 5, 2 * 7]
+
+
+def test_only_what_asks_for_the_last_symbol_alone_can_grow():
+    shape, recipe = Architecture(1, 1, 8, 8), Recipe(steps=20, batch=4, training_examples=8, growing=True)
+    with pytest.raises(BadInput, match="only retrieval problems that ask for xD alone can grow"):
+        Preset(RetrievalTask(2), shape, recipe)
+
+
+def test_a_growing_problem_is_trained(tmp_path, monkeypatch):
+    task = RetrievalTask(2, n_chains=2, implicit_curriculum=False)
+    recipe = Recipe(steps=40, batch=8, training_examples=64, growing=True)
+    monkeypatch.setitem(presets.PRESETS, "growing", Preset(task, Architecture(1, 1, 8, 8), recipe))
+    training.start_run(tmp_path / "run", "growing")
+    training.train(tmp_path / "run", "cpu", compiled=False)
+    model, loaded = load_model(tmp_path / "run")
+    assert loaded == task
+    assert torch.isfinite(model(task.examples(4, 0).inputs)).all()

@@ -1,0 +1,71 @@
+"""Commands on many models at once."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retrieval_interp.cli.options import Json
+from retrieval_interp.cli.terminal import training_bar
+
+app = typer.Typer()
+
+
+class Scale(StrEnum):
+    """How large the models of a sweep are."""
+
+    PAPER = "paper"
+    LAPTOP = "laptop"
+
+
+@app.command()
+def sweep(
+    plan: Annotated[str, typer.Argument(help="figure4, curricula, census, or a YAML file of presets with seeds.")],
+    scale: Annotated[Scale, typer.Option(help="Of figure4: the paper's size, or one for two cores and two hours.")] = (
+        Scale.LAPTOP
+    ),
+    out: Annotated[Path | None, typer.Option(help="The store (default: in reports/sweeps); goes on there.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    weights: Annotated[bool, typer.Option(help="Keep the weights too, for a census.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train many models (section 7), and compare them: figure 4.
+
+    Exits with 1 where runs failed, again and again.
+    """
+    from circuits.files import check_writable
+    from retrieval_interp.provenance import versions
+    from retrieval_interp.sweep.figure4 import sentences, table
+    from retrieval_interp.sweep.figure4_page import FILES, write_figure4
+    from retrieval_interp.sweep.local import local
+    from retrieval_interp.sweep.plan import load_plan
+    from retrieval_interp.sweep.run import sweep as run_sweep
+    from retrieval_interp.sweep.store import Store
+    from retrieval_interp.training_step import choose_device
+
+    chosen = load_plan(plan, scale)
+    folder = out or Path("reports/sweeps") / chosen.name
+    for name in FILES:
+        check_writable(folder / name)
+    choose_device(device)
+    store = Store(folder)
+    with training_bar() as progress:
+        failures = run_sweep(chosen, store, lambda jobs, told: local(jobs, device, weights, told), progress)
+    results = [store.result(run) for run in chosen.runs if store.has(run)]
+    for failure in failures:
+        typer.echo(f"{failure.run} failed: {failure.reason}", err=True)
+    if not results:
+        raise typer.Exit(1)
+    command = f"retrieval-interp sweep {plan}" + (f" --scale {scale}" if plan == "figure4" else "")
+    page = write_figure4(results, folder, command)
+    if as_json:
+        rows = json.loads(table(results).to_json(orient="records"))
+        failed = [{"run": str(failure.run), "reason": failure.reason} for failure in failures]
+        print(json.dumps({"command": command, **versions(), "rows": rows, "failures": failed}, indent=2))
+    else:
+        for sentence in sentences(results):
+            typer.echo(sentence)
+        typer.echo(f"The page is at {page}")
+    raise typer.Exit(1 if failures else 0)

@@ -1,0 +1,94 @@
+"""What the runs of a sweep have in common: losses by depth, and what section 7.2 of the paper says of them."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+
+from retrieval_interp.depth import layers_causal
+from retrieval_interp.presets import Preset, preset
+from retrieval_interp.sweep.store import Result
+from retrieval_interp.task import RetrievalTask
+
+LEARNED = 0.5  # a partial loss below it (paper, section 7.2)
+FAILED = 0.7  # a loss above it (paper, section 7.2)
+ALL = "all"  # the mean of the symbols
+
+
+def family(chosen: Preset) -> str:
+    """What models of several depths are trained on, in short: ``D = 5, asked for x1 ... x5``."""
+    hops = f"D = {chosen.task.n_steps}, " if isinstance(chosen.task, RetrievalTask) else ""
+    return f"{hops}asked for {chosen.task.asked}{', D growing' if chosen.recipe.growing else ''}"
+
+
+def has_curriculum(chosen: Preset) -> bool:
+    """Whether every symbol of the chain is asked for: the implicit curriculum."""
+    task = chosen.task
+    return isinstance(task, RetrievalTask) and task.n_steps > 1 and len(task.parts) == task.n_steps
+
+
+def hop(symbol: str) -> int:
+    """How many hops away a symbol is: 2 for x2."""
+    return int(symbol[1:])
+
+
+def table(results: Sequence[Result]) -> pd.DataFrame:
+    """One row for every preset and symbol, and one with the mean of its symbols, ``all``.
+
+    Columns: ``preset``, ``family``, ``layers``, ``symbol``, the layers that it ``takes`` by information flow, ``runs``,
+    how many ``learned`` it (below 0.5), the mean ``loss`` over seeds, the lowest, ``low``, and the highest, ``high``;
+    and ``fell``, the median step by which it was below 0.5 first, of those runs in which it was.
+    """
+    rows: list[dict[str, Any]] = []
+    for name in dict.fromkeys(result.preset for result in results):
+        own, chosen = [result for result in results if result.preset == name], preset(name)
+        for symbol in (ALL, *chosen.task.parts):
+            losses = pd.Series([result.loss if symbol == ALL else result.losses[symbol] for result in own])
+            steps = pd.Series([result.fell.get(symbol) for result in own], dtype=float)
+            rows.append(
+                {
+                    **{"preset": name, "family": family(chosen), "layers": chosen.architecture.n_layers},
+                    **{"symbol": symbol, "takes": layers_causal(hop(symbol)) if symbol != ALL else None},
+                    **{"runs": len(own), "learned": int((losses < LEARNED).sum())},
+                    **{"loss": losses.mean(), "low": losses.min(), "high": losses.max(), "fell": steps.median()},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def sentences(results: Sequence[Result]) -> list[str]:
+    """The statements of section 7.2, each beside what these runs say."""
+    said = []
+    alone = [r for r in results if len(r.losses) == 1 and not preset(r.preset).recipe.growing]
+    if alone:
+        failed = sum(r.loss > FAILED for r in alone)
+        said.append(
+            f"Asked for the last symbol alone: the final validation loss is above {FAILED} in {failed} of {len(alone)} "
+            f"runs (lowest {min(r.loss for r in alone):.3f}; the paper: in all)."
+        )
+    curriculum = [r for r in results if has_curriculum(preset(r.preset))]
+    begun = [r for r in curriculum if any(step is not None for step in r.fell.values())]
+    if begun:
+        ordered = sum(in_order(r.fell) for r in begun)
+        said.append(
+            f"With the implicit curriculum: partial losses fell below {LEARNED} in the order x1, x2, and so on in "
+            f"{ordered} of the {len(begun)} runs in which any did, of {len(curriculum)} (the paper: in all)."
+        )
+    rows = table(curriculum)
+    for name, own in rows.groupby("family", sort=False) if len(rows) else ():
+        listed = []
+        for symbol, some in own[own["symbol"] != ALL].groupby("symbol", sort=False):
+            enough = some[some["learned"] > some["runs"] / 2]["layers"]
+            fewest = str(enough.min()) if len(enough) else "in none"
+            listed.append(f"{symbol} {fewest} ({layers_causal(hop(str(symbol)))})")
+        said.append(
+            f"{name}: fewest layers with which most seeds learn a symbol (by information flow): {'; '.join(listed)}."
+        )
+    return said
+
+
+def in_order(fell: Mapping[str, int | None]) -> bool:
+    """Whether no symbol fell before one that is nearer to the query, or without it."""
+    steps = [float("inf") if step is None else step for step in fell.values()]
+    return all(near <= far for near, far in pairwise(steps))

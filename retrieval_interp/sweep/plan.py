@@ -1,0 +1,78 @@
+"""What a sweep trains: presets with seeds, in a file that says no more than that.
+
+seeds: 3
+presets:
+  - laptop_ic_1
+  - laptop_ic_2
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from circuits.errors import BadInput
+from circuits.yaml_file import read_yaml
+from retrieval_interp.presets import preset
+
+PLANS = Path(__file__).parent / "plans"
+MOST_SEEDS = 10_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model to train."""
+
+    preset: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.preset}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep trains.
+
+    Attributes:
+        name: of its file.
+        presets: by name.
+        seeds: how many of each, from 0.
+    """
+
+    name: str
+    presets: tuple[str, ...]
+    seeds: int
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All of them, the seeds of a preset together."""
+        return tuple(Run(name, seed) for name in self.presets for seed in range(self.seeds))
+
+
+def load_plan(name: str, scale: str) -> Plan:
+    """The plan of a file, or one that comes with the toolkit.
+
+    Args:
+        name: a path to a YAML file, or a name such as ``figure4``.
+        scale: which one of that name, if it comes in several.
+
+    Raises:
+        BadInput: there is none, or the file is malformed.
+    """
+    own = [PLANS / f"{name}_{scale}.yaml", PLANS / f"{name}.yaml"]
+    path = next((path for path in own if path.is_file()), Path(name))
+    if not path.is_file():
+        known = ", ".join(sorted(path.stem for path in PLANS.glob("*.yaml")))
+        raise BadInput(f"{name}: no such file, nor a sweep of scale {scale} that comes with the toolkit ({known})")
+    document = read_yaml(path, "a sweep in YAML")
+    if not isinstance(document, dict) or {*document} != {"seeds", "presets"}:
+        raise BadInput(f"{path}: expected the keys seeds and presets")
+    seeds, names = document["seeds"], document["presets"]
+    if not isinstance(seeds, str) or not seeds.isdecimal() or not 1 <= int(seeds[:9]) <= MOST_SEEDS:
+        raise BadInput(f"{path}: seeds is {seeds!r:.80}; expected a whole number from 1 to {MOST_SEEDS}")
+    if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
+        raise BadInput(f"{path}: expected under presets a list of their names")
+    if len({*names}) < len(names):
+        raise BadInput(f"{path}: {next(one for one in names if names.count(one) > 1)} stands there twice")
+    for one in names:
+        preset(one)
+    return Plan(path.stem, tuple(names), int(seeds))

@@ -1,0 +1,170 @@
+"""The runs of sweeps, in a folder: each is there whole or not at all, and nobody makes one twice.
+
+FOLDER/store.json                   which version's runs these are
+FOLDER/laptop_ic_3/seed-0002/       config.json, log.jsonl, result.json, and model.safetensors if weights are kept
+FOLDER/failures.jsonl               what went wrong, and when it was tried again
+FOLDER/.locks/                      which runs are being made now; a lock ends with the process that holds it
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from circuits.errors import BadInput
+from circuits.files import append_line, read_text, write_atomically
+from retrieval_interp.checkpoints import CONFIG, LOG, WEIGHTS, save_tensors
+from retrieval_interp.presets import preset
+from retrieval_interp.sweep.plan import Run
+from retrieval_interp.training import run_config
+
+STORE, RESULT, FAILURES, LOCKS, PARTIAL = "store.json", "result.json", "failures.jsonl", ".locks", ".partial"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one model learned.
+
+    Attributes:
+        preset: what was trained.
+        seed: of weights and data.
+        losses: the partial losses on fresh examples, by symbol, averaged over the last 100 steps.
+        fell: for every symbol the step by which its training loss was below 0.5 first; None where it never was.
+        seconds: its share of the time that the training took.
+        device: on which.
+    """
+
+    preset: str
+    seed: int
+    losses: dict[str, float]
+    fell: dict[str, int | None]
+    seconds: float
+    device: str
+
+    @property
+    def run(self) -> Run:
+        """What was trained, with which seed."""
+        return Run(self.preset, self.seed)
+
+    @property
+    def loss(self) -> float:
+        """The mean of the partial losses."""
+        return sum(self.losses.values()) / len(self.losses)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run.
+
+    Attributes:
+        result: what it learned.
+        log: its training log, as lines of JSON.
+        weights: its state, or None where weights are not kept.
+    """
+
+    result: Result
+    log: str
+    weights: Mapping[str, Tensor] | None
+
+
+class Store:
+    """A folder of runs."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open a store, or begin one.
+
+        Raises:
+            BadInput: the folder holds something else, or the store of another version, or cannot be written.
+        """
+        self.folder = folder
+        marker = folder / STORE
+        if marker.exists():
+            try:
+                form = json.loads(read_text(marker, "what a store of runs is"))["format"]
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                raise BadInput(f"{marker}: damaged ({error})") from error
+            if form != FORMAT:
+                raise BadInput(f"{marker}: format is {form!r}; this version reads {FORMAT}")
+        elif folder.exists() and any(folder.iterdir()):
+            raise BadInput(f"{folder}: holds something else than a sweep's runs; choose another folder")
+        else:
+            write_atomically(marker, json.dumps({"format": FORMAT}) + "\n")
+
+    def path(self, run: Run) -> Path:
+        """Where a run lies, if it is there."""
+        return self.folder / run.preset / f"seed-{run.seed:04d}"
+
+    def has(self, run: Run) -> bool:
+        """Whether a run is there."""
+        return self.path(run).exists()
+
+    def result(self, run: Run) -> Result:
+        """What a run learned.
+
+        Raises:
+            BadInput: it is damaged, or was made by other settings than its preset has now.
+        """
+        path = self.path(run)
+        config = read_text(path / CONFIG, "the config of a run")
+        try:
+            made = json.loads(config)
+            now = json.loads(run_config(run.preset, preset(run.preset), run.seed))
+            for document in (made, now):
+                del document["made"]["versions"]
+            result = Result(**json.loads(read_text(path / RESULT, "the result of a run")))
+            parts = preset(run.preset).task.parts
+            whole = result.run == run and tuple(result.losses) == tuple(result.fell) == parts
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise BadInput(f"{path}: a damaged run ({error}); remove its folder to make it again") from error
+        if made != now:
+            raise BadInput(f"{path}: was made by other settings than {run.preset} has now; choose another folder")
+        if not whole:
+            raise BadInput(f"{path / RESULT}: is not of {run}; remove its folder to make it again")
+        return result
+
+    @contextmanager
+    def claimed(self, runs: Sequence[Run]) -> Iterator[tuple[Run, ...]]:
+        """Those of the runs that are missing and nobody else is making; nobody else will until this ends."""
+        with ExitStack() as held:
+            ours = []
+            for run in runs:
+                lock = FileLock(self.folder / LOCKS / f"{run.preset}-{run.seed}", timeout=0)
+                try:
+                    held.enter_context(lock)
+                except Timeout:
+                    continue
+                if not self.has(run):
+                    ours.append(run)
+            yield tuple(ours)
+
+    def add(self, trained: Trained) -> None:
+        """Keep a finished run; it must be claimed.
+
+        Raises:
+            BadInput: it cannot be written; nothing of it is there then.
+        """
+        run = trained.result.run
+        partial, path = self.folder / PARTIAL / f"{run.preset}-{run.seed}", self.path(run)
+        shutil.rmtree(partial, ignore_errors=True)  # of a sweep that was killed
+        try:
+            write_atomically(partial / CONFIG, run_config(run.preset, preset(run.preset), run.seed))
+            write_atomically(partial / LOG, trained.log)
+            write_atomically(partial / RESULT, json.dumps(asdict(trained.result)) + "\n")
+            if trained.weights is not None:
+                save_tensors(partial / WEIGHTS, trained.weights)
+            path.parent.mkdir(exist_ok=True)
+            partial.rename(path)
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def failed(self, run: Run, reason: str) -> None:
+        """Write down that a run failed, and why."""
+        append_line(self.folder / FAILURES, json.dumps({**asdict(run), "reason": reason}))
