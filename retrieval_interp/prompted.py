@@ -25,9 +25,12 @@ def as_text(tokenizer: PreTrainedTokenizerBase, question: str) -> str:
     if tokenizer.chat_template is not None:
         asked = [{"role": "user", "content": question}]
         try:
-            return str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
+            text = str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
         except Exception as error:  # whatever a template raises
             raise BadInput(f"the tokenizer's chat template does not take a question ({error})") from error
+        if question not in text:
+            raise BadInput("the tokenizer's chat template changes the question")
+        return text
     return question + "\n"
 
 
@@ -44,10 +47,14 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int],
     ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
     if ids and ids[-1] == tokenizer.eos_token_id and offsets[-1][0] == offsets[-1][1]:
         ids, offsets = ids[:-1], offsets[:-1]
-    if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in ids:
-        start, end = offsets[ids.index(tokenizer.unk_token_id)]
-        if text[start:end] != tokenizer.unk_token:  # some tokenizers have one token for this and for other things
+    read = [(token, start, end) for token, (start, end) in zip(ids, offsets, strict=True) if start < end]
+    for token, start, end in read:  # some tokenizers have one token for what is unknown and for other things
+        if token == tokenizer.unk_token_id and text[start:end] != tokenizer.unk_token:
             raise BadInput(f"the tokenizer does not know {text[start:end]!r}")
+    lost = {*range(len(text))}.difference(*(range(start, end) for _, start, end in read))
+    missed = next((text[place] for place in sorted(lost) if not text[place].isspace()), None)
+    if missed is not None:
+        raise BadInput(f"the tokenizer leaves out {missed!r}")
     return ids, offsets
 
 
@@ -76,8 +83,6 @@ def placed(tokenizer: PreTrainedTokenizerBase, question: Question) -> Placed:
     text = as_text(tokenizer, question.prompt)
     ids, offsets = token_ids(tokenizer, text)
     shift = text.find(question.prompt)  # a chat has words before it
-    if shift < 0:
-        raise BadInput("the tokenizer's chat template changes the question")
     of_character = {
         character: position for position, (start, end) in enumerate(offsets) for character in range(start, end)
     }

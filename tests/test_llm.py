@@ -17,7 +17,7 @@ from circuits import BadInput
 from circuits.statistics import Interval
 from retrieval_interp.cli import main
 from retrieval_interp.llm.answers import accepted, normalise
-from retrieval_interp.llm.page import accuracy_figure, by_formulation, write_accuracy
+from retrieval_interp.llm.page import accuracy_figure, by_formulation, with_series, write_accuracy
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen, set_damaged_aside
 from retrieval_interp.llm.tasks import equations, kingdoms, relatives
@@ -89,6 +89,12 @@ def test_case_and_what_stands_around_an_answer_do_not_count(text: str) -> None:
 )
 def test_nothing_is_searched_for_inside_a_text(text: str) -> None:
     assert accepted(text, ["Amsterdam", "Berlin"]) is None
+
+
+@pytest.mark.parametrize("text", ["-2", "\u20132", ".2", "2%", "2\u2030", "/2", "2/"])
+def test_another_number_is_another_answer(text: str) -> None:
+    assert accepted(text, ["1", "2"]) is None
+    assert accepted("**2**.", ["1", "2"]) == "2"
 
 
 @given(st.text())
@@ -206,13 +212,35 @@ def test_results_show_every_task_with_wilsons_interval(tmp_path: Path) -> None:
     assert table["accuracy"].tolist() == [1.0, 1.0, 1.0]
     assert table["low"].tolist() == [Interval.of_share(4, 4).low] * 3
     assert table["chance"].tolist() == [0.25, 0.25, 0.0625]
-    single = by_formulation(table).set_index("formulation")
+    single = by_formulation(with_series(table)).set_index("formulation")
     assert single.loc["equations", "steps"] == 3, "the nearest to the paper's five"
     figure = accuracy_figure(table)
     assert [trace.name for trace in figure.data] == ["mockllm/model", "mockllm/model", "chance", "chance"]
     page = write_accuracy(table, tmp_path / "page", "a test")
     assert "mockllm/model" in page.read_text()
     assert (tmp_path / "page" / "accuracy.csv").read_text().startswith("# a test\nmodel,formulation,steps")
+
+
+def test_what_was_asked_with_other_options_stands_apart_in_the_figure(tmp_path: Path) -> None:
+    for chains, steps, seed in ((4, 5, 0), (8, 2, 0), (4, 2, 1)):
+        tasks = chosen(["equations"], [steps], samples=4, chains=chains, seed=seed, attempts=2)
+        assert ask(tasks, [mock(solve)], tmp_path, quiet=True).missing is None
+    table = with_series(results(logs_in(tmp_path)))
+    assert table["series"].nunique() == 3
+    assert all(name.startswith("mockllm/model, chains ") for name in table["series"])
+    figure = accuracy_figure(table)
+    assert [*figure.layout.xaxis.ticktext] == [
+        f"equations<br>D = {steps}<br>{chains} chains" for steps, chains in ((5, 4), (2, 4), (2, 8))
+    ]
+    left, right = (trace for trace in figure.data if trace.name == "chance")
+    assert [level for level in left.y if level is not None] == [0.25, 0.25, 0.25, 0.25, 0.125, 0.125]
+    assert {level for level in right.y if level is not None} == {0.25, 0.125}
+
+
+@pytest.mark.parametrize("attempts", [0, -3])
+def test_a_question_is_asked_at_least_once(attempts: int) -> None:
+    with pytest.raises(BadInput, match=f"attempts is {attempts}; expected"):
+        equations(samples=2, attempts=attempts)
 
 
 def test_an_interval_of_a_share_is_wilsons() -> None:
@@ -240,6 +268,10 @@ def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None
     run(mock(solve), tmp_path, samples=3)
     assert set_damaged_aside(tmp_path) == [log.with_suffix(".eval.damaged")]
     assert results(logs_in(tmp_path))["asked"].tolist() == [3]
+    other = tmp_path / "2026-01-01T00-00-00_equations_x.json"
+    other.write_text('{"version": 2}')
+    assert set_damaged_aside(tmp_path) == [other.with_name(f"{other.name}.damaged")]
+    assert set_damaged_aside(tmp_path) == []
 
 
 def test_unknown_formulations_and_models_are_named(tmp_path: Path) -> None:
@@ -322,7 +354,9 @@ def test_prompts_shows_one_and_writes_all(tmp_path: Path, capsys) -> None:  # ty
         (["llm"], "name a model with --model"),
         (["llm", "--model", "a/b", "--from-logs", "."], "leave --model out"),
         (["llm", "--from-logs", "/nowhere"], "/nowhere: no such folder"),
-        (["llm", "--model", "mockllm/model", "--steps", "3-1"], "steps '3-1'; expected whole numbers from 1"),
+        (["llm", "--model", "mockllm/model", "--steps", "1-99999999"], "expected numbers from 1 to 100"),
+        (["llm", "--model", "mockllm/model", "--steps", "5-3,1"], "expected numbers from 1 to 100"),
+        (["llm", "--model", "mockllm/model", "--steps", "3-1"], "steps '3-1'; expected numbers from 1 to 100"),
         (["llm", "--model", "mockllm/model", "--steps", "many"], "steps 'many'"),
         (["llm", "--model", "mockllm/model", "--formulations", "riddles"], "unknown formulation 'riddles'"),
         (["llm", "--model", "nosuch/model", "--formulations", "kingdoms"], "nosuch"),

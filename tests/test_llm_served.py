@@ -14,12 +14,16 @@ from inspect_ai.model import (
     ModelOutput,
     get_model,
 )
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import BpeTrainer
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
 )
@@ -168,6 +172,36 @@ def test_the_circuit_tools_open_a_folder_of_hugging_face(tmp_path: Path) -> None
     assert (free != ablated).all(), "an ablation of a head has an effect"
 
 
+def test_a_folder_whose_tokenizer_puts_the_token_for_the_unknown_before_every_text(tmp_path: Path) -> None:
+    """As GPT-2's does in TransformerLens: one token begins a text, ends it, and stands for what is unknown."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    texts = [question.prompt for question in formulation("equations", 2).questions(20, 0)]
+    trainer = BpeTrainer(vocab_size=300, special_tokens=["<end>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(texts, trainer)
+    before = TemplateProcessing(single="<end> $A", special_tokens=[("<end>", tokenizer.token_to_id("<end>"))])
+    tokenizer.post_processor = before
+    ends = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<end>")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **ends).save_pretrained(tmp_path)
+    size = {"vocab_size": tokenizer.get_vocab_size(), "n_positions": 256, "n_ctx": 256, "n_embd": 16}
+    torch.manual_seed(0)
+    GPT2LMHeadModel(GPT2Config(**size, n_layer=1, n_head=2)).save_pretrained(tmp_path)
+    model = language_model(str(tmp_path))
+    problem = Prompted(formulation("equations", 2), model.tokenizer)
+    examples = problem.examples(2, seed=0)
+    assert (examples.inputs[:, 0] == model.tokenizer.bos_token_id).all()
+    assert (examples.inputs[:, 1] != model.tokenizer.bos_token_id).all()
+    assert asked(tmp_path, [ChatMessageUser(content="a = 3")], max_tokens=2).usage is not None
+
+
+def test_a_tokenizer_that_is_larger_than_its_model_is_refused(tmp_path: Path) -> None:
+    write_hugging_face_model("gpt2", tmp_path)
+    EquationsTask(n_steps=9).tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match="knows 35 tokens; its tokenizer makes others"):
+        asked(tmp_path, [ChatMessageUser(content=formulation("equations", 9).questions(1, 0)[0].prompt)])
+
+
 def test_weights_that_are_a_pickle_are_not_loaded(tmp_path: Path) -> None:
     model = write_hugging_face_model("gpt2", tmp_path)
     (tmp_path / "model.safetensors").unlink()
@@ -200,6 +234,23 @@ def test_an_answer_that_fills_the_model_says_so(untrained: Path) -> None:
     )  # four tokens each, and one for the last line break
     output = asked(untrained, [ChatMessageUser(content=long[:-3])], temperature=1.0, seed=0, max_tokens=50)
     assert output.stop_reason == "model_length"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [({"top_k": 1}, "top_k"), ({"stop_seqs": ["a"]}, "stop_seqs"), ({"temperature": -1.0}, "-1")]
+)
+def test_options_that_a_hooked_transformer_does_not_know_are_refused(
+    untrained: Path, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(BadInput, match=f"cannot be asked with .*{named}"):
+        asked(untrained, [ChatMessageUser(content="a = 3")], **options)
+
+
+def test_hardly_any_temperature_is_none(untrained: Path) -> None:
+    cold, none = (
+        asked(untrained, [ChatMessageUser(content="a = 3")], temperature=heat, max_tokens=5) for heat in (1e-50, 0.0)
+    )
+    assert cold.completion == none.completion
 
 
 def test_a_hooked_transformer_is_asked_one_message(untrained: Path) -> None:

@@ -10,7 +10,7 @@ from circuits.flow import layers_until
 from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.model import build
 from retrieval_interp.presets import Architecture
-from retrieval_interp.prompted import ANSWER, Prompted, as_text, chain_layout, placed
+from retrieval_interp.prompted import ANSWER, Prompted, as_text, chain_layout, placed, token_ids
 from retrieval_interp.prompts import FORMULATIONS, Equations, formulation
 
 
@@ -51,6 +51,17 @@ def test_in_a_chat_the_question_stands_where_the_template_puts_it() -> None:
     assert words[:2] == ["value", "of"]
     assert words[found.places["query", question.asked]] == question.chain[0]
     assert words[found.places["pair2.second", question.asked]] == question.answer
+
+
+def test_a_tokenizer_that_leaves_something_out_is_refused() -> None:
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(("a", "=", "b"))}))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split("7", "removed"), pre_tokenizers.WhitespaceSplit()]
+    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    assert len(token_ids(fast, "a = b")[0]) == 3
+    with pytest.raises(BadInput, match="the tokenizer leaves out '7'"):
+        token_ids(fast, "a = 7")
 
 
 def test_words_that_the_tokenizer_does_not_know_are_named() -> None:

@@ -45,15 +45,18 @@ def prompts(
 
 def _range(text: str) -> list[int]:
     """``1-10``, ``3``, or several of these with commas."""
+    from retrieval_interp.prompts.chains import MOST_STEPS
+
     found: list[int] = []
     try:
         for part in text.split(","):
             first, _, last = part.partition("-")
-            found += range(int(first), int(last or first) + 1)
-    except ValueError:
-        found = []
-    if not found or min(found) < 1:
-        raise BadInput(f"steps {text!r}; expected whole numbers from 1, such as 1-10 or 1,3,5")
+            low, high = int(first), int(last or first)
+            if not 1 <= low <= high <= MOST_STEPS:
+                raise ValueError(part)
+            found += range(low, high + 1)
+    except ValueError as error:
+        raise BadInput(f"steps {text!r}; expected numbers from 1 to {MOST_STEPS}, such as 1-10 or 1,3,5") from error
     return list(dict.fromkeys(found))
 
 

@@ -28,7 +28,7 @@ def sweep(
     ),
     out: Annotated[Path | None, typer.Option(help="The store (default: in reports/sweeps); goes on there.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    weights: Annotated[bool, typer.Option(help="Keep the weights too, for a census.")] = False,
+    weights: Annotated[bool, typer.Option(help="Keep the weights of every run too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Train many models (section 7), and compare them: figure 4.

@@ -99,6 +99,7 @@ def print_accuracy(table: "pd.DataFrame") -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
+    from retrieval_interp.llm.page import with_series
     from retrieval_interp.llm.results import shown_steps
 
     numbers = ("D", "right", "accuracy", "chance")
@@ -108,14 +109,14 @@ def print_accuracy(table: "pd.DataFrame") -> None:
         *(Column(title, justify="right", no_wrap=True) for title in numbers),
         "else",
     )
-    for row in table.to_dict("records"):
+    for row in with_series(table).to_dict("records"):
         steps = shown_steps(row["steps"])
         right = f"{row['right']} of {row['asked']}"
-        accuracy = f"{row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+        accuracy = f"{row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" if row["asked"] else ""
         counts = {"never acceptable": row["exhausted"], "failed": row["failed"]}
         counts["not asked"] = row["questions"] - row["asked"] - row["failed"]
         rest = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        shown.add_row(row["model"], row["formulation"], steps, right, accuracy, f"{row['chance']:.4f}", rest)
+        shown.add_row(row["series"], row["formulation"], steps, right, accuracy, f"{row['chance']:.4f}", rest)
     Console().print(shown)
 
 

@@ -3,17 +3,19 @@
 import unicodedata
 from collections.abc import Sequence
 
-MEANT = "-%"  # punctuation that belongs to a number
+MEANT = (
+    "-\u2013%\u2030/"  # punctuation that belongs to a number: minus, also as a dash, per cent, per mille, a fraction
+)
 
 
 def normalise(text: str) -> str:
     """An answer without its case and without what stands around it: white space, punctuation, quotation marks.
 
     Nothing is searched for inside: "Berlin." and "**berlin**" are Berlin, "It is Berlin" is no answer. Signs that
-    change a number stay: "-1" and "1%" are not 1.
+    change a number stay: "-1", "1%", "1/" and ".1" are not 1.
     """
     start, end = 0, len(text)
-    while start < end and _around(text[start]):
+    while start < end and _around(text[start]) and not (text[start] == "." and text[start + 1 : start + 2].isdigit()):
         start += 1
     while start < end and _around(text[end - 1]):
         end -= 1

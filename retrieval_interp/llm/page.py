@@ -1,5 +1,6 @@
 """Figure 2 of the paper for any models, as a table and one offline page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,52 +17,73 @@ from retrieval_interp.prompts import FORMULATIONS, STEPS
 CSV, PAGE = "accuracy.csv", "accuracy.html"
 FILES = (CSV, PAGE)
 COLOURS = plotly.colors.qualitative.Safe
+OPTIONS = ("chains", "seed", "questions", "attempts", "max_tokens", "temperature")  # with which a model is asked
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x", "star", "hexagon")
 
 
 def by_formulation(table: pd.DataFrame) -> pd.DataFrame:
-    """One row for each model and formulation: of those with several numbers of steps the paper's five, or the most."""
+    """One row for each series and formulation: of those with several numbers of steps the paper's five, or the most."""
     distance = (table["steps"] - STEPS).abs().fillna(0)
     kept = table.assign(distance=distance, more=-table["steps"].fillna(0)).sort_values(["distance", "more"])
-    return kept.drop_duplicates(["model", "formulation"]).drop(columns=["distance", "more"])
+    return kept.drop_duplicates(["series", "formulation"]).drop(columns=["distance", "more"])
+
+
+def with_series(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with a column ``series``: the model, and with which options it was asked where these differ."""
+    differing = [option for option in OPTIONS if table[option].nunique(dropna=False) > 1]
+    told = [
+        ", ".join([row["model"], *(f"{o.replace('_', ' ')} {row[o]}" for o in differing)])
+        for row in table.to_dict("records")
+    ]
+    return table.assign(series=told)
 
 
 def accuracy_figure(table: pd.DataFrame) -> go.Figure:
     """Left: accuracy by formulation and model. Right: equations by number of steps. Dashed: chance."""
     figure = make_subplots(1, 2, subplot_titles=("by formulation", "equations, by number of steps"), shared_yaxes=True)
+    table = with_series(table)
     single, equations = by_formulation(table), table[table["formulation"] == "equations"]
-    sizes: dict[str, Any] = {row["formulation"]: row for row in single.to_dict("records")}
-    places = {name: place for place, name in enumerate(name for name in FORMULATIONS if name in sizes)}
-    models = list(dict.fromkeys(table["model"]))
-    for number, model in enumerate(models):
-        shift = 0.6 * ((number + 0.5) / len(models) - 0.5)  # side by side within a formulation
+    kinds: dict[tuple[str, str, int], float] = {_kind(row): row["chance"] for row in single.to_dict("records")}
+    order = sorted(kinds, key=lambda kind: (list(FORMULATIONS).index(kind[0]), -kinds[kind]))
+    places = {kind: place for place, kind in enumerate(order)}
+    every = list(dict.fromkeys(table["series"]))
+    for number, series in enumerate(every):
+        shift = 0.6 * ((number + 0.5) / len(every) - 0.5)  # side by side within a formulation
         marker = {"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 10}
-        shared = {"name": model, "legendgroup": model, "marker": marker}
-        own = single[single["model"] == model]
-        left = [places[name] + shift for name in own["formulation"]]
+        shared = {"name": series, "legendgroup": series, "marker": marker}
+        own = single[single["series"] == series]
+        left = [places[_kind(row)] + shift for row in own.to_dict("records")]
         figure.add_trace(_points(own, left, mode="markers", **shared), 1, 1)
-        curve = equations[equations["model"] == model].sort_values("steps")
+        curve = equations[equations["series"] == series].sort_values("steps")
         figure.add_trace(
             _points(curve, [float(n) for n in curve["steps"]], mode="markers+lines", showlegend=False, **shared), 1, 2
         )
-    chance = {(place - 0.4, place + 0.4): sizes[name]["chance"] for name, place in places.items()}
+    chance = [(place - 0.4, place + 0.4, kinds[kind]) for kind, place in places.items()]
     figure.add_trace(_dashed(chance, showlegend=True), 1, 1)
-    labels = [_label(name, sizes[name]["steps"]) for name in places]
+    several = table["chains"].nunique() > 1
+    labels = [_label(*kind, several) for kind in places]
     figure.update_xaxes(
         tickvals=[*places.values()], ticktext=labels, range=[-0.5, len(places) - 0.5], zeroline=False, col=1
     )
     if len(equations):
-        steps = sorted(set(equations["steps"]))
-        figure.add_trace(
-            _dashed({(steps[0] - 0.4, steps[-1] + 0.4): equations["chance"].iloc[0]}, showlegend=False), 1, 2
-        )
-        figure.update_xaxes(title_text="number of steps D", tickvals=steps, col=2)
+        levels = [
+            (float(own["steps"].min()) - 0.4, float(own["steps"].max()) + 0.4, float(own["chance"].iloc[0]))
+            for _, own in equations.groupby("chance")
+        ]
+        figure.add_trace(_dashed(levels, showlegend=False), 1, 2)
+        figure.update_xaxes(title_text="number of steps D", tickvals=sorted(set(equations["steps"])), col=2)
     figure.update_yaxes(title_text="accuracy", range=[0, 1.05], col=1)
     return figure.update_layout(template="plotly_white", height=460, margin={"t": 50})
 
 
-def _label(name: str, steps: Any) -> str:
-    return name.replace("_", "-") + (f"<br>D = {shown_steps(steps)}" if shown_steps(steps) else "")
+def _kind(row: dict[Any, Any]) -> tuple[str, str, int]:
+    """What has a place of its own: a formulation of some size."""
+    return row["formulation"], shown_steps(row["steps"]), row["chains"]
+
+
+def _label(name: str, steps: str, chains: int, several: bool) -> str:
+    told = [f"D = {steps}"] if steps else []
+    return "<br>".join([name.replace("_", "-"), *told, *([f"{chains} chains"] if several else [])])
 
 
 def _points(rows: pd.DataFrame, x: list[float], **shared: Any) -> go.Scatter:
@@ -76,11 +98,11 @@ def _points(rows: pd.DataFrame, x: list[float], **shared: Any) -> go.Scatter:
     return go.Scatter(x=x, y=rows["accuracy"].tolist(), error_y=errors, text=told, hovertemplate=hover, **shared)
 
 
-def _dashed(levels: dict[tuple[float, float], float], showlegend: bool) -> go.Scatter:
+def _dashed(levels: Sequence[tuple[float, float, float]], showlegend: bool) -> go.Scatter:
     """Chance from one place to another; a gap between any two."""
     return go.Scatter(
-        x=[x for first, last in levels for x in (first, last, None)],
-        y=[y for level in levels.values() for y in (level, level, None)],
+        x=[x for first, last, _ in levels for x in (first, last, None)],
+        y=[y for *_, level in levels for y in (level, level, None)],
         mode="lines",
         name="chance",
         showlegend=showlegend,
@@ -105,7 +127,7 @@ def write_accuracy(table: pd.DataFrame, folder: Path, source: str) -> Path:
         "retrieval_interp",
         source=source,
         figure=figure_element(accuracy_figure(table), "accuracy"),
-        rows=table.assign(steps=table["steps"].map(shown_steps)).to_dict("records"),
+        rows=with_series(table).assign(steps=table["steps"].map(shown_steps)).to_dict("records"),
     )
     write_together({folder / CSV: f"# {source}\n{table.to_csv(index=False)}", folder / PAGE: page})
     return folder / PAGE

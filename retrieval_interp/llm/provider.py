@@ -20,6 +20,11 @@ from retrieval_interp.language import language_model
 from retrieval_interp.llm.tasks import MAX_TOKENS
 from retrieval_interp.prompted import as_text, token_ids
 
+UNKNOWN_OPTIONS = ("top_p", "top_k", "stop_seqs", "num_choices", "frequency_penalty", "presence_penalty", "logit_bias")
+
+
+COLDEST = 1e-6  # a temperature below it is none: always the likeliest token
+
 
 class HookedAPI(ModelAPI):
     """A HookedTransformer that answers one question after the other, in this process."""
@@ -54,9 +59,15 @@ class HookedAPI(ModelAPI):
     def _answer(self, question: str, config: GenerateConfig) -> ModelOutput:
         model, tokenizer, device = self.model, self.model.tokenizer, self.model.cfg.device
         read, _ = token_ids(tokenizer, as_text(tokenizer, question))
+        if not read or max(read) >= model.cfg.d_vocab:
+            raise BadInput(f"{self.model_name} knows {model.cfg.d_vocab} tokens; its tokenizer makes others, or none")
         if len(read) >= model.cfg.n_ctx:
             raise BadInput(f"{self.model_name} reads at most {model.cfg.n_ctx} tokens; the question has {len(read)}")
+        refused = [option for option in UNKNOWN_OPTIONS if getattr(config, option)]
         temperature = 1.0 if config.temperature is None else config.temperature
+        if refused or temperature < 0:
+            option = refused[0] if refused else f"temperature {temperature:g}"
+            raise BadInput(f"{self.model_name} cannot be asked with {option}; expected a temperature from 0, or a seed")
         generator = None if config.seed is None else torch.Generator().manual_seed(config.seed)
         cache = TransformerLensKeyValueCache.init_cache(model.cfg, device, batch_size=1)
         written: list[int] = []
@@ -65,7 +76,7 @@ class HookedAPI(ModelAPI):
         for _ in range(min(wanted, room)):
             new = torch.tensor([written[-1:] or read], device=device)
             logits = model(new, past_kv_cache=cache)[0, -1].float().cpu()
-            if temperature == 0:
+            if temperature < COLDEST:
                 following = int(logits.argmax())
             else:
                 chances = (logits / temperature).softmax(dim=-1)

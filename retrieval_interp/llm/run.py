@@ -15,6 +15,7 @@ from inspect_ai.model import Model, get_model
 from rich.text import Text
 
 from circuits.errors import BadInput
+from retrieval_interp.llm.results import logs_in
 from retrieval_interp.llm.tasks import TASKS
 from retrieval_interp.prompts import FORMULATIONS, formulation
 
@@ -58,11 +59,11 @@ class Asked:
 def set_damaged_aside(logs: Path) -> list[Path]:
     """Rename the logs in a folder that cannot be read, so that they stand in nobody's way; returns their new names."""
     aside = []
-    for path in sorted(logs.glob("*.eval")):
+    for path in sorted(logs_in(logs)) if logs.is_dir() else ():
         try:
             read_eval_log(str(path), header_only=True)
         except Exception:  # whatever Inspect makes of a damaged file
-            aside.append(path.rename(path.with_suffix(".eval.damaged")))
+            aside.append(path.rename(path.with_name(f"{path.name}.damaged")))
     return aside
 
 

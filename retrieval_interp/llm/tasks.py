@@ -24,11 +24,13 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
+from circuits.errors import check_size
 from retrieval_interp.llm.answers import accepted
 from retrieval_interp.prompts import Formulation, formulation
 
 # An answer is one word. A model that thinks in tokens of its own before it answers needs more: --max-tokens.
 MAX_TOKENS = 32
+MOST_ATTEMPTS = 1_000_000
 
 
 @solver
@@ -89,6 +91,7 @@ def questions_task(kind: Formulation, samples: int, seed: int, attempts: int) ->
         seed: of the questions.
         attempts: how often a question is asked at most.
     """
+    check_size("attempts", attempts, 1, MOST_ATTEMPTS)
     dataset = [
         Sample(
             id=number,

@@ -10,6 +10,8 @@ from retrieval_interp.prompts.question import Mention, Question, Script
 
 Pieces = tuple[str | Mention, ...]
 
+MOST_STEPS = 100
+
 
 @dataclass(frozen=True)
 class Links:
@@ -106,7 +108,7 @@ class AnyLength(Chains):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check("n_steps", 1, 100)
+        self.check("n_steps", 1, MOST_STEPS)
 
     @property
     def hops(self) -> int:
