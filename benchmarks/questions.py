@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.solver import solve
 from circuits.statistics import Interval
-from retrieval_interp.prompts import FORMULATIONS, Question, formulation
+from retrieval_interp.prompts import FORMULATIONS, Formulation, Question, formulation
 from retrieval_interp.provenance import versions
 
 LEVEL = 0.999
@@ -72,9 +72,8 @@ def _places(question: Question) -> list[int]:
 SHORTCUTS: tuple[Callable[[Question], str], ...] = (last, first, most_frequent, nearest, same_rank)
 
 
-def measure(name: str, n: int, seed: int) -> dict[str, Any]:
+def measure(kind: Formulation, n: int, seed: int) -> dict[str, Any]:
     """What was found of one formulation."""
-    kind = formulation(name)
     started = time.perf_counter()
     kind.questions(500, seed)
     seconds = time.perf_counter() - started
@@ -87,7 +86,7 @@ def measure(name: str, n: int, seed: int) -> dict[str, Any]:
         for guess in SHORTCUTS
     }
     return {
-        "formulation": name,
+        "formulation": kind.name,
         "n": n,
         "chance": kind.chance,
         "solved": sum(solve(question.prompt) == question.answer for question in questions),
@@ -113,7 +112,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    found = [measure(name, arguments.n, arguments.seed) for name in FORMULATIONS]
+    found = [measure(formulation(name), arguments.n, arguments.seed) for name in FORMULATIONS]
     if arguments.json:
         command = f"python -m benchmarks.questions --n {arguments.n} --seed {arguments.seed}"
         print(json.dumps({"command": command, **versions(), "formulations": found}, indent=2))

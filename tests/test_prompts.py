@@ -351,13 +351,17 @@ def test_variables_go_on_after_z_and_names_after_the_list() -> None:
 
 @pytest.mark.parametrize("name", FORMULATIONS)
 def test_shortcuts_stay_at_chance_and_answers_are_equally_likely(name: str) -> None:
-    found = measure(name, 1000, 1)
+    found = measure(formulation(name), 1000, 1)
     assert good(found), found
 
 
 def test_a_shortcut_that_works_is_seen() -> None:
-    found = measure("equations", 200, 0)
+    found = measure(formulation("equations"), 200, 0)
     assert good(found)
+    single = measure(formulation("equations", steps=1), 200, 0)  # one line says it all, and the answer stands in it
+    assert single["shortcuts"]["same_rank"]["mean"] == 1.0
+    assert not single["at_chance"]
+    assert not good(single)
     assert not good({**found, "at_chance": False})
     assert not good({**found, "solved": 199})
     assert not good({**found, "largest_deviation": 5.0})
