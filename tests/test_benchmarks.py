@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from benchmarks import ablation, recovery, training
+from benchmarks import ablation, recovery, seeds, training
 from circuits import validate
 from circuits.compile import solves, without_path
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
@@ -20,6 +20,14 @@ def test_the_training_benchmark_reports_both_ratios(monkeypatch):
     result = training.measure("micro", rounds=1)
     assert result["ratio_eager"] == result["seconds_plain"] / result["seconds_ours"]
     assert result["share_of_limit"] == result["seconds_products"] / result["seconds_ours"]
+
+
+def test_the_benchmark_of_many_seeds_holds_both_ways_against_each_other(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda model, **_: model)
+    monkeypatch.setitem(PRESETS, "micro", MICRO)
+    result = seeds.measure("micro", 3, rounds=1, device=torch.device("cpu"))
+    assert (result["seeds"], result["device"]) == (3, "cpu")
+    assert result["ratio"] == result["seconds_alone"] / result["seconds_together"]
 
 
 def test_the_products_of_a_step_are_counted_as_by_hand():
