@@ -1,12 +1,13 @@
 import json
 import multiprocessing
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch.func import vmap
 
 from circuits import BadInput
 from retrieval_interp import RetrievalTask, presets, training_step
@@ -19,7 +20,7 @@ from retrieval_interp.sweep import store as store_module
 from retrieval_interp.sweep.figure4 import sentences, table
 from retrieval_interp.sweep.figure4_page import write_figure4
 from retrieval_interp.sweep.local import local
-from retrieval_interp.sweep.many_seeds import ManySeeds
+from retrieval_interp.sweep.many_seeds import Forward, ManySeeds, taking_turns
 from retrieval_interp.sweep.plan import Plan, Run, load_plan
 from retrieval_interp.sweep.run import TRIES, Told, sweep
 from retrieval_interp.sweep.store import FAILURES, RESULT, STORE, Result, Store, Trained
@@ -57,7 +58,11 @@ def instant(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, list[Trained
 
 
 # Measured: single precision differs by at most 2e-7 after one step and 6e-6 after 60; bf16 by up to 2e-3.
-def test_seeds_trained_together_learn_what_they_learn_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("forward", [taking_turns, vmap])  # as on a CPU, and as on a GPU
+def test_seeds_trained_together_learn_what_they_learn_alone(
+    forward: Callable[[Forward], Forward], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many_seeds, "taking_turns", forward)
     for module in (training_step, many_seeds):
         monkeypatch.setattr(module, "has_fast_bfloat16", lambda device: False)
     seeds = (3, 0, 7)

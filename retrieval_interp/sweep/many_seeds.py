@@ -2,7 +2,7 @@
 
 What each of them learns is what it learns alone (``training_step.py``), but for rounding: the same weights to begin
 with, the same batches, gradients clipped for each on its own. One small model leaves most of a GPU idle; eight at once
-do not.
+do not. A CPU is busy with one: there products of stacked matrices are no faster, and the models take turns.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +25,22 @@ from retrieval_interp.training_step import (
     learning_rate,
 )
 
+Forward = Callable[[dict[str, Tensor], dict[str, Tensor], Tensor], Tensor]  # of weights, constants and inputs
+
+
+def taking_turns(one: Forward) -> Forward:
+    """The same as ``torch.func.vmap``, one model after the other."""
+
+    def every(weights: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        own, constant = ({n: t.unbind() for n, t in stacked.items()} for stacked in (weights, buffers))
+        answers = [
+            one({n: t[i] for n, t in own.items()}, {n: t[i] for n, t in constant.items()}, each)
+            for i, each in enumerate(inputs)
+        ]
+        return torch.stack(answers)
+
+    return every
+
 
 class ManySeeds:
     """Models of one shape, and the steps that train all of them.
@@ -46,12 +62,20 @@ class ManySeeds:
         self._trained = [self.weights[name] for name in self.weights if name in trained]
         self._optimizer = adamw(((n, t) for n, t in self.weights.items() if n in trained), self.recipe)
         self._batches = [Batches(self.task, self.recipe, seed, device) for seed in seeds]
-        self._forward = vmap(lambda weights, buffers, x: functional_call(self._model, (weights, buffers), (x,)))
+        self._one: Forward = lambda weights, buffers, x: functional_call(self._model, (weights, buffers), (x,))
+        self._forward = taking_turns(self._one) if device.type == "cpu" else vmap(self._one)
 
     def compile(self) -> None:
         """Compile the forward and the backward pass, where a compiler is found; else say so and go on without."""
         few = self._batch(0).inputs
-        self._forward = compiled(self._forward, self.device, lambda fast: self._outputs(few, fast).sum().backward())
+
+        def tried(forward: Forward) -> None:
+            self._outputs(few, forward).sum().backward()
+
+        if self.device.type == "cpu":
+            self._forward = taking_turns(compiled(self._one, self.device, lambda one: tried(taking_turns(one))))
+        else:
+            self._forward = compiled(self._forward, self.device, tried)
         self._optimizer.zero_grad()
 
     def step(self, number: int) -> Float[Tensor, "seed part"]:
@@ -84,7 +108,7 @@ class ManySeeds:
         drawn = Drawn.joined([batches.draws(number) for batches in self._batches])
         return self._batches[0].task_at(number).assemble(drawn)
 
-    def _outputs(self, inputs: Tensor, forward: Callable[..., Tensor] | None = None) -> Tensor:
+    def _outputs(self, inputs: Tensor, forward: Forward | None = None) -> Tensor:
         """What the models answer, each to its own share of the inputs."""
         shares = inputs.unflatten(0, (len(self.seeds), -1))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=has_fast_bfloat16(self.device)):
