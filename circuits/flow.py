@@ -155,7 +155,7 @@ class _Ways:
             return False
         others = seen
         for piece in _pieces(shared):
-            others &= self._same[target][piece]
+            others &= self._same[target].get(piece, 0)  # what it does not know itself tells it apart
             if not others:
                 return False
         return True

@@ -174,3 +174,8 @@ def test_a_malformed_file_is_refused_in_one_line_that_names_it(path, text, messa
     assert str(path) in str(refused.value)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_fetching_by_position_takes_facts_that_look_alike_too(path):
+    told = load_facts(path)
+    assert told.asked in [*spread(told.layout, causal=True, by_position=True)][-1][told.reader]
