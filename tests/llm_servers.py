@@ -67,15 +67,23 @@ def transformers_server(folder: Path) -> Iterator[str]:
         server.wait(timeout=30)
 
 
+class PatientServer(ThreadingHTTPServer):
+    """A server at which many may wait: by default the sixth is turned away."""
+
+    request_queue_size = 128
+
+
 class Oracle(BaseHTTPRequestHandler):
     """Solves every question. Of all requests every fourth is refused, as by a rate limit."""
 
-    asked = 0
+    asked, counting = 0, threading.Lock()
 
     def do_POST(self) -> None:
-        Oracle.asked += 1
+        with Oracle.counting:
+            Oracle.asked += 1
+            refused = Oracle.asked % 4 == 0
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if Oracle.asked % 4 == 0:
+        if refused:
             self.answer(429, {"error": {"message": "slow down", "type": "rate_limit", "code": "rate_limit_exceeded"}})
             return
         said = {"role": "assistant", "content": solve(body["messages"][-1]["content"])}
@@ -101,7 +109,7 @@ class Oracle(BaseHTTPRequestHandler):
 def oracle_server() -> Iterator[str]:
     """Yields the oracle's address."""
     Oracle.asked = 0
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Oracle)
+    server = PatientServer(("127.0.0.1", 0), Oracle)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/v1"
