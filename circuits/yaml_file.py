@@ -22,6 +22,7 @@ def read_yaml(path: Path, what: str) -> Any:
         BadInput: the file cannot be read, or is malformed; the message names the line.
     """
     text = read_text(path, what, LARGEST_FILE)
+    # The most careful of all loaders: it makes nothing but texts, lists and mappings, whatever tags a file has.
     return parse(text, str(path), lambda text: yaml.load(text, Loader=yaml.BaseLoader))
 
 

@@ -35,10 +35,10 @@ def fewest_written(n_steps: int, n_layers: int) -> int | None:
     return -(-n_steps // at_once) - 1 if at_once else None
 
 
-def fewest_written_table(hops: Iterable[int], most_layers: int = 6) -> pd.DataFrame:
+def fewest_written_table(wanted: Iterable[int], most_layers: int = 6) -> pd.DataFrame:
     """The fewest symbols that must be written, by hops (rows) and layers (columns); a single layer never gets on."""
-    wanted, layers = [*hops], range(2, most_layers + 1)
-    return pd.DataFrame([[fewest_written(d, n) for n in layers] for d in wanted], index=wanted, columns=layers)
+    rows, layers = [*wanted], range(2, most_layers + 1)
+    return pd.DataFrame([[fewest_written(d, n) for n in layers] for d in rows], index=rows, columns=layers)
 
 
 def hops_table(most_layers: int = 6, most_written: int = 6) -> pd.DataFrame:

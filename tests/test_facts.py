@@ -135,6 +135,12 @@ def test_facts_that_answer_nothing_are_refused_in_one_line(told, message):
     assert "\n" not in str(refused.value)
 
 
+def test_a_tag_in_a_file_makes_nothing(path):
+    path.write_text("query: !!python/object/apply:os.getcwd []\nasked: b\nfacts: {one: [a -> b]}")
+    with pytest.raises(BadInput, match="the query holds no token"):
+        load_facts(path)
+
+
 def test_words_that_yaml_takes_for_something_else_are_words(path):
     path.write_text("query: [no]\nasked: 2\nfacts: {one: [1 -> 2], two: [no -> 1]}")
     assert load_facts(path).layers(causal=True) == 3

@@ -9,9 +9,9 @@ import pandas as pd
 from retrieval_interp.depth import layers_causal
 from retrieval_interp.presets import Preset, preset
 from retrieval_interp.sweep.store import Result
+from retrieval_interp.sweep.training import LEARNED
 from retrieval_interp.task import RetrievalTask
 
-LEARNED = 0.5  # a partial loss below it (paper, section 7.2)
 FAILED = 0.7  # a loss above it (paper, section 7.2)
 ALL = "all"  # the mean of the symbols
 

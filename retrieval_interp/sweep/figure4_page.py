@@ -12,8 +12,9 @@ from circuits.files import write_together
 from circuits.page import figure_element, render_page
 from retrieval_interp.depth import layers_causal
 from retrieval_interp.presets import preset
-from retrieval_interp.sweep.figure4 import ALL, FAILED, LEARNED, family, hop, sentences, table
+from retrieval_interp.sweep.figure4 import ALL, FAILED, family, hop, sentences, table
 from retrieval_interp.sweep.store import Result
+from retrieval_interp.sweep.training import LEARNED
 
 CSV, RUNS, PAGE = "figure4.csv", "runs.csv", "figure4.html"
 FILES = (CSV, RUNS, PAGE)

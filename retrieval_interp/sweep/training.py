@@ -16,7 +16,7 @@ from retrieval_interp.training_step import choose_device, learning_rate
 
 LAST = 100  # steps at the end over which the validation loss is averaged (paper, section 7.1)
 VALIDATE_EVERY = 10  # of these
-FELL = 0.5  # below it a symbol begins to be learned (paper, section 7.2)
+LEARNED = 0.5  # a partial loss below it (paper, section 7.2)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def train_seeds(
                 record = {"step": step, "loss": sum(parts) / len(parts), "parts": named}
                 logs[place].append(json.dumps({**record, "lr": learning_rate(recipe, step - 1)}))
                 for part, loss in named.items():
-                    if loss < FELL and fell[place][part] is None:
+                    if loss < LEARNED and fell[place][part] is None:
                         fell[place][part] = step
                 if not means[place].isfinite().all():
                     diverged.setdefault(place, step)

@@ -1,0 +1,56 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from retrieval_interp.presets import preset
+from retrieval_interp.sweep.figure4 import sentences, table
+from retrieval_interp.sweep.figure4_page import write_figure4
+from retrieval_interp.sweep.store import Result
+from tests.browser import opened
+
+
+def result(name: str, seed: int, losses: Sequence[float], fell: Sequence[int | None]) -> Result:
+    """What a run could have come to."""
+    parts = preset(name).task.parts
+    return Result(name, seed, dict(zip(parts, losses, strict=True)), dict(zip(parts, fell, strict=True)), 1.0, "cpu")
+
+
+@pytest.fixture
+def by_hand() -> list[Result]:
+    """Two layers learn x1, three learn all but for one seed, which has x2 before x1; alone x3 is learned once."""
+    return [
+        result("laptop_ic_2", 0, (0.1, 0.8, 0.8), (100, None, None)),
+        result("laptop_ic_2", 1, (0.9, 0.8, 0.8), (None, None, None)),
+        result("laptop_ic_3", 0, (0.1, 0.1, 0.1), (100, 200, 300)),
+        result("laptop_ic_3", 1, (0.1, 0.1, 0.1), (200, 100, 300)),
+        result("laptop_nonic_3", 0, (0.8,), (None,)),
+        result("laptop_nonic_3", 1, (0.6,), (None,)),
+    ]
+
+
+def test_the_statements_of_section_7_are_counted(by_hand: list[Result]) -> None:
+    alone, order, depth = sentences(by_hand)
+    assert "is above 0.7 in 1 of 2 runs (lowest 0.600;" in alone
+    assert "in the order x1, x2, and so on in 2 of the 3 runs in which any did, of 4" in order
+    assert depth.endswith("x1 3 (2); x2 3 (3); x3 3 (3).")  # one of two seeds is not most
+
+
+def test_the_table_has_a_row_for_every_preset_and_symbol(by_hand: list[Result]) -> None:
+    rows = table(by_hand).set_index(["preset", "symbol"])
+    assert len(rows) == 4 + 4 + 2
+    first = rows.loc[("laptop_ic_2", "x1")]
+    assert (first["layers"], first["takes"], first["runs"], first["learned"], first["fell"]) == (2, 2, 2, 1, 100)
+    assert (first["loss"], first["low"], first["high"]) == pytest.approx((0.5, 0.1, 0.9))
+    assert rows.loc[("laptop_nonic_3", "all"), "loss"] == pytest.approx(0.7)
+
+
+def test_the_page_shows_every_run_offline(by_hand: list[Result], tmp_path: Path) -> None:
+    with opened(write_figure4(by_hand, tmp_path, "by hand")) as (page, complaints):
+        names = page.locator("#losses .legendtext").all_text_contents()
+        assert names == ["D = 3, asked for x1 ... x3", "D = 3, asked for x3"]
+        assert page.locator("#losses .points path").count() == 6
+        assert page.locator("#parts .points path").count() == 12
+        assert page.locator("#figure4-table tr").count() == 1 + 10
+        assert complaints == []
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2 + 14
