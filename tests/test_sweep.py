@@ -14,9 +14,9 @@ from retrieval_interp import RetrievalTask, presets, training_step
 from retrieval_interp.cli import main
 from retrieval_interp.model import build
 from retrieval_interp.presets import Architecture, Preset, Recipe
-from retrieval_interp.sweep import local as local_module
 from retrieval_interp.sweep import many_seeds
 from retrieval_interp.sweep import store as store_module
+from retrieval_interp.sweep import training as training_module
 from retrieval_interp.sweep.local import local
 from retrieval_interp.sweep.many_seeds import Forward, ManySeeds, taking_turns
 from retrieval_interp.sweep.plan import Plan, Run, load_plan
@@ -195,9 +195,9 @@ def test_whatever_stops_a_job_stops_no_other(monkeypatch: pytest.MonkeyPatch) ->
             raise RuntimeError("no memory left\nand more")
         return [trained(run) for run in job.runs]
 
-    monkeypatch.setattr(local_module, "train_seeds", broken)
+    monkeypatch.setattr(training_module, "train_seeds", broken)
     jobs = [Job("micro", (0,), MICRO), Job("other", (0,), presets.preset("other"))]
-    (_, failed), (_, made) = local(jobs, "cpu", False, lambda job, share: None)
+    (_, failed), (_, made) = local(jobs, lambda job, share: None, "cpu", False)
     assert failed == [Failure(Run("micro", 0), "RuntimeError: no memory left")]
     assert isinstance(made[0], Trained)
 
@@ -327,7 +327,7 @@ def test_the_command_tells_what_failed(
     def broken(*_: object) -> None:
         raise RuntimeError("no memory left")
 
-    monkeypatch.setattr(local_module, "train_seeds", broken)
+    monkeypatch.setattr(training_module, "train_seeds", broken)
     plan = tmp_path / "mine.yaml"
     plan.write_text("seeds: 1\npresets: [micro]\n")
     code, _, errors = command(capsys, plan, "--out", tmp_path / "store", "--device", "cpu")
@@ -341,6 +341,7 @@ def test_the_command_tells_what_failed(
         (["nosuch"], "nosuch: no such file"),
         (["census", "--device", "tpu"], "device 'tpu' is not usable here"),
         (["census", "--scale", "huge"], "'huge' is not one of"),
+        (["census", "--engine", "ray", "--address", "127.0.0.1:9"], "127.0.0.1:9: no Ray cluster answers there"),
     ],
 )
 def test_what_cannot_be_swept_is_one_clear_line(

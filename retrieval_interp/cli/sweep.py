@@ -2,6 +2,7 @@
 
 import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,13 @@ from retrieval_interp.cli.options import Json
 from retrieval_interp.cli.terminal import training_bar
 
 app = typer.Typer()
+
+
+class EngineName(StrEnum):
+    """Where models are trained."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 class Scale(StrEnum):
@@ -27,6 +35,9 @@ def sweep(
         Scale.LAPTOP
     ),
     out: Annotated[Path | None, typer.Option(help="The store (default: in reports/sweeps); goes on there.")] = None,
+    engine: Annotated[EngineName, typer.Option(help="Train on this machine, or on a Ray cluster.")] = EngineName.LOCAL,
+    address: Annotated[str, typer.Option(help="Of the cluster's head, host:port; auto: this machine's.")] = "auto",
+    gpus: Annotated[float, typer.Option(min=0, help="The share of a GPU that a job takes on the cluster.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     weights: Annotated[bool, typer.Option(help="Keep the weights of every run too.")] = False,
     as_json: Json = False,
@@ -37,10 +48,12 @@ def sweep(
     """
     from circuits.files import check_writable
     from retrieval_interp.provenance import versions
+    from retrieval_interp.sweep.cluster import connect, on_cluster
     from retrieval_interp.sweep.figure4 import sentences, table
     from retrieval_interp.sweep.figure4_page import FILES, write_figure4
     from retrieval_interp.sweep.local import local
     from retrieval_interp.sweep.plan import load_plan
+    from retrieval_interp.sweep.run import Engine
     from retrieval_interp.sweep.run import sweep as run_sweep
     from retrieval_interp.sweep.store import Store
     from retrieval_interp.training_step import choose_device
@@ -49,10 +62,14 @@ def sweep(
     folder = out or Path("reports/sweeps") / chosen.name
     for name in FILES:
         check_writable(folder / name)
-    choose_device(device)
+    if engine is EngineName.RAY:
+        train: Engine = partial(on_cluster, ray=connect(address, gpus), gpus=gpus, device=device, weights=weights)
+    else:
+        choose_device(device)
+        train = partial(local, device=device, weights=weights)
     store = Store(folder)
     with training_bar() as progress:
-        failures = run_sweep(chosen, store, lambda jobs, told: local(jobs, device, weights, told), progress)
+        failures = run_sweep(chosen, store, train, progress)
     results = [store.result(run) for run in chosen.runs if store.has(run)]
     for failure in failures:
         typer.echo(f"{failure.run} failed: {failure.reason}", err=True)

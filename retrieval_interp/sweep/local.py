@@ -2,17 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from retrieval_interp.sweep.training import Failure, Job, Trained, train_seeds
+from retrieval_interp.sweep.training import Failure, Job, Trained, attempt
 
 
 def local(
-    jobs: Iterable[Job], device: str, weights: bool, told: Callable[[Job, float], None]
+    jobs: Iterable[Job], told: Callable[[Job, float], None], device: str, weights: bool
 ) -> Iterator[tuple[Job, list[Trained | Failure]]]:
     """Every job with what came of it; jobs are taken only when they begin."""
     for job in jobs:
-        try:
-            done = train_seeds(job, device, weights, lambda share, job=job: told(job, share))  # type: ignore[misc]
-        except Exception as error:  # whatever stops one job, the others go on
-            reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-            done = [Failure(run, reason) for run in job.runs]
-        yield job, done
+        yield job, attempt(job, device, weights, lambda share, job=job: told(job, share))  # type: ignore[misc]

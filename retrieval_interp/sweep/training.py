@@ -54,6 +54,20 @@ class Failure:
     reason: str
 
 
+def attempt(job: Job, device: str, weights: bool, progress: Callable[[float], None]) -> list[Trained | Failure]:
+    """``train_seeds``; whatever stops a job is the failure of its runs, and the others go on."""
+    try:
+        return train_seeds(job, device, weights, progress)
+    except Exception as error:
+        return [Failure(run, reason_of(error)) for run in job.runs]
+
+
+def reason_of(error: Exception) -> str:
+    """An error in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 def train_seeds(
     job: Job, device: str, weights: bool, progress: Callable[[float], None] = lambda share: None
 ) -> list[Trained | Failure]:

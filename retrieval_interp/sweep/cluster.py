@@ -1,0 +1,97 @@
+"""A sweep on a Ray cluster: jobs go out to workers, what they trained comes back, and only this process writes."""
+
+import logging
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from circuits.errors import BadInput
+from retrieval_interp.sweep.training import Failure, Job, Trained, attempt, reason_of
+
+PATIENCE = 5.0  # seconds until a cluster that does not answer is not there
+LOST = 5  # times that a job is begun again because its worker or its node was lost
+LOOK = 1.0  # seconds between two looks at how far the jobs are
+
+
+def connect(address: str, gpus: float) -> Any:
+    """Ray, connected to a cluster.
+
+    Args:
+        address: ``auto`` for the cluster that this machine belongs to, or host:port of its head.
+        gpus: the share of a GPU that a job takes.
+
+    Raises:
+        BadInput: Ray is not installed, no cluster answers there, or no node of it has so many GPUs.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise BadInput("Ray is not installed; install it with: pip install 'retrieval-interp[sweep]'") from error
+    host, _, port = address.rpartition(":")
+    try:
+        if host:  # Ray itself would wait for minutes, and say so on standard error
+            socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # whatever Ray makes of a cluster that does not answer
+        raise BadInput(f"{address}: no Ray cluster answers there ({reason_of(error)})") from error
+    most = max(node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"])
+    if gpus > most:  # the jobs would wait for ever
+        ray.shutdown()
+        raise BadInput(f"{address}: a job is to take {gpus:g} GPUs, and no node of this cluster has more than {most:g}")
+    return ray
+
+
+def on_cluster(
+    jobs: Iterable[Job], told: Callable[[Job, float], None], ray: Any, device: str, weights: bool, gpus: float
+) -> Iterator[tuple[Job, list[Trained | Failure]]]:
+    """Every job with what came of it, in the order in which they end; lost ones are begun again elsewhere.
+
+    Args:
+        jobs: all are sent at once; the cluster begins them when it has room.
+        told: hears of every job how far it is.
+        ray: of ``connect``.
+        device: as ``choose_device`` takes it.
+        weights: whether to send them back.
+        gpus: the share of a GPU that a job takes; 0 for none.
+    """
+    here = ray.get_runtime_context().get_node_id()  # the shares are lost with this process, and not before
+    beside = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
+    shares = ray.remote(Shares).options(num_cpus=0, scheduling_strategy=beside).remote()
+    remote = ray.remote(_on_worker).options(max_retries=LOST, num_cpus=1, num_gpus=gpus)
+    sent = {remote.remote(job, device, weights, shares): job for job in jobs}
+    try:
+        while sent:
+            ready, _ = ray.wait([*sent], num_returns=1, timeout=LOOK)
+            for one in ready:
+                job = sent.pop(one)
+                try:
+                    done = ray.get(one)
+                except Exception as error:  # it was lost too often
+                    done = [Failure(run, reason_of(error)) for run in job.runs]
+                yield job, done
+            begun = ray.get(shares.all.remote())
+            for job in sent.values():
+                told(job, begun.get(job, 0.0))
+    finally:
+        for one in sent:
+            ray.cancel(one, force=True)
+        ray.kill(shares)
+
+
+class Shares:
+    """How far the jobs are; an actor that the workers tell."""
+
+    def __init__(self) -> None:
+        self._shares: dict[Job, float] = {}
+
+    def tell(self, job: Job, share: float) -> None:
+        """A worker's word."""
+        self._shares[job] = share
+
+    def all(self) -> dict[Job, float]:
+        """Of every job that has begun, from 0 to 1."""
+        return self._shares
+
+
+def _on_worker(job: Job, device: str, weights: bool, shares: Any) -> list[Trained | Failure]:
+    return attempt(job, device, weights, lambda share: shares.tell.remote(job, share))

@@ -1,0 +1,109 @@
+"""A sweep on a real Ray cluster: two nodes on the loopback address, of which one is lost while it works."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from circuits import BadInput
+from retrieval_interp import RetrievalTask, presets
+from retrieval_interp.presets import Architecture, Preset, Recipe
+from retrieval_interp.sweep import run as run_module
+from retrieval_interp.sweep.cluster import connect, on_cluster
+from retrieval_interp.sweep.plan import Plan
+from retrieval_interp.sweep.run import Told, sweep
+from retrieval_interp.sweep.store import FAILURES, Store
+from retrieval_interp.sweep.training import Job
+
+# All on the loopback address; 127.0.0.1 alone Ray takes for "this machine", and looks for its address in the network.
+HEAD, FIRST, SECOND = "127.0.0.2", "127.0.0.3", "127.0.0.4"
+SLOW = Preset(  # some seconds, so that it can be lost in the middle
+    RetrievalTask(1, n_chains=2),
+    Architecture(1, 1, d_model=8, d_head=8),
+    Recipe(steps=600, batch=8, training_examples=64),
+)
+PLAN = Plan("mine", ("slow", "slower"), 3)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A head without processors of its own; nodes are added by the tests."""
+    inherited = {  # by what is started: no compiler, nothing sent home, as urgent as the other tests
+        "TORCHDYNAMO_DISABLE": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+    }
+    for name, value in inherited.items():
+        monkeypatch.setenv(name, value)
+    here = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": HEAD})
+    try:
+        yield here
+    finally:
+        ray.shutdown()
+        here.shutdown()
+
+
+def workers() -> list[psutil.Process]:
+    """The processes that are training on this machine."""
+    return [
+        child for child in psutil.Process().children(recursive=True) if "ray::_on_worker" in " ".join(child.cmdline())
+    ]
+
+
+def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(presets.PRESETS, "slow", SLOW)
+    monkeypatch.setitem(presets.PRESETS, "slower", replace(SLOW, recipe=replace(SLOW.recipe, steps=700)))
+    monkeypatch.setattr(run_module, "TOGETHER", 1)  # six jobs
+    _, second = (cluster.add_node(num_cpus=1, node_ip_address=node) for node in (FIRST, SECOND))
+    with pytest.raises(BadInput, match=r"a job is to take 0\.5 GPUs, and no node of this cluster has more than 0"):
+        connect(cluster.address, 0.5)
+    connect(cluster.address, 0.0)
+    done: list[str] = []
+    lost: list[str] = []
+    shares: list[float] = []
+
+    def noted(jobs: Iterable[Job], told: Told) -> Iterator[Any]:
+        for job, outcomes in on_cluster(jobs, told, ray, "cpu", weights=True, gpus=0.0):
+            done.extend(map(str, job.runs))
+            yield job, outcomes
+
+    def destroy() -> None:
+        """Kill a worker as soon as two work, and some time later a node."""
+        for _ in range(600):
+            if len(busy := workers()) == 2:
+                os.kill(busy[0].pid, signal.SIGKILL)
+                lost.append("worker")
+                break
+            time.sleep(0.1)
+        time.sleep(3)
+        cluster.remove_node(second, allow_graceful=False)
+        lost.append("node")
+
+    destroyer = threading.Thread(target=destroy)
+    destroyer.start()
+    store = Store(tmp_path / "store")
+    assert sweep(PLAN, store, noted, shares.append) == []
+    destroyer.join()
+    assert lost == ["worker", "node"]
+    assert sorted(done) == sorted(map(str, PLAN.runs)), "every run came back once"
+    assert {store.result(run).run for run in PLAN.runs} == {*PLAN.runs}
+    assert not (store.folder / FAILURES).exists()
+    whole = {i / 6 for i in range(7)}
+    assert any(min(abs(share - end) for end in whole) > 0.02 for share in shares), "the bar moves between the ends too"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "nonsense:here"])
+def test_a_cluster_that_is_not_there_is_one_clear_line(address: str) -> None:
+    with pytest.raises(BadInput, match=rf"{address}: no Ray cluster answers there \(.+\)$"):
+        connect(address, 0.0)
