@@ -14,7 +14,7 @@ from transformer_lens import HookedTransformer
 
 from circuits.attention import role_attention
 from circuits.circuit import Circuit, Head
-from circuits.errors import BadInput
+from circuits.errors import Unsolved
 from circuits.fixing import from_above, from_below
 from circuits.judge import ENOUGH, Judge, Judgement
 from circuits.mechanisms import Mechanism
@@ -142,13 +142,14 @@ def discover(
         progress: is told the finished share, 0 to 1.
 
     Raises:
-        BadInput: the model does not solve the task, or the threshold is no number above 0.
+        Unsolved: the model does not solve the task.
+        BadInput: the threshold is no number above 0.
     """
     device = next(model.parameters()).device
     judge = Judge(model, problem, problem.examples(n_examples, seed).to(device), threshold)
     (unablated,) = judge([Circuit()])
     if unablated.side != "below":
-        raise BadInput(f"the model's own loss is {unablated.loss}, not surely below the threshold {threshold:g}")
+        raise Unsolved(f"the model's own loss is {unablated.loss}, not surely below the threshold {threshold:g}")
     attention = role_attention(model, judge.examples.take(slice(0, ENOUGH))).cpu()
     search = Search(judge, attention)
     done, steps = 0, 2 * len(search.heads)

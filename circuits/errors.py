@@ -8,6 +8,10 @@ class BadInput(ValueError):
     """
 
 
+class Unsolved(BadInput):
+    """A model does not solve its task, so that it has no circuit for it."""
+
+
 def check_size(what: str, value: object, least: int, most: int) -> None:
     """Refuse a number that is no whole one, or out of range; ``what`` names it.
 

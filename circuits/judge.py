@@ -45,8 +45,7 @@ class Judge:
         """
         if len(examples) < 2:
             raise BadInput(f"{len(examples)} examples; expected at least 2, for a standard error")
-        if not 0 < threshold < float("inf"):
-            raise BadInput(f"the threshold is {threshold}; expected a number above 0")
+        check_threshold(threshold)
         self.model, self.problem, self.examples, self.threshold = model, problem, examples, threshold
         self.rounds = [FEW]
         while self.rounds[-1] < len(examples):
@@ -122,3 +121,13 @@ class Judge:
         if loss.near(self.threshold):
             return Judgement(loss, "undecided")
         return Judgement(loss, "below" if loss.mean < self.threshold else "above")
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse what cannot be the loss below which a loss counts as low.
+
+    Raises:
+        BadInput: it is no number above 0.
+    """
+    if not 0 < threshold < float("inf"):
+        raise BadInput(f"the threshold is {threshold}; expected a number above 0")

@@ -40,6 +40,7 @@ def validate(
     n_examples: int = 1024,
     seed: int = 0,
     threshold: float = 0.05,
+    most: int = 0,
     progress: Callable[[float], None] = lambda share: None,
     about: dict[str, Any] | None = None,
 ) -> ValidationReport:
@@ -52,12 +53,31 @@ def validate(
         n_examples: fresh examples, drawn with ``seed``.
         seed: the same seed gives the same report.
         threshold: a loss below it counts as low; the paper takes 0.05.
+        most: where the combined loss, or what a removal costs, is too near to the threshold to say, four times as many
+            examples are drawn, and again, up to so many; none more if it is not given.
         progress: is told the finished share, 0 to 1.
         about: what else the report should say of the model.
 
     Raises:
         BadInput: the circuit names no head or does not fit, or a number is out of range.
     """
+    report = _validated(model, problem, circuit, n_examples, seed, threshold, progress, about or {})
+    while report.chance_could_decide and n_examples < most:
+        n_examples = min(4 * n_examples, most)
+        report = _validated(model, problem, circuit, n_examples, seed, threshold, progress, about or {})
+    return report
+
+
+def _validated(
+    model: HookedTransformer,
+    problem: Problem,
+    circuit: Circuit,
+    n_examples: int,
+    seed: int,
+    threshold: float,
+    progress: Callable[[float], None],
+    about: dict[str, Any],
+) -> ValidationReport:
     if n_examples < 2:
         raise BadInput(f"{n_examples} examples; expected at least 2, for a standard error")
     if not circuit.heads:
@@ -96,7 +116,7 @@ def validate(
         verdicts=verdicts(full, combined, heads, paths, merges, unnamed, threshold),
         attention=role_attention(model, examples.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
         flow=soundness(circuit, problem),
-        about=about or {},
+        about=about,
     )
 
 

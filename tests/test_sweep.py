@@ -17,12 +17,13 @@ from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.sweep import many_seeds
 from retrieval_interp.sweep import store as store_module
 from retrieval_interp.sweep import training as training_module
+from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.local import local
 from retrieval_interp.sweep.many_seeds import Forward, ManySeeds, taking_turns
 from retrieval_interp.sweep.plan import Plan, Run, load_plan
 from retrieval_interp.sweep.run import TRIES, Told, sweep
 from retrieval_interp.sweep.store import FAILURES, RESULT, STORE, Result, Store, Trained
-from retrieval_interp.sweep.training import Failure, Job, train_seeds
+from retrieval_interp.sweep.training import train_seeds
 from retrieval_interp.training_step import Batches, TrainingStep, learning_rate
 
 MICRO = Preset(
@@ -89,7 +90,7 @@ def test_a_model_that_diverges_spoils_none_of_the_others() -> None:
 
 def test_a_job_leaves_a_log_and_a_result_for_every_seed() -> None:
     shares: list[float] = []
-    outcomes = train_seeds(Job("micro", (4, 2), MICRO), "cpu", True, shares.append)
+    outcomes = train_seeds(Job("micro", (4, 2), MICRO), shares.append, "cpu", True)
     assert shares[-1] == 1.0
     for outcome, seed in zip(outcomes, (4, 2), strict=True):
         assert isinstance(outcome, Trained)
@@ -115,7 +116,7 @@ def test_a_run_that_diverges_is_a_failure_and_says_when(monkeypatch: pytest.Monk
         return parts
 
     monkeypatch.setattr(ManySeeds, "step", spoiled)
-    first, second = train_seeds(Job("micro", (0, 1), MICRO), "cpu", False)
+    first, second = train_seeds(Job("micro", (0, 1), MICRO), lambda share: None, "cpu", False)
     assert isinstance(first, Trained)
     assert second == Failure(Run("micro", 1), "the loss became NaN or infinite by step 40")
 
@@ -167,8 +168,8 @@ def test_every_run_is_made_once_and_a_second_sweep_makes_what_is_missing(tmp_pat
             yield job, outcomes
 
     store, shares = Store(tmp_path / "store"), list[float]()
-    assert sweep(Plan("mine", ("micro",), 2), store, noted, shares.append) == []
-    assert sweep(PLAN, store, noted, shares.append) == []
+    assert sweep(Plan("mine", ("micro",), 2).runs, store, noted, shares.append) == []
+    assert sweep(PLAN.runs, store, noted, shares.append) == []
     assert sorted(map(str, made)) == sorted(map(str, PLAN.runs))
     assert shares[-1] == 1.0
     assert [store.result(run).run for run in PLAN.runs] == [*PLAN.runs]
@@ -182,22 +183,21 @@ def test_a_failing_run_is_written_down_and_tried_again_but_not_for_ever(tmp_path
             yield job, [Failure(run, "out of luck") if run == bad else trained(run) for run in job.runs]
 
     store = Store(tmp_path / "store")
-    assert sweep(PLAN, store, failing, lambda share: None) == [Failure(bad, "out of luck")]
+    assert sweep(PLAN.runs, store, failing, lambda share: None) == [Failure(bad, "out of luck")]
     assert [store.has(run) for run in PLAN.runs] == [run != bad for run in PLAN.runs]
     lines = [json.loads(line) for line in (store.folder / FAILURES).read_text().splitlines()]
     assert lines == [{"preset": "micro", "seed": 1, "reason": "out of luck"}] * TRIES
-    assert sweep(PLAN, store, instant, lambda share: None) == []
+    assert sweep(PLAN.runs, store, instant, lambda share: None) == []
 
 
-def test_whatever_stops_a_job_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(job: Job, *_: object) -> list[Trained | Failure]:
+def test_whatever_stops_a_job_stops_no_other() -> None:
+    def broken(job: Job, progress: object) -> list[Trained | Failure]:
         if job.preset == "micro":
             raise RuntimeError("no memory left\nand more")
         return [trained(run) for run in job.runs]
 
-    monkeypatch.setattr(training_module, "train_seeds", broken)
     jobs = [Job("micro", (0,), MICRO), Job("other", (0,), presets.preset("other"))]
-    (_, failed), (_, made) = local(jobs, lambda job, share: None, "cpu", False)
+    (_, failed), (_, made) = local(jobs, lambda job, share: None, broken)
     assert failed == [Failure(Run("micro", 0), "RuntimeError: no memory left")]
     assert isinstance(made[0], Trained)
 
@@ -252,7 +252,7 @@ def swept_elsewhere(folder: Path, made: "multiprocessing.Queue[str]") -> None:
                 made.put(str(run))
             yield job, outcomes
 
-    sweep(Plan("mine", ("micro", "other"), 20), Store(folder), noted, lambda share: None)
+    sweep(Plan("mine", ("micro", "other"), 20).runs, Store(folder), noted, lambda share: None)
 
 
 def test_two_sweeps_on_one_store_share_the_work_and_both_wait_for_all_of_it(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_the_command_trains_a_plan_and_goes_on(tmp_path: Path, capsys: pytest.Ca
 def test_the_command_tells_what_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("no memory left")
 
     monkeypatch.setattr(training_module, "train_seeds", broken)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from retrieval_interp import RetrievalTask, presets
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.sweep import run as run_module
 from retrieval_interp.sweep.cluster import connect, on_cluster
+from retrieval_interp.sweep.job import Job
 from retrieval_interp.sweep.plan import Plan
 from retrieval_interp.sweep.run import Told, sweep
 from retrieval_interp.sweep.store import FAILURES, Store
-from retrieval_interp.sweep.training import Job
+from retrieval_interp.sweep.training import train_seeds
 
 # All on the loopback address; 127.0.0.1 alone Ray takes for "this machine", and looks for its address in the network.
 HEAD, FIRST, SECOND = "127.0.0.2", "127.0.0.3", "127.0.0.4"
@@ -69,12 +71,13 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     with pytest.raises(BadInput, match=r"a job is to take 0\.5 GPUs, and no node of this cluster has more than 0"):
         connect(cluster.address, 0.5)
     connect(cluster.address, 0.0)
+    work = partial(train_seeds, device="cpu", weights=True)
     done: list[str] = []
     lost: list[str] = []
     shares: list[float] = []
 
     def noted(jobs: Iterable[Job], told: Told) -> Iterator[Any]:
-        for job, outcomes in on_cluster(jobs, told, ray, "cpu", weights=True, gpus=0.0):
+        for job, outcomes in on_cluster(jobs, told, work, ray, gpus=0.0):
             done.extend(map(str, job.runs))
             yield job, outcomes
 
@@ -93,7 +96,7 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     destroyer = threading.Thread(target=destroy)
     destroyer.start()
     store = Store(tmp_path / "store")
-    assert sweep(PLAN, store, noted, shares.append) == []
+    assert sweep(PLAN.runs, store, noted, shares.append) == []
     destroyer.join()
     assert lost == ["worker", "node"]
     assert sorted(done) == sorted(map(str, PLAN.runs)), "every run came back once"

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -144,21 +144,25 @@ def judged(
     threshold: float,
     most: int,
 ) -> "tuple[ValidationReport, Statistics]":
-    """A circuit validated, and held against chance, on the same fresh examples.
-
-    Where the combined loss, or what a removal costs, is too near to the threshold to say, four times as many are drawn,
-    up to ``most``.
-    """
+    """A circuit validated, and held against chance, on the same fresh examples; as many as ``validate`` needs."""
     import circuits
     from retrieval_interp import provenance
 
     about = provenance.about(name, model)
-    asked: dict[str, Any] = {"n_examples": examples, "seed": seed, "threshold": threshold}
     with progress_bar("validating") as progress:
-        report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
-        while report.chance_could_decide and asked["n_examples"] < most:
-            asked["n_examples"] = min(4 * asked["n_examples"], most)
-            report = circuits.validate(model, task, circuit, **asked, progress=progress, about=about)
+        report = circuits.validate(
+            model,
+            task,
+            circuit,
+            n_examples=examples,
+            seed=seed,
+            threshold=threshold,
+            most=most,
+            progress=progress,
+            about=about,
+        )
     with progress_bar("is it chance?") as progress:
-        chance = circuits.against_chance(model, task, circuit, **asked, progress=progress)
+        chance = circuits.against_chance(
+            model, task, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
+        )
     return report, chance

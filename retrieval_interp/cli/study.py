@@ -9,7 +9,7 @@ import typer
 
 from circuits.errors import BadInput
 from retrieval_interp.cli.options import Json, Seed
-from retrieval_interp.cli.terminal import print_claims, progress_bar, training_bar
+from retrieval_interp.cli.terminal import print_claims, progress_bar, runs_bar
 
 app = typer.Typer()
 
@@ -80,7 +80,7 @@ def causality(
         chosen = replace(chosen, recipe=replace(chosen.recipe, steps=steps))
     for name in (RUNS, PAGE):
         check_writable(out / name)
-    with training_bar() as progress:
+    with runs_bar() as progress:
         outcomes = room.experiment(preset, chosen, seeds, out, progress)
     command = f"retrieval-interp causality --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
     page = write_causality(outcomes, out, command)

@@ -4,12 +4,20 @@ import json
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from retrieval_interp.cli.options import Json
-from retrieval_interp.cli.terminal import training_bar
+from circuits.errors import BadInput
+from retrieval_interp.cli.options import Json, Threshold
+from retrieval_interp.cli.terminal import runs_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from retrieval_interp.sweep.job import Failure
 
 app = typer.Typer()
 
@@ -47,7 +55,6 @@ def sweep(
     Exits with 1 where runs failed, again and again.
     """
     from circuits.files import check_writable
-    from retrieval_interp.provenance import versions
     from retrieval_interp.sweep.cluster import connect, on_cluster
     from retrieval_interp.sweep.figure4 import sentences, table
     from retrieval_interp.sweep.figure4_page import FILES, write_figure4
@@ -55,34 +62,84 @@ def sweep(
     from retrieval_interp.sweep.plan import load_plan
     from retrieval_interp.sweep.run import Engine
     from retrieval_interp.sweep.run import sweep as run_sweep
-    from retrieval_interp.sweep.store import Store
+    from retrieval_interp.sweep.store import Store, Trained
+    from retrieval_interp.sweep.training import train_seeds
     from retrieval_interp.training_step import choose_device
 
     chosen = load_plan(plan, scale)
     folder = out or Path("reports/sweeps") / chosen.name
     for name in FILES:
         check_writable(folder / name)
+    work = partial(train_seeds, device=device, weights=weights)
     if engine is EngineName.RAY:
-        train: Engine = partial(on_cluster, ray=connect(address, gpus), gpus=gpus, device=device, weights=weights)
+        train: Engine[Trained] = partial(on_cluster, work=work, ray=connect(address, gpus), gpus=gpus)
     else:
         choose_device(device)
-        train = partial(local, device=device, weights=weights)
+        train = partial(local, work=work)
     store = Store(folder)
-    with training_bar() as progress:
-        failures = run_sweep(chosen, store, train, progress)
+    with runs_bar() as progress:
+        failures = run_sweep(chosen.runs, store, train, progress)
     results = [store.result(run) for run in chosen.runs if store.has(run)]
+    command = f"retrieval-interp sweep {plan}" + (f" --scale {scale}" if plan == "figure4" else "")
+    page = write_figure4(results, folder, command) if results else None
+    _tell(command, table(results), sentences(results), failures, page, as_json)
+
+
+@app.command()
+def census(
+    store: Annotated[Path, typer.Argument(help="The store of a sweep that kept its weights.")],
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Find the circuit of every model of a sweep, and compare them (section 8.2).
+
+    Writes census.csv and census.html into the store, and each circuit beside its weights. Two of them on one store
+    share the work. Exits with 1 where models could not be examined.
+    """
+    from circuits.files import check_writable
+    from retrieval_interp.sweep.census import Census, examine
+    from retrieval_interp.sweep.census_page import FILES, write_census
+    from retrieval_interp.sweep.census_table import sentences, table
+    from retrieval_interp.sweep.local import local
+    from retrieval_interp.sweep.run import sweep as run_sweep
+    from retrieval_interp.sweep.store import Store
+
+    if not store.is_dir():
+        raise BadInput(f"{store}: no such store of a sweep")
+    for name in FILES:
+        check_writable(store / name)
+    whole = Census(Store(store), threshold)
+    with runs_bar("discovering") as progress:
+        engine = partial(local, work=partial(examine, folder=store, threshold=threshold))
+        failures = run_sweep(whole.runs, whole, engine, progress, together=1)
+    examined = [whole.examined(run) for run in whole.runs if whole.has(run)]
+    command = f"retrieval-interp census {store.name} --threshold {threshold:g}"
+    page = write_census(examined, store, command) if examined else None
+    rows = table(examined)
+    _tell(command, rows, sentences(rows), failures, page, as_json)
+
+
+def _tell(
+    command: str,
+    rows: "pd.DataFrame",
+    said: "Sequence[str]",
+    failures: "Sequence[Failure]",
+    page: Path | None,
+    as_json: bool,
+) -> NoReturn:
+    """What came of a sweep; exits with 1 where runs failed."""
+    from retrieval_interp.provenance import versions
+
     for failure in failures:
         typer.echo(f"{failure.run} failed: {failure.reason}", err=True)
-    if not results:
-        raise typer.Exit(1)
-    command = f"retrieval-interp sweep {plan}" + (f" --scale {scale}" if plan == "figure4" else "")
-    page = write_figure4(results, folder, command)
     if as_json:
-        rows = json.loads(table(results).to_json(orient="records"))
         failed = [{"run": str(failure.run), "reason": failure.reason} for failure in failures]
-        print(json.dumps({"command": command, **versions(), "rows": rows, "failures": failed}, indent=2))
+        records = json.loads(rows.to_json(orient="records"))
+        document = {"command": command, **versions(), "sentences": said, "rows": records, "failures": failed}
+        print(json.dumps(document, indent=2))
     else:
-        for sentence in sentences(results):
+        for sentence in said:
             typer.echo(sentence)
-        typer.echo(f"The page is at {page}")
+        if page is not None:
+            typer.echo(f"The page is at {page}")
     raise typer.Exit(1 if failures else 0)

@@ -36,10 +36,10 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
 
 
 @contextmanager
-def training_bar() -> Iterator[Callable[[float], None]]:
+def runs_bar(what: str = "training") -> Iterator[Callable[[float], None]]:
     """The same for the runs of an experiment, whose finished ones outlast Ctrl-C."""
     try:
-        with progress_bar("training") as progress:
+        with progress_bar(what) as progress:
             yield progress
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the finished runs are kept, the same command goes on") from None

@@ -10,7 +10,7 @@ import typer
 
 from circuits.errors import BadInput
 from retrieval_interp.cli.options import Examples, Json, Model, Seed
-from retrieval_interp.cli.terminal import progress_bar, training_bar
+from retrieval_interp.cli.terminal import progress_bar, runs_bar
 
 app = typer.Typer()
 
@@ -63,7 +63,7 @@ def staircase(
         raise BadInput(f"{', '.join(map(str, asked))} hops; expected whole numbers from 1 to 7")
     for name in FILES:
         check_writable(out / name)
-    with training_bar() as progress:
+    with runs_bar() as progress:
         runs = room.experiment(asked, seeds, steps, out, progress)
     command = f"retrieval-interp staircase {' '.join(map(str, asked))} --seeds {seeds} --steps {steps}"
     page = write_staircase(runs, out, command)

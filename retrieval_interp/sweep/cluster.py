@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster: jobs go out to workers, what they trained comes back, and only this process writes."""
+"""A sweep on a Ray cluster: jobs go out to workers, what they made comes back, and only this process writes."""
 
 import logging
 import socket
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from circuits.errors import BadInput
-from retrieval_interp.sweep.training import Failure, Job, Trained, attempt, reason_of
+from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt, reason_of
 
 PATIENCE = 5.0  # seconds until a cluster that does not answer is not there
 LOST = 5  # times that a job is begun again because its worker or its node was lost
@@ -42,23 +42,22 @@ def connect(address: str, gpus: float) -> Any:
 
 
 def on_cluster(
-    jobs: Iterable[Job], told: Callable[[Job, float], None], ray: Any, device: str, weights: bool, gpus: float
-) -> Iterator[tuple[Job, list[Trained | Failure]]]:
+    jobs: Iterable[Job], told: Callable[[Job, float], None], work: Work[Outcome], ray: Any, gpus: float
+) -> Iterator[tuple[Job, list[Outcome | Failure]]]:
     """Every job with what came of it, in the order in which they end; lost ones are begun again elsewhere.
 
     Args:
         jobs: all are sent at once; the cluster begins them when it has room.
         told: hears of every job how far it is.
+        work: what to do with a job; it travels to the workers.
         ray: of ``connect``.
-        device: as ``choose_device`` takes it.
-        weights: whether to send them back.
         gpus: the share of a GPU that a job takes; 0 for none.
     """
     here = ray.get_runtime_context().get_node_id()  # the shares are lost with this process, and not before
     beside = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
     shares = ray.remote(Shares).options(num_cpus=0, scheduling_strategy=beside).remote()
     remote = ray.remote(_on_worker).options(max_retries=LOST, num_cpus=1, num_gpus=gpus)
-    sent = {remote.remote(job, device, weights, shares): job for job in jobs}
+    sent = {remote.remote(job, work, shares): job for job in jobs}
     try:
         while sent:
             ready, _ = ray.wait([*sent], num_returns=1, timeout=LOOK)
@@ -93,5 +92,5 @@ class Shares:
         return self._shares
 
 
-def _on_worker(job: Job, device: str, weights: bool, shares: Any) -> list[Trained | Failure]:
-    return attempt(job, device, weights, lambda share: shares.tell.remote(job, share))
+def _on_worker(job: Job, work: Work[Outcome], shares: Any) -> list[Outcome | Failure]:
+    return attempt(job, lambda share: shares.tell.remote(job, share), work)

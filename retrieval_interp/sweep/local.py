@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from retrieval_interp.sweep.training import Failure, Job, Trained, attempt
+from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt
 
 
 def local(
-    jobs: Iterable[Job], told: Callable[[Job, float], None], device: str, weights: bool
-) -> Iterator[tuple[Job, list[Trained | Failure]]]:
+    jobs: Iterable[Job], told: Callable[[Job, float], None], work: Work[Outcome]
+) -> Iterator[tuple[Job, list[Outcome | Failure]]]:
     """Every job with what came of it; jobs are taken only when they begin."""
     for job in jobs:
-        yield job, attempt(job, device, weights, lambda share, job=job: told(job, share))  # type: ignore[misc]
+        yield job, attempt(job, lambda share, job=job: told(job, share), work)  # type: ignore[misc]

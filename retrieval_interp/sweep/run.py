@@ -1,32 +1,57 @@
-"""Running a sweep: what is missing is claimed, trained, and kept; what fails is tried again, but not for ever."""
+"""Running a sweep: what is missing is claimed, made, and kept; what fails is tried again, but not for ever."""
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from retrieval_interp.presets import preset
-from retrieval_interp.sweep.plan import Plan, Run
-from retrieval_interp.sweep.store import Store
-from retrieval_interp.sweep.training import Failure, Job, Trained
+from retrieval_interp.sweep.job import Failure, Job, Outcome
+from retrieval_interp.sweep.plan import Run
 
 TRIES = 3  # of a run that fails, in one sweep
 TOGETHER = 8  # seeds trained as one program
 POLL = 1.0  # seconds between two looks at runs that another sweep is making
 
 Told = Callable[[Job, float], None]
-Engine = Callable[[Iterable[Job], Told], Iterator[tuple[Job, list[Trained | Failure]]]]
+Engine = Callable[[Iterable[Job], Told], Iterator[tuple[Job, list[Outcome | Failure]]]]
+Kept = TypeVar("Kept", contravariant=True)
 
 
-def sweep(plan: Plan, store: Store, engine: Engine, progress: Callable[[float], None]) -> list[Failure]:
-    """Make every run of a plan that the store does not hold, and wait for those that another sweep is making.
+@runtime_checkable
+class Shelf(Protocol[Kept]):
+    """Where what comes of runs is kept."""
+
+    def has(self, run: Run) -> bool:
+        """Whether a run's is there."""
+
+    def claimed(self, runs: Sequence[Run]) -> AbstractContextManager[tuple[Run, ...]]:
+        """Those of the runs that are missing and nobody else is making; nobody else will until this ends."""
+
+    def add(self, outcome: Kept, /) -> None:
+        """Keep what came of a run that is claimed."""
+
+    def failed(self, run: Run, reason: str) -> None:
+        """Write down that a run failed, and why."""
+
+
+def sweep(
+    runs: Sequence[Run],
+    store: Shelf[Outcome],
+    engine: Engine[Outcome],
+    progress: Callable[[float], None],
+    together: int = TOGETHER,
+) -> list[Failure]:
+    """Make everything that the store does not hold, and wait for what another sweep is making.
 
     Args:
-        plan: what to train.
-        store: where the runs are kept.
-        engine: what trains jobs; it takes them one after the other, when it has room for them.
-        progress: is told the finished share of the whole plan, 0 to 1.
+        runs: whose outcomes are wanted, the seeds of a preset together.
+        store: where they are kept.
+        engine: what does jobs; it takes them one after the other, when it has room for them.
+        progress: is told the finished share of the whole, 0 to 1.
+        together: how many seeds of a preset are one job, at most.
 
     Returns:
         the last failure of every run that is still missing.
@@ -36,17 +61,17 @@ def sweep(plan: Plan, store: Store, engine: Engine, progress: Callable[[float], 
     """
     failures: Counter[Run] = Counter()
     last: dict[Run, Failure] = {}
-    whole = _work(plan.runs)
+    whole = _work(runs)
 
     def done() -> float:
-        return _work(run for run in plan.runs if store.has(run)) / whole
+        return _work(run for run in runs if store.has(run)) / whole
 
     progress(done())
     while True:
-        missing = [run for run in plan.runs if not store.has(run) and failures[run] < TRIES]
+        missing = [run for run in runs if not store.has(run) and failures[run] < TRIES]
         if not missing:
             return [failure for run, failure in last.items() if not store.has(run)]
-        claims = Claims(store, missing)
+        claims = Claims(store, missing, together)
         running: dict[Job, float] = {}
 
         def told(job: Job, share: float, running: dict[Job, float] = running) -> None:
@@ -57,12 +82,12 @@ def sweep(plan: Plan, store: Store, engine: Engine, progress: Callable[[float], 
         with claims:
             for job, outcomes in engine(claims.jobs(), told):
                 for outcome in outcomes:
-                    if isinstance(outcome, Trained):
-                        store.add(outcome)
-                    else:
+                    if isinstance(outcome, Failure):
                         failures[outcome.run] += 1
                         last[outcome.run] = outcome
                         store.failed(outcome.run, outcome.reason)
+                    else:
+                        store.add(outcome)
                 running.pop(job, None)
                 claims.release(job)
                 progress(done())
@@ -73,9 +98,9 @@ def sweep(plan: Plan, store: Store, engine: Engine, progress: Callable[[float], 
 class Claims:
     """Jobs of runs that nobody else is making, claimed when they are taken and until they are released."""
 
-    def __init__(self, store: Store, missing: list[Run]) -> None:
-        """``missing`` is what is wanted."""
-        self._store, self._missing = store, missing
+    def __init__(self, store: Shelf[Any], missing: list[Run], together: int) -> None:
+        """``missing`` is what is wanted, and ``together`` how many seeds are one job at most."""
+        self._store, self._missing, self._together = store, missing, together
         self._held: dict[Job, ExitStack] = {}
         self.any = False
 
@@ -90,9 +115,9 @@ class Claims:
         """One after the other; the seeds of a preset together."""
         for name in dict.fromkeys(run.preset for run in self._missing):
             own = [run for run in self._missing if run.preset == name]
-            for start in range(0, len(own), TOGETHER):
+            for start in range(0, len(own), self._together):
                 stack = ExitStack()
-                ours = stack.enter_context(self._store.claimed(own[start : start + TOGETHER]))
+                ours = stack.enter_context(self._store.claimed(own[start : start + self._together]))
                 if not ours:
                     stack.close()
                     continue

@@ -100,9 +100,25 @@ class Store:
         """Where a run lies, if it is there."""
         return self.folder / run.preset / f"seed-{run.seed:04d}"
 
-    def has(self, run: Run) -> bool:
-        """Whether a run is there."""
-        return self.path(run).exists()
+    def has(self, run: Run, file: str = "") -> bool:
+        """Whether a run is there, with this file in it if one is named."""
+        return (self.path(run) / file).exists()
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All that are there.
+
+        Raises:
+            BadInput: something in the folder is no run.
+        """
+        found = []
+        for path in sorted(self.folder.glob("[!.]*/*/")):
+            name, seed = path.parent.name, path.name.removeprefix("seed-")
+            if not seed.isdecimal() or self.path(Run(name, int(seed))) != path:
+                raise BadInput(f"{path}: is no run; expected something like seed-0000")
+            preset(name)
+            found.append(Run(name, int(seed)))
+        return tuple(found)
 
     def result(self, run: Run) -> Result:
         """What a run learned.
@@ -129,8 +145,8 @@ class Store:
         return result
 
     @contextmanager
-    def claimed(self, runs: Sequence[Run]) -> Iterator[tuple[Run, ...]]:
-        """Those of the runs that are missing and nobody else is making; nobody else will until this ends."""
+    def claimed(self, runs: Sequence[Run], file: str = "") -> Iterator[tuple[Run, ...]]:
+        """Those of the runs that are missing, or lack this file; others do not get them until this ends."""
         with ExitStack() as held:
             ours = []
             for run in runs:
@@ -139,7 +155,7 @@ class Store:
                     held.enter_context(lock)
                 except Timeout:
                     continue
-                if not self.has(run):
+                if not self.has(run, file):
                     ours.append(run)
             yield tuple(ours)
 

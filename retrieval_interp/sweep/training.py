@@ -1,15 +1,13 @@
-"""A job of a sweep: some seeds of a preset trained together, with a log and a result for each."""
+"""Training the seeds of a job together, with a log and a result for each."""
 
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
-from retrieval_interp.presets import Preset
+from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.many_seeds import ManySeeds
-from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.store import Result, Trained
 from retrieval_interp.training import LOG_EVERY, VALIDATION_EXAMPLES
 from retrieval_interp.training_step import choose_device, learning_rate
@@ -19,65 +17,14 @@ VALIDATE_EVERY = 10  # of these
 LEARNED = 0.5  # a partial loss below it (paper, section 7.2)
 
 
-@dataclass(frozen=True)
-class Job:
-    """Seeds of one preset that are trained together.
-
-    Attributes:
-        preset: its name.
-        seeds: of weights and data.
-        chosen: the preset itself, so that a worker elsewhere need not know its name.
-    """
-
-    preset: str
-    seeds: tuple[int, ...]
-    chosen: Preset
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """What it trains."""
-        return tuple(Run(self.preset, seed) for seed in self.seeds)
-
-    @property
-    def work(self) -> float:
-        """How much it is, to compare jobs."""
-        chosen = self.chosen
-        each = chosen.recipe.steps * chosen.recipe.batch * chosen.task.n_positions * chosen.architecture.n_layers
-        return float(len(self.seeds) * each)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A run that came to nothing, and why."""
-
-    run: Run
-    reason: str
-
-
-def attempt(job: Job, device: str, weights: bool, progress: Callable[[float], None]) -> list[Trained | Failure]:
-    """``train_seeds``; whatever stops a job is the failure of its runs, and the others go on."""
-    try:
-        return train_seeds(job, device, weights, progress)
-    except Exception as error:
-        return [Failure(run, reason_of(error)) for run in job.runs]
-
-
-def reason_of(error: Exception) -> str:
-    """An error in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def train_seeds(
-    job: Job, device: str, weights: bool, progress: Callable[[float], None] = lambda share: None
-) -> list[Trained | Failure]:
+def train_seeds(job: Job, progress: Callable[[float], None], device: str, weights: bool) -> list[Trained | Failure]:
     """Train the seeds of a job; a model that diverges spoils none of the others.
 
     Args:
         job: what to train.
+        progress: is told the finished share, 0 to 1.
         device: as ``choose_device`` takes it.
         weights: whether to keep them.
-        progress: is told the finished share, 0 to 1.
     """
     chosen, started = job.chosen, time.perf_counter()
     task, recipe = chosen.task, chosen.recipe

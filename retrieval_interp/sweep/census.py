@@ -1,0 +1,172 @@
+"""A census of circuits: every trained model of a store reverse-engineered, and what was found kept beside its weights.
+
+FOLDER/tiny/seed-0002/circuit.yaml  its circuit, where one was found; ``validate FOLDER/tiny/seed-0002`` takes it
+FOLDER/tiny/seed-0002/census.json   how the search ended; a model without it is still to be examined
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from circuits import discover, load_circuit, save_circuit, validate
+from circuits.circuit import Circuit
+from circuits.errors import BadInput, Unsolved
+from circuits.files import read_text, write_atomically
+from circuits.judge import check_threshold
+from retrieval_interp.checkpoints import CIRCUIT, WEIGHTS
+from retrieval_interp.library import load
+from retrieval_interp.sweep.job import Failure, Job
+from retrieval_interp.sweep.plan import Run
+from retrieval_interp.sweep.store import Store
+
+FOUND = "census.json"
+SELECT_ON, JUDGE_ON = 0, 1  # seeds of the examples, as ``discover`` has them
+EXAMPLES, MOST = 1024, 16 * 1024  # to judge on; more where chance could decide
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How the search for a model's circuit ended.
+
+    Attributes:
+        preset: of the model.
+        seed: of the model.
+        threshold: a loss below it counted as low.
+        solved: whether the model solves its task; one that does not has no circuit.
+        found: whether a circuit was found.
+        holds: whether it holds on fresh examples (Appendix E, all steps).
+        loss: on fresh examples, with all of the model's attention replaced by the circuit, or by the best that comes
+            near to one; None if the model was not searched.
+        evaluations: sequences that the search ran.
+        seconds: that the search took.
+    """
+
+    preset: str
+    seed: int
+    threshold: float
+    solved: bool
+    found: bool = False
+    holds: bool = False
+    loss: float | None = None
+    evaluations: int = 0
+    seconds: float = 0.0
+
+    @property
+    def run(self) -> Run:
+        """Whose circuit it is."""
+        return Run(self.preset, self.seed)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A finding, and the circuit where one was found."""
+
+    finding: Finding
+    circuit: Circuit | None
+
+
+class Census:
+    """What was found out about the models of a store; kept in their folders."""
+
+    def __init__(self, store: Store, threshold: float) -> None:
+        """The census of a store, with the threshold below which a loss counts as low.
+
+        Raises:
+            BadInput: the store holds no run with weights, or something that is none, or the threshold is no number
+                above 0.
+        """
+        check_threshold(threshold)
+        self.store, self.threshold = store, threshold
+        self.runs = tuple(run for run in store.runs if store.has(run, WEIGHTS))
+        if not self.runs:
+            raise BadInput(f"{store.folder}: holds no run with weights; sweep with --weights")
+
+    def has(self, run: Run) -> bool:
+        """Whether a model was examined."""
+        return self.store.has(run, FOUND)
+
+    def claimed(self, runs: Sequence[Run]) -> AbstractContextManager[tuple[Run, ...]]:
+        """Those that are still to be examined, and that nobody else is at."""
+        return self.store.claimed(runs, FOUND)
+
+    def add(self, examined: Examined) -> None:
+        """Keep what was found.
+
+        Raises:
+            BadInput: it cannot be written.
+        """
+        folder = self.store.path(examined.finding.run)
+        if examined.circuit is not None:
+            save_circuit(examined.circuit, folder / CIRCUIT)
+        write_atomically(folder / FOUND, json.dumps(asdict(examined.finding)) + "\n")
+
+    def failed(self, run: Run, reason: str) -> None:
+        """Write down that a model could not be examined, and why."""
+        self.store.failed(run, reason)
+
+    def examined(self, run: Run) -> Examined:
+        """What was found out about a model.
+
+        Raises:
+            BadInput: it is damaged, or was found with another threshold.
+        """
+        path = self.store.path(run) / FOUND
+        text = read_text(path, "what a census found")
+        try:
+            finding = Finding(**json.loads(text))
+            whole = finding.run == run
+        except (ValueError, TypeError, RecursionError) as error:
+            raise BadInput(f"{path}: damaged ({error}); remove it to examine the model again") from error
+        if not whole:
+            raise BadInput(f"{path}: is not of {run}; remove it to examine the model again")
+        if finding.threshold != self.threshold:
+            raise BadInput(
+                f"{path}: was found with the threshold {finding.threshold:g}, not {self.threshold:g}; "
+                "remove it to examine the model again"
+            )
+        return Examined(finding, load_circuit(path.parent / CIRCUIT) if finding.found else None)
+
+
+def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold: float) -> list[Examined | Failure]:
+    """Find the circuit of each model of a job, and judge it on fresh examples.
+
+    Args:
+        job: whose models.
+        progress: is told the finished share, 0 to 1.
+        folder: of the store.
+        threshold: a loss below it counts as low.
+    """
+    store, found = Store(folder), list[Examined | Failure]()
+    for n, run in enumerate(job.runs):
+
+        def told(share: float, n: int = n) -> None:
+            progress((n + share) / len(job.runs))
+
+        found.append(_examined(store.path(run), run, threshold, told))
+    return found
+
+
+def _examined(folder: Path, run: Run, threshold: float, progress: Callable[[float], None]) -> Examined:
+    started = time.perf_counter()
+    model, task, _ = load(folder)
+    try:
+        search = discover(model, task, seed=SELECT_ON, threshold=threshold, progress=progress)
+    except Unsolved:
+        return Examined(Finding(run.preset, run.seed, threshold, solved=False), None)
+    report = validate(model, task, search.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, most=MOST)
+    finding = Finding(
+        run.preset,
+        run.seed,
+        threshold,
+        solved=True,
+        found=search.found,
+        holds=search.found and report.passed,
+        loss=report.combined.mean,
+        evaluations=search.n_evaluations,
+        seconds=round(time.perf_counter() - started, 1),
+    )
+    named = replace(search.circuit, name=str(run), description="Found by: retrieval-interp census.")
+    return Examined(finding, named if search.found else None)

@@ -1,0 +1,104 @@
+"""What the circuits of many models have in common: a table of all, and sentences in the paper's words (section 8.2)."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+
+from circuits.circuit import Circuit
+from circuits.flow import layers_until
+from circuits.kinds import joins_first, kind
+from circuits.soundness import soundness
+from circuits.statistics import Interval
+from retrieval_interp.any_task import Task
+from retrieval_interp.presets import preset
+from retrieval_interp.sweep.census import Examined
+
+
+def table(examined: Sequence[Examined]) -> pd.DataFrame:
+    """One row for every model.
+
+    Columns: those of ``Finding``; ``least``, the number of layers, and so of heads, that information flow takes;
+    ``heads``, how many have paths, ``layers``, in which, and ``paths``, how many; ``joins_first``, whether the lowest
+    of these layers joins the members of pairs and does nothing else; ``walks``, whether but for that the query alone
+    fetches, symbol after symbol; ``sound``, whether the paths could do it by information flow alone; ``kind``, what
+    they do, whichever heads do it. From ``heads`` on they are empty where no circuit was found.
+    """
+    rows = []
+    for one in examined:
+        finding = one.finding
+        rows.append(
+            {
+                **{"preset": finding.preset, "seed": finding.seed, "solved": finding.solved, "found": finding.found},
+                **{"holds": finding.holds, "loss": finding.loss, "least": least(preset(finding.preset).task)},
+                **(_about(one.circuit, preset(finding.preset).task) if one.circuit else {}),
+                **{"evaluations": finding.evaluations, "seconds": finding.seconds},
+            }
+        )
+    columns = [*COLUMNS]
+    return pd.DataFrame(rows, columns=columns).astype({"heads": "Int64", "paths": "Int64", "least": "Int64"})
+
+
+COLUMNS = (
+    *("preset", "seed", "solved", "found", "holds", "loss", "least", "heads", "layers", "paths"),
+    *("joins_first", "walks", "sound", "kind", "evaluations", "seconds"),
+)
+
+
+def least(task: Task) -> int:
+    """The number of layers that information flow takes until every symbol can be where it is read."""
+    until = [layers_until(task.layout, role, part, causal=True) for part, role in task.read_at.items()]
+    return max(layers or 0 for layers in until)
+
+
+def _about(circuit: Circuit, task: Task) -> dict[str, object]:
+    done, flow = kind(circuit, task.layout), soundness(circuit, task)
+    fetching = {
+        source for stage in done.stages for source, target in stage if (source, target) not in task.layout.joined
+    }
+    return {
+        "heads": len(circuit.useful_heads),
+        "layers": " ".join(str(layer) for layer in sorted({head.layer for head in circuit.useful_heads})),
+        "paths": len(circuit.paths),
+        "joins_first": joins_first(circuit, task.layout),
+        "walks": fetching <= {*task.readout},
+        "sound": flow is not None and flow.sound,
+        "kind": str(done),
+    }
+
+
+def sentences(rows: pd.DataFrame) -> list[str]:
+    """What the table says of the models of each preset, with the paper's word on its three where there is one."""
+    said = []
+    for name, own in rows.groupby("preset", sort=False):
+        circuits = own[own["found"]]
+        said.append(
+            f"{name}: {_share(own['solved'])} models solve their task; for {len(circuits)} of these a circuit was "
+            f"found, and {_share(circuits['holds'])} hold on fresh examples."
+        )
+        if not len(circuits):
+            continue
+        heads, fewest = Counter(circuits["heads"]), circuits["least"].iloc[0]
+        counted = ", ".join(f"{number} in {n}" for number, n in sorted(heads.items()))
+        kinds = Counter(circuits["kind"])
+        (most_frequent, times), *_ = kinds.most_common()
+        said += [
+            f"{name}: useful heads: {counted}. The least that information flow allows, {fewest}, is used by "
+            f"{_share(circuits['heads'] == fewest)} (the paper: by none of three).",
+            f"{name}: the first useful layer joins the members of pairs, and does nothing else, in "
+            f"{_share(circuits['joins_first'])} (the paper: in all three).",
+            f"{name}: in {_share(circuits['walks'])} the query alone fetches, symbol after symbol; in the others pairs "
+            f"take over from other pairs too. By information flow alone {_share(circuits['sound'])} could do what they "
+            "do.",
+            f"{name}: {len(kinds)} kinds of circuit; the most frequent, in {times}: {most_frequent}.",
+        ]
+    return said
+
+
+def _share(true: "pd.Series[bool]") -> str:
+    """``3 of 4 [0.30, 0.95]``, with Wilson's interval."""
+    if not len(true):
+        return "0 of 0"
+    number = int(true.sum())
+    share = Interval.of_share(number, len(true))
+    return f"{number} of {len(true)} [{share.low:.2f}, {share.high:.2f}]"

@@ -1,0 +1,167 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from circuits import BadInput, Circuit, Head, OneHot, Previous, load_circuit
+from retrieval_interp.checkpoints import CIRCUIT
+from retrieval_interp.cli import main
+from retrieval_interp.library import data_folder, load
+from retrieval_interp.model import build
+from retrieval_interp.presets import preset
+from retrieval_interp.sweep.census import FOUND, Census, Examined, Finding
+from retrieval_interp.sweep.census_page import write_census
+from retrieval_interp.sweep.census_table import sentences, table
+from retrieval_interp.sweep.plan import Run
+from retrieval_interp.sweep.store import Result, Store, Trained
+from tests.browser import opened
+
+WALKS = Circuit(
+    {
+        Head(0, 0): Previous(),
+        Head(1, 0): OneHot({"query": "pair1.second"}),
+        Head(3, 0): OneHot({"query": "pair2.second"}),
+    }
+)
+DOUBLES = Circuit(  # pair 2 stands before pair 1, which can take over what it knows
+    {
+        Head(0, 0): OneHot({"pair1.second": "pair1.first"}),
+        Head(1, 0): OneHot({"pair2.second": "pair2.first"}),
+        Head(2, 0): OneHot({"pair1.second": "pair2.second"}),
+        Head(3, 0): OneHot({"query": "pair1.second"}),
+    }
+)
+
+
+@pytest.fixture
+def by_hand() -> list[Examined]:
+    """Six models with D = 2: three that walk, one that doubles, one lost, one unsolved."""
+    walking = [Examined(Finding("tiny", seed, 0.05, True, True, seed != 2, 0.01), WALKS) for seed in range(3)]
+    return [
+        *walking,
+        Examined(Finding("tiny", 3, 0.05, True, True, True, 0.02), DOUBLES),
+        Examined(Finding("tiny", 4, 0.05, True, False, False, 0.3), None),
+        Examined(Finding("tiny", 5, 0.05, False), None),
+    ]
+
+
+def test_the_table_says_of_every_circuit_what_it_does(by_hand: list[Examined]) -> None:
+    rows = table(by_hand).set_index("seed")
+    assert rows.loc[0, ["heads", "layers", "paths", "least"]].tolist() == [3, "0 1 3", 3, 3]
+    assert rows.loc[0, ["joins_first", "walks", "sound"]].tolist() == [True, True, True]
+    assert rows.loc[3, ["heads", "layers", "paths", "least"]].tolist() == [4, "0 1 2 3", 4, 3]
+    assert rows.loc[3, ["joins_first", "walks", "sound"]].tolist() == [True, False, True]
+    assert rows.loc[4:, "heads"].isna().all()
+    assert rows["kind"].nunique() == 2
+
+
+def test_the_sentences_count(by_hand: list[Examined]) -> None:
+    solved, heads, first, walks, kinds = sentences(table(by_hand))
+    assert solved.startswith("tiny: 5 of 6 [0.44, 0.97] models solve their task; for 4 of these a circuit was found, ")
+    assert "and 3 of 4 [" in solved
+    assert "useful heads: 3 in 3, 4 in 1. The least that information flow allows, 3, is used by 3 of 4" in heads
+    assert "in 4 of 4" in first
+    assert "in 3 of 4" in walks
+    assert "2 kinds of circuit; the most frequent, in 3: pair1.second -> pair1.first, pair2.second" in kinds
+
+
+def test_the_page_shows_every_model_and_kind_offline(by_hand: list[Examined], tmp_path: Path) -> None:
+    with opened(write_census(by_hand, tmp_path, "by hand")) as (page, complaints):
+        assert page.locator("#models tr").count() == 1 + 6
+        assert page.locator("#kinds tr").count() == 1 + 2
+        assert page.locator("#kinds tr").nth(1).locator("td").nth(1).text_content() == "3"
+        assert page.locator("#heads .points path").count() == 2
+        assert "task not solved" in (page.locator("#models").text_content() or "")
+        assert complaints == []
+    assert len((tmp_path / "census.csv").read_text().splitlines()) == 2 + 6
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two models of one preset: the trained one of the data folder, and one that has learned nothing."""
+    store, chosen = Store(tmp_path / "store"), preset("induction")
+    learned = load("induction").model.state_dict()
+    untrained = build(chosen.task, chosen.architecture.config(chosen.task), 1).state_dict()
+    for seed, weights in enumerate((learned, untrained)):
+        result = Result("induction", seed, {"x1": 0.1}, {"x1": 100}, 1.0, "cpu")
+        store.add(Trained(result, "{}\n", weights))
+    return store
+
+
+def census(store: Store, capsys: pytest.CaptureFixture[str], threshold: str = "0.1") -> tuple[object, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["census", str(store.folder), "--threshold", threshold, "--json"])
+    out, errors = capsys.readouterr()
+    return ended.value.code, out, errors
+
+
+def test_the_command_finds_the_circuit_of_every_model_that_has_one(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = census(store, capsys)
+    document = json.loads(out)
+    first, second = document["rows"]
+    assert (code, document["failures"]) == (0, [])
+    assert (first["solved"], first["found"], first["heads"], first["joins_first"]) == (True, True, 2, True)
+    assert (second["solved"], second["found"], second["heads"]) == (False, False, None)
+    shipped = load_circuit(data_folder() / "induction" / CIRCUIT)
+    assert load_circuit(store.path(Run("induction", 0)) / CIRCUIT).paths == shipped.paths
+    assert not (store.path(Run("induction", 1)) / CIRCUIT).exists()
+
+
+def test_what_was_examined_is_not_examined_again(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run in store.runs:
+        Census(store, 0.1).add(Examined(Finding(run.preset, run.seed, 0.1, solved=False), None))
+    monkeypatch.setattr("retrieval_interp.sweep.census.discover", None)
+    code, out, _ = census(store, capsys)
+    assert (code, len(json.loads(out)["rows"])) == (0, 2)
+
+
+def test_a_model_that_cannot_be_examined_is_a_failure_and_the_others_go_on(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (store.path(Run("induction", 0)) / "model.safetensors").write_bytes(b"cut off")
+    code, out, errors = census(store, capsys)
+    assert code == 1
+    assert [row["seed"] for row in json.loads(out)["rows"]] == [1]
+    assert "induction, seed 0 failed: BadInput: " in errors
+    assert "not a whole safetensors file" in errors
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"preset": "induction"}', '{"preset": "tiny", "seed": 0, "solved": true}']
+)
+def test_a_damaged_finding_is_named(store: Store, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    for run in store.runs:
+        (store.path(run) / FOUND).write_text(text)
+    code, out, errors = census(store, capsys)
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert "census.json: " in errors
+    assert "remove it to examine the model again" in errors
+
+
+def test_a_store_without_weights_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(tmp_path / "store")
+    store.add(Trained(Result("tiny", 0, {"x1": 0.1, "x2": 0.1}, {"x1": 1, "x2": 2}, 1.0, "cpu"), "{}\n", None))
+    code, _, errors = census(store, capsys)
+    assert code == 2
+    assert "holds no run with weights; sweep with --weights" in errors
+    (store.folder / "tiny" / "notes").mkdir()
+    code, _, errors = census(store, capsys)
+    assert code == 2
+    assert "notes: is no run" in errors
+    (store.folder / "tiny" / "notes").rmdir()
+    (store.folder / "huge" / "seed-0000").mkdir(parents=True)
+    with pytest.raises(BadInput, match="unknown preset 'huge'"):
+        _ = store.runs
+
+
+@pytest.mark.parametrize("threshold", ["0", "-1", "nan", "inf"])
+def test_a_threshold_that_is_none_is_refused_before_anything_is_searched(
+    store: Store, capsys: pytest.CaptureFixture[str], threshold: str
+) -> None:
+    code, out, errors = census(store, capsys, threshold)
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert "expected a number above 0" in errors

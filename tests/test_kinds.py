@@ -1,0 +1,67 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from circuits import Circuit, Head, OneHot, Previous, Uniform
+from circuits.flow import chain
+from circuits.kinds import Kind, joins_first, kind
+from circuits.mechanisms import Mechanism
+
+LAYOUT = chain(2)
+JOIN1, JOIN2 = ("pair1.second", "pair1.first"), ("pair2.second", "pair2.first")
+X1, X2 = ("query", "pair1.second"), ("query", "pair2.second")
+WALK = Kind(((JOIN1, JOIN2), (X1,), (X2,)))
+
+
+def circuit(*layers: tuple[tuple[str, str], ...]) -> Circuit:
+    """A head in every layer, with these paths; one without is uniform."""
+    made: dict[Head, Mechanism] = {
+        Head(n, 0): OneHot(dict(paths)) if paths else Uniform() for n, paths in enumerate(layers)
+    }
+    return Circuit(made)
+
+
+def test_it_does_not_count_in_which_heads_and_layers_the_same_is_done() -> None:
+    together = circuit((JOIN1, JOIN2), (X1,), (X2,))
+    apart = circuit((JOIN2,), (), (JOIN1,), (X1,), (), (X2,))
+    late = circuit((JOIN1,), (X1, JOIN2), (X2,))  # nobody needs the second pair before x1 is there
+    assert kind(together, LAYOUT) == kind(apart, LAYOUT) == kind(late, LAYOUT) == WALK
+    assert str(WALK) == (
+        "pair1.second -> pair1.first, pair2.second -> pair2.first; then query -> pair1.second; then "
+        "query -> pair2.second"
+    )
+
+
+def test_a_head_that_attends_to_the_position_before_joins_every_pair() -> None:
+    previous = Circuit({Head(0, 0): Previous(), Head(1, 0): OneHot(dict([X1])), Head(2, 0): OneHot(dict([X2]))})
+    assert kind(previous, LAYOUT) == WALK
+    assert joins_first(previous, LAYOUT)
+
+
+def test_what_builds_on_something_else_is_another_kind() -> None:
+    doubling = circuit((JOIN1, JOIN2), (("pair1.second", "pair2.second"),), (X1,))
+    assert kind(doubling, LAYOUT).stages == ((JOIN1, JOIN2), (("pair1.second", "pair2.second"),), (X1,))
+    before = circuit((X2,), (JOIN1, JOIN2), (X1,))
+    assert kind(before, LAYOUT).stages == ((JOIN1, JOIN2, X2), (X1,))  # X2 comes first, and needs nobody
+
+
+def test_heads_of_one_layer_do_not_build_on_each_other() -> None:
+    beside = Circuit({Head(0, 0): OneHot(dict([JOIN1])), Head(0, 1): OneHot(dict([X1]))})
+    assert kind(beside, LAYOUT).stages == ((JOIN1, X1),)
+    assert not joins_first(beside, LAYOUT)
+
+
+def test_the_lowest_layer_with_paths_joins_pairs_or_does_something_else() -> None:
+    assert joins_first(circuit((), (JOIN1,), (X1,)), LAYOUT)
+    assert not joins_first(circuit((X1,), (JOIN1,)), LAYOUT)
+    assert not joins_first(circuit((JOIN1, X1)), LAYOUT)
+    assert not joins_first(circuit(()), LAYOUT)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([JOIN1, JOIN2, X1, X2]), max_size=3, unique_by=lambda path: path[0]), max_size=5),
+    st.data(),
+)
+def test_layers_without_paths_change_no_kind(layers: list[list[tuple[str, str]]], data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(layers)))
+    one, other = layers, [*layers[:place], [], *layers[place:]]
+    assert kind(circuit(*map(tuple, one)), LAYOUT) == kind(circuit(*map(tuple, other)), LAYOUT)
