@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from circuits import BadInput
-from retrieval_interp.claims import ABC, D, TableMissing, joins_pairs, ledger
+from retrieval_interp.claims.found_circuits import joins_pairs
+from retrieval_interp.claims.ledger import ledger
+from retrieval_interp.claims.tables import ABC, FIGURE4, D, TableMissing
 from retrieval_interp.cli import main
 from retrieval_interp.library import data_folder
 
@@ -73,7 +75,41 @@ def tables(tmp_path):
     trained = [(1, 1, {"x1": 0.02}), (2, 1, {"x1": 0.8, "x2": 0.76}), (2, 3, {"x1": 0.01, "x2": 0.02})]
     runs = [{"n_steps": hops, "n_layers": layers, "losses": losses} | world for hops, layers, losses in trained]
     (tmp_path / "staircase" / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
+    (tmp_path / FIGURE4).parent.mkdir(parents=True)
+    (tmp_path / FIGURE4).write_text(SWEPT)
     return tmp_path
+
+
+SWEPT = """# by hand: x1 with two layers, all with four; alone never
+preset,seed,symbol,loss,fell,seconds,device
+laptop_ic_2,0,x1,0.1,100,1,cpu
+laptop_ic_2,0,x2,0.8,,1,cpu
+laptop_ic_2,0,x3,0.8,,1,cpu
+laptop_ic_4,0,x1,0.1,100,1,cpu
+laptop_ic_4,0,x2,0.1,200,1,cpu
+laptop_ic_4,0,x3,0.1,300,1,cpu
+laptop_nonic_4,0,x3,0.75,,1,cpu
+"""
+
+
+def section_7(tables):
+    return {row.claim.split(" ")[0]: row for row in ledger(tables) if row.section == "7.2"}
+
+
+def test_the_statements_of_section_7_are_counted_in_the_runs_of_the_sweep(tables):
+    rows = section_7(tables)
+    assert rows["without"].measured == "1 of 1 runs (D = 3, 1 to 6 layers of 4 heads; lowest 0.750)"
+    assert rows["later"].measured.startswith("learned by most seeds with 2 layers (x1), 4 layers (x2), 4 layers (x3)")
+    assert rows["partial"].measured == "2 of 2 runs (D = 3, 1 to 6 layers of 4 heads), 4 of 4 (A to D)"
+    assert {row.verdict for row in rows.values()} == {"holds"}
+
+
+def test_one_run_that_says_otherwise_turns_the_verdict(tables):
+    swept = SWEPT.replace("x3,0.75,", "x3,0.65,").replace("ic_4,0,x2,0.1,200", "ic_4,0,x2,0.1,400")
+    (tables / FIGURE4).write_text(swept.replace("ic_2,0,x1,0.1", "ic_2,0,x1,0.9"))
+    rows = section_7(tables)
+    assert rows["later"].measured.startswith("learned by most seeds with 4 layers (x1), 4 layers (x2), 4 layers (x3)")
+    assert {row.verdict for row in rows.values()} == {"differs"}
 
 
 def found(tables):
@@ -140,7 +176,8 @@ def test_partial_losses_out_of_order_are_counted(tables):
     log.write_text(log.read_text().replace("x1", "x3"))  # x3 before x2
     log.write_text(re.sub(r'"x3": ([\d.]+), "x2": ([\d.]+)', r'"x2": \2, "x3": \1', log.read_text()))
     (row,) = (row for row in ledger(tables) if "order of the chain" in row.claim)
-    assert (row.measured, row.verdict) == ("3 of 4", "differs")
+    assert row.measured.endswith(", 3 of 4 (A to D)")
+    assert row.verdict == "differs"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +188,7 @@ def test_partial_losses_out_of_order_are_counted(tables):
         "transformer_c/log.jsonl",
         "transformer_d/circuit.yaml",
         "transformer_d/attention.csv",
+        "sweeps/figure4_laptop/runs.csv",
     ],
 )
 def test_a_missing_table_is_named_with_the_command_that_makes_it_and_the_command_fails(

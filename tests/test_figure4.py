@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from circuits import BadInput
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.figure4 import sentences, table
 from retrieval_interp.sweep.figure4_page import write_figure4
+from retrieval_interp.sweep.runs_table import read_runs
 from retrieval_interp.sweep.store import Result
 from tests.browser import opened
 
@@ -54,3 +56,11 @@ def test_the_page_shows_every_run_offline(by_hand: list[Result], tmp_path: Path)
         assert page.locator("#figure4-table tr").count() == 1 + 10
         assert complaints == []
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2 + 14
+    assert read_runs(tmp_path / "runs.csv") == by_hand
+
+
+@pytest.mark.parametrize("text", ["letters", "preset,seed\ntiny,0\n", "preset,seed,seconds,device,symbol,loss,fell\n"])
+def test_what_is_no_table_of_runs_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "runs.csv").write_text(text)
+    with pytest.raises(BadInput, match=r"runs\.csv: (is no table of runs|holds no run)"):
+        read_runs(tmp_path / "runs.csv")

@@ -100,7 +100,8 @@ def claims(as_json: Json = False) -> None:
 
     Exits with 1 when a table that a claim needs is missing.
     """
-    from retrieval_interp.claims import TableMissing, ledger
+    from retrieval_interp.claims.ledger import ledger
+    from retrieval_interp.claims.tables import TableMissing
     from retrieval_interp.library import data_folder
 
     try:

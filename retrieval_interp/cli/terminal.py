@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
-    from retrieval_interp.claims import Claim
+    from retrieval_interp.claims.claim import Claim
 
 
 @contextmanager

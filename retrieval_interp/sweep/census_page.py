@@ -36,8 +36,10 @@ def heads_figure(rows: pd.DataFrame) -> go.Figure:
         bars = go.Bar(x=[*counts.index], y=[*counts], marker={"color": COLOURS[0]}, showlegend=False)
         figure.add_trace(bars, row=1, col=column)
         figure.add_vline(x=own["least"].iloc[0] - 0.5, line={"dash": "dash", "color": "#555555"}, row=1, col=column)
+        most = max(own["heads"].max(), preset(name).architecture.n_layers)
+        figure.update_xaxes(range=[0.4, most + 0.6], row=1, col=column)
     figure.update_xaxes(title_text="useful heads", dtick=1)
-    figure.update_yaxes(title_text="circuits", col=1)
+    figure.update_yaxes(title_text="circuits", col=1, tickformat="d")
     return figure.update_layout(template="plotly_white", height=320, margin={"t": 50})
 
 
@@ -55,7 +57,7 @@ def layers_figure(examined: Sequence[Examined]) -> go.Figure:
             bars.update(showlegend=column == 1, marker={"color": colour, "pattern": {"shape": hatched}})
             figure.add_trace(bars, row=1, col=column)
     figure.update_xaxes(title_text="layer", dtick=1)
-    figure.update_yaxes(title_text="circuits", col=1)
+    figure.update_yaxes(title_text="circuits", col=1, tickformat="d")
     return figure.update_layout(template="plotly_white", height=320, margin={"t": 50}, barmode="group")
 
 

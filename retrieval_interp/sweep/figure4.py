@@ -60,14 +60,13 @@ def table(results: Sequence[Result]) -> pd.DataFrame:
 def sentences(results: Sequence[Result]) -> list[str]:
     """The statements of section 7.2, each beside what these runs say."""
     said = []
-    alone = [r for r in results if len(r.losses) == 1 and not preset(r.preset).recipe.growing]
+    alone, curriculum = asked_alone(results), with_curriculum(results)
     if alone:
         failed = sum(r.loss > FAILED for r in alone)
         said.append(
             f"Asked for the last symbol alone: the final validation loss is above {FAILED} in {failed} of {len(alone)} "
             f"runs (lowest {min(r.loss for r in alone):.3f}; the paper: in all)."
         )
-    curriculum = [r for r in results if has_curriculum(preset(r.preset))]
     begun = [r for r in curriculum if any(step is not None for step in r.fell.values())]
     if begun:
         ordered = sum(in_order(r.fell) for r in begun)
@@ -75,17 +74,34 @@ def sentences(results: Sequence[Result]) -> list[str]:
             f"With the implicit curriculum: partial losses fell below {LEARNED} in the order x1, x2, and so on in "
             f"{ordered} of the {len(begun)} runs in which any did, of {len(curriculum)} (the paper: in all)."
         )
-    rows = table(curriculum)
-    for name, own in rows.groupby("family", sort=False) if len(rows) else ():
-        listed = []
-        for symbol, some in own[own["symbol"] != ALL].groupby("symbol", sort=False):
-            enough = some[some["learned"] > some["runs"] / 2]["layers"]
-            fewest = str(enough.min()) if len(enough) else "in none"
-            listed.append(f"{symbol} {fewest} ({layers_causal(hop(str(symbol)))})")
+    for name in dict.fromkeys(family(preset(r.preset)) for r in curriculum):
+        own = [r for r in curriculum if family(preset(r.preset)) == name]
+        if len({r.preset for r in own}) == 1:
+            continue  # of one depth
+        fewest = fewest_layers(own)
+        listed = [f"{symbol} {layers or 'in none'} ({layers_causal(hop(symbol))})" for symbol, layers in fewest.items()]
         said.append(
             f"{name}: fewest layers with which most seeds learn a symbol (by information flow): {'; '.join(listed)}."
         )
     return said
+
+
+def asked_alone(results: Sequence[Result]) -> list[Result]:
+    """The runs that are asked for the last symbol alone, and at once."""
+    return [r for r in results if len(r.losses) == 1 and not preset(r.preset).recipe.growing]
+
+
+def with_curriculum(results: Sequence[Result]) -> list[Result]:
+    """The runs that are asked for every symbol of the chain."""
+    return [r for r in results if has_curriculum(preset(r.preset))]
+
+
+def fewest_layers(results: Sequence[Result]) -> dict[str, int | None]:
+    """For every symbol the fewest layers with which most seeds learn it; None where that are none."""
+    rows = table(results)
+    enough = rows[rows["learned"] > rows["runs"] / 2].groupby("symbol")["layers"].min()
+    symbols = [symbol for symbol in rows["symbol"].unique() if symbol != ALL]
+    return {symbol: int(enough[symbol]) if symbol in enough else None for symbol in symbols}
 
 
 def in_order(fell: Mapping[str, int | None]) -> bool:

@@ -13,6 +13,7 @@ from circuits.page import figure_element, render_page
 from retrieval_interp.depth import layers_causal
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.figure4 import ALL, FAILED, family, hop, sentences, table
+from retrieval_interp.sweep.runs_table import runs_table
 from retrieval_interp.sweep.store import Result
 from retrieval_interp.sweep.training import LEARNED
 
@@ -90,18 +91,6 @@ def _dressed(figure: go.Figure) -> go.Figure:
 
 def _layers(result: Result) -> int:
     return preset(result.preset).architecture.n_layers
-
-
-def runs_table(results: Sequence[Result]) -> pd.DataFrame:
-    """One row for every run and symbol: its loss, and the step by which it was below 0.5 first."""
-    return pd.DataFrame(
-        {
-            **{"preset": result.preset, "seed": result.seed, "symbol": symbol, "loss": loss},
-            **{"fell": result.fell[symbol], "seconds": result.seconds, "device": result.device},
-        }
-        for result in results
-        for symbol, loss in result.losses.items()
-    )
 
 
 def write_figure4(results: Sequence[Result], folder: Path, command: str) -> Path:

@@ -1,0 +1,59 @@
+"""Section 9: how heads emerge while transformer D is trained."""
+
+from pathlib import Path
+from typing import Any
+
+from circuits.circuit_file import load_circuit
+from retrieval_interp.checkpoints import CIRCUIT
+from retrieval_interp.claims.claim import Claim, verdict_of
+from retrieval_interp.claims.tables import D, training_loss, validated
+from retrieval_interp.emergence import emergence
+from retrieval_interp.observations import observations
+from retrieval_interp.stored_report import found
+
+
+def section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
+    """Transformer D, followed through its training; ``report`` is that of its circuit."""
+    folder = data / D
+    loss, combined = training_loss(folder), report["loss"]["details"]["combined"]
+    followed = emergence(folder, load_circuit(folder / CIRCUIT))
+    said = {one.name: one for one in observations(followed)}
+    steps = f"{followed.losses.index[-1]:,}"
+    paper = {
+        "i": ("an induction head emerges first and abruptly", "after 450 epochs"),
+        "ii": ("quickly after, a head above it reuses it to fetch x2", "layer 22 above 14 and 21"),
+        "iii": ("further heads drive down the last partial losses, in order", "layers 23 and 24"),
+        "iv": ("the last head emerges much later than the one before", "figure 7"),
+    }
+    return [
+        Claim(
+            "9.2",
+            "D: validation MSE",
+            "0.031",
+            f"{loss['mean']:.4f} ± {loss['standard_error']:.4f} (at most 0.04), after {steps} steps instead of 6,400",
+            1,
+            f"retrieval-interp export RUN data/{D}",
+            verdict_of(loss["mean"] <= 0.04),
+        ),
+        Claim(
+            "9.2",
+            "D: MSE with its circuit in the place of all attention",
+            "0.045",
+            f"{combined['mean']:.4f} ± {combined['standard_error']:.4f} (below {report['threshold']:g})",
+            1,
+            validated([D]),
+            verdict_of(found(report) and combined["mean"] < report["threshold"]),
+        ),
+        *(
+            Claim(
+                f"9.2 {name}",
+                f"D: {what}",
+                number,
+                said[name].sentence,
+                1,
+                f"retrieval-interp emergence {D}",
+                verdict_of(said[name].holds),
+            )
+            for name, (what, number) in paper.items()
+        ),
+    ]

@@ -1,0 +1,133 @@
+"""Section 8.2 and Appendix E: the circuits that were found."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from retrieval_interp.claims.claim import Claim, listed, spread, verdict_of
+from retrieval_interp.claims.tables import ABC, training_loss, validated
+from retrieval_interp.stored_report import found
+
+
+def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
+    """The circuits of A, B and C; ``reports`` are theirs."""
+    losses = [training_loss(data / name) for name in ABC]
+    known = [report for report in reports.values() if found(report)]
+    firsts = [_first_head(report) for report in known]
+    paths = [{path["path"] for path in report["paths"]} for report in known]
+    # The first head is left out, as the claim has it. Very different: of every two less than half is the same.
+    above = [{path["path"] for path in report["paths"] if not path["in_first_useful_layer"]} for report in known]
+    shared = [len(one & other) for one, other in combinations(above, 2)]
+    half = [min(len(one), len(other)) / 2 for one, other in combinations(above, 2)]
+    heads = [len({path.split()[0] for path in own}) for own in paths]
+    merged = [min((merge["loss"] for merge in report["merges"]), default=None) for report in known]
+    fewer = sum(loss is not None and loss < own["threshold"] for loss, own in zip(merged, known, strict=True))
+    unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not found(report))
+    command = validated(ABC)
+    return [
+        Claim(
+            "8.2",
+            "A, B and C: validation MSE",
+            "below 0.01",
+            ", ".join(f"{loss['mean']:.4f} ± {loss['standard_error']:.4f}" for loss in losses),
+            len(losses),
+            "retrieval-interp export RUN data/transformer_a (and b, c)",
+            verdict_of(all(loss["mean"] < 0.01 for loss in losses)),
+        ),
+        Claim(
+            "8.2",
+            "A, B and C: heads in the circuit",
+            "4",
+            listed(heads) + unknown,
+            len(heads),
+            command,
+            verdict_of(not unknown and all(number == 4 for number in heads)),
+        ),
+        Claim(
+            "8.2",
+            "A, B and C: the first useful head joins the members of every pair",
+            "3 of 3",
+            f"{sum(map(joins_pairs, firsts))} of {len(firsts)}{unknown}",
+            len(firsts),
+            command,
+            verdict_of(not unknown and all(map(joins_pairs, firsts))),
+        ),
+        Claim(
+            "8.2",
+            "A, B and C: but for the first head the circuits are very different",
+            "figure 5",
+            f"of {listed(map(len, above))} paths above the first head two of them share {listed(shared)} "
+            f"(very different: less than half){unknown}",
+            len(paths),
+            command,
+            verdict_of(not unknown and all(number < most for number, most in zip(shared, half, strict=True))),
+        ),
+        Claim(
+            "8.2",
+            "A, B and C: fewer heads would do",
+            "3 instead of 4, by design; for A layers 7 and 11 could be one",
+            f"in {fewer} of {len(merged)} two trained heads can be made one as they are (least loss "
+            + ", ".join("-" if loss is None else f"{loss:.3f}" for loss in merged)
+            + f"){unknown}",
+            len(merged),
+            command,
+            verdict_of(not unknown and fewer > 0),
+        ),
+    ]
+
+
+def appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
+    """What the removal of paths costs A to D."""
+    unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not found(report))
+    known = [report for report in reports.values() if found(report)]
+    combined = [report["loss"]["combined"] for report in known]
+    paths = [path for report in known for path in report["paths"]]
+    first = [path["losses"]["uniform"] for path in paths if path["in_first_useful_layer"]]
+    others = [path["losses"] for path in paths if not path["in_first_useful_layer"]]
+    costs = [loss for losses in others for loss in losses.values()]
+    above = sum(min(losses.values()) >= 0.17 for losses in others)
+    command = validated(reports)
+    return [
+        Claim(
+            "E",
+            "A to D: MSE with every head replaced by its mechanism",
+            "below 0.05",
+            ", ".join(f"{loss:.4f}" for loss in combined) + unknown,
+            len(combined),
+            command,
+            verdict_of(not unknown and all(loss < 0.05 for loss in combined)),
+        ),
+        Claim(
+            "E",
+            "A to D: MSE without any one path above the first useful layer",
+            "0.17 to 0.89",
+            f"{spread(costs)} (row uniform or identity); {above} of {len(others)} paths reach 0.17 with both{unknown}",
+            len(known),
+            command,
+            verdict_of(not unknown and bool(others) and above == len(others)),
+        ),
+        Claim(
+            "E",
+            "A to D: MSE with the row of a path in the first useful layer made uniform",
+            "0.05 to 0.1",
+            f"{spread(first)}{unknown}",
+            len(known),
+            command,
+            verdict_of(not unknown and bool(first) and all(0.05 <= loss <= 0.1 for loss in first)),
+        ),
+    ]
+
+
+def joins_pairs(paths: Sequence[tuple[str, str]]) -> bool:
+    """Whether all paths of a head, as (from-role, to-role), lead to the position before, the members of a pair."""
+    return all(
+        (source, target) == ("*", "previous")
+        or (source.endswith(".second") and target == source.replace("second", "first"))
+        for source, target in paths
+    )
+
+
+def _first_head(report: dict[str, Any]) -> list[tuple[str, str]]:
+    lowest = min(path["layer"] for path in report["paths"])
+    return [(path["from"], path["to"]) for path in report["paths"] if path["layer"] == lowest]

@@ -1,0 +1,50 @@
+"""The paper's quantitative claims, each beside what was measured here.
+
+What was measured is read from the tables in ``data/``: configs and logs of training, ``report.json`` of ``validate``,
+and the attention over training. A claim for which no experiment was made yet says so; a table that is needed and not
+there is an error.
+"""
+
+from pathlib import Path
+
+from circuits.errors import BadInput
+from retrieval_interp.checkpoints import CONFIG
+from retrieval_interp.claims.claim import Claim
+from retrieval_interp.claims.depth import section_5
+from retrieval_interp.claims.emerging import section_9
+from retrieval_interp.claims.found_circuits import appendix_e, section_8
+from retrieval_interp.claims.learning import section_7
+from retrieval_interp.claims.tables import ABC, D, check_all_there, report_of
+from retrieval_interp.stored_report import REPORT
+
+SECTION_4 = [
+    Claim("4", "language models solve the equations formulation", "almost perfectly for D up to 5"),
+    Claim("4", "language models solve the four other formulations", "great performance (lives-with, kingdoms: D = 5)"),
+]
+
+
+def ledger(data: Path) -> list[Claim]:
+    """All rows, in the order of the paper.
+
+    Args:
+        data: the folder of the trained transformers and their tables.
+
+    Raises:
+        TableMissing: tables are not there; all of them are named.
+        BadInput: one of them is damaged.
+    """
+    try:
+        check_all_there(data)
+        reports = {name: report_of(data / name) for name in (*ABC, D)}
+        return [
+            *SECTION_4,
+            *section_5(data),
+            *section_7(data),
+            *section_8(data, {name: reports[name] for name in ABC}),
+            *section_9(data, reports[D]),
+            *appendix_e(reports),
+        ]
+    except BadInput:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"{data}: a {REPORT} or {CONFIG} lacks what a claim needs ({error!r})") from error

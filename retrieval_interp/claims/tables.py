@@ -1,0 +1,86 @@
+"""The tables that the claims are read from: configs and logs of training, reports of ``validate``, and others."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from circuits.circuit_file import load_circuit
+from circuits.errors import BadInput
+from retrieval_interp.checkpoints import CIRCUIT, CONFIG, LOG, read_config
+from retrieval_interp.emergence import ATTENTION, EMERGED, first_crossing, read_losses
+from retrieval_interp.experiments import RUNS
+from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
+
+STAIRCASE = "staircase"
+FIGURE4 = Path("sweeps", "figure4_laptop", "runs.csv")
+ABC = ("transformer_a", "transformer_b", "transformer_c")
+D = "transformer_d"
+
+
+class TableMissing(Exception):
+    """Tables that the claims need are not there; the message names each, and says how to make it."""
+
+
+def check_all_there(data: Path) -> None:
+    """See that nothing is missing.
+
+    Raises:
+        TableMissing: something is.
+    """
+    needed = {
+        data / D / ATTENTION: f"retrieval-interp emergence RUN --out {data / D}",
+        data / FIGURE4: "retrieval-interp sweep figure4",
+        data / STAIRCASE / RUNS: f"retrieval-interp staircase --out {data / STAIRCASE}",
+    }
+    for folder in (data / name for name in (*ABC, D)):
+        needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp export RUN {folder}"
+        needed[folder / REPORT] = f"retrieval-interp discover {folder.name} --report {folder}"
+        if folder.name == D or not (folder / REPORT).exists() or found(read_report(folder)):
+            needed[folder / CIRCUIT] = f"retrieval-interp discover {folder.name} --out {folder / CIRCUIT}"
+    missing = [f"{path}: missing; make it with: {command}" for path, command in needed.items() if not path.exists()]
+    if missing:
+        raise TableMissing("\n".join(missing))
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """The report of a transformer's circuit.
+
+    Raises:
+        BadInput: it is damaged, or of another circuit.
+    """
+    report = read_report(folder)
+    if found(report):
+        check_is_of(report, load_circuit(folder / CIRCUIT), folder)
+    if not report["paths"] or not isinstance(report["merges"], list):
+        raise BadInput(f"{folder / REPORT}: has no path, or no list of merges; validate again")
+    if Path(report["about"]["model"]).name != folder.name:
+        raise BadInput(f"{folder / REPORT}: it is of {report['about']['model']}")
+    return report
+
+
+def training_loss(folder: Path) -> dict[str, Any]:
+    """The loss that a transformer was exported with.
+
+    Raises:
+        BadInput: its config holds none.
+    """
+    config = read_config(folder)
+    try:
+        exported = config["made"]["exported"]
+        loss: dict[str, Any] = exported[f"loss_{exported['precision']}"]
+        float(loss["mean"]), float(loss["standard_error"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{folder}: its config holds no loss of `export` ({error})") from error
+    return loss
+
+
+def crossings(log: Path) -> list[float | None]:
+    """For every symbol the step at which its loss fell below 0.5 first; None where it never did."""
+    losses = read_losses(log)
+    parts = [name for name in losses.columns if name not in ("loss", "validation")]
+    return [first_crossing(1 - losses[part], 1 - EMERGED) for part in parts]
+
+
+def validated(names: Iterable[str]) -> str:
+    """The command that the reports of these come from."""
+    return "retrieval-interp validate (or discover) " + ", ".join(names)

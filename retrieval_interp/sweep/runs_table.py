@@ -1,0 +1,46 @@
+"""The results of runs as a table that travels without them."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from circuits.errors import BadInput
+from circuits.files import read_text
+from retrieval_interp.sweep.plan import Run
+from retrieval_interp.sweep.store import Result
+
+
+def runs_table(results: Sequence[Result]) -> pd.DataFrame:
+    """One row for every run and symbol: its loss, and the step by which it was below 0.5 first."""
+    return pd.DataFrame(
+        {
+            **{"preset": result.preset, "seed": result.seed, "symbol": symbol, "loss": loss},
+            **{"fell": result.fell[symbol], "seconds": result.seconds, "device": result.device},
+        }
+        for result in results
+        for symbol, loss in result.losses.items()
+    )
+
+
+def read_runs(path: Path) -> list[Result]:
+    """The results that a table was made of; lines that begin with # are left out.
+
+    Raises:
+        BadInput: it is missing or damaged.
+    """
+    lines = [line for line in read_text(path, "a table of runs").splitlines() if not line.startswith("#")]
+    found: dict[Run, Result] = {}
+    try:
+        for row in csv.DictReader(lines):
+            run = Run(row["preset"], int(row["seed"]))
+            result = Result(run.preset, run.seed, {}, {}, float(row["seconds"]), row["device"])
+            own = found.setdefault(run, result)
+            own.losses[row["symbol"]] = float(row["loss"])
+            own.fell[row["symbol"]] = int(float(row["fell"])) if row["fell"] else None
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadInput(f"{path}: is no table of runs ({error!r})") from error
+    if not found:
+        raise BadInput(f"{path}: holds no run")
+    return [*found.values()]
