@@ -335,6 +335,21 @@ def test_the_command_tells_what_failed(
     assert "micro, seed 0 failed: RuntimeError: no memory left" in errors
 
 
+def test_a_damaged_run_is_told_before_anything_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "store")
+    store.add(trained(Run("micro", 1)))
+    (store.path(Run("micro", 1)) / RESULT).write_text("{")
+    monkeypatch.setattr(training_module, "train_seeds", lambda *_, **__: pytest.fail("nothing is to be trained"))
+    plan = tmp_path / "mine.yaml"
+    plan.write_text("seeds: 2\npresets: [micro]\n")
+    code, out, errors = command(capsys, plan, "--out", store.folder, "--device", "cpu")
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert "seed-0001: a damaged run" in errors
+    assert store.runs == (Run("micro", 1),)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -77,9 +77,10 @@ def sweep(
         choose_device(device)
         train = partial(local, work=work)
     store = Store(folder)
+    store.results(chosen.runs)  # a damaged run is told before the others are trained
     with runs_bar() as progress:
         failures = run_sweep(chosen.runs, store, train, progress)
-    results = [store.result(run) for run in chosen.runs if store.has(run)]
+    results = store.results(chosen.runs)
     command = f"retrieval-interp sweep {plan}" + (f" --scale {scale}" if plan == "figure4" else "")
     page = write_figure4(results, folder, command) if results else None
     _tell(command, table(results), sentences(results), failures, page, as_json)
@@ -109,10 +110,11 @@ def census(
     for name in FILES:
         check_writable(store / name)
     whole = Census(Store(store), threshold)
+    whole.examined()  # a damaged finding is told before the others are made
     with runs_bar("discovering") as progress:
         engine = partial(local, work=partial(examine, folder=store, threshold=threshold))
         failures = run_sweep(whole.runs, whole, engine, progress, together=1)
-    examined = [whole.examined(run) for run in whole.runs if whole.has(run)]
+    examined = whole.examined()
     command = f"retrieval-interp census {store.name} --threshold {threshold:g}"
     page = write_census(examined, store, command) if examined else None
     rows = table(examined)

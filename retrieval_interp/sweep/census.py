@@ -107,12 +107,15 @@ class Census:
         """Write down that a model could not be examined, and why."""
         self.store.failed(run, reason)
 
-    def examined(self, run: Run) -> Examined:
-        """What was found out about a model.
+    def examined(self) -> list[Examined]:
+        """What was found out about the models that were examined.
 
         Raises:
-            BadInput: it is damaged, or was found with another threshold.
+            BadInput: something is damaged, or was found with another threshold.
         """
+        return [self._examined(run) for run in self.runs if self.has(run)]
+
+    def _examined(self, run: Run) -> Examined:
         path = self.store.path(run) / FOUND
         text = read_text(path, "what a census found")
         try:
@@ -145,11 +148,11 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
         def told(share: float, n: int = n) -> None:
             progress((n + share) / len(job.runs))
 
-        found.append(_examined(store.path(run), run, threshold, told))
+        found.append(_search(store.path(run), run, threshold, told))
     return found
 
 
-def _examined(folder: Path, run: Run, threshold: float, progress: Callable[[float], None]) -> Examined:
+def _search(folder: Path, run: Run, threshold: float, progress: Callable[[float], None]) -> Examined:
     started = time.perf_counter()
     model, task, _ = load(folder)
     try:

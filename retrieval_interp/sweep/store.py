@@ -144,6 +144,14 @@ class Store:
             raise BadInput(f"{path / RESULT}: is not of {run}; remove its folder to make it again")
         return result
 
+    def results(self, runs: Sequence[Run]) -> list[Result]:
+        """What those of the runs learned that are there.
+
+        Raises:
+            BadInput: as ``result``.
+        """
+        return [self.result(run) for run in runs if self.has(run)]
+
     @contextmanager
     def claimed(self, runs: Sequence[Run], file: str = "") -> Iterator[tuple[Run, ...]]:
         """Those of the runs that are missing, or lack this file; others do not get them until this ends."""
