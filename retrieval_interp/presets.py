@@ -7,6 +7,7 @@ figure4_nonic_1 ... _8       the same with D = 3, asked for x_D alone
 laptop_ic_1 ... _6           the same, smaller: width 64, 4 heads, D = 3, 1 to 6 layers; and laptop_nonic_1 ... _6
 laptop_growing               without the implicit curriculum, but D grows in training; 4 layers
 laptop_without_x1, _x2       with it, but for one symbol; 4 layers
+small                        D = 2, six layers of one head, twice as many as it takes: for a census of circuits
 tiny                         D = 2, four layers of one head: learned in about a minute
 induction                    D = 1, two layers of one head: the smallest there is
 one_layer                    D = 1 in one layer, too few: eight heads and MLPs find a way (see staircase.py)
@@ -163,6 +164,11 @@ PRESETS: dict[str, Preset] = {
         RetrievalTask(n_steps=2),
         Architecture(n_layers=4, n_heads=1, d_model=64, d_head=64),
         Recipe(steps=3_000, batch=128, training_examples=2**18, checkpoint_every=200),
+    ),
+    "small": Preset(
+        RetrievalTask(n_steps=2),
+        Architecture(n_layers=6, n_heads=1, d_model=64, d_head=64),
+        Recipe(steps=2_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=200),
     ),
     "induction": Preset(
         RetrievalTask(n_steps=1),

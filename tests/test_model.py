@@ -93,5 +93,5 @@ def test_every_preset_builds_and_has_the_papers_shape(name):
 def test_an_unknown_preset_is_refused_with_the_names_of_all():
     from retrieval_interp import preset
 
-    with pytest.raises(BadInput, match=r"unknown preset 'Z'; the presets are tiny, induction, one_layer, "):
+    with pytest.raises(BadInput, match=r"unknown preset 'Z'; the presets are tiny, small, induction, "):
         preset("Z")
