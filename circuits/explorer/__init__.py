@@ -1,0 +1,1 @@
+"""Exploring a circuit in a notebook: ``explore(model, problem, circuit)``."""

@@ -1,0 +1,159 @@
+"""What the explorer knows, without anything to look at: a draft, its past, and its losses."""
+
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.attention import role_attention
+from circuits.circuit import Circuit, Head, Path
+from circuits.circuit_file import save_circuit
+from circuits.explorer.draft import Draft
+from circuits.judge import Judge
+from circuits.loss import Loss
+from circuits.problem import Problem
+from circuits.report import write_report
+from circuits.statistics import against_chance
+from circuits.validation import validate
+from circuits.validation_report import PathResult
+
+AT_ONCE, EXACTLY = 64, 1024  # examples: while exploring, and on demand
+THRESHOLD = 0.05
+
+
+class Exploration:
+    """A model, a circuit that is tried on it, and everything that was tried before.
+
+    Attributes:
+        few: the examples that losses are measured on while exploring.
+        attention: of the untouched model, from role to role, averaged over them.
+    """
+
+    def __init__(self, model: HookedTransformer, problem: Problem, circuit: Circuit, seed: int = 0) -> None:
+        """Begin with a circuit.
+
+        Args:
+            model: any HookedTransformer without padding.
+            problem: its task: examples with roles, and a loss.
+            circuit: to begin with; ``Circuit()`` for none.
+            seed: of the examples.
+
+        Raises:
+            BadInput: the circuit does not fit.
+        """
+        examples = problem.examples(EXACTLY, seed).to(next(model.parameters()).device)
+        self.model, self.problem, self.seed = model, problem, seed
+        self._judge = Judge(model, problem, examples, THRESHOLD)
+        self._past, self._place = [Draft(self._fitting(circuit))], 0
+        self.few = examples.take(slice(0, AT_ONCE))
+        self.attention: Float[Tensor, "layer head query_role key_role"] = role_attention(model, self.few).cpu()
+
+    @property
+    def draft(self) -> Draft:
+        """The circuit as it stands."""
+        return self._past[self._place]
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """All heads of the model."""
+        cfg = self.model.cfg
+        return tuple(Head(layer, index) for layer in range(cfg.n_layers) for index in range(cfg.n_heads))
+
+    def loss(self, exactly: bool = False) -> Loss:
+        """The loss with the circuit in the place of the model's attention, on few examples or on all."""
+        return self._loss(self.draft.circuit, exactly)
+
+    def unablated(self, exactly: bool = False) -> Loss:
+        """The model's own."""
+        return self._loss(Circuit(), exactly)
+
+    def minimal(self, progress: Callable[[float], None] = lambda share: None) -> dict[Path, PathResult]:
+        """For every path of the circuit whether it is needed (Appendix E, step 6), on few examples.
+
+        Raises:
+            BadInput: the circuit names no head.
+        """
+        asked: dict[str, Any] = {"n_examples": AT_ONCE, "seed": self.seed, "threshold": THRESHOLD}
+        report = validate(self.model, self.problem, self.draft.circuit, **asked, progress=progress)
+        return {result.path: result for result in report.paths}
+
+    def strength(self, path: Path) -> float:
+        """The attention of the untouched model along a path, from 0 to 1; along any pair of roles for ``Previous``."""
+        roles = self.few.roles.names
+        if path.source not in roles:
+            return 1.0
+        return float(
+            self.attention[path.head.layer, path.head.head, roles.index(path.source), roles.index(path.target)]
+        )
+
+    def toggle(self, path: Path) -> None:
+        """Take a path away, or put it back.
+
+        Raises:
+            BadInput: there is no such path.
+        """
+        self._go(self.draft.toggled(path))
+
+    def cycle(self, head: Head) -> None:
+        """Make a head uniform, identity, previous, what is drawn for it, untouched, and uniform again."""
+        self._go(self.draft.next(head))
+
+    def draw(self, head: Head, source: str, target: str) -> None:
+        """Add a path.
+
+        Raises:
+            BadInput: no such path can be.
+        """
+        draft = self.draft.drawn(Path(head, source, target))
+        self._fitting(draft.hypothesis)
+        self._go(draft)
+
+    def undo(self) -> None:
+        """Back by one step, if there is one."""
+        self._place = max(0, self._place - 1)
+
+    def redo(self) -> None:
+        """Forward again by one step, if there is one."""
+        self._place = min(len(self._past) - 1, self._place + 1)
+
+    def reset(self) -> None:
+        """Back to the beginning, which can be undone."""
+        self._go(self._past[0])
+
+    def save(self, path: FilePath) -> None:
+        """Write the circuit as YAML.
+
+        Raises:
+            BadInput: it cannot be written.
+        """
+        save_circuit(self.draft.circuit, path)
+
+    def report(self, folder: FilePath, progress: Callable[[float], None] = lambda share: None) -> FilePath:
+        """Validate the circuit on fresh examples, and write the report; returns the page's path.
+
+        Raises:
+            BadInput: the circuit names no head, or the report cannot be written.
+        """
+        circuit = self.draft.circuit
+        asked: dict[str, Any] = {"n_examples": EXACTLY, "seed": self.seed + 1, "threshold": THRESHOLD}
+        report = validate(self.model, self.problem, circuit, **asked, progress=lambda share: progress(share / 2))
+        chance = against_chance(
+            self.model, self.problem, circuit, **asked, progress=lambda share: progress((1 + share) / 2)
+        )
+        return write_report(report, self.model, self.problem, folder, chance)
+
+    def _loss(self, circuit: Circuit, exactly: bool) -> Loss:
+        (loss,) = self._judge.measure([circuit], None if exactly else AT_ONCE)
+        return loss
+
+    def _go(self, draft: Draft) -> None:
+        if draft != self.draft:
+            self._past[self._place + 1 :] = [draft]
+            self._place += 1
+
+    def _fitting(self, circuit: Circuit) -> Circuit:
+        circuit.check(self._judge.examples.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
+        return circuit
