@@ -3,6 +3,7 @@
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import circuitsvis
 from circuitsvis.attention import attention_heads
@@ -34,20 +35,33 @@ def attention_viewer(model: HookedTransformer, examples: Examples, example: int 
     return attention_heads(patterns, tokens, names)
 
 
+def viewer_data(model: HookedTransformer, examples: Examples, example: int) -> dict[str, Any]:
+    """What circuitsvis' ``AttentionHeads`` shows of one example.
+
+    Raises:
+        BadInput: there is no such example.
+    """
+    tokens, names, patterns = _contents(model, examples, example)
+    return {"tokens": tokens, "attention": patterns, "attentionHeadNames": names}
+
+
 @cache
-def viewer_script() -> str:
-    """circuitsvis itself as one script, to stand once on a page."""
+def circuitsvis_code() -> str:
+    """circuitsvis itself, which makes ``CircuitsVis``."""
     bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"
-    return "<script>" + bundle.read_text(encoding="utf-8").replace("</script", "<\\/script") + "</script>"
+    return bundle.read_text(encoding="utf-8").removesuffix("//# sourceMappingURL=iife.js.map\n")
+
+
+def viewer_script() -> str:
+    """The same, to stand once on a page."""
+    return "<script>" + circuitsvis_code().replace("</script", "<\\/script") + "</script>"
 
 
 def viewer_elements(model: HookedTransformer, examples: Examples) -> list[Markup]:
     """A viewer for each example, for a page that holds ``viewer_script`` already."""
     elements = []
     for example in range(len(examples)):
-        tokens, names, patterns = _contents(model, examples, example)
-        props = {"tokens": tokens, "attention": patterns, "attentionHeadNames": names}
-        text = json.dumps(props).replace("</", "<\\/")
+        text = json.dumps(viewer_data(model, examples, example)).replace("</", "<\\/")
         name = f"attention-viewer-{example}"
         elements.append(
             Markup(

@@ -1,0 +1,23 @@
+// Shows the drawing that Python makes, and tells Python what was clicked, or chosen with Enter or the space bar.
+function render({ model, el }) {
+  el.dataset.lmSuppressShortcuts = "true"; // else JupyterLab takes the keys
+  el.style.overflowX = "auto";
+  const draw = () => {
+    const focused = el.contains(document.activeElement) ? document.activeElement.dataset.act : null;
+    el.innerHTML = model.get("svg");
+    if (focused) el.querySelector(`[data-act="${focused}"]`)?.focus();
+  };
+  const act = (event) => {
+    const chosen = event.target.closest("[data-act]");
+    if (!chosen || (event.type === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    chosen.focus();
+    model.send(chosen.dataset.act);
+  };
+  el.addEventListener("click", act);
+  el.addEventListener("keydown", act);
+  model.on("change:svg", draw);
+  draw();
+}
+export default { render };

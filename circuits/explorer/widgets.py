@@ -1,0 +1,233 @@
+"""The explorer as widgets: what is seen and clicked in a notebook. What it knows is in ``exploration.py``."""
+
+from collections.abc import Callable
+from functools import partial
+from html import escape
+from pathlib import Path as FilePath
+from typing import Any
+
+import anywidget
+import ipywidgets
+import plotly.graph_objects as go
+import traitlets
+from transformer_lens import HookedTransformer
+
+from circuits.circuit import Circuit, Head
+from circuits.diagram import sequence_order
+from circuits.errors import BadInput
+from circuits.explorer.drawing import drawing
+from circuits.explorer.exploration import Exploration
+from circuits.loss import Loss
+from circuits.problem import Problem
+from circuits.viewer import circuitsvis_code, viewer_data
+
+HERE = FilePath(__file__).parent
+INK = "#767676"  # as readable on white as on black
+NEEDED = {"directly": "needed", "enabling": "guides", "undecided": "undecided", "no": "not needed"}
+
+
+def explore(model: HookedTransformer, problem: Problem, circuit: Circuit | None = None, seed: int = 0) -> "Explorer":
+    """Explore a circuit in a notebook: take paths away, put others in, and see at once what becomes of the loss.
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: its task: examples with roles, and a loss.
+        circuit: to begin with; none of the heads is touched if it is not given.
+        seed: of the examples.
+
+    Raises:
+        BadInput: the circuit does not fit.
+    """
+    return Explorer(Exploration(model, problem, circuit or Circuit(), seed))
+
+
+class Diagram(anywidget.AnyWidget):
+    """A drawing, and what is clicked on it."""
+
+    _esm = HERE / "diagram.js"
+    svg = traitlets.Unicode().tag(sync=True)
+
+
+class Viewer(anywidget.AnyWidget):
+    """A circuitsvis attention viewer."""
+
+    _esm = circuitsvis_code() + (HERE / "viewer.js").read_text(encoding="utf-8")
+    data = traitlets.Dict().tag(sync=True)
+
+
+class Explorer(ipywidgets.VBox):
+    """The drawing, the losses, and the chosen head, side by side.
+
+    Attributes:
+        exploration: what it shows; whoever changes it calls ``show``.
+        said: the last thing that it said, as a line of text.
+    """
+
+    def __init__(self, exploration: Exploration) -> None:
+        """Show an exploration."""
+        self.exploration = exploration
+        self._order = sequence_order(exploration.few.roles)
+        self._labels: dict[Any, str] = {}
+        self._exactly = False
+        heads = [str(head) for head in exploration.heads]
+        useful = exploration.draft.hypothesis.useful_heads
+        self.head = ipywidgets.Dropdown(
+            options=heads, value=str(useful[-1]) if useful else heads[-1], description="head"
+        )
+        self.example = ipywidgets.IntSlider(0, 0, len(exploration.few) - 1, description="example")
+        self.source = ipywidgets.Dropdown(options=self._order, value=self._order[-1], description="from")
+        self.target = ipywidgets.Dropdown(options=self._order, description="to")
+        self.file = ipywidgets.Text("circuit.yaml", description="as")
+        self.diagram, self.viewer = Diagram(), Viewer()
+        self.losses, self.attention = self._loss_figure(), self._attention_figure()
+        self.line = ipywidgets.HTML()
+        self.bar = ipywidgets.FloatProgress(min=0.0, max=1.0, layout={"visibility": "hidden"})
+        self.buttons = {
+            name: ipywidgets.Button(description=name, tooltip=told, layout={"width": "auto"})
+            for name, told, _ in self._actions()
+        }
+        for name, _, action in self._actions():
+            self.buttons[name].on_click(partial(self._do, action))
+        self.diagram.on_msg(lambda _, message, __: self._do(partial(self._clicked, message)))
+        self.head.observe(lambda _: self._show_head(), "value")
+        self.example.observe(lambda _: self._show_example(), "value")
+        row = partial(ipywidgets.HBox, layout={"flex_flow": "row wrap"})
+        named = self.buttons
+        super().__init__(
+            [
+                row([named[name] for name in ("undo", "redo", "reset", "exact", "minimal?", "report")]),
+                row([self.source, self.target, named["draw"], self.file, named["save"]]),
+                self.line,
+                self.bar,
+                row([self.diagram, ipywidgets.VBox([self.losses, self.head, self.attention])]),
+                self.example,
+                self.viewer,
+            ]
+        )
+        self.show()
+        self._show_example()
+
+    @property
+    def said(self) -> str:
+        """What the line says, without its markup."""
+        return str(self._said)
+
+    def show(self) -> None:
+        """Show the exploration as it stands."""
+        self._show_drawing()
+        loss, unablated = (of(self._exactly) for of in (self.exploration.loss, self.exploration.unablated))
+        with self.losses.batch_update():
+            for trace, own in zip(self.losses.data, (unablated, loss), strict=True):
+                values = [own.mean, *own.parts.values()]
+                trace.update(y=values, text=[f"{value:.4f}" for value in values])
+            self.losses.layout.title.text = f"loss on {_examples(loss)}"
+        self._say(f"The circuit's loss is {loss}, the model's own {unablated}, on {_examples(loss)}.")
+        self._show_head()
+
+    def _actions(self) -> tuple[tuple[str, str, Callable[[], str | None]], ...]:
+        exploration = self.exploration
+        return (
+            ("undo", "Back by one step", exploration.undo),
+            ("redo", "Forward again by one step", exploration.redo),
+            ("reset", "Back to the circuit of the beginning", exploration.reset),
+            ("exact", "Measure the losses on all examples", self._exact),
+            ("minimal?", "Is every path needed? On few examples", self._minimal),
+            ("report", "Validate on fresh examples, and write the report", self._report),
+            ("draw", "Add a path to the chosen head", self._draw),
+            ("save", "Write the circuit as YAML", self._save),
+        )
+
+    def _do(self, action: Callable[[], str | None], *_: Any) -> None:
+        """Act, show what came of it, and say what could not be done."""
+        before = self.exploration.draft
+        self._exactly = False
+        try:
+            said = action()
+        except BadInput as error:
+            self._say(str(error), wrong=True)
+            return
+        finally:
+            self.bar.layout.visibility = "hidden"
+        if self.exploration.draft != before:
+            self._labels = {}
+        self.show()
+        if said:
+            self._say(said)
+
+    def _clicked(self, act: str) -> None:
+        what, _, which = act.partition(" ")
+        if what == "head":
+            self.exploration.cycle(Head.parse(which))
+            self.head.value = which
+        else:
+            path = self.exploration.draft.hypothesis.paths[int(which)]
+            self.exploration.toggle(path)
+            self.head.value = str(path.head)
+
+    def _draw(self) -> None:
+        self.exploration.draw(Head.parse(self.head.value), self.source.value, self.target.value)
+
+    def _exact(self) -> None:
+        self._exactly = True
+
+    def _minimal(self) -> str:
+        found = self.exploration.minimal(self._progress)
+        self._labels = {path: NEEDED[result.needed] for path, result in found.items()}
+        counted = [f"{path}: {NEEDED[result.needed]}" for path, result in found.items()]
+        return "; ".join(counted) or "There is no path."
+
+    def _save(self) -> str:
+        self.exploration.save(FilePath(self.file.value))
+        return f"The circuit is in {self.file.value}."
+
+    def _report(self) -> str:
+        page = self.exploration.report(FilePath(self.file.value).with_suffix(""), self._progress)
+        return f"The report is at {page}."
+
+    def _progress(self, share: float) -> None:
+        self.bar.layout.visibility, self.bar.value = "visible", share
+
+    def _say(self, text: str, wrong: bool = False) -> None:
+        self._said = text
+        mark = "<b>Not done.</b> " if wrong else ""
+        self.line.value = f'<div role="status" aria-live="polite">{mark}{escape(text)}</div>'
+
+    def _show_drawing(self) -> None:
+        self.diagram.svg = drawing(self.exploration, self._order, Head.parse(self.head.value), self._labels)
+
+    def _show_head(self) -> None:
+        head, roles = Head.parse(self.head.value), self.exploration.few.roles.names
+        index = [roles.index(role) for role in self._order]
+        values = self.exploration.attention[head.layer, head.head][index][:, index]
+        with self.attention.batch_update():
+            self.attention.data[0].z = values.numpy().round(3)
+            self.attention.layout.title.text = f"{head}: attention of the model, from role (down) to role (across)"
+        self._show_drawing()
+
+    def _show_example(self) -> None:
+        self.viewer.data = viewer_data(self.exploration.model, self.exploration.few, self.example.value)
+
+    def _loss_figure(self) -> go.FigureWidget:
+        names = ["mean", *self.exploration.problem.parts]
+        bars = [
+            go.Bar(x=names, name=name, marker={"color": colour, "pattern": {"shape": shape}}, textposition="outside")
+            for name, colour, shape in (("unablated", "#8a8a8a", ""), ("with the circuit", "#0072B2", "/"))
+        ]
+        layout = {"yaxis": {"rangemode": "tozero", "title": {"text": "loss"}}, "barmode": "group", "height": 260}
+        return go.FigureWidget(bars, _plain(layout))
+
+    def _attention_figure(self) -> go.FigureWidget:
+        heat = go.Heatmap(
+            x=self._order, y=self._order, colorscale="Blues", zmin=0, zmax=1, texttemplate="%{z:.2f}", showscale=False
+        )
+        return go.FigureWidget([heat], _plain({"yaxis": {"autorange": "reversed"}, "height": 330}))
+
+
+def _plain(layout: dict[str, Any]) -> dict[str, Any]:
+    """A layout that is readable on white and on black."""
+    clear = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": INK}}
+    return {**clear, "width": 560, "margin": {"t": 40, "b": 40, "l": 90, "r": 10}, "title": {"text": ""}, **layout}
+
+
+def _examples(loss: Loss) -> str:
+    return f"{loss.n_examples:,} examples"
