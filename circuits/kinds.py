@@ -25,7 +25,8 @@ def kind(circuit: Circuit, layout: Layout) -> Kind:
     """The kind of a circuit.
 
     A path builds on those in layers below that write where it reads: into its source, which says where to look, or into
-    its target, which says what is fetched. A head that attends to the position before is a path in every pair.
+    its target, which says what is fetched. A head that attends to the position before is a path in every pair. A path
+    that repeats one in a layer below, and brings nothing new, does not count.
 
     Args:
         circuit: any.
@@ -35,7 +36,13 @@ def kind(circuit: Circuit, layout: Layout) -> Kind:
         BadInput: a path names a role that the layout does not have, or leads to one that stands behind.
     """
     stages: dict[Path, int] = {}
-    for path in role_paths(circuit, layout):
+    seen: set[tuple[str, str]] = set()
+    carried = along(circuit, layout, prescribed=True).carried
+    new = {one.path: bool(one.new) for one in carried}
+    for path in sorted(new):
+        if (path.source, path.target) in seen and not new[path]:
+            continue
+        seen.add((path.source, path.target))
         below = [
             stage
             for other, stage in stages.items()

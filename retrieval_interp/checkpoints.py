@@ -42,9 +42,16 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors as safetensors, whole or not at all."""
+    """Write tensors as safetensors, whole or not at all.
+
+    Raises:
+        BadInput: they cannot be written.
+    """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    replace_atomically(path, lambda partial: save_file(plain, partial, dict(metadata or {})))
+    try:
+        replace_atomically(path, lambda partial: save_file(plain, partial, dict(metadata or {})))
+    except SafetensorError as error:  # what it makes of a full disk
+        raise BadInput(f"{path}: cannot be written ({error})") from error
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -39,6 +39,19 @@ def adamw(trained: Iterable[tuple[str, Tensor]], recipe: Recipe) -> torch.optim.
     return torch.optim.AdamW(each, lr=recipe.lr, fused=True)
 
 
+DEVICES = ("auto", "cuda", "mps", "cpu")
+
+
+def check_device_name(name: str) -> None:
+    """Refuse what is the name of no device; whether it exists is for the machine that uses it to say.
+
+    Raises:
+        BadInput: it is none.
+    """
+    if name not in DEVICES:
+        raise BadInput(f"device {name!r} is not known; expected one of {', '.join(DEVICES)}")
+
+
 def choose_device(name: str) -> torch.device:
     """``auto`` takes CUDA, then MPS, then the CPU.
 

@@ -66,7 +66,7 @@ def test_the_sentences_count(by_hand: list[Examined]) -> None:
 
 
 def test_the_page_shows_every_model_and_kind_offline(by_hand: list[Examined], tmp_path: Path) -> None:
-    with opened(write_census(by_hand, tmp_path, "by hand")) as (page, complaints):
+    with opened(write_census(by_hand, 0, tmp_path, "by hand")) as (page, complaints):
         assert page.locator("#models tr").count() == 1 + 6
         assert page.locator("#kinds tr").count() == 1 + 2
         assert page.locator("#kinds tr").nth(1).locator("td").nth(1).text_content() == "3"
@@ -126,12 +126,21 @@ def test_a_model_that_cannot_be_examined_is_a_failure_and_the_others_go_on(
     code, out, errors = census(store, capsys)
     assert code == 1
     assert [row["seed"] for row in json.loads(out)["rows"]] == [1]
-    assert "induction, seed 0 failed: BadInput: " in errors
+    assert "induction, seed 0 failed: " in errors
     assert "not a whole safetensors file" in errors
 
 
+OF_ANOTHER = '{"preset": "tiny", "seed": 0, "threshold": 0.1, "solved": true}'
+WITH_ANOTHER = '{"preset": "induction", "seed": 0, "threshold": 0.05, "solved": true}'
+SOLVED = '{"preset": "induction", "seed": 0, "threshold": 0.1, "solved": true'
+
+
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"preset": "induction"}', '{"preset": "tiny", "seed": 0, "solved": true}']
+    "text",
+    [
+        *("{", "[]", '{"preset": "induction"}', OF_ANOTHER, WITH_ANOTHER, SOLVED.replace("0.1", '"0.1"') + "}"),
+        *(SOLVED + field for field in (', "found": "no"}', ', "loss": "x"}', ', "loss": NaN}', ', "heads": 3}')),
+    ],
 )
 def test_a_damaged_finding_is_named(store: Store, capsys: pytest.CaptureFixture[str], text: str) -> None:
     for run in store.runs:
@@ -165,3 +174,50 @@ def test_a_threshold_that_is_none_is_refused_before_anything_is_searched(
     code, out, errors = census(store, capsys, threshold)
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert "expected a number above 0" in errors
+
+
+def found_in(store: Store, circuit: str) -> None:
+    """Let a model have been examined, and this be its circuit."""
+    folder = store.path(Run("induction", 0))
+    (folder / FOUND).write_text(SOLVED + ', "found": true, "holds": true, "loss": 0.01}')
+    (folder / CIRCUIT).write_text(circuit)
+
+
+@pytest.mark.parametrize(
+    ("circuit", "message"),
+    [
+        ("heads: {}", "has no path"),
+        ("heads:\n  L0H0: {pair7.second: pair7.first}\n", "unknown role 'pair7.second'"),
+        ("heads:\n  L5H0: {query: pair1.first}\n", "L5H0 does not exist"),
+        ("heads: [", "not YAML"),
+    ],
+)
+def test_a_circuit_that_cannot_be_the_models_is_named(
+    store: Store, capsys: pytest.CaptureFixture[str], circuit: str, message: str
+) -> None:
+    found_in(store, circuit)
+    code, out, errors = census(store, capsys)
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert str(store.path(Run("induction", 0)) / CIRCUIT) in errors
+    assert message in errors
+
+
+def test_a_run_of_other_settings_is_not_examined(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    config = store.path(Run("induction", 1)) / "config.json"
+    config.write_text(config.read_text().replace('"steps": 3000', '"steps": 7'))
+    code, _, errors = census(store, capsys)
+    assert code == 2
+    assert "was made by other settings" in errors
+
+
+def test_runs_without_weights_are_counted(by_hand: list[Examined]) -> None:
+    first, *_ = sentences(table(by_hand), left_out=3)
+    assert first == "3 runs of this store kept no weights, and were not examined."
+
+
+def test_what_is_no_store_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["census", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no store of a sweep" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []

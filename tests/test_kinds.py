@@ -44,6 +44,13 @@ def test_what_builds_on_something_else_is_another_kind() -> None:
     assert kind(before, LAYOUT).stages == ((JOIN1, JOIN2, X2), (X1,))  # X2 comes first, and needs nobody
 
 
+def test_a_path_that_is_there_twice_counts_once_unless_it_brings_something_new() -> None:
+    assert kind(circuit((JOIN1, JOIN2), (JOIN1, X1), (X1,), (X2,)), LAYOUT) == WALK
+    ahead = ("pair1.second", "pair2.second")
+    again = circuit((JOIN1, JOIN2), (X1,), (ahead,), (X1,))  # the second time x2 comes along
+    assert kind(again, LAYOUT).stages == ((JOIN1, JOIN2), (ahead, X1), (X1,))
+
+
 def test_heads_of_one_layer_do_not_build_on_each_other() -> None:
     beside = Circuit({Head(0, 0): OneHot(dict([JOIN1])), Head(0, 1): OneHot(dict([X1]))})
     assert kind(beside, LAYOUT).stages == ((JOIN1, X1),)

@@ -1,5 +1,6 @@
 import json
 import multiprocessing
+import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -133,6 +134,8 @@ def test_a_plan_is_a_list_of_presets_with_seeds(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("seeds: 0\npresets: [micro]", "seeds is '0'; expected a whole number from 1"),
+        ("seeds: '00000000199999999999'\npresets: [micro]", "expected a whole number from 1"),
+        ("seeds: 2\npresets: [equations]", "equations is no preset of the retrieval problem"),
         ("seeds: -1\npresets: [micro]", "seeds is '-1'; expected a whole number"),
         ("seeds: 2", "expected the keys seeds and presets"),
         ("seeds: 2\npresets: micro", "expected under presets a list"),
@@ -188,6 +191,65 @@ def test_a_failing_run_is_written_down_and_tried_again_but_not_for_ever(tmp_path
     lines = [json.loads(line) for line in (store.folder / FAILURES).read_text().splitlines()]
     assert lines == [{"preset": "micro", "seed": 1, "reason": "out of luck"}] * TRIES
     assert sweep(PLAN.runs, store, instant, lambda share: None) == []
+
+
+def test_a_run_that_fails_takes_none_of_those_beside_it_down(tmp_path: Path) -> None:
+    bad = Run("micro", 1)
+
+    def all_or_nothing(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, list[Trained | Failure]]]:
+        for job in jobs:
+            failed = bad in job.runs
+            yield job, [Failure(run, "out of luck") if failed else trained(run) for run in job.runs]
+
+    store = Store(tmp_path / "store")
+    assert sweep(PLAN.runs, store, all_or_nothing, lambda share: None) == [Failure(bad, "out of luck")]
+    assert [store.has(run) for run in PLAN.runs] == [run != bad for run in PLAN.runs]
+
+
+def test_a_disk_that_is_full_leaves_nothing_of_a_run(tmp_path: Path) -> None:
+    store, run = Store(tmp_path / "store"), Run("micro", 0)
+    large = replace(trained(run), weights={"W": torch.ones(100_000)})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
+    try:
+        with pytest.raises(BadInput, match=r"model\.safetensors: cannot be written"):
+            store.add(large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not store.has(run)
+    assert [*(store.folder).rglob("*.safetensors")] == []
+
+
+def test_two_who_begin_a_store_at_once_both_have_it(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    (folder / ".store.json.x7").write_text("")  # the other one's, not yet in its place; or left by a kill
+    assert Store(folder).runs == ()
+
+
+def test_weights_are_not_wanted_of_runs_that_were_kept_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(tmp_path / "store")
+    store.add(replace(trained(Run("micro", 0)), weights=None))
+    plan = tmp_path / "mine.yaml"
+    plan.write_text("seeds: 1\npresets: [micro]\n")
+    code, _, errors = command(capsys, plan, "--out", store.folder, "--weights", "--device", "cpu")
+    assert code == 2
+    assert "seed-0000: was kept without its weights; choose another folder" in errors
+
+
+def test_a_task_that_grows_has_not_fallen_before_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = replace(MICRO.task, implicit_curriculum=False)
+    growing = replace(MICRO, task=alone, recipe=replace(MICRO.recipe, growing=True))
+
+    def learned(self: ManySeeds, number: int) -> torch.Tensor:
+        return torch.zeros(len(self.seeds), 1)
+
+    monkeypatch.setattr(ManySeeds, "step", learned)
+    (outcome,) = train_seeds(Job("growing", (0,), growing), lambda share: None, "cpu", False)
+    assert isinstance(outcome, Trained)
+    assert outcome.result.fell == {"x2": 60}  # two hops from step 30 of 60 on: the first 20 steps that are whole
 
 
 def test_whatever_stops_a_job_stops_no_other() -> None:
@@ -258,7 +320,6 @@ def swept_elsewhere(folder: Path, made: "multiprocessing.Queue[str]") -> None:
 def test_two_sweeps_on_one_store_share_the_work_and_both_wait_for_all_of_it(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     made = context.Queue()
-    Store(tmp_path / "store")
     both = [context.Process(target=swept_elsewhere, args=(tmp_path / "store", made)) for _ in range(2)]
     for process in both:
         process.start()
@@ -279,6 +340,9 @@ def test_a_store_of_another_version_or_of_something_else_is_refused(tmp_path: Pa
     (store.folder / STORE).write_text('{"format": 99}')
     with pytest.raises(BadInput, match="format is 99; this version reads 1"):
         Store(store.folder)
+    (store.folder / STORE).write_text('{"format": true}')
+    with pytest.raises(BadInput, match="damaged"):
+        Store(store.folder)
     (store.folder / STORE).write_text("{")
     with pytest.raises(BadInput, match="damaged"):
         Store(store.folder)
@@ -290,7 +354,13 @@ def test_damaged_runs_and_runs_of_other_settings_are_named_and_left_alone(
     store, run = Store(tmp_path / "store"), Run("micro", 0)
     store.add(trained(run))
     whole = (store.path(run) / RESULT).read_text()
-    for text in ("{", "[]", '{"preset": "micro"}', whole.replace("x2", "x7"), whole.replace("micro", "other")):
+    damaged = (
+        *("{", "[]", '{"preset": "micro"}', whole.replace("x2", "x7"), whole.replace("micro", "other")),
+        *(whole.replace("0.1", wrong) for wrong in ('"a"', "NaN", "null", "[1]", "1" + "0" * 400)),
+        *(whole.replace("20", wrong) for wrong in ('"20"', "2.5", "true")),
+        *(whole.replace('"seed": 0', '"seed": false'), whole.replace('"cpu"', "[1]")),
+    )
+    for text in damaged:
         (store.path(run) / RESULT).write_text(text)
         with pytest.raises(BadInput, match="seed-0000"):
             store.result(run)
@@ -356,6 +426,9 @@ def test_a_damaged_run_is_told_before_anything_is_trained(
         (["nosuch"], "nosuch: no such file"),
         (["census", "--device", "tpu"], "device 'tpu' is not usable here"),
         (["census", "--scale", "huge"], "'huge' is not one of"),
+        (["census", "--gpus", "1"], "--address and --gpus are for --engine ray"),
+        (["census", "--scale", "paper"], "--scale is for figure4"),
+        (["census", "--engine", "ray", "--device", "tpu"], "device 'tpu' is not known"),
         (["census", "--engine", "ray", "--address", "127.0.0.1:9"], "127.0.0.1:9: no Ray cluster answers there"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from ray.cluster_utils import Cluster
 from circuits import BadInput
 from retrieval_interp import RetrievalTask, presets
 from retrieval_interp.presets import Architecture, Preset, Recipe
+from retrieval_interp.sweep import cluster as cluster_module
 from retrieval_interp.sweep import run as run_module
 from retrieval_interp.sweep.cluster import connect, on_cluster
 from retrieval_interp.sweep.job import Job
@@ -67,17 +69,17 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     monkeypatch.setitem(presets.PRESETS, "slow", SLOW)
     monkeypatch.setitem(presets.PRESETS, "slower", replace(SLOW, recipe=replace(SLOW.recipe, steps=700)))
     monkeypatch.setattr(run_module, "TOGETHER", 1)  # six jobs
-    _, second = (cluster.add_node(num_cpus=1, node_ip_address=node) for node in (FIRST, SECOND))
-    with pytest.raises(BadInput, match=r"a job is to take 0\.5 GPUs, and no node of this cluster has more than 0"):
-        connect(cluster.address, 0.5)
-    connect(cluster.address, 0.0)
+    _, second = (cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=node) for node in (FIRST, SECOND))
+    with pytest.raises(BadInput, match="a job takes 2 GPU, and no node there has more than 1"):
+        connect(cluster.address, 2.0)
+    connect(cluster.address, 0.5)
     work = partial(train_seeds, device="cpu", weights=True)
     done: list[str] = []
     lost: list[str] = []
     shares: list[float] = []
 
     def noted(jobs: Iterable[Job], told: Told) -> Iterator[Any]:
-        for job, outcomes in on_cluster(jobs, told, work, ray, gpus=0.0):
+        for job, outcomes in on_cluster(jobs, told, work, ray, gpus=0.5):
             done.extend(map(str, job.runs))
             yield job, outcomes
 
@@ -106,7 +108,25 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     assert any(min(abs(share - end) for end in whole) > 0.02 for share in shares), "the bar moves between the ends too"
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "nonsense:here"])
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "nonsense:here", ":6379", "127.0.0.1"])
 def test_a_cluster_that_is_not_there_is_one_clear_line(address: str) -> None:
-    with pytest.raises(BadInput, match=rf"{address}: no Ray cluster answers there \(.+\)$"):
+    with pytest.raises(BadInput, match=rf"^{address}: no Ray cluster answers there[^\n]*$"):
         connect(address, 0.0)
+
+
+def test_who_listens_and_says_nothing_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "PATIENCE", 5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(BadInput, match=rf"^{address}: no Ray cluster answers there$"):
+            connect(address, 0.0)
+
+
+def test_more_than_one_gpu_is_a_whole_number_of_them() -> None:
+    with pytest.raises(BadInput, match=r"a job cannot take 1\.5 GPUs; expected a share, or a whole number"):
+        connect("auto", 1.5)
+
+
+def test_a_cluster_without_room_for_a_job_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(BadInput, match="a job takes 1 CPU, and no node there has more than 0"):
+        connect(cluster.address, 0.0)

@@ -39,9 +39,7 @@ class Scale(StrEnum):
 @app.command()
 def sweep(
     plan: Annotated[str, typer.Argument(help="figure4, curricula, census, or a YAML file of presets with seeds.")],
-    scale: Annotated[Scale, typer.Option(help="Of figure4: the paper's size, or one for two cores and two hours.")] = (
-        Scale.LAPTOP
-    ),
+    scale: Annotated[Scale | None, typer.Option(help="Of figure4: the paper's size, or (the default) small.")] = None,
     out: Annotated[Path | None, typer.Option(help="The store (default: in reports/sweeps); goes on there.")] = None,
     engine: Annotated[EngineName, typer.Option(help="Train on this machine, or on a Ray cluster.")] = EngineName.LOCAL,
     address: Annotated[str, typer.Option(help="Of the cluster's head, host:port; auto: this machine's.")] = "auto",
@@ -55,6 +53,7 @@ def sweep(
     Exits with 1 where runs failed, again and again.
     """
     from circuits.files import check_writable
+    from retrieval_interp.checkpoints import WEIGHTS
     from retrieval_interp.sweep.cluster import connect, on_cluster
     from retrieval_interp.sweep.figure4 import sentences, table
     from retrieval_interp.sweep.figure4_page import FILES, write_figure4
@@ -64,24 +63,31 @@ def sweep(
     from retrieval_interp.sweep.run import sweep as run_sweep
     from retrieval_interp.sweep.store import Store, Trained
     from retrieval_interp.sweep.training import train_seeds
-    from retrieval_interp.training_step import choose_device
+    from retrieval_interp.training_step import check_device_name, choose_device
 
-    chosen = load_plan(plan, scale)
+    if engine is EngineName.LOCAL and (address != "auto" or gpus):
+        raise BadInput("--address and --gpus are for --engine ray")
+    if scale and plan != "figure4":
+        raise BadInput("--scale is for figure4")
+    chosen = load_plan(plan, scale or Scale.LAPTOP)
     folder = out or Path("reports/sweeps") / chosen.name
     for name in FILES:
         check_writable(folder / name)
     work = partial(train_seeds, device=device, weights=weights)
     if engine is EngineName.RAY:
+        check_device_name(device)
         train: Engine[Trained] = partial(on_cluster, work=work, ray=connect(address, gpus), gpus=gpus)
     else:
         choose_device(device)
         train = partial(local, work=work)
     store = Store(folder)
-    store.results(chosen.runs)  # a damaged run is told before the others are trained
+    for result in store.results(chosen.runs):  # a damaged run is told before the others are trained
+        if weights and not store.has(result.run, WEIGHTS):
+            raise BadInput(f"{store.path(result.run)}: was kept without its weights; choose another folder")
     with runs_bar() as progress:
         failures = run_sweep(chosen.runs, store, train, progress)
     results = store.results(chosen.runs)
-    command = f"retrieval-interp sweep {plan}" + (f" --scale {scale}" if plan == "figure4" else "")
+    command = f"retrieval-interp sweep {plan}" + (f" --scale {scale}" if scale else "")
     page = write_figure4(results, folder, command) if results else None
     _tell(command, table(results), sentences(results), failures, page, as_json)
 
@@ -103,10 +109,10 @@ def census(
     from retrieval_interp.sweep.census_table import sentences, table
     from retrieval_interp.sweep.local import local
     from retrieval_interp.sweep.run import sweep as run_sweep
-    from retrieval_interp.sweep.store import Store
+    from retrieval_interp.sweep.store import STORE, Store
 
-    if not store.is_dir():
-        raise BadInput(f"{store}: no such store of a sweep")
+    if not (store / STORE).is_file():
+        raise BadInput(f"{store}: is no store of a sweep")
     for name in FILES:
         check_writable(store / name)
     whole = Census(Store(store), threshold)
@@ -116,9 +122,9 @@ def census(
         failures = run_sweep(whole.runs, whole, engine, progress, together=1)
     examined = whole.examined()
     command = f"retrieval-interp census {store.name} --threshold {threshold:g}"
-    page = write_census(examined, store, command) if examined else None
+    page = write_census(examined, whole.left_out, store, command) if examined else None
     rows = table(examined)
-    _tell(command, rows, sentences(rows), failures, page, as_json)
+    _tell(command, rows, sentences(rows, whole.left_out), failures, page, as_json)
 
 
 def _tell(

@@ -18,8 +18,10 @@ from circuits.files import read_text, write_atomically
 from circuits.judge import check_threshold
 from retrieval_interp.checkpoints import CIRCUIT, WEIGHTS
 from retrieval_interp.library import load
+from retrieval_interp.presets import preset
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.plan import Run
+from retrieval_interp.sweep.record import record_of
 from retrieval_interp.sweep.store import Store
 
 FOUND = "census.json"
@@ -69,18 +71,24 @@ class Examined:
 
 
 class Census:
-    """What was found out about the models of a store; kept in their folders."""
+    """What was found out about the models of a store; kept in their folders.
+
+    Attributes:
+        runs: the models that can be examined.
+        left_out: how many runs the store holds without their weights.
+    """
 
     def __init__(self, store: Store, threshold: float) -> None:
         """The census of a store, with the threshold below which a loss counts as low.
 
         Raises:
-            BadInput: the store holds no run with weights, or something that is none, or the threshold is no number
-                above 0.
+            BadInput: the store holds no run with weights, or something damaged, or the threshold is no number above 0.
         """
         check_threshold(threshold)
         self.store, self.threshold = store, threshold
-        self.runs = tuple(run for run in store.runs if store.has(run, WEIGHTS))
+        results = store.results(store.runs)  # refuses what is damaged, or of other settings
+        self.runs = tuple(result.run for result in results if store.has(result.run, WEIGHTS))
+        self.left_out = len(results) - len(self.runs)
         if not self.runs:
             raise BadInput(f"{store.folder}: holds no run with weights; sweep with --weights")
 
@@ -101,6 +109,8 @@ class Census:
         folder = self.store.path(examined.finding.run)
         if examined.circuit is not None:
             save_circuit(examined.circuit, folder / CIRCUIT)
+        else:
+            (folder / CIRCUIT).unlink(missing_ok=True)
         write_atomically(folder / FOUND, json.dumps(asdict(examined.finding)) + "\n")
 
     def failed(self, run: Run, reason: str) -> None:
@@ -117,20 +127,26 @@ class Census:
 
     def _examined(self, run: Run) -> Examined:
         path = self.store.path(run) / FOUND
-        text = read_text(path, "what a census found")
         try:
-            finding = Finding(**json.loads(text))
-            whole = finding.run == run
-        except (ValueError, TypeError, RecursionError) as error:
+            finding = record_of(Finding, read_text(path, "what a census found"))
+        except ValueError as error:
             raise BadInput(f"{path}: damaged ({error}); remove it to examine the model again") from error
-        if not whole:
+        if finding.run != run:
             raise BadInput(f"{path}: is not of {run}; remove it to examine the model again")
         if finding.threshold != self.threshold:
             raise BadInput(
                 f"{path}: was found with the threshold {finding.threshold:g}, not {self.threshold:g}; "
                 "remove it to examine the model again"
             )
-        return Examined(finding, load_circuit(path.parent / CIRCUIT) if finding.found else None)
+        return Examined(finding, self._circuit(run) if finding.found else None)
+
+    def _circuit(self, run: Run) -> Circuit:
+        chosen, path = preset(run.preset), self.store.path(run) / CIRCUIT
+        circuit = load_circuit(path)
+        circuit.check(chosen.task.examples(1, 0).roles, chosen.architecture.n_layers, chosen.architecture.n_heads)
+        if not circuit.paths:
+            raise BadInput(f"{path}: has no path; remove {FOUND} beside it to examine the model again")
+        return circuit
 
 
 def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold: float) -> list[Examined | Failure]:

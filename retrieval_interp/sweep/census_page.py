@@ -76,7 +76,7 @@ def kinds_table(rows: pd.DataFrame) -> pd.DataFrame:
     return counted.sort_values(["preset", "circuits", "kind"], ascending=[True, False, True])
 
 
-def write_census(examined: Sequence[Examined], folder: Path, command: str) -> Path:
+def write_census(examined: Sequence[Examined], left_out: int, folder: Path, command: str) -> Path:
     """Write the table and the page; returns the page's path.
 
     Raises:
@@ -88,7 +88,7 @@ def write_census(examined: Sequence[Examined], folder: Path, command: str) -> Pa
         "census.html.jinja",
         "retrieval_interp",
         command=command,
-        sentences=sentences(rows),
+        sentences=sentences(rows, left_out),
         kinds=kinds.groupby("preset").head(SHOWN),
         n_kinds=len(kinds),
         models=rows,

@@ -67,9 +67,14 @@ def _about(circuit: Circuit, task: Task) -> dict[str, object]:
     }
 
 
-def sentences(rows: pd.DataFrame) -> list[str]:
-    """What the table says of the models of each preset, with the paper's word on its three where there is one."""
-    said = []
+def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
+    """What the table says of the models of each preset, with the paper's word on its three where there is one.
+
+    Args:
+        rows: of ``table``.
+        left_out: how many models of the sweep kept no weights, so that they are not in it.
+    """
+    said = [f"{left_out} runs of this store kept no weights, and were not examined."] if left_out else []
     for name, own in rows.groupby("preset", sort=False):
         circuits = own[own["found"]]
         said.append(

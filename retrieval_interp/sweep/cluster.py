@@ -2,13 +2,15 @@
 
 import logging
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from circuits.errors import BadInput
 from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt, reason_of
 
-PATIENCE = 5.0  # seconds until a cluster that does not answer is not there
+PATIENCE = 20  # seconds until a cluster that does not answer is not there
 LOST = 5  # times that a job is begun again because its worker or its node was lost
 LOOK = 1.0  # seconds between two looks at how far the jobs are
 
@@ -18,27 +20,53 @@ def connect(address: str, gpus: float) -> Any:
 
     Args:
         address: ``auto`` for the cluster that this machine belongs to, or host:port of its head.
-        gpus: the share of a GPU that a job takes.
+        gpus: the share of a GPU that a job takes, or how many.
 
     Raises:
-        BadInput: Ray is not installed, no cluster answers there, or no node of it has so many GPUs.
+        BadInput: Ray is not installed, no cluster answers there, or no node of it has room for a job.
     """
+    if gpus > 1 and gpus != int(gpus):
+        raise BadInput(f"a job cannot take {gpus:g} GPUs; expected a share, or a whole number")
     try:
         import ray
     except ImportError as error:
         raise BadInput("Ray is not installed; install it with: pip install 'retrieval-interp[sweep]'") from error
-    host, _, port = address.rpartition(":")
+    if address != "auto":
+        _check_alive(address)
     try:
-        if host:  # Ray itself would wait for minutes, and say so on standard error
-            socket.create_connection((host, int(port)), timeout=PATIENCE).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # whatever Ray makes of a cluster that does not answer
         raise BadInput(f"{address}: no Ray cluster answers there ({reason_of(error)})") from error
-    most = max(node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"])
-    if gpus > most:  # the jobs would wait for ever
-        ray.shutdown()
-        raise BadInput(f"{address}: a job is to take {gpus:g} GPUs, and no node of this cluster has more than {most:g}")
+    for what, wanted in {"CPU": 1.0, "GPU": gpus}.items():
+        most = max(node["Resources"].get(what, 0.0) for node in ray.nodes() if node["Alive"])
+        if wanted > most:  # the jobs would wait for ever
+            ray.shutdown()
+            raise BadInput(
+                f"{address}: a job takes {wanted:g} {what}, and no node of this cluster has more than {most:g}"
+            )
     return ray
+
+
+def _check_alive(address: str) -> None:
+    """Ask a cluster how it is; left to itself Ray would wait for minutes, and say so on standard error.
+
+    Raises:
+        BadInput: nobody answers.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BadInput(f"{address}: no Ray cluster answers there; expected auto, or host:port")
+    try:
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    except OSError as error:
+        raise BadInput(f"{address}: no Ray cluster answers there ({error.strerror or error})") from error
+    ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:
+        healthy = subprocess.run(ask, capture_output=True, timeout=PATIENCE).returncode == 0
+    except subprocess.TimeoutExpired:
+        healthy = False
+    if not healthy:
+        raise BadInput(f"{address}: no Ray cluster answers there")
 
 
 def on_cluster(
@@ -53,11 +81,14 @@ def on_cluster(
         ray: of ``connect``.
         gpus: the share of a GPU that a job takes; 0 for none.
     """
+    wanted = [*jobs]
+    if not wanted:
+        return
     here = ray.get_runtime_context().get_node_id()  # the shares are lost with this process, and not before
     beside = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
     shares = ray.remote(Shares).options(num_cpus=0, scheduling_strategy=beside).remote()
     remote = ray.remote(_on_worker).options(max_retries=LOST, num_cpus=1, num_gpus=gpus)
-    sent = {remote.remote(job, work, shares): job for job in jobs}
+    sent = {remote.remote(job, work, shares): job for job in wanted}
     try:
         while sent:
             ready, _ = ray.wait([*sent], num_returns=1, timeout=LOOK)

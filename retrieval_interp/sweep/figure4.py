@@ -1,5 +1,6 @@
 """What the runs of a sweep have in common: losses by depth, and what section 7.2 of the paper says of them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,14 +12,16 @@ from retrieval_interp.presets import Preset, preset
 from retrieval_interp.sweep.store import Result
 from retrieval_interp.sweep.training import LEARNED
 from retrieval_interp.task import RetrievalTask
+from retrieval_interp.training import LOG_EVERY
 
 FAILED = 0.7  # a loss above it (paper, section 7.2)
 ALL = "all"  # the mean of the symbols
+IN_ORDER, AT_ONCE, OTHERWISE = "in order", "at once", "otherwise"
 
 
 def family(chosen: Preset) -> str:
     """What models of several depths are trained on, in short: ``D = 5, asked for x1 ... x5``."""
-    hops = f"D = {chosen.task.n_steps}, " if isinstance(chosen.task, RetrievalTask) else ""
+    hops = f"D = {chosen.task.n_steps}, " if isinstance(chosen.task, RetrievalTask) else ""  # as all of a plan are
     return f"{hops}asked for {chosen.task.asked}{', D growing' if chosen.recipe.growing else ''}"
 
 
@@ -67,12 +70,12 @@ def sentences(results: Sequence[Result]) -> list[str]:
             f"Asked for the last symbol alone: the final validation loss is above {FAILED} in {failed} of {len(alone)} "
             f"runs (lowest {min(r.loss for r in alone):.3f}; the paper: in all)."
         )
-    begun = [r for r in curriculum if any(step is not None for step in r.fell.values())]
-    if begun:
-        ordered = sum(in_order(r.fell) for r in begun)
+    orders = Counter(order(r.fell) for r in curriculum)
+    if told := orders.total() - orders[None]:
         said.append(
             f"With the implicit curriculum: partial losses fell below {LEARNED} in the order x1, x2, and so on in "
-            f"{ordered} of the {len(begun)} runs in which any did, of {len(curriculum)} (the paper: in all)."
+            f"{orders[IN_ORDER]} of the {told} runs in which two or more did, within the same {LOG_EVERY} steps in "
+            f"{orders[AT_ONCE]}, in another order in {orders[OTHERWISE]} (the paper: in order in all)."
         )
     for name in dict.fromkeys(family(preset(r.preset)) for r in curriculum):
         own = [r for r in curriculum if family(preset(r.preset)) == name]
@@ -83,12 +86,31 @@ def sentences(results: Sequence[Result]) -> list[str]:
         said.append(
             f"{name}: fewest layers with which most seeds learn a symbol (by information flow): {'; '.join(listed)}."
         )
+    depths = {preset(r.preset).architecture.n_layers for r in results}
+    if len(depths) == 1:
+        said += [_learned(name, [r for r in results if r.preset == name]) for name in presets_of(results)]
     return said
 
 
+def _learned(name: str, results: Sequence[Result]) -> str:
+    """In how many of the runs of a preset each symbol was learned."""
+    counted = [
+        f"{symbol} in {sum(r.losses[symbol] < LEARNED for r in results)} of {len(results)}"
+        for symbol in results[0].losses
+    ]
+    chosen = preset(name)
+    return f"{family(chosen)}, {chosen.architecture.n_layers} layers: below {LEARNED} came {', '.join(counted)} runs."
+
+
+def presets_of(results: Sequence[Result]) -> list[str]:
+    """The names of their presets, each once."""
+    return [*dict.fromkeys(r.preset for r in results)]
+
+
 def asked_alone(results: Sequence[Result]) -> list[Result]:
-    """The runs that are asked for the last symbol alone, and at once."""
-    return [r for r in results if len(r.losses) == 1 and not preset(r.preset).recipe.growing]
+    """The runs that are asked for the last symbol alone, and at once, where it is not the only one."""
+    alone = [r for r in results if len(r.losses) == 1 and hop(*r.losses) > 1]
+    return [r for r in alone if not preset(r.preset).recipe.growing]
 
 
 def with_curriculum(results: Sequence[Result]) -> list[Result]:
@@ -104,7 +126,11 @@ def fewest_layers(results: Sequence[Result]) -> dict[str, int | None]:
     return {symbol: int(enough[symbol]) if symbol in enough else None for symbol in symbols}
 
 
-def in_order(fell: Mapping[str, int | None]) -> bool:
-    """Whether no symbol fell before one that is nearer to the query, or without it."""
+def order(fell: Mapping[str, int | None]) -> str | None:
+    """In which order the symbols fell, the nearest to the query first; None where fewer than two did."""
     steps = [float("inf") if step is None else step for step in fell.values()]
-    return all(near <= far for near, far in pairwise(steps))
+    if sum(step < float("inf") for step in steps) < 2:
+        return None
+    if any(far < near for near, far in pairwise(steps)):
+        return OTHERWISE
+    return AT_ONCE if any(near == far < float("inf") for near, far in pairwise(steps)) else IN_ORDER

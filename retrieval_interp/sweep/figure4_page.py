@@ -23,13 +23,19 @@ COLOURS = plotly.colors.qualitative.Safe
 
 
 def loss_figure(results: Sequence[Result]) -> go.Figure:
-    """Figure 4, left: the final validation loss by number of layers, a line for every family, a dot for every run."""
+    """Figure 4, left: the final validation loss by number of layers, a line for every family, a dot for every run.
+
+    An upright line stands before the number of layers from which information flow allows all that is asked for.
+    """
     rows = table(results)
     figure = make_subplots(1, 1)
     for place, name in enumerate(dict.fromkeys(rows["family"])):
         own = [result for result in results if family(preset(result.preset)) == name]
         means = rows[(rows["family"] == name) & (rows["symbol"] == ALL)]
         _add(figure, name, place, [(_layers(result), result.loss) for result in own], means, column=1)
+        furthest = max(hop(symbol) for result in own for symbol in result.losses)
+        line = {"color": COLOURS[place % len(COLOURS)], "width": 1}
+        figure.add_vline(x=layers_causal(furthest) - 0.3 + 0.05 * place, line=line)
     figure.add_hline(y=FAILED, line={"color": "#999999", "dash": "dash", "width": 1})
     return _dressed(figure)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from circuits.errors import BadInput
 from retrieval_interp.presets import Preset
 from retrieval_interp.sweep.plan import Run
 
@@ -57,6 +58,6 @@ def attempt(job: Job, progress: Callable[[float], None], work: Work[Outcome]) ->
 
 
 def reason_of(error: Exception) -> str:
-    """An error in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    """An error in one line; what a person can mend without its class."""
+    lines = str(error).strip().splitlines() or [""]
+    return lines[0] if isinstance(error, BadInput) else ": ".join(filter(None, (type(error).__name__, lines[0])))

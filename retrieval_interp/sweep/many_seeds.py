@@ -78,6 +78,10 @@ class ManySeeds:
             self._forward = compiled(self._forward, self.device, tried)
         self._optimizer.zero_grad()
 
+    def grown(self, number: int) -> bool:
+        """Whether by step ``number`` the task has all of its hops; one that does not grow always has."""
+        return self._batches[0].task_at(max(0, number)) == self.task
+
     def step(self, number: int) -> Float[Tensor, "seed part"]:
         """Take step ``number``, from 0; returns the partial losses before it, NaN for a model that diverges."""
         for group in self._optimizer.param_groups:

@@ -6,15 +6,18 @@ presets:
   - laptop_ic_2
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from circuits.errors import BadInput
 from circuits.yaml_file import read_yaml
 from retrieval_interp.presets import preset
+from retrieval_interp.task import RetrievalTask
 
 PLANS = Path(__file__).parent / "plans"
 MOST_SEEDS = 10_000
+DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,13 @@ def load_plan(name: str, scale: str) -> Plan:
     if not isinstance(document, dict) or {*document} != {"seeds", "presets"}:
         raise BadInput(f"{path}: expected the keys seeds and presets")
     seeds, names = document["seeds"], document["presets"]
-    if not isinstance(seeds, str) or not seeds.isdecimal() or not 1 <= int(seeds[:9]) <= MOST_SEEDS:
+    if not isinstance(seeds, str) or not DIGITS.fullmatch(seeds) or not 1 <= int(seeds) <= MOST_SEEDS:
         raise BadInput(f"{path}: seeds is {seeds!r:.80}; expected a whole number from 1 to {MOST_SEEDS}")
     if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
         raise BadInput(f"{path}: expected under presets a list of their names")
     if len({*names}) < len(names):
         raise BadInput(f"{path}: {next(one for one in names if names.count(one) > 1)} stands there twice")
     for one in names:
-        preset(one)
+        if not isinstance(preset(one).task, RetrievalTask):
+            raise BadInput(f"{path}: {one} is no preset of the retrieval problem, which is all that a sweep trains")
     return Plan(path.stem, tuple(names), int(seeds))

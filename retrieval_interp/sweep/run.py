@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -71,7 +71,7 @@ def sweep(
         missing = [run for run in runs if not store.has(run) and failures[run] < TRIES]
         if not missing:
             return [failure for run, failure in last.items() if not store.has(run)]
-        claims = Claims(store, missing, together)
+        claims = Claims(store, missing, together, alone={*last})
         running: dict[Job, float] = {}
 
         def told(job: Job, share: float, running: dict[Job, float] = running) -> None:
@@ -98,9 +98,9 @@ def sweep(
 class Claims:
     """Jobs of runs that nobody else is making, claimed when they are taken and until they are released."""
 
-    def __init__(self, store: Shelf[Any], missing: list[Run], together: int) -> None:
-        """``missing`` is what is wanted, and ``together`` how many seeds are one job at most."""
-        self._store, self._missing, self._together = store, missing, together
+    def __init__(self, store: Shelf[Any], missing: list[Run], together: int, alone: Collection[Run]) -> None:
+        """``missing`` is wanted; at most ``together`` seeds of a preset are one job, and each of ``alone`` is one."""
+        self._store, self._missing, self._together, self._alone = store, missing, together, alone
         self._held: dict[Job, ExitStack] = {}
         self.any = False
 
@@ -114,10 +114,13 @@ class Claims:
     def jobs(self) -> Iterator[Job]:
         """One after the other; the seeds of a preset together."""
         for name in dict.fromkeys(run.preset for run in self._missing):
-            own = [run for run in self._missing if run.preset == name]
-            for start in range(0, len(own), self._together):
+            own = [run for run in self._missing if run.preset == name and run not in self._alone]
+            groups = [own[start : start + self._together] for start in range(0, len(own), self._together)]
+            # A run that failed may have failed because of the others, or they because of it.
+            groups += [[run] for run in self._missing if run.preset == name and run in self._alone]
+            for group in groups:
                 stack = ExitStack()
-                ours = stack.enter_context(self._store.claimed(own[start : start + self._together]))
+                ours = stack.enter_context(self._store.claimed(group))
                 if not ours:
                     stack.close()
                     continue

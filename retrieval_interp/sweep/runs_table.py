@@ -8,6 +8,7 @@ import pandas as pd
 
 from circuits.errors import BadInput
 from circuits.files import read_text
+from retrieval_interp.presets import preset
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.store import Result
 
@@ -39,8 +40,13 @@ def read_runs(path: Path) -> list[Result]:
             own = found.setdefault(run, result)
             own.losses[row["symbol"]] = float(row["loss"])
             own.fell[row["symbol"]] = int(float(row["fell"])) if row["fell"] else None
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError, csv.Error) as error:
         raise BadInput(f"{path}: is no table of runs ({error!r})") from error
     if not found:
         raise BadInput(f"{path}: holds no run")
+    for result in found.values():
+        if tuple(result.losses) != preset(result.preset).task.parts or not all(
+            loss >= 0 for loss in result.losses.values()
+        ):
+            raise BadInput(f"{path}: is no table of runs (of {result.run} a symbol is missing, or has no loss)")
     return [*found.values()]

@@ -2,7 +2,7 @@
 
 FOLDER/store.json                   which version's runs these are
 FOLDER/laptop_ic_3/seed-0002/       config.json, log.jsonl, result.json, and model.safetensors if weights are kept
-FOLDER/failures.jsonl               what went wrong, and when it was tried again
+FOLDER/failures.jsonl               what went wrong
 FOLDER/.locks/                      which runs are being made now; a lock ends with the process that holds it
 """
 
@@ -21,6 +21,7 @@ from circuits.files import append_line, read_text, write_atomically
 from retrieval_interp.checkpoints import CONFIG, LOG, WEIGHTS, save_tensors
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.plan import Run
+from retrieval_interp.sweep.record import record_of
 from retrieval_interp.training import run_config
 
 STORE, RESULT, FAILURES, LOCKS, PARTIAL = "store.json", "result.json", "failures.jsonl", ".locks", ".partial"
@@ -73,6 +74,13 @@ class Trained:
     weights: Mapping[str, Tensor] | None
 
 
+@dataclass(frozen=True)
+class Format:
+    """Which version's runs a store holds."""
+
+    format: int
+
+
 class Store:
     """A folder of runs."""
 
@@ -84,17 +92,17 @@ class Store:
         """
         self.folder = folder
         marker = folder / STORE
-        if marker.exists():
-            try:
-                form = json.loads(read_text(marker, "what a store of runs is"))["format"]
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise BadInput(f"{marker}: damaged ({error})") from error
-            if form != FORMAT:
-                raise BadInput(f"{marker}: format is {form!r}; this version reads {FORMAT}")
-        elif folder.exists() and any(folder.iterdir()):
-            raise BadInput(f"{folder}: holds something else than a sweep's runs; choose another folder")
-        else:
-            write_atomically(marker, json.dumps({"format": FORMAT}) + "\n")
+        if not marker.exists():
+            strangers = [path for path in folder.iterdir() if STORE not in path.name] if folder.is_dir() else []
+            if strangers and not marker.exists():  # another sweep may just have begun the same store
+                raise BadInput(f"{folder}: holds something else than a sweep's runs; choose another folder")
+            write_atomically(marker, json.dumps(asdict(Format(FORMAT))) + "\n")
+        try:
+            form = record_of(Format, read_text(marker, "what a store of runs is")).format
+        except ValueError as error:
+            raise BadInput(f"{marker}: damaged ({error})") from error
+        if form != FORMAT:
+            raise BadInput(f"{marker}: format is {form}; this version reads {FORMAT}")
 
     def path(self, run: Run) -> Path:
         """Where a run lies, if it is there."""
@@ -126,17 +134,15 @@ class Store:
         Raises:
             BadInput: it is damaged, or was made by other settings than its preset has now.
         """
-        path = self.path(run)
-        config = read_text(path / CONFIG, "the config of a run")
+        path, parts = self.path(run), preset(run.preset).task.parts
         try:
-            made = json.loads(config)
+            made = json.loads(read_text(path / CONFIG, "the config of a run"))
             now = json.loads(run_config(run.preset, preset(run.preset), run.seed))
             for document in (made, now):
                 del document["made"]["versions"]
-            result = Result(**json.loads(read_text(path / RESULT, "the result of a run")))
-            parts = preset(run.preset).task.parts
+            result = record_of(Result, read_text(path / RESULT, "the result of a run"))
             whole = result.run == run and tuple(result.losses) == tuple(result.fell) == parts
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise BadInput(f"{path}: a damaged run ({error}); remove its folder to make it again") from error
         if made != now:
             raise BadInput(f"{path}: was made by other settings than {run.preset} has now; choose another folder")

@@ -46,7 +46,7 @@ def train_seeds(job: Job, progress: Callable[[float], None], device: str, weight
                 named = dict(zip(task.parts, parts, strict=True))
                 record = {"step": step, "loss": sum(parts) / len(parts), "parts": named}
                 logs[place].append(json.dumps({**record, "lr": learning_rate(recipe, step - 1)}))
-                for part, loss in named.items():
+                for part, loss in named.items() if many.grown(step - LOG_EVERY) else ():
                     if loss < LEARNED and fell[place][part] is None:
                         fell[place][part] = step
                 if not means[place].isfinite().all():
