@@ -70,7 +70,7 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     monkeypatch.setitem(presets.PRESETS, "slower", replace(SLOW, recipe=replace(SLOW.recipe, steps=700)))
     monkeypatch.setattr(run_module, "TOGETHER", 1)  # six jobs
     _, second = (cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=node) for node in (FIRST, SECOND))
-    with pytest.raises(BadInput, match="a job takes 2 GPU, and no node there has more than 1"):
+    with pytest.raises(BadInput, match="a job takes 2 GPU, and no node of this cluster has more than 1"):
         connect(cluster.address, 2.0)
     connect(cluster.address, 0.5)
     work = partial(train_seeds, device="cpu", weights=True)
@@ -128,5 +128,5 @@ def test_more_than_one_gpu_is_a_whole_number_of_them() -> None:
 
 
 def test_a_cluster_without_room_for_a_job_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(BadInput, match="a job takes 1 CPU, and no node there has more than 0"):
+    with pytest.raises(BadInput, match="a job takes 1 CPU, and no node of this cluster has more than 0"):
         connect(cluster.address, 0.0)
