@@ -99,7 +99,7 @@ def section_7(tables):
 def test_the_statements_of_section_7_are_counted_in_the_runs_of_the_sweep(tables):
     rows = section_7(tables)
     assert rows["without"].measured == "1 of 1 runs (D = 3, 4 layers of 4 heads; lowest 0.750)"
-    assert rows["later"].measured.startswith("learned by most seeds with 2 layers (x1), 4 layers (x2), 4 layers (x3)")
+    assert rows["later"].measured.startswith("fewest layers with which most seeds learn x1, x2, x3: 2, 4, 4; with")
     assert rows["partial"].measured == (
         "1 of 1 runs in which two or more did (D = 3, 2 to 4 layers of 4 heads; 0 within the same 20 steps), "
         "4 of 4 (A to D)"
@@ -111,7 +111,7 @@ def test_one_run_that_says_otherwise_turns_the_verdict(tables):
     swept = SWEPT.replace("x3,0.75,", "x3,0.65,").replace("ic_4,0,x2,0.1,200", "ic_4,0,x2,0.1,400")
     (tables / FIGURE4).write_text(swept.replace("ic_2,0,x1,0.1", "ic_2,0,x1,0.9"))
     rows = section_7(tables)
-    assert rows["later"].measured.startswith("learned by most seeds with 4 layers (x1), 4 layers (x2), 4 layers (x3)")
+    assert rows["later"].measured.startswith("fewest layers with which most seeds learn x1, x2, x3: 4, 4, 4; with")
     assert {row.verdict for row in rows.values()} == {"differs"}
 
 

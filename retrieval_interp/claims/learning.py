@@ -1,7 +1,7 @@
 """Section 7: what is learned, and in which order."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,9 +11,11 @@ from retrieval_interp.claims.claim import Claim, verdict_of
 from retrieval_interp.claims.tables import ABC, FIGURE4, D, crossings
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.figure4 import (
+    ANY,
     AT_ONCE,
     FAILED,
     IN_ORDER,
+    MOST,
     OTHERWISE,
     asked_alone,
     fewest_layers,
@@ -36,7 +38,7 @@ def section_7(data: Path) -> list[Claim]:
     if not alone or not curriculum:
         raise BadInput(f"{data / FIGURE4}: expected runs with the implicit curriculum and without")
     failed = sum(run.loss > FAILED for run in alone)
-    fewest = fewest_layers(curriculum)
+    most, some = fewest_layers(curriculum, MOST), fewest_layers(curriculum, ANY)
     orders = Counter(order(run.fell) for run in curriculum)
     told = orders.total() - orders[None]
     logs = [crossings(data / name / LOG) for name in (*ABC, D)]
@@ -55,12 +57,11 @@ def section_7(data: Path) -> list[Claim]:
             "7.2",
             "later positions of a chain need more layers",
             "figure 4, right",
-            "learned by most seeds with "
-            + ", ".join(f"{layers or 'no number of'} layers ({symbol})" for symbol, layers in fewest.items())
-            + f" ({_settings(curriculum)})",
+            f"fewest layers with which most seeds learn {', '.join(most)}: {_numbers(most)}; with which any does: "
+            f"{_numbers(some)} ({_settings(curriculum)})",
             len(curriculum),
             COMMAND,
-            verdict_of(_later_need_more([*fewest.values()])),
+            verdict_of(_later_need_more([*most.values()])),
         ),
         Claim(
             "7.2",
@@ -73,6 +74,10 @@ def section_7(data: Path) -> list[Claim]:
             verdict_of(not orders[OTHERWISE] and rising == len(logs)),
         ),
     ]
+
+
+def _numbers(layers: Mapping[str, int | None]) -> str:
+    return ", ".join(str(number or "none") for number in layers.values())
 
 
 def _settings(runs: Sequence[Result]) -> str:

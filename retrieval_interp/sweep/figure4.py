@@ -16,6 +16,7 @@ from retrieval_interp.training import LOG_EVERY
 
 FAILED = 0.7  # a loss above it (paper, section 7.2)
 ALL = "all"  # the mean of the symbols
+MOST, ANY = 0.5, 0.0  # shares of the seeds, to be surpassed
 IN_ORDER, AT_ONCE, OTHERWISE = "in order", "at once", "otherwise"
 
 
@@ -81,10 +82,14 @@ def sentences(results: Sequence[Result]) -> list[str]:
         own = [r for r in curriculum if family(preset(r.preset)) == name]
         if len({r.preset for r in own}) == 1:
             continue  # of one depth
-        fewest = fewest_layers(own)
-        listed = [f"{symbol} {layers or 'in none'} ({layers_causal(hop(symbol))})" for symbol, layers in fewest.items()]
+        most, some = fewest_layers(own, MOST), fewest_layers(own, ANY)
+        listed = [
+            f"{symbol} {most[symbol] or 'in none'}, {some[symbol] or 'in none'} ({layers_causal(hop(symbol))})"
+            for symbol in most
+        ]
         said.append(
-            f"{name}: fewest layers with which most seeds learn a symbol (by information flow): {'; '.join(listed)}."
+            f"{name}: fewest layers with which most seeds, and any, learn a symbol (by information flow): "
+            f"{'; '.join(listed)}."
         )
     depths = {preset(r.preset).architecture.n_layers for r in results}
     if len(depths) == 1:
@@ -118,10 +123,10 @@ def with_curriculum(results: Sequence[Result]) -> list[Result]:
     return [r for r in results if has_curriculum(preset(r.preset))]
 
 
-def fewest_layers(results: Sequence[Result]) -> dict[str, int | None]:
-    """For every symbol the fewest layers with which most seeds learn it; None where that are none."""
+def fewest_layers(results: Sequence[Result], share: float) -> dict[str, int | None]:
+    """For every symbol the fewest layers with which more than a share of the seeds learn it; None if with none."""
     rows = table(results)
-    enough = rows[rows["learned"] > rows["runs"] / 2].groupby("symbol")["layers"].min()
+    enough = rows[rows["learned"] > share * rows["runs"]].groupby("symbol")["layers"].min()
     symbols = [symbol for symbol in rows["symbol"].unique() if symbol != ALL]
     return {symbol: int(enough[symbol]) if symbol in enough else None for symbol in symbols}
 
