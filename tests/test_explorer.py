@@ -4,8 +4,10 @@ from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, load_circuit
 from circuits.circuit import Path
+from circuits.explorer import explore
 from circuits.explorer.draft import Draft
 from circuits.explorer.exploration import AT_ONCE, EXACTLY, Exploration
+from tests.handmade import InductionProblem
 
 FIRST, SECOND = Head(0, 0), Head(1, 0)
 FETCH = Path(SECOND, "query", "pair1.second")
@@ -142,3 +144,56 @@ def test_the_report_is_of_the_circuit_as_it_stands(exploration, circuit, tmp_pat
     page = exploration.report(tmp_path)
     assert page.is_file()
     assert '"passed": false' in (tmp_path / "report.json").read_text()
+
+
+@pytest.fixture
+def explorer(model, problem, circuit):
+    return explore(model, problem, circuit)
+
+
+def test_the_line_says_on_how_many_examples_each_loss_was_measured(explorer):
+    assert explorer.said.count("on 64 examples") == 2
+    explorer.buttons["exact"].click()
+    assert explorer.said.count("on 1,024 examples") == 2
+    explorer.diagram._handle_custom_msg("path 1", [])
+    assert "on 64 examples, the model's own" in explorer.said
+    assert explorer.said.endswith("on 1,024 examples.")
+    assert [trace.name for trace in explorer.losses.data] == [
+        "unablated, 1,024 examples",
+        "with the circuit, 64 examples",
+    ]
+
+
+def test_what_is_clicked_is_drawn_otherwise_and_undone(explorer):
+    before = explorer.diagram.svg
+    explorer.diagram._handle_custom_msg("path 1", [])
+    assert explorer.diagram.svg.count('aria-pressed="false"') == 1
+    assert "stroke-dasharray" in explorer.diagram.svg
+    explorer.buttons["undo"].click()
+    assert explorer.diagram.svg == before
+    explorer.diagram._handle_custom_msg("head L0H0", [])
+    assert "L0H0 untouched" in explorer.diagram.svg
+    assert explorer.head.value == "L0H0"
+
+
+def test_what_cannot_be_done_is_said_and_changes_nothing(explorer, circuit):
+    explorer.head.value, explorer.source.value, explorer.target.value = "L1H0", "pair1.first", "query"
+    explorer.buttons["draw"].click()
+    assert "is against the causal mask" in explorer.said
+    assert "Not done." in explorer.line.value
+    assert explorer.exploration.draft.circuit == circuit
+
+
+def test_paths_are_labelled_with_whether_they_are_needed_until_something_changes(explorer):
+    explorer.buttons["minimal?"].click()
+    assert "L1H0 query -> pair1.second: needed" in explorer.said
+    assert ">needed<" in explorer.diagram.svg
+    explorer.diagram._handle_custom_msg("path 0", [])
+    assert ">needed<" not in explorer.diagram.svg
+
+
+def test_names_of_roles_are_drawn_as_text(model, circuit):
+    odd = InductionProblem(roles=("query", "<script>alert(1)</script>", "pair1.second"))
+    svg = explore(model, odd, Circuit({SECOND: OneHot({"query": "pair1.second"})})).diagram.svg
+    assert "<script>" not in svg
+    assert "&lt;script&gt;" in svg

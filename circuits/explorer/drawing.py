@@ -11,9 +11,9 @@ from circuits.circuit import Head, Path
 from circuits.diagram import COLOURS, drawn_paths
 from circuits.explorer.exploration import Exploration
 
-ROW, COLUMN, BOX, MARGIN = 40, 104, 128, 26  # sizes, in pixels
+ROW, COLUMN, BOX, MARGIN = 40.0, 104.0, 128.0, 26.0  # sizes, in pixels
 THIN, WIDE = 1.2, 6.0  # arrows without attention, and with all of it
-TIP = 14  # of arrows
+TIP = 14.0  # of arrows
 FAINT = "#8a8a8a"  # readable on white and on black
 
 
@@ -33,7 +33,7 @@ def drawing(
     place = {role: left + COLUMN * (n + 0.5) for n, role in enumerate(order)}
     width, height = left + COLUMN * len(order) + MARGIN, ROW * cfg.n_layers + 2 * MARGIN
 
-    def level(layer: float) -> float:
+    def level(layer: int) -> float:
         return height - MARGIN - ROW * layer
 
     lines = [
@@ -67,7 +67,7 @@ def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:
     told = f"{head} is {state}; press to make it something else"
     return (
         f'<g class="head" data-act="head {head}" tabindex="0" role="button" aria-label="{told}"><title>{told}</title>'
-        f'<rect x="{x:g}" y="{y + 6:g}" width="{BOX - 10}" height="{ROW - 12}" rx="4" fill="transparent" '
+        f'<rect x="{x:g}" y="{y + 6:g}" width="{BOX - 10:g}" height="{ROW - 12:g}" rx="4" fill="transparent" '
         f'stroke="currentColor" stroke-width="{2.5 if chosen else 0.7}"/>'
         f'<text x="{x + 8:g}" y="{y + ROW / 2 + 4:g}" fill="currentColor">{head} {state}</text></g>'
     )

@@ -23,6 +23,7 @@ from circuits.viewer import circuitsvis_code, viewer_data
 
 HERE = FilePath(__file__).parent
 INK = "#767676"  # as readable on white as on black
+BARS = ("unablated", "with the circuit")
 NEEDED = {"directly": "needed", "enabling": "guides", "undecided": "undecided", "no": "not needed"}
 
 
@@ -117,11 +118,12 @@ class Explorer(ipywidgets.VBox):
         self._show_drawing()
         loss, unablated = (of(self._exactly) for of in (self.exploration.loss, self.exploration.unablated))
         with self.losses.batch_update():
-            for trace, own in zip(self.losses.data, (unablated, loss), strict=True):
+            for trace, name, own in zip(self.losses.data, BARS, (unablated, loss), strict=True):
                 values = [own.mean, *own.parts.values()]
-                trace.update(y=values, text=[f"{value:.4f}" for value in values])
-            self.losses.layout.title.text = f"loss on {_examples(loss)}"
-        self._say(f"The circuit's loss is {loss}, the model's own {unablated}, on {_examples(loss)}.")
+                trace.update(y=values, text=[f"{value:.4f}" for value in values], name=f"{name}, {_examples(own)}")
+        self._say(
+            f"The circuit's loss is {loss} on {_examples(loss)}, the model's own {unablated} on {_examples(unablated)}."
+        )
         self._show_head()
 
     def _actions(self) -> tuple[tuple[str, str, Callable[[], str | None]], ...]:
@@ -211,7 +213,7 @@ class Explorer(ipywidgets.VBox):
         names = ["mean", *self.exploration.problem.parts]
         bars = [
             go.Bar(x=names, name=name, marker={"color": colour, "pattern": {"shape": shape}}, textposition="outside")
-            for name, colour, shape in (("unablated", "#8a8a8a", ""), ("with the circuit", "#0072B2", "/"))
+            for name, colour, shape in zip(BARS, ("#8a8a8a", "#0072B2"), ("", "/"), strict=True)
         ]
         layout = {"yaxis": {"rangemode": "tozero", "title": {"text": "loss"}}, "barmode": "group", "height": 260}
         return go.FigureWidget(bars, _plain(layout))
