@@ -1,15 +1,19 @@
 """Shared ground truth: a model whose circuit was written by hand, and small problems that finish fast."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from circuits.files import write_atomically
-from retrieval_interp import RetrievalTask, VectorTransformer
+from retrieval_interp import RetrievalTask, VectorTransformer, presets
 from retrieval_interp.checkpoints import CONFIG, WEIGHTS, config_json, save_tensors
 from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.model import build
 from retrieval_interp.presets import Architecture
+from retrieval_interp.sweep.many_seeds import ManySeeds
 from tests.handmade import InductionProblem, induction_circuit, induction_model
+from tests.sweeps import MICRO
 
 torch.set_num_threads(1)
 
@@ -48,3 +52,11 @@ def untrained(tmp_path_factory):
     write_atomically(folder / CONFIG, config_json(task, model.cfg, {}))
     save_tensors(folder / WEIGHTS, model.state_dict())
     return folder
+
+
+@pytest.fixture
+def micro_presets(monkeypatch):
+    """Two presets that are trained in a second, without a compiler."""
+    monkeypatch.setitem(presets.PRESETS, "micro", MICRO)
+    monkeypatch.setitem(presets.PRESETS, "other", replace(MICRO, task=RetrievalTask(1, n_chains=2)))
+    monkeypatch.setattr(ManySeeds, "compile", lambda self: None)

@@ -262,6 +262,18 @@ def test_only_heads_that_lead_to_the_position_before_join_pairs():
     assert not joins_pairs([("pair1.second", "pair2.first")])
 
 
+def test_a_circuit_whose_first_head_does_something_else_than_join_pairs_is_counted(tables):
+    other = "heads:\n  L0H0: {pair1.second: pair1.first, query: pair1.first}\n  L1H0: {query: pair1.second}\n"
+    (tables / "transformer_b" / "circuit.yaml").write_text(other)
+    report = json.loads((tables / "transformer_b" / "report.json").read_text())
+    fetch = report["paths"][1]
+    firsts = [f"L0H0 {source} -> pair1.first" for source in ("pair1.second", "query")]
+    report["paths"] = [*(path(name, 0.07, 0.3, first=True) for name in firsts), fetch]
+    (tables / "transformer_b" / "report.json").write_text(json.dumps(report))
+    row = found(tables)["8.2", "the first useful head joins the members of every pair"]
+    assert (row.measured, row.verdict) == ("2 of 3", "differs")
+
+
 def test_the_readme_shows_the_ledger_as_it_stands():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for row in ledger(data_folder()):

@@ -61,6 +61,7 @@ def test_the_lowest_layer_with_paths_joins_pairs_or_does_something_else() -> Non
     assert joins_first(circuit((), (JOIN1,), (X1,)), LAYOUT)
     assert not joins_first(circuit((X1,), (JOIN1,)), LAYOUT)
     assert not joins_first(circuit((JOIN1, X1)), LAYOUT)
+    assert not joins_first(circuit((("pair1.second", "pair2.first"),)), LAYOUT)
     assert not joins_first(circuit(()), LAYOUT)
 
 

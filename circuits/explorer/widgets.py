@@ -115,7 +115,6 @@ class Explorer(ipywidgets.VBox):
 
     def show(self) -> None:
         """Show the exploration as it stands."""
-        self._show_drawing()
         loss, unablated = (of(self._exactly) for of in (self.exploration.loss, self.exploration.unablated))
         with self.losses.batch_update():
             for trace, name, own in zip(self.losses.data, BARS, (unablated, loss), strict=True):
