@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from transformer_lens import HookedTransformer
 
-from circuits.attention import role_attention
 from circuits.circuit_file import dump_circuit
 from circuits.diagram import circuit_diagram, sequence_order
 from circuits.discovery import Discovery
@@ -17,9 +17,8 @@ from circuits.mechanisms import REPLACEMENTS
 from circuits.page import figure_element, render_page
 from circuits.problem import Examples, Problem
 from circuits.statistics import Statistics
-from circuits.validation import ATTENTION_EXAMPLES
 from circuits.validation_report import PathResult, ValidationReport
-from circuits.viewer import viewer_elements
+from circuits.viewer import attention_viewer
 
 REPORT_FILES = ("report.json", "report.md", "report.html")
 VIEWED_EXAMPLES = 3
@@ -73,33 +72,10 @@ def page(
         diagram=figure_element(diagram, "circuit-diagram"),
         losses=figure_element(loss_figure(report), "losses"),
         attention=figure_element(attention_figure(report.attention, report.roles, order), "role-attention"),
-        viewers=viewer_elements(model, examples),
+        viewers=_viewers(model, examples),
         chance=chance,
         discovery=discovery,
         search=figure_element(search_figure(discovery), "search") if discovery else None,
-    )
-
-
-def attention_page(model: HookedTransformer, problem: Problem, title: str, n_viewed: int, seed: int) -> str:
-    """The attention of all heads as a self-contained page (paper, Appendix C): on average, and on a few examples.
-
-    Args:
-        model: any HookedTransformer without padding.
-        problem: gives the examples and their roles.
-        title: of the page.
-        n_viewed: examples with a viewer of their own.
-        seed: of the examples.
-    """
-    device = next(model.parameters()).device
-    examples = problem.examples(max(n_viewed, ATTENTION_EXAMPLES), seed).to(device)
-    order = sequence_order(examples.roles)
-    figure = attention_figure(role_attention(model, examples).cpu(), problem.roles, order)
-    return render_page(
-        "viewers.html.jinja",
-        title=title,
-        averaged=len(examples),
-        attention=figure_element(figure, "role-attention"),
-        viewers=viewer_elements(model, examples.take(slice(0, n_viewed))),
     )
 
 
@@ -148,6 +124,11 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
         lines += ["", *(f"- {other}" for other in discovery.others())]
     about = [f"{key}: {value}" for key, value in report.about.items()]
     return "\n".join([*lines, "", *about]) + "\n"
+
+
+def _viewers(model: HookedTransformer, examples: Examples) -> list[Markup]:
+    """A viewer for each example."""
+    return [attention_viewer(model, examples, n).element(f"attention-viewer-{n}") for n in range(len(examples))]
 
 
 def _nearest(path: PathResult) -> str:

@@ -6,7 +6,7 @@ exist ``circuit.yaml`` and ``log.jsonl``. Training adds ``state.safetensors`` (t
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,21 @@ CONSTANTS = ("attn.mask", "attn.IGNORE")
 def checkpoint_path(run: Path, step: int) -> Path:
     """Where a run keeps the weights of a step."""
     return run / CHECKPOINTS / f"step-{step:07d}.safetensors"
+
+
+def checkpoints(run: Path) -> dict[int, Path]:
+    """The checkpoints that a run has kept, by their steps, in rising order.
+
+    Raises:
+        BadInput: there is a file among them whose name tells no step.
+    """
+    found = {}
+    for path in sorted((run / CHECKPOINTS).glob("step-*.safetensors")):
+        try:
+            found[int(path.stem.removeprefix("step-"))] = path
+        except ValueError:
+            raise BadInput(f"{path}: expected a name like step-0000080.safetensors") from None
+    return dict(sorted(found.items()))
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
@@ -205,3 +220,18 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[HookedTransfo
     model = build(task, cfg)
     fill(model, tensors, path)
     return model.eval(), task
+
+
+def through_training(run: Path) -> Iterator[tuple[int, HookedTransformer]]:
+    """Every checkpoint of a run with its step: always the same model, so that one is in memory.
+
+    Raises:
+        BadInput: the run has none, or one of them is damaged or does not fit the config.
+    """
+    kept = checkpoints(run)
+    if not kept:
+        raise BadInput(f"{run}: holds no {CHECKPOINTS}/step-*.safetensors, as training keeps them")
+    model, _ = load_model(run, next(iter(kept.values())))
+    for step, path in kept.items():
+        fill(model, load_tensors(path)[0], path)
+        yield step, model

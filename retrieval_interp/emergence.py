@@ -8,7 +8,7 @@ a time. What is kept is a table of all possible paths, so that any circuit can b
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from circuits.attention import path_attention, possible_paths
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.files import read_text
-from retrieval_interp.checkpoints import CHECKPOINTS, LOG, fill, load_model, load_tensors
+from retrieval_interp.checkpoints import LOG, checkpoints, load_model, through_training
 
 ATTENTION = "attention.csv"
 SEQUENCES = 32
@@ -116,7 +116,7 @@ def emergence(
         raise BadInput("the circuit has no attention path; there is nothing to follow")
     losses = read_losses(run / LOG)
     names = [str(path) for path in circuit.paths]
-    checkpoints = sorted((run / CHECKPOINTS).glob("step-*.safetensors"))
+    n_checkpoints = len(checkpoints(run))
     table = run / ATTENTION
     if table.exists():
         kept = read_attention(table)
@@ -125,41 +125,33 @@ def emergence(
             source = f"{len(kept)} checkpoints, as kept in {table.name}"
             first = read_text(table, "a table of attention along paths").splitlines()[0]
             return Emergence(circuit, kept, losses, source, first[2:] if first.startswith("# ") else None)
-        if not checkpoints:
+        if not n_checkpoints:
             raise BadInput(f"{table}: has no column {missing[0]!r}, and there are no checkpoints to measure it on")
-    if len(checkpoints) < 2:
-        raise BadInput(f"{run}: holds {len(checkpoints)} checkpoints and no {ATTENTION}; expected two or more")
-    everywhere = measured(run, checkpoints, circuit, n_sequences, seed, progress)
-    return Emergence(circuit, everywhere, losses, f"{len(checkpoints)} checkpoints, {n_sequences} sequences each")
+    if n_checkpoints < 2:
+        raise BadInput(f"{run}: holds {n_checkpoints} checkpoints and no {ATTENTION}; expected two or more")
+    everywhere = measured(run, circuit, n_sequences, seed, progress)
+    return Emergence(circuit, everywhere, losses, f"{n_checkpoints} checkpoints, {n_sequences} sequences each")
 
 
 def measured(
     run: Path,
-    checkpoints: Sequence[Path],
     circuit: Circuit,
     n_sequences: int,
     seed: int,
     progress: Callable[[float], None],
 ) -> pd.DataFrame:
     """The attention along every possible path, checkpoint by checkpoint."""
-    model, task = load_model(run, checkpoints[0])
+    kept = checkpoints(run)
+    model, task = load_model(run, next(iter(kept.values())))
     examples = task.examples(n_sequences, seed)
     circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
     paths = possible_paths(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
     rows = {}
-    for done, checkpoint in enumerate(checkpoints, start=1):
-        fill(model, load_tensors(checkpoint)[0], checkpoint)
-        rows[_step(checkpoint)] = path_attention(model, examples, paths).tolist()
-        progress(done / len(checkpoints))
+    for step, then in through_training(run):
+        rows[step] = path_attention(then, examples, paths).tolist()
+        progress(len(rows) / len(kept))
     frame = pd.DataFrame.from_dict(rows, orient="index", columns=[str(path) for path in paths])
-    return frame.rename_axis("step").sort_index()
-
-
-def _step(checkpoint: Path) -> int:
-    try:
-        return int(checkpoint.stem.removeprefix("step-"))
-    except ValueError:
-        raise BadInput(f"{checkpoint}: expected a name like step-00000080.safetensors") from None
+    return frame.rename_axis("step")
 
 
 def read_attention(path: Path) -> pd.DataFrame:

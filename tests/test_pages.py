@@ -56,7 +56,7 @@ def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_
     with opened(file) as (page, complaints):
         for example in range(2):
             assert inked(page, f"#attention-viewer-{example}") > 1000
-        assert page.locator("#role-attention .heatmaplayer image").count() == 12
+        assert page.locator("#role-attention-0 .heatmaplayer image").count() == 12
         assert complaints == []
     assert '"1:pair3.second"' in file.read_text()
 

@@ -18,8 +18,9 @@ from circuits.errors import BadInput
 from circuits.explorer.drawing import drawing
 from circuits.explorer.exploration import Exploration
 from circuits.loss import Loss
+from circuits.page import viewer_code
 from circuits.problem import Problem
-from circuits.viewer import circuitsvis_code, viewer_data
+from circuits.viewer import attention_viewer
 
 HERE = FilePath(__file__).parent
 INK = "#767676"  # as readable on white as on black
@@ -49,11 +50,11 @@ class Diagram(anywidget.AnyWidget):
     svg = traitlets.Unicode().tag(sync=True)
 
 
-class Viewer(anywidget.AnyWidget):
-    """A circuitsvis attention viewer."""
+class AttentionHeads(anywidget.AnyWidget):
+    """The attention viewer as a widget, so that it can go from one example to the next."""
 
-    _esm = circuitsvis_code() + (HERE / "viewer.js").read_text(encoding="utf-8")
-    data = traitlets.Dict().tag(sync=True)
+    _esm = viewer_code() + (HERE / "viewer.js").read_text(encoding="utf-8")
+    panels: traitlets.List = traitlets.List().tag(sync=True)
 
 
 class Explorer(ipywidgets.VBox):
@@ -79,7 +80,7 @@ class Explorer(ipywidgets.VBox):
         self.source = ipywidgets.Dropdown(options=self._order, value=self._order[-1], description="from")
         self.target = ipywidgets.Dropdown(options=self._order, description="to")
         self.file = ipywidgets.Text("circuit.yaml", description="as")
-        self.diagram, self.viewer = Diagram(), Viewer()
+        self.diagram, self.viewer = Diagram(), AttentionHeads()
         self.losses, self.attention = self._loss_figure(), self._attention_figure()
         self.line = ipywidgets.HTML()
         self.bar = ipywidgets.FloatProgress(min=0.0, max=1.0, layout={"visibility": "hidden"})
@@ -206,7 +207,8 @@ class Explorer(ipywidgets.VBox):
         self._show_drawing()
 
     def _show_example(self) -> None:
-        self.viewer.data = viewer_data(self.exploration.model, self.exploration.few, self.example.value)
+        viewer = attention_viewer(self.exploration.model, self.exploration.few, self.example.value)
+        self.viewer.panels = viewer.to_json()
 
     def _loss_figure(self) -> go.FigureWidget:
         names = ["mean", *self.exploration.problem.parts]

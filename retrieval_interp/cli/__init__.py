@@ -7,14 +7,14 @@ from typing import Any
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli import circuit, language, models, study, sweep, theory
+from retrieval_interp.cli import circuit, language, models, study, sweep, theory, view
 from retrieval_interp.cli.options import Interrupted
 
 # Some versions of typer carry a copy of click; typer's own name leads to the right base class in all of them.
 UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-for room in (circuit, study, theory, sweep, language, models):
+for room in (circuit, view, study, theory, sweep, language, models):
     app.add_typer(room.app)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import CircuitFile, Examples, Json, Model, Seed, Threshold
+from retrieval_interp.cli.options import CircuitFile, Examples, Json, Model, Threshold
 from retrieval_interp.cli.terminal import print_report, progress_bar
 
 if TYPE_CHECKING:
@@ -114,24 +114,6 @@ def discover(
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and judgement.passed else 1)
-
-
-@app.command()
-def view(
-    model_dir: Model,
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("reports/attention.html"),
-    examples: Annotated[int, typer.Option(min=1, max=50, help="How many examples to show.")] = 3,
-    seed: Seed = 0,
-) -> None:
-    """Write the attention maps of all heads into one HTML file that works offline (Appendix C)."""
-    from circuits.files import check_writable, write_atomically
-    from circuits.report import attention_page
-    from retrieval_interp import library
-
-    model, task, _ = library.load(model_dir)
-    check_writable(out)
-    write_atomically(out, attention_page(model, task, Path(model_dir).name, examples, seed))
-    typer.echo(f"The attention maps are at {out}")
 
 
 def judged(

@@ -1,0 +1,40 @@
+"""The attention of all heads as a page (paper, Appendix C)."""
+
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+from transformer_lens import HookedTransformer
+
+from circuits.attention import role_attention
+from circuits.diagram import sequence_order
+from circuits.figures import attention_figure
+from circuits.page import figure_element, render_page
+from circuits.problem import Problem
+from circuits.validation import ATTENTION_EXAMPLES
+from circuits.viewer.viewer import Viewer
+
+
+def attention_page(
+    models: Mapping[str, HookedTransformer], problem: Problem, viewers: Sequence[Viewer], seed: int
+) -> str:
+    """A self-contained page: attention on average, from role to role, and on a few examples.
+
+    Args:
+        models: any HookedTransformers without padding, by name.
+        problem: gives the examples and their roles.
+        viewers: one for each example.
+        seed: of the examples.
+    """
+    examples = problem.examples(ATTENTION_EXAMPLES, seed)
+    order = sequence_order(examples.roles)
+    figures: dict[str, Markup] = {}
+    for name, model in models.items():
+        attention = role_attention(model, examples.to(next(model.parameters()).device)).cpu()
+        figure = attention_figure(attention, problem.roles, order)
+        figures[name] = figure_element(figure, f"role-attention-{len(figures)}")
+    return render_page(
+        "attention.html.jinja",
+        averaged=len(examples),
+        figures=figures,
+        viewers=[viewer.element(f"attention-viewer-{n}") for n, viewer in enumerate(viewers)],
+    )

@@ -1,0 +1,70 @@
+"""What a viewer shows: the attention of some heads on one example."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_lens import HookedTransformer
+
+from circuits.attention import attention_patterns
+from circuits.circuit import Head
+from circuits.errors import BadInput
+from circuits.problem import Examples
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Attention patterns on one example.
+
+    Attributes:
+        tokens: a label for each position, ``chain:role``.
+        heads: whose patterns they are.
+        attention: the patterns, ``[head][query][key]``, with three decimals: all that a viewer shows.
+        step: of the training at which the model was like this, where there are several frames.
+    """
+
+    tokens: list[str]
+    heads: tuple[Head, ...]
+    attention: list[list[list[float]]]
+    step: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As viewer.js wants it."""
+        return {
+            "label": "" if self.step is None else f"step {self.step:,}",
+            "tokens": self.tokens,
+            "attention": self.attention,
+            "attentionHeadNames": [str(head) for head in self.heads],
+        }
+
+
+def chosen(model: HookedTransformer, layer: int | None, head: int | None) -> tuple[Head, ...]:
+    """All heads of a model, those of a layer, or one.
+
+    Raises:
+        BadInput: the model has no such head, or a head is named without its layer.
+    """
+    cfg = model.cfg
+    if head is not None and layer is None:
+        raise BadInput(f"head {head} of which layer? expected a layer, too")
+    for name, number, n in (("layer", layer, cfg.n_layers), ("head", head, cfg.n_heads)):
+        if number is not None and not 0 <= number < n:
+            raise BadInput(f"there is no {name} {number}; there are {n}, counted from 0")
+    layers = range(cfg.n_layers) if layer is None else [layer]
+    heads = range(cfg.n_heads) if head is None else [head]
+    return tuple(Head(layer, head) for layer in layers for head in heads)
+
+
+def frame(
+    model: HookedTransformer, examples: Examples, example: int, heads: tuple[Head, ...], step: int | None = None
+) -> Frame:
+    """The attention of these heads on one of the examples.
+
+    Raises:
+        BadInput: there is no such example.
+    """
+    if not 0 <= example < len(examples):
+        raise BadInput(f"there is no example {example}; there are {len(examples)}, counted from 0")
+    one = examples.take(slice(example, example + 1))
+    patterns = dict(attention_patterns(model, one))
+    attention = [patterns[head.layer][0, head.head].double().cpu().numpy().round(3).tolist() for head in heads]
+    return Frame(one.roles.labels(0, one.inputs.shape[1]), heads, attention, step)

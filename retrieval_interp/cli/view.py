@@ -1,0 +1,77 @@
+"""The command that shows attention."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from circuits.errors import BadInput
+from retrieval_interp.cli.options import Seed
+from retrieval_interp.cli.terminal import progress_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from retrieval_interp.library import Loaded
+
+app = typer.Typer()
+
+
+@app.command()
+def view(
+    model_dirs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL_DIR ...",
+            help="Model directories, or names such as transformer_a; several stand side by side.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("reports/attention.html"),
+    layer: Annotated[int | None, typer.Option(help="The layer whose heads to show, counted from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="The only head of the layer to show, counted from 0.")] = None,
+    training: Annotated[bool, typer.Option("--training", help="Every checkpoint, with a slider.")] = False,
+    examples: Annotated[int, typer.Option(min=1, max=50, help="How many examples to show.")] = 3,
+    seed: Seed = 0,
+) -> None:
+    """Write attention maps and circuitsvis viewers into one HTML file that works offline (Appendix C)."""
+    from circuits.files import check_writable, write_atomically
+    from circuits.viewer import attention_viewer, over_training, side_by_side
+    from circuits.viewer.attention_page import attention_page
+    from retrieval_interp import library
+    from retrieval_interp.checkpoints import through_training
+
+    check_writable(out)
+    if twice := next((name for name in model_dirs if model_dirs.count(name) > 1), None):
+        raise BadInput(f"{twice} is named twice")
+    loaded = {_name(name, model_dirs): library.load(name) for name in model_dirs}
+    _check_one_task(loaded)
+    task = next(iter(loaded.values())).task
+    shown = task.examples(examples, seed)
+    viewers = []
+    with progress_bar("looking") as progress:
+        for example in range(examples):
+            panels = {}
+            for name, folder in zip(loaded, model_dirs, strict=True):
+                if training:
+                    steps = through_training(library.find(folder))
+                    panels[name] = over_training(steps, shown, example, layer, head)
+                else:
+                    panels[name] = attention_viewer(loaded[name].model, shown, example, layer, head)
+                progress((example + len(panels) / len(loaded)) / examples)
+            viewers.append(side_by_side(panels))
+    models = {name: one.model for name, one in loaded.items()}
+    write_atomically(out, attention_page(models, task, viewers, seed))
+    typer.echo(f"The attention maps are at {out}")
+
+
+def _name(folder: str, others: list[str]) -> str:
+    """The last part of a path, where that tells it from the others."""
+    short = Path(folder).name
+    return short if [Path(other).name for other in others].count(short) == 1 else folder
+
+
+def _check_one_task(loaded: "Mapping[str, Loaded]") -> None:
+    first, *others = loaded
+    for other in others:
+        if loaded[other].task != loaded[first].task:
+            raise BadInput(f"{other} has another task than {first}; side by side they must read the same examples")
