@@ -1,11 +1,12 @@
 # Two commands, each alone, on a machine with Python 3.11+, make and git:
 #   make demo   validates the trained transformer in data/ and writes its report
 #   make test   lints, type-checks and tests
+# (make notebooks runs the notebooks again and keeps them with their outputs; it takes a Chromium.)
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test clean
+.PHONY: demo test notebooks clean
 
 demo: $(INSTALLED)
 	$(BIN)/retrieval-interp demo
@@ -15,6 +16,9 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+notebooks: $(INSTALLED)
+	$(BIN)/python notebooks/build.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("retrieval-interp needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

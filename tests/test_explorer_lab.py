@@ -1,13 +1,15 @@
-"""The explorer where people see it: in JupyterLab, clicked, and without a network."""
+"""The explorer and the viewers where people see them: in JupyterLab and Notebook 7, clicked, and without a network."""
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
-from circuits import evaluate
+from circuits import evaluate, load_circuit
 from circuits.explorer.exploration import AT_ONCE, EXACTLY
 from retrieval_interp import load
-from tests.jupyter import PATIENCE, notebook
+from tests.handmade import induction_circuit
+from tests.jupyter import FRONT_ENDS, PATIENCE, notebook
 
 EXPLORE = """from retrieval_interp import load
 from circuits.explorer import explore
@@ -15,8 +17,9 @@ model, task, circuit = load("induction")
 explore(model, task, circuit)"""
 
 
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
 def test_a_clicked_arrow_changes_the_loss_to_what_the_engine_computes_and_undo_restores_it(
-    tmp_path: Path,
+    front_end: str, tmp_path: Path
 ) -> None:
     model, task, circuit = load("induction")
     path = next(path for path in circuit.paths if path.source == "query")
@@ -25,14 +28,14 @@ def test_a_clicked_arrow_changes_the_loss_to_what_the_engine_computes_and_undo_r
         f"{losses.mean().item():.4f}" for losses in evaluate(model, task, examples, [circuit, circuit.without(path)])
     )
     assert whole != without
-    with notebook(tmp_path, EXPLORE) as (page, complaints):
+    with notebook(tmp_path, EXPLORE, front_end=front_end) as (page, complaints):
         status, arrow = page.locator("[role=status]"), page.locator(f"[data-act='path {circuit.paths.index(path)}']")
         expect(status).to_contain_text(f"The circuit's loss is {whole}", timeout=PATIENCE)
         expect(arrow).to_have_attribute("aria-pressed", "true")
         arrow.locator("line").first.click()
         expect(status).to_contain_text(f"The circuit's loss is {without}", timeout=PATIENCE)
         expect(arrow).to_have_attribute("aria-pressed", "false")
-        page.get_by_role("button", name="undo").click()
+        page.get_by_role("button", name="undo", exact=True).click()
         expect(status).to_contain_text(f"The circuit's loss is {whole}", timeout=PATIENCE)
 
         arrow.focus()
@@ -41,6 +44,49 @@ def test_a_clicked_arrow_changes_the_loss_to_what_the_engine_computes_and_undo_r
         expect(arrow).to_be_focused()
 
         viewer = page.locator("[id^=attention-viewer]")
-        viewer.get_by_text("L1H0", exact=True).first.hover()
-        expect(viewer).to_contain_text("L1H0 Zoomed")
+        expect(viewer).to_contain_text(f"{path.head} Zoomed")  # the head that was acted on
+        viewer.get_by_text("L0H0", exact=True).first.hover()
+        expect(viewer).to_contain_text("L0H0 Zoomed")
+        assert complaints == []
+
+
+EXPLORE_TOKENS = f"""import sys
+sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+from tests.handmade import InductionProblem, induction_circuit, induction_model
+from circuits.explorer import explore
+from circuits.viewer import attention_viewer
+model, problem = induction_model(), InductionProblem()
+explore(model, problem, induction_circuit())"""
+VIEW = "attention_viewer(model, problem.examples(1, 0))"
+
+
+def test_a_circuit_of_a_token_model_is_drawn_tried_saved_and_reported_in_the_dark(tmp_path: Path) -> None:
+    with notebook(tmp_path, EXPLORE_TOKENS, VIEW) as (page, complaints):
+        page.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+        status = page.locator("[role=status]")
+        expect(status).to_contain_text("The circuit's loss is 0.0000", timeout=PATIENCE)
+        page.locator("[data-act='head L1H0']").click()  # from its path to untouched
+        expect(page.locator("[data-act='head L1H0']")).to_contain_text("L1H0 untouched")
+        page.get_by_label("from", exact=True).select_option("query")
+        page.get_by_label("to", exact=True).select_option("pair1.first")
+        page.get_by_role("button", name="draw", exact=True).click()
+        arrow = page.locator("[data-act^=path][aria-label*='L1H0 query -> pair1.first']")
+        expect(arrow).to_have_attribute("aria-pressed", "true", timeout=PATIENCE)
+        expect(status).not_to_contain_text("The circuit's loss is 0.0000")
+        page.get_by_role("button", name="undo", exact=True).click()
+        page.get_by_role("button", name="undo", exact=True).click()
+        page.get_by_role("button", name="minimal?").click()
+        expect(status).to_contain_text("L1H0 query -> pair1.second: needed", timeout=PATIENCE)
+        page.get_by_role("button", name="save", exact=True).click()
+        expect(status).to_contain_text("The circuit is in circuit.yaml", timeout=PATIENCE)
+        assert load_circuit(tmp_path / "circuit.yaml").paths == induction_circuit().paths
+        page.get_by_role("button", name="report", exact=True).click()
+        expect(status).to_contain_text("The report is at circuit/report.html", timeout=PATIENCE)
+        assert (tmp_path / "circuit" / "report.html").exists()
+
+        ink = "element => getComputedStyle(element).color"
+        assert page.locator("[data-act='head L1H0'] text").evaluate(ink) == "rgb(255, 255, 255)"
+        viewer = page.frame_locator("iframe")
+        viewer.get_by_role("heading", name="L1H0", exact=True).hover()
+        expect(viewer.get_by_role("heading", name="Zoomed")).to_have_text("L1H0 Zoomed")
         assert complaints == []

@@ -1,19 +1,35 @@
-import os
-from pathlib import Path
+"""The notebooks: that they run, and that what is kept beside each source was made from it."""
 
+import os
+
+import jupytext
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+from notebooks.build import HERE, read
+
+SOURCES = sorted(HERE.glob("[0-9]*.py"))
+EACH = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_notebook_runs_from_top_to_bottom(path, tmp_path, monkeypatch):
+@EACH
+def test_the_notebook_runs_from_top_to_bottom(source, tmp_path, monkeypatch):
     monkeypatch.setitem(os.environ, "JUPYTER_PLATFORM_DIRS", "1")
-    notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
+    NotebookClient(read(source), timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
 
 
-def test_there_are_notebooks():
-    assert NOTEBOOKS
+@EACH
+def test_the_kept_notebook_is_its_source_with_outputs(source):
+    kept = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    assert jupytext.writes(kept, fmt="py:percent") == jupytext.writes(read(source), fmt="py:percent")
+    code = [cell for cell in kept.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert sum(bool(cell.outputs) for cell in code) > len(code) / 2
+    kinds = {kind for cell in code for output in cell.outputs for kind in output.get("data", {})}
+    assert kinds <= {"text/plain", "text/html", "image/svg+xml", "image/png", "application/vnd.plotly.v1+json"}
+
+
+def test_there_are_five_notebooks_and_nothing_is_kept_without_its_source():
+    assert [source.stem[0] for source in SOURCES] == ["1", "2", "3", "4", "5"]
+    assert sorted(HERE.glob("*.ipynb")) == [source.with_suffix(".ipynb") for source in SOURCES]

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from circuits import BadInput
 from circuits.viewer import attention_viewer, over_training, side_by_side
-from retrieval_interp import presets, training
+from retrieval_interp import load, presets, training
 from retrieval_interp.cli import main
 from tests.browser import opened
 from tests.sweeps import MICRO
@@ -39,6 +39,16 @@ def test_what_is_shown_is_the_attention_of_the_model_with_three_decimals(random_
     torch.testing.assert_close(shown, cache["pattern", 2][0, 1].detach(), atol=5.1e-4, rtol=0)
     assert shown.shape == (10, 10)
     assert frame.tokens == examples.roles.labels(1, 10)
+
+
+def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
+    model, task, _ = load("equations")
+    examples = task.examples(1, 0)
+    ((frame,),) = attention_viewer(model, examples, layer=0, head=0).panels.values()
+    text = model.tokenizer.decode(examples.inputs[0]).split(" ")
+    assert [label.split("|")[0] for label in frame.tokens] == [word.replace("\n", "⏎") for word in text]
+    assert frame.tokens[1] == "="
+    assert frame.tokens[-1].endswith("|1:answer")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from circuits.problem import Problem
 from circuits.viewer import attention_viewer
 
 HERE = FilePath(__file__).parent
-INK = "#767676"  # as readable on white as on black
+INK, GRID = "#7a7a7a", "rgba(128, 128, 128, 0.3)"  # as readable on white as on black
 BARS = ("unablated", "with the circuit")
 NEEDED = {"directly": "needed", "enabling": "guides", "undecided": "undecided", "no": "not needed"}
 
@@ -55,6 +55,7 @@ class AttentionHeads(anywidget.AnyWidget):
 
     _esm = viewer_code() + (HERE / "viewer.js").read_text(encoding="utf-8")
     panels: traitlets.List = traitlets.List().tag(sync=True)
+    head = traitlets.Int().tag(sync=True)
 
 
 class Explorer(ipywidgets.VBox):
@@ -80,7 +81,7 @@ class Explorer(ipywidgets.VBox):
         self.source = ipywidgets.Dropdown(options=self._order, value=self._order[-1], description="from")
         self.target = ipywidgets.Dropdown(options=self._order, description="to")
         self.file = ipywidgets.Text("circuit.yaml", description="as")
-        self.diagram, self.viewer = Diagram(), AttentionHeads()
+        self.diagram, self.viewer = Diagram(layout={"flex": "1 1 560px", "min_width": "0"}), AttentionHeads()
         self.losses, self.attention = self._loss_figure(), self._attention_figure()
         self.line = ipywidgets.HTML()
         self.bar = ipywidgets.FloatProgress(min=0.0, max=1.0, layout={"visibility": "hidden"})
@@ -108,6 +109,12 @@ class Explorer(ipywidgets.VBox):
         )
         self.show()
         self._show_example()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        """Beside the widget a picture and a line, for whoever reads the notebook without running it."""
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
+        picture = self.diagram.svg.replace('style="', 'style="background: #fff; color: #000; ', 1)
+        return {**bundle, "image/svg+xml": picture, "text/plain": self.said}
 
     @property
     def said(self) -> str:
@@ -203,7 +210,8 @@ class Explorer(ipywidgets.VBox):
         values = self.exploration.attention[head.layer, head.head][index][:, index]
         with self.attention.batch_update():
             self.attention.data[0].z = values.numpy().round(3)
-            self.attention.layout.title.text = f"{head}: attention of the model, from role (down) to role (across)"
+            self.attention.layout.title.text = f"{head}: the model's attention, from role (down) to role (across)"
+        self.viewer.head = self.exploration.heads.index(head)
         self._show_drawing()
 
     def _show_example(self) -> None:
@@ -213,10 +221,24 @@ class Explorer(ipywidgets.VBox):
     def _loss_figure(self) -> go.FigureWidget:
         names = ["mean", *self.exploration.problem.parts]
         bars = [
-            go.Bar(x=names, name=name, marker={"color": colour, "pattern": {"shape": shape}}, textposition="outside")
+            go.Bar(
+                x=names,
+                name=name,
+                marker={"color": colour, "pattern": {"shape": shape}},
+                textposition="outside",
+                textfont={"size": 10},
+                constraintext="none",
+                cliponaxis=False,
+            )
             for name, colour, shape in zip(BARS, ("#8a8a8a", "#0072B2"), ("", "/"), strict=True)
         ]
-        layout = {"yaxis": {"rangemode": "tozero", "title": {"text": "loss"}}, "barmode": "group", "height": 260}
+        layout = {
+            "yaxis": {"rangemode": "tozero", "title": {"text": "loss"}, "gridcolor": GRID, "zerolinecolor": GRID},
+            "barmode": "group",
+            "bargap": 0.1,
+            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+            "height": 240,
+        }
         return go.FigureWidget(bars, _plain(layout))
 
     def _attention_figure(self) -> go.FigureWidget:
@@ -229,7 +251,8 @@ class Explorer(ipywidgets.VBox):
 def _plain(layout: dict[str, Any]) -> dict[str, Any]:
     """A layout that is readable on white and on black."""
     clear = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": INK}}
-    return {**clear, "width": 560, "margin": {"t": 40, "b": 40, "l": 90, "r": 10}, "title": {"text": ""}, **layout}
+    title = {"text": "", "font": {"size": 13}}
+    return {**clear, "width": 440, "margin": {"t": 40, "b": 40, "l": 80, "r": 10}, "title": title, **layout}
 
 
 def _examples(loss: Loss) -> str:

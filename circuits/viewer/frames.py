@@ -16,7 +16,7 @@ class Frame:
     """Attention patterns on one example.
 
     Attributes:
-        tokens: a label for each position, ``chain:role``.
+        tokens: a label for each position: ``chain:role``, behind the token where the model has a tokenizer.
         heads: whose patterns they are.
         attention: the patterns, ``[head][query][key]``, with three decimals: all that a viewer shows.
         step: of the training at which the model was like this, where there are several frames.
@@ -67,4 +67,14 @@ def frame(
     one = examples.take(slice(example, example + 1))
     patterns = dict(attention_patterns(model, one))
     attention = [patterns[head.layer][0, head.head].double().cpu().numpy().round(3).tolist() for head in heads]
-    return Frame(one.roles.labels(0, one.inputs.shape[1]), heads, attention, step)
+    return Frame(_labels(model, one), heads, attention, step)
+
+
+def _labels(model: HookedTransformer, one: Examples) -> list[str]:
+    """What stands at each position, and whose part it plays there; the bare number where neither is known."""
+    labels = one.roles.labels(0, one.inputs.shape[1])
+    if model.tokenizer is None:
+        return labels
+    # Line breaks would be lost: circuitsvis leaves white space out.
+    tokens = [token.replace("\n", "⏎") for token in model.tokenizer.convert_ids_to_tokens(one.inputs[0].tolist())]
+    return [token if label.isdecimal() else f"{token}|{label}" for token, label in zip(tokens, labels, strict=True)]

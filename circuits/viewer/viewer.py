@@ -16,7 +16,7 @@ from circuits.problem import Examples
 from circuits.viewer.frames import Frame, chosen, frame
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Viewer:
     """circuitsvis viewers side by side, with a slider where they have several frames.
 
@@ -53,6 +53,11 @@ class Viewer:
 
     def _repr_html_(self) -> str:
         return in_a_frame(self.page())
+
+    def __repr__(self) -> str:
+        heads = [f"{title} {', '.join(map(str, frames[-1].heads))}".strip() for title, frames in self.panels.items()]
+        steps = len(next(iter(self.panels.values())))
+        return f"Viewer of {'; '.join(heads)}" + (f" at {steps} steps" if steps > 1 else "")
 
 
 def attention_viewer(
