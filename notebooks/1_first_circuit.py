@@ -106,7 +106,7 @@ loss_figure(report)
 # ## Explore
 #
 # The same, to click on. An arrow goes when it is clicked, and comes back at the next click; a head goes through uniform,
-# identity, previous, its paths, and untouched; the losses follow at once, on 64 examples (`exact`: on 1,024). Tab and
+# identity, previous, its paths, and untouched; the losses follow at once, on 32 examples (`exact`: on 1,024). Tab and
 # Enter do as well as the mouse. `minimal?` asks of every path whether it is needed, `save` and `report` write files.
 
 # %%

@@ -222,12 +222,13 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[HookedTransfo
     return model.eval(), task
 
 
-def through_training(run: Path) -> Iterator[tuple[int, HookedTransformer]]:
+def through_training(run: Path | str) -> Iterator[tuple[int, HookedTransformer]]:
     """Every checkpoint of a run with its step: always the same model, so that one is in memory.
 
     Raises:
         BadInput: the run has none, or one of them is damaged or does not fit the config.
     """
+    run = Path(run)
     kept = checkpoints(run)
     if not kept:
         raise BadInput(f"{run}: holds no {CHECKPOINTS}/step-*.safetensors, as training keeps them")

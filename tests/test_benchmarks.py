@@ -1,9 +1,11 @@
 import pytest
 import torch
 
-from benchmarks import ablation, recovery, seeds, training
+from benchmarks import ablation, explorer, recovery, seeds, training
 from circuits import validate
 from circuits.compile import solves, without_path
+from circuits.explorer import explore
+from retrieval_interp import load
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask
 
@@ -28,6 +30,12 @@ def test_the_benchmark_of_many_seeds_holds_both_ways_against_each_other(monkeypa
     result = seeds.measure("micro", 3, rounds=1, device=torch.device("cpu"))
     assert (result["seeds"], result["device"]) == (3, "cpu")
     assert result["ratio"] == result["seconds_alone"] / result["seconds_together"]
+
+
+def test_the_benchmark_of_the_explorer_tries_what_was_not_tried_before(model, problem, circuit):
+    asked = explore(model, problem, circuit)
+    assert explorer.acts(asked) == {"path": ["path 0", "path 1"], "head": []}
+    assert all(seconds > 0 for seconds in explorer.in_kernel(explore(*load("induction"))).values())
 
 
 def test_the_products_of_a_step_are_counted_as_by_hand():

@@ -152,15 +152,15 @@ def explorer(model, problem, circuit):
 
 
 def test_the_line_says_on_how_many_examples_each_loss_was_measured(explorer):
-    assert explorer.said.count("on 64 examples") == 2
+    assert explorer.said.count(f"on {AT_ONCE} examples") == 2
     explorer.buttons["exact"].click()
     assert explorer.said.count("on 1,024 examples") == 2
     explorer.diagram._handle_custom_msg("path 1", [])
-    assert "on 64 examples, the model's own" in explorer.said
+    assert f"on {AT_ONCE} examples, the model's own" in explorer.said
     assert explorer.said.endswith("on 1,024 examples.")
     assert [trace.name for trace in explorer.losses.data] == [
         "unablated, 1,024 examples",
-        "with the circuit, 64 examples",
+        f"with the circuit, {AT_ONCE} examples",
     ]
 
 

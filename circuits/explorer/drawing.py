@@ -92,7 +92,7 @@ def _path(
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
     line = f'x1="{x1:g}" y1="{y1:g}" x2="{x2 - (TIP - 1) * dx:.1f}" y2="{y2 - (TIP - 1) * dy:.1f}"'
     stroke, dashes = (colour, "") if there else (FAINT, ' stroke-dasharray="5 5"')
-    middle = f'x="{(x1 + x2) / 2:g}" y="{(y1 + y2) / 2 - 8:g}"'
+    middle = f'x="{(x1 + x2) / 2 - 6:g}" y="{(y1 + y2) / 2 - 10:g}"'
     beside = f'<text {middle} text-anchor="middle" fill="currentColor">{escape(label)}</text>' if label else ""
     return (
         f'<g class="path" data-act="path {number}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '

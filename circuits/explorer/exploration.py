@@ -20,7 +20,8 @@ from circuits.statistics import against_chance
 from circuits.validation import validate
 from circuits.validation_report import PathResult
 
-AT_ONCE, EXACTLY = 64, 1024  # examples: while exploring, and on demand
+AT_ONCE, EXACTLY = 32, 1024  # examples: while exploring, and on demand
+IN_PASSING = 64  # examples to ask of every path whether it is needed
 THRESHOLD = 0.05
 
 
@@ -76,7 +77,7 @@ class Exploration:
         Raises:
             BadInput: the circuit names no head.
         """
-        asked: dict[str, Any] = {"n_examples": AT_ONCE, "seed": self.seed, "threshold": THRESHOLD}
+        asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": THRESHOLD}
         report = validate(self.model, self.problem, self.draft.circuit, **asked, progress=progress)
         return {result.path: result for result in report.paths}
 

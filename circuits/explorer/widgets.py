@@ -16,7 +16,7 @@ from circuits.circuit import Circuit, Head
 from circuits.diagram import sequence_order
 from circuits.errors import BadInput
 from circuits.explorer.drawing import drawing
-from circuits.explorer.exploration import Exploration
+from circuits.explorer.exploration import IN_PASSING, Exploration
 from circuits.loss import Loss
 from circuits.page import viewer_code
 from circuits.problem import Problem
@@ -91,7 +91,7 @@ class Explorer(ipywidgets.VBox):
         }
         for name, _, action in self._actions():
             self.buttons[name].on_click(partial(self._do, action))
-        self.diagram.on_msg(lambda _, message, __: self._do(partial(self._clicked, message)))
+        self.diagram.on_msg(lambda _, message, __: self._clicked(message))
         self.head.observe(lambda _: self._show_head(), "value")
         self.example.observe(lambda _: self._show_example(), "value")
         row = partial(ipywidgets.HBox, layout={"flex_flow": "row wrap"})
@@ -108,6 +108,7 @@ class Explorer(ipywidgets.VBox):
             ]
         )
         self.show()
+        self._show_head()
         self._show_example()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
@@ -122,16 +123,16 @@ class Explorer(ipywidgets.VBox):
         return str(self._said)
 
     def show(self) -> None:
-        """Show the exploration as it stands."""
+        """Show the exploration as it stands: what is seen first is sent first."""
+        self._show_drawing()
         loss, unablated = (of(self._exactly) for of in (self.exploration.loss, self.exploration.unablated))
+        self._say(
+            f"The circuit's loss is {loss} on {_examples(loss)}, the model's own {unablated} on {_examples(unablated)}."
+        )
         with self.losses.batch_update():
             for trace, name, own in zip(self.losses.data, BARS, (unablated, loss), strict=True):
                 values = [own.mean, *own.parts.values()]
                 trace.update(y=values, text=[f"{value:.4f}" for value in values], name=f"{name}, {_examples(own)}")
-        self._say(
-            f"The circuit's loss is {loss} on {_examples(loss)}, the model's own {unablated} on {_examples(unablated)}."
-        )
-        self._show_head()
 
     def _actions(self) -> tuple[tuple[str, str, Callable[[], str | None]], ...]:
         exploration = self.exploration
@@ -166,12 +167,13 @@ class Explorer(ipywidgets.VBox):
     def _clicked(self, act: str) -> None:
         what, _, which = act.partition(" ")
         if what == "head":
-            self.exploration.cycle(Head.parse(which))
-            self.head.value = which
+            head = Head.parse(which)
+            self._do(partial(self.exploration.cycle, head))
         else:
             path = self.exploration.draft.hypothesis.paths[int(which)]
-            self.exploration.toggle(path)
-            self.head.value = str(path.head)
+            head = path.head
+            self._do(partial(self.exploration.toggle, path))
+        self.head.value = str(head)
 
     def _draw(self) -> None:
         self.exploration.draw(Head.parse(self.head.value), self.source.value, self.target.value)
@@ -183,7 +185,7 @@ class Explorer(ipywidgets.VBox):
         found = self.exploration.minimal(self._progress)
         self._labels = {path: NEEDED[result.needed] for path, result in found.items()}
         counted = [f"{path}: {NEEDED[result.needed]}" for path, result in found.items()]
-        return "; ".join(counted) or "There is no path."
+        return f"On {IN_PASSING} examples: {'; '.join(counted) or 'there is no path'}."
 
     def _save(self) -> str:
         self.exploration.save(FilePath(self.file.value))

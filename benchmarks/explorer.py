@@ -1,0 +1,98 @@
+"""How long the explorer takes to answer, in the kernel and where it is seen: in JupyterLab, in a headless Chromium.
+
+    python -m benchmarks.explorer [--model transformer_a] [--json]
+
+Seconds, medians over paths and heads that were not tried before. In the kernel: until all messages are sent. In
+JupyterLab: from the click until the line with the new loss is there; it takes a Chromium.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from circuits.explorer import Explorer, explore
+from retrieval_interp import load
+from retrieval_interp.provenance import versions
+from tests.jupyter import PATIENCE, notebook
+
+ROUNDS = 5
+QUIET = 2000  # milliseconds between two clicks, so that nothing is still being drawn
+CELL = """from circuits.explorer import explore
+from retrieval_interp import load
+explore(*load({model!r}))"""
+CLICK = """selector => new Promise((done) => {
+    const line = () => document.querySelector("[role=status]")?.innerText;
+    const before = line(), started = performance.now();
+    document.querySelector(selector).dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    const look = () => (line() !== before ? done((performance.now() - started) / 1000) : requestAnimationFrame(look));
+    look();
+})"""
+
+
+def acts(explorer: Explorer) -> dict[str, list[str]]:
+    """What is clicked: paths and heads, as their drawings name them."""
+    paths = [f"path {n}" for n in range(len(explorer.exploration.draft.hypothesis.paths))]
+    useful = explorer.exploration.draft.hypothesis.useful_heads
+    heads = [f"head {head}" for head in explorer.exploration.heads if head not in useful]
+    return {"path": paths[:ROUNDS], "head": heads[:ROUNDS]}
+
+
+def in_kernel(explorer: Explorer) -> dict[str, float]:
+    """Seconds in the kernel."""
+
+    def press(name: str) -> None:
+        explorer.buttons[name].click()
+
+    def click(act: str) -> None:
+        explorer.diagram._handle_custom_msg(act, [])
+
+    clicked = {name: every for name, every in acts(explorer).items() if every}
+    taken = {name: statistics.median(seconds(click, act) for act in every) for name, every in clicked.items()}
+    return {**taken, **{name: seconds(press, name) for name in ("undo", "exact", "minimal?")}}
+
+
+def in_lab(model: str, clicked: dict[str, list[str]]) -> dict[str, float]:
+    """Seconds in JupyterLab."""
+    with tempfile.TemporaryDirectory() as folder, notebook(Path(folder), CELL.format(model=model)) as (page, _):
+        page.locator("[role=status]").get_by_text("The circuit's loss").wait_for(timeout=PATIENCE)
+        taken: dict[str, list[float]] = {name: [] for name in clicked}
+        for name, every in clicked.items():
+            for act in every:
+                page.wait_for_timeout(QUIET)
+                taken[name].append(page.evaluate(CLICK, f"[data-act='{act}']"))
+                print(f"\r{act}: {taken[name][-1]:.2f} s in JupyterLab ", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return {name: statistics.median(each) for name, each in taken.items()}
+
+
+def seconds(step: Callable[[str], None], what: str) -> float:
+    started = time.perf_counter()
+    step(what)
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="transformer_a")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    explorer = explore(*load(arguments.model))
+    clicked = acts(explorer)
+    kernel, lab = in_kernel(explorer), in_lab(arguments.model, clicked)
+    result = {"model": arguments.model, "threads": torch.get_num_threads(), "kernel": kernel, "lab": lab}
+    if arguments.json:
+        print(json.dumps({**versions(), **result}, indent=2))
+        return
+    for place, taken in (("kernel", kernel), ("JupyterLab", lab)):
+        print(f"{place}: {', '.join(f'{name} {value:.3f} s' for name, value in taken.items())}")
+
+
+if __name__ == "__main__":
+    main()
