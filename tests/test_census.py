@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from circuits import BadInput, Circuit, Head, OneHot, Previous, load_circuit
-from retrieval_interp.checkpoints import CIRCUIT
+from retrieval_interp.checkpoints import CIRCUIT, WEIGHTS
 from retrieval_interp.cli import main
 from retrieval_interp.library import data_folder, load
 from retrieval_interp.model import build
@@ -117,6 +117,21 @@ def test_what_was_examined_is_not_examined_again(
     monkeypatch.setattr("retrieval_interp.sweep.census.discover", None)
     code, out, _ = census(store, capsys)
     assert (code, len(json.loads(out)["rows"])) == (0, 2)
+
+
+def test_models_that_were_examined_may_lose_their_weights_and_their_sweep_goes_on(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for run in store.runs:
+        Census(store, 0.1).add(Examined(Finding(run.preset, run.seed, 0.1, solved=False), None))
+    (store.path(Run("induction", 0)) / WEIGHTS).unlink()
+    code, out, _ = census(store, capsys)
+    assert (code, [row["seed"] for row in json.loads(out)["rows"]]) == (0, [0, 1])
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("seeds: 2\npresets: [induction]\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["sweep", str(plan), "--weights", "--out", str(store.folder)])
+    assert ended.value.code == 0
 
 
 def test_a_model_that_cannot_be_examined_is_a_failure_and_the_others_go_on(

@@ -53,7 +53,7 @@ def sweep(
     Exits with 1 where runs failed, again and again.
     """
     from circuits.files import check_writable
-    from retrieval_interp.checkpoints import WEIGHTS
+    from retrieval_interp.sweep.census import examinable
     from retrieval_interp.sweep.cluster import connect, on_cluster
     from retrieval_interp.sweep.figure4 import sentences, table
     from retrieval_interp.sweep.figure4_page import FILES, write_figure4
@@ -82,7 +82,7 @@ def sweep(
         train = partial(local, work=work)
     store = Store(folder)
     for result in store.results(chosen.runs):  # a damaged run is told before the others are trained
-        if weights and not store.has(result.run, WEIGHTS):
+        if weights and not examinable(store, result.run):
             raise BadInput(f"{store.path(result.run)}: was kept without its weights; choose another folder")
     with runs_bar() as progress:
         failures = run_sweep(chosen.runs, store, train, progress)

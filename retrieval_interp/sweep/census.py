@@ -74,8 +74,8 @@ class Census:
     """What was found out about the models of a store; kept in their folders.
 
     Attributes:
-        runs: the models that can be examined.
-        left_out: how many runs the store holds without their weights.
+        runs: the models that were examined, or can be.
+        left_out: how many others the store holds, without their weights.
     """
 
     def __init__(self, store: Store, threshold: float) -> None:
@@ -87,7 +87,7 @@ class Census:
         check_threshold(threshold)
         self.store, self.threshold = store, threshold
         results = store.results(store.runs)  # refuses what is damaged, or of other settings
-        self.runs = tuple(result.run for result in results if store.has(result.run, WEIGHTS))
+        self.runs = tuple(result.run for result in results if examinable(store, result.run))
         self.left_out = len(results) - len(self.runs)
         if not self.runs:
             raise BadInput(f"{store.folder}: holds no run with weights; sweep with --weights")
@@ -147,6 +147,11 @@ class Census:
         if not circuit.paths:
             raise BadInput(f"{path}: has no path; remove {FOUND} beside it to examine the model again")
         return circuit
+
+
+def examinable(store: Store, run: Run) -> bool:
+    """Whether a run keeps its weights, or was examined and needs them no more."""
+    return store.has(run, WEIGHTS) or store.has(run, FOUND)
 
 
 def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold: float) -> list[Examined | Failure]:
