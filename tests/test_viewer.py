@@ -122,13 +122,24 @@ def test_pointing_shows_a_head_a_click_locks_it_and_the_slider_leaves_it_locked(
         assert complaints == []
 
 
-def test_in_a_notebook_the_viewer_brings_all_it_needs_in_a_frame_as_high_as_it_is(model, examples, tmp_path):
+# What the notebooks of VS Code allow in the outputs of cells; scripts, styles and so on of their own are left out.
+VS_CODE = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src https: http: data:; font-src https:; connect-src https:; child-src https: data:"
+)
+
+
+@pytest.mark.parametrize("policy", ["", VS_CODE], ids=["anywhere", "under VS Code's policy"])
+def test_in_a_notebook_the_viewer_brings_all_it_needs_in_a_frame_as_high_as_it_is(policy, model, examples, tmp_path):
     notebook = tmp_path / "notebook.html"
     shown = attention_viewer(model, examples)._repr_html_()
-    notebook.write_text(f"<!doctype html><link rel=icon href='data:,'><p>a cell</p>{shown}<p>the next cell</p>")
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}"><link rel=icon href="data:,">'
+    # Styles around it, that shrink circuitsvis where it is not in a frame.
+    notebook.write_text(f"<!doctype html>{meta}<style>div {{ width: 0 }}</style><p>above</p>{shown}<p>below</p>")
     with opened(notebook) as (page, complaints):
         large = page.frame_locator("iframe").get_by_role("heading", name="Zoomed")
         expect(large).to_have_text("L0H0 Zoomed")
+        assert page.frame_locator("iframe").locator("canvas").last.bounding_box()["width"] > 300
         page.frame_locator("iframe").get_by_role("heading", name="L1H0", exact=True).hover()
         expect(large).to_have_text("L1H0 Zoomed")
         page.wait_for_function(
