@@ -92,8 +92,8 @@ my_examples = my_task.examples(4, seed=0)
 side_by_side({run.name: over_training(through_training(run), my_examples) for run in runs})
 
 # %% [markdown]
-# The same in numbers: a head joins the members of every pair, then the query finds its pair, and the loss falls from the
-# 0.75 of a guess.
+# The same in numbers. One head joins the members of pairs, the other leads from the query to its pair. They emerge together,
+# within a few steps of each other, and the loss falls from the 0.75 of a guess.
 
 # %%
 from circuits import Circuit, Head, OneHot

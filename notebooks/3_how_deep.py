@@ -78,7 +78,7 @@ fresh = one_hop.examples(1024, seed=1)
 print(f"loss of a single layer: {one_hop.losses(shallow(fresh.inputs), fresh).mean():.4f}")
 
 # %% [markdown]
-# How? Its heads hardly follow roles. Most fetch fixed positions, whatever stands there, and the MLP compares.
+# How? Most of its heads fetch fixed positions, whatever stands there, for the MLP to compare; one, L0H2, follows a role.
 
 # %%
 import pandas as pd

@@ -55,7 +55,7 @@ from circuits.viewer import attention_viewer
 attention_viewer(model, examples, example=0, layer=3)
 
 # %% [markdown]
-# On average, from role to role: of 24 heads, which ones look from an equation to the one it builds on?
+# On average, from role to role: of 24 heads, which ones look from one equation to another, or from the question to one?
 
 # %%
 import pandas as pd
@@ -64,7 +64,8 @@ from circuits.attention import path_attention, possible_paths
 
 paths = [path for path in possible_paths(examples.roles, 6, 4) if path.source != "*"]
 strongest = pd.Series(path_attention(model, examples, paths), index=[str(path) for path in paths], name="attention")
-between = strongest[~strongest.index.str.contains("end|answer -> query")]
+within = "end|answer -> query|(?:pair1.*pair1|pair2.*pair2|pair3.*pair3)"
+between = strongest[~strongest.index.str.contains(within)]
 between.sort_values(ascending=False).head(12).round(2).to_frame()
 
 # %% [markdown]

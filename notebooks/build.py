@@ -7,6 +7,7 @@ It needs a Chromium.
 
 import base64
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -48,7 +49,8 @@ def _kept(output: nbformat.NotebookNode) -> bool:
         return False  # a progress bar
     if data.get("text/html", "").startswith("<iframe"):
         data["image/png"] = picture(data.pop("text/html"))
-    return output.get("name") != "stderr"
+    empty = "text/html" in data and not re.sub(r"<[^>]*>|\s", "", data["text/html"])  # where a progress bar was
+    return output.get("name") != "stderr" and not empty
 
 
 def picture(frame: str) -> str:

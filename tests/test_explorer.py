@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +24,15 @@ def test_a_path_is_taken_away_and_put_back():
     assert without.circuit == HYPOTHESIS.without(FETCH)
     assert without.toggled(FETCH).circuit == HYPOTHESIS
     assert Draft(HYPOTHESIS).toggled(JOIN).circuit.heads[FIRST] == Uniform()
+
+
+def test_a_head_whose_only_path_was_taken_away_goes_on_round_from_uniform():
+    draft, seen = Draft(HYPOTHESIS).toggled(JOIN), []
+    for _ in range(4):
+        seen.append(draft.state(FIRST))
+        draft = draft.next(FIRST)
+    assert seen == ["uniform", "identity", "previous", "untouched"]
+    assert draft.made(FIRST, "previous") == Draft(HYPOTHESIS)
 
 
 def test_a_head_goes_round_all_that_it_can_be_made_to_do():
@@ -68,6 +81,10 @@ def test_whatever_is_done_can_be_undone_step_by_step(steps):
     draft = Draft(HYPOTHESIS)
     for step in steps:
         draft = moves[step](draft)
+        for head in (FIRST, SECOND, Head(2, 0)):
+            does = draft.circuit.heads.get(head)
+            said = "untouched" if does is None else "paths" if isinstance(does, OneHot) else does.name
+            assert draft.state(head) == said
         assert {*draft.circuit.paths} <= {*HYPOTHESIS.paths} | {Path(head, "*", "previous") for head in draft.set_aside}
         assert draft.hypothesis == HYPOTHESIS
     for head in [*draft.set_aside]:
@@ -156,12 +173,9 @@ def test_the_line_says_on_how_many_examples_each_loss_was_measured(explorer):
     explorer.buttons["exact"].click()
     assert explorer.said.count("on 1,024 examples") == 2
     explorer.diagram._handle_custom_msg("path 1", [])
-    assert f"on {AT_ONCE} examples, the model's own" in explorer.said
-    assert explorer.said.endswith("on 1,024 examples.")
-    assert [trace.name for trace in explorer.losses.data] == [
-        "unablated, 1,024 examples",
-        f"with the circuit, {AT_ONCE} examples",
-    ]
+    assert explorer.said.count(f"on {AT_ONCE} examples") == 2
+    names = [f"{name}, {AT_ONCE} examples" for name in ("unablated", "with the circuit")]
+    assert [trace.name for trace in explorer.losses.data] == names
 
 
 def test_what_is_clicked_is_drawn_otherwise_and_undone(explorer):
@@ -182,6 +196,83 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(explorer, circuit):
     assert "is against the causal mask" in explorer.said
     assert "Not done." in explorer.line.value
     assert explorer.exploration.draft.circuit == circuit
+
+
+def test_what_gives_way_to_a_path_that_is_drawn_and_what_comes_back_is_said(explorer):
+    explorer.head.value, explorer.source.value, explorer.target.value = "L1H0", "query", "pair1.first"
+    explorer.buttons["draw"].click()
+    assert explorer.said.startswith("L1H0 query -> pair1.second gave way. The circuit's loss is ")
+    explorer.diagram._handle_custom_msg("head L1H0", [])
+    explorer.source.value, explorer.target.value = "pair1.second", "pair1.first"
+    explorer.buttons["draw"].click()
+    assert explorer.said.startswith("L1H0 query -> pair1.first came back. The circuit's loss is ")
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "/", "a\0b"])
+@pytest.mark.parametrize("button", ["save", "report"])
+def test_a_name_that_is_no_file_is_refused_in_words(explorer, button, name):
+    explorer.file.value = name
+    explorer.buttons[button].click()
+    assert "names no file" in explorer.said
+    assert "Not done." in explorer.line.value
+
+
+def test_what_nobody_expected_is_said_too(explorer):
+    def fails() -> None:
+        raise ZeroDivisionError("by accident")
+
+    explorer._do(fails)
+    assert explorer.said == "ZeroDivisionError: by accident"
+
+
+def test_where_the_circuit_fails_no_path_is_called_undecided_without_a_reason(explorer):
+    explorer.diagram._handle_custom_msg("path 1", [])
+    explorer.buttons["minimal?"].click()
+    assert "at the threshold 0.05: the circuit's own loss is not below it" in explorer.said
+
+
+WRONG = """from circuits.errors import BadInput
+from circuits.explorer import explore
+from circuits.viewer import attention_viewer
+from retrieval_interp import load
+model, task, circuit = load("induction")
+examples = task.examples(2, seed=0)
+for call in (
+    lambda: explore(examples, task, circuit),
+    lambda: explore(model, examples, circuit),
+    lambda: explore(model, task, "induction"),
+    lambda: attention_viewer(model, task),
+    lambda: attention_viewer(model, examples, layer=1.0),
+):
+    try:
+        call()
+    except BadInput as error:
+        print(error)
+"""
+
+
+def test_what_is_no_model_problem_circuit_or_examples_is_named():
+    # In a process of its own: in this one every type is checked before.
+    said = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True).stdout
+    expected = (
+        "HookedTransformer, got Examples",
+        "Problem, got Examples",
+        "Circuit, got str",
+        "Examples, got Retrieval",
+    )
+    *lines, last = said.splitlines()
+    assert len(lines) == len(expected)
+    assert all(wanted in line for wanted, line in zip(expected, lines, strict=True))
+    assert last == "there is no layer 1.0; there are 2, counted from 0"
+
+
+def test_what_was_said_of_a_circuit_is_not_said_of_one_that_was_changed(model, problem, circuit, tmp_path):
+    exploration = Exploration(model, problem, replace(circuit, description="Found somewhere."))
+    exploration.save(tmp_path / "same.yaml")
+    assert load_circuit(tmp_path / "same.yaml").description == "Found somewhere."
+    exploration.toggle(circuit.paths[0])
+    exploration.save(tmp_path / "changed.yaml")
+    assert "Changed by hand" in load_circuit(tmp_path / "changed.yaml").description
 
 
 def test_paths_are_labelled_with_whether_they_are_needed_until_something_changes(explorer):

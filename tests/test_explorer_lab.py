@@ -81,8 +81,8 @@ def test_a_circuit_of_a_token_model_is_drawn_tried_saved_and_reported_in_the_dar
         expect(status).to_contain_text("The circuit is in circuit.yaml", timeout=PATIENCE)
         assert load_circuit(tmp_path / "circuit.yaml").paths == induction_circuit().paths
         page.get_by_role("button", name="report", exact=True).click()
-        expect(status).to_contain_text("The report is at circuit/report.html", timeout=PATIENCE)
-        assert (tmp_path / "circuit" / "report.html").exists()
+        expect(status).to_contain_text("The report is at circuit_report/report.html", timeout=PATIENCE)
+        assert (tmp_path / "circuit_report" / "report.html").exists()
 
         ink = "element => getComputedStyle(element).color"
         assert page.locator("[data-act='head L1H0'] text").evaluate(ink) == "rgb(255, 255, 255)"

@@ -46,6 +46,8 @@ class Draft:
         """What a head does now: ``uniform``, ``identity``, ``previous``, ``paths`` or ``untouched``."""
         if head in self.set_aside:
             return self.set_aside[head]
+        if Path(head, "*", "previous") in self.removed:  # the only path of its head
+            return TAKEN_AWAY
         mechanism = self.hypothesis.heads.get(head)
         return UNTOUCHED if mechanism is None else PATHS if isinstance(mechanism, OneHot) else mechanism.name
 
@@ -80,7 +82,7 @@ class Draft:
             raise BadInput(f"{head} cannot be made {state!r}; expected one of {', '.join(self.states(head))}")
         others = {one: instead for one, instead in self.set_aside.items() if one != head}
         own = {} if state == self._own(head) else {head: state}
-        return replace(self, set_aside={**others, **own})
+        return replace(self, removed=self.removed - {Path(head, "*", "previous")}, set_aside={**others, **own})
 
     def next(self, head: Head) -> "Draft":
         """With a head one further: uniform, identity, previous, its paths, untouched."""
@@ -88,7 +90,10 @@ class Draft:
         return self.made(head, states[(states.index(self.state(head)) + 1) % len(states)])
 
     def drawn(self, path: Path) -> "Draft":
-        """With a path more; a head that attends elsewhere from the same role does so no longer.
+        """With a path more, and its head as the hypothesis has it but for that: paths that were set aside come back.
+
+        A head that attends elsewhere from the same role does so no longer; one that is uniform, identity or previous
+        gives that up.
 
         Raises:
             BadInput: it leads to no role.

@@ -14,6 +14,7 @@ from circuits.explorer.exploration import Exploration
 ROW, COLUMN, BOX, MARGIN = 38.0, 88.0, 116.0, 26.0  # sizes, in pixels
 THIN, WIDE = 1.2, 6.0  # arrows without attention, and with all of it
 TIP = 14.0  # of arrows
+SMALLEST = 0.85  # of its size, so that its words can be read; where that is too wide it can be scrolled
 FAINT = "#8a8a8a"  # readable on white and on black
 
 
@@ -58,7 +59,7 @@ def drawing(
         paths.append(_path(path, numbers[path], ends, attention, there, colour[path.head.layer], label))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'style="max-width: 100%; height: auto" '
+        f'style="max-width: 100%; min-width: {SMALLEST * width:g}px; height: auto" '
         f'font-family="system-ui, sans-serif" font-size="12" role="group" aria-label="the circuit">'
         f"{''.join((*lines, *heads, *paths))}</svg>"
     )

@@ -1,6 +1,7 @@
 """What the explorer knows, without anything to look at: a draft, its past, and its losses."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -11,6 +12,7 @@ from transformer_lens import HookedTransformer
 from circuits.attention import role_attention
 from circuits.circuit import Circuit, Head, Path
 from circuits.circuit_file import save_circuit
+from circuits.errors import BadInput
 from circuits.explorer.draft import Draft
 from circuits.judge import Judge
 from circuits.loss import Loss
@@ -33,7 +35,14 @@ class Exploration:
         attention: of the untouched model, from role to role, averaged over them.
     """
 
-    def __init__(self, model: HookedTransformer, problem: Problem, circuit: Circuit, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: HookedTransformer,
+        problem: Problem,
+        circuit: Circuit,
+        seed: int = 0,
+        threshold: float = THRESHOLD,
+    ) -> None:
         """Begin with a circuit.
 
         Args:
@@ -41,15 +50,21 @@ class Exploration:
             problem: its task: examples with roles, and a loss.
             circuit: to begin with; ``Circuit()`` for none.
             seed: of the examples.
+            threshold: a loss below it counts as low.
 
         Raises:
-            BadInput: the circuit does not fit.
+            BadInput: the circuit does not fit, or something is not what it should be.
         """
+        for what, kind in ((model, HookedTransformer), (problem, Problem), (circuit, Circuit)):
+            if not isinstance(what, kind):
+                raise BadInput(f"expected a {kind.__name__}, got {type(what).__name__} (README: In a notebook)")
         examples = problem.examples(EXACTLY, seed).to(next(model.parameters()).device)
         self.model, self.problem, self.seed = model, problem, seed
-        self._judge = Judge(model, problem, examples, THRESHOLD)
+        self.threshold = threshold
+        self._judge = Judge(model, problem, examples, threshold)
         self._past, self._place = [Draft(self._fitting(circuit))], 0
         self.few = examples.take(slice(0, AT_ONCE))
+        self._at_once = Judge(model, problem, self.few, threshold)
         self.attention: Float[Tensor, "layer head query_role key_role"] = role_attention(model, self.few).cpu()
 
     @property
@@ -71,21 +86,23 @@ class Exploration:
         """The model's own."""
         return self._loss(Circuit(), exactly)
 
+    def exactly(self, progress: Callable[[float], None] = lambda share: None) -> None:
+        """Measure the losses of the circuit and of the model on all examples, so that they can be asked for."""
+        self._judge.measure([self.draft.circuit, Circuit()], progress=progress)
+
     def minimal(self, progress: Callable[[float], None] = lambda share: None) -> dict[Path, PathResult]:
         """For every path of the circuit whether it is needed (Appendix E, step 6), on few examples.
 
         Raises:
             BadInput: the circuit names no head.
         """
-        asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": THRESHOLD}
+        asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": self.threshold}
         report = validate(self.model, self.problem, self.draft.circuit, **asked, progress=progress)
         return {result.path: result for result in report.paths}
 
     def strength(self, path: Path) -> float:
-        """The attention of the untouched model along a path, from 0 to 1; along any pair of roles for ``Previous``."""
+        """The attention of the untouched model from role to role, from 0 to 1."""
         roles = self.few.roles.names
-        if path.source not in roles:
-            return 1.0
         return float(
             self.attention[path.head.layer, path.head.head, roles.index(path.source), roles.index(path.target)]
         )
@@ -102,15 +119,20 @@ class Exploration:
         """Make a head uniform, identity, previous, what is drawn for it, untouched, and uniform again."""
         self._go(self.draft.next(head))
 
-    def draw(self, head: Head, source: str, target: str) -> None:
-        """Add a path.
+    def draw(self, head: Head, source: str, target: str) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """Add a path; returns those of its head that gave way to it, and those that came back with it.
 
         Raises:
             BadInput: no such path can be.
         """
         draft = self.draft.drawn(Path(head, source, target))
         self._fitting(draft.hypothesis)
+        before, after = (
+            {path for path in one.circuit.paths if path.head == head} - {Path(head, source, target)}
+            for one in (self.draft, draft)
+        )
         self._go(draft)
+        return tuple(sorted(before - after, key=str)), tuple(sorted(after - before, key=str))
 
     def undo(self) -> None:
         """Back by one step, if there is one."""
@@ -130,7 +152,7 @@ class Exploration:
         Raises:
             BadInput: it cannot be written.
         """
-        save_circuit(self.draft.circuit, path)
+        save_circuit(self._named(), path)
 
     def report(self, folder: FilePath, progress: Callable[[float], None] = lambda share: None) -> FilePath:
         """Validate the circuit on fresh examples, and write the report; returns the page's path.
@@ -138,8 +160,8 @@ class Exploration:
         Raises:
             BadInput: the circuit names no head, or the report cannot be written.
         """
-        circuit = self.draft.circuit
-        asked: dict[str, Any] = {"n_examples": EXACTLY, "seed": self.seed + 1, "threshold": THRESHOLD}
+        circuit = self._named()
+        asked: dict[str, Any] = {"n_examples": EXACTLY, "seed": self.seed + 1, "threshold": self.threshold}
         report = validate(self.model, self.problem, circuit, **asked, progress=lambda share: progress(share / 2))
         chance = against_chance(
             self.model, self.problem, circuit, **asked, progress=lambda share: progress((1 + share) / 2)
@@ -147,8 +169,16 @@ class Exploration:
         return write_report(report, self.model, self.problem, folder, chance)
 
     def _loss(self, circuit: Circuit, exactly: bool) -> Loss:
-        (loss,) = self._judge.measure([circuit], None if exactly else AT_ONCE)
+        (loss,) = (self._judge if exactly else self._at_once).measure([circuit])
         return loss
+
+    def _named(self) -> Circuit:
+        """The circuit; what was said of the one that it began with is not said of another."""
+        circuit, began = self.draft.circuit, self._past[0].circuit
+        if circuit == began:
+            return circuit
+        description = f"Changed by hand in the explorer; it began with {began.name or 'another'}."
+        return replace(circuit, description=description)
 
     def _go(self, draft: Draft) -> None:
         if draft != self.draft:

@@ -12,23 +12,29 @@ import plotly.graph_objects as go
 import traitlets
 from transformer_lens import HookedTransformer
 
-from circuits.circuit import Circuit, Head
+from circuits.circuit import Circuit, Head, Path
 from circuits.diagram import sequence_order
 from circuits.errors import BadInput
 from circuits.explorer.drawing import drawing
-from circuits.explorer.exploration import IN_PASSING, Exploration
+from circuits.explorer.exploration import IN_PASSING, THRESHOLD, Exploration
 from circuits.loss import Loss
 from circuits.page import viewer_code
 from circuits.problem import Problem
 from circuits.viewer import attention_viewer
 
 HERE = FilePath(__file__).parent
-INK, GRID = "#7a7a7a", "rgba(128, 128, 128, 0.3)"  # as readable on white as on black
+INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # as readable on white as on black
 BARS = ("unablated", "with the circuit")
 NEEDED = {"directly": "needed", "enabling": "guides", "undecided": "undecided", "no": "not needed"}
 
 
-def explore(model: HookedTransformer, problem: Problem, circuit: Circuit | None = None, seed: int = 0) -> "Explorer":
+def explore(
+    model: HookedTransformer,
+    problem: Problem,
+    circuit: Circuit | None = None,
+    seed: int = 0,
+    threshold: float = THRESHOLD,
+) -> "Explorer":
     """Explore a circuit in a notebook: take paths away, put others in, and see at once what becomes of the loss.
 
     Args:
@@ -36,11 +42,12 @@ def explore(model: HookedTransformer, problem: Problem, circuit: Circuit | None 
         problem: its task: examples with roles, and a loss.
         circuit: to begin with; none of the heads is touched if it is not given.
         seed: of the examples.
+        threshold: a loss below it counts as low, for ``minimal?`` and for the report; the paper takes 0.05.
 
     Raises:
-        BadInput: the circuit does not fit.
+        BadInput: the circuit does not fit, or something is not what it should be.
     """
-    return Explorer(Exploration(model, problem, circuit or Circuit(), seed))
+    return Explorer(Exploration(model, problem, Circuit() if circuit is None else circuit, seed, threshold))
 
 
 class Diagram(anywidget.AnyWidget):
@@ -70,7 +77,7 @@ class Explorer(ipywidgets.VBox):
         """Show an exploration."""
         self.exploration = exploration
         self._order = sequence_order(exploration.few.roles)
-        self._labels: dict[Any, str] = {}
+        self._labels: dict[Path, str] = {}
         self._exactly = False
         heads = [str(head) for head in exploration.heads]
         useful = exploration.draft.hypothesis.useful_heads
@@ -81,7 +88,7 @@ class Explorer(ipywidgets.VBox):
         self.source = ipywidgets.Dropdown(options=self._order, value=self._order[-1], description="from")
         self.target = ipywidgets.Dropdown(options=self._order, description="to")
         self.file = ipywidgets.Text("circuit.yaml", description="as")
-        self.diagram, self.viewer = Diagram(layout={"flex": "1 1 560px", "min_width": "0"}), AttentionHeads()
+        self.diagram, self.viewer = Diagram(layout={"flex": "1 1 480px", "min_width": "0"}), AttentionHeads()
         self.losses, self.attention = self._loss_figure(), self._attention_figure()
         self.line = ipywidgets.HTML()
         self.bar = ipywidgets.FloatProgress(min=0.0, max=1.0, layout={"visibility": "hidden"})
@@ -107,6 +114,7 @@ class Explorer(ipywidgets.VBox):
                 self.viewer,
             ]
         )
+        self._chosen = Head.parse(self.head.value)
         self.show()
         self._show_head()
         self._show_example()
@@ -126,13 +134,14 @@ class Explorer(ipywidgets.VBox):
         """Show the exploration as it stands: what is seen first is sent first."""
         self._show_drawing()
         loss, unablated = (of(self._exactly) for of in (self.exploration.loss, self.exploration.unablated))
-        self._say(
+        self._told = (
             f"The circuit's loss is {loss} on {_examples(loss)}, the model's own {unablated} on {_examples(unablated)}."
         )
+        self._say(self._told)
         with self.losses.batch_update():
             for trace, name, own in zip(self.losses.data, BARS, (unablated, loss), strict=True):
                 values = [own.mean, *own.parts.values()]
-                trace.update(y=values, text=[f"{value:.4f}" for value in values], name=f"{name}, {_examples(own)}")
+                trace.update(y=values, text=[f"{value:.3g}" for value in values], name=f"{name}, {_examples(own)}")
 
     def _actions(self) -> tuple[tuple[str, str, Callable[[], str | None]], ...]:
         exploration = self.exploration
@@ -142,8 +151,8 @@ class Explorer(ipywidgets.VBox):
             ("reset", "Back to the circuit of the beginning", exploration.reset),
             ("exact", "Measure the losses on all examples", self._exact),
             ("minimal?", "Is every path needed? On few examples", self._minimal),
-            ("report", "Validate on fresh examples, and write the report", self._report),
-            ("draw", "Add a path to the chosen head", self._draw),
+            ("report", "Validate on fresh examples, and write the report beside the file", self._report),
+            ("draw", "Add a path to the chosen head, or lead one elsewhere", self._draw),
             ("save", "Write the circuit as YAML", self._save),
         )
 
@@ -153,8 +162,8 @@ class Explorer(ipywidgets.VBox):
         self._exactly = False
         try:
             said = action()
-        except BadInput as error:
-            self._say(str(error), wrong=True)
+        except Exception as error:  # in a notebook nobody sees what a click raises
+            self._say(str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}", wrong=True)
             return
         finally:
             self.bar.layout.visibility = "hidden"
@@ -162,38 +171,57 @@ class Explorer(ipywidgets.VBox):
             self._labels = {}
         self.show()
         if said:
-            self._say(said)
+            self._say(said if self.exploration.draft == before else f"{said} {self._told}")
 
     def _clicked(self, act: str) -> None:
         what, _, which = act.partition(" ")
         if what == "head":
-            head = Head.parse(which)
+            self._chosen = head = Head.parse(which)
             self._do(partial(self.exploration.cycle, head))
         else:
             path = self.exploration.draft.hypothesis.paths[int(which)]
-            head = path.head
+            self._chosen = head = path.head
             self._do(partial(self.exploration.toggle, path))
         self.head.value = str(head)
 
-    def _draw(self) -> None:
-        self.exploration.draw(Head.parse(self.head.value), self.source.value, self.target.value)
+    def _draw(self) -> str | None:
+        lost, back = self.exploration.draw(Head.parse(self.head.value), self.source.value, self.target.value)
+        said = [f"{path} gave way." for path in lost] + [f"{path} came back." for path in back]
+        return " ".join(said) or None
 
     def _exact(self) -> None:
+        self.exploration.exactly(self._progress)
         self._exactly = True
 
     def _minimal(self) -> str:
         found = self.exploration.minimal(self._progress)
         self._labels = {path: NEEDED[result.needed] for path, result in found.items()}
         counted = [f"{path}: {NEEDED[result.needed]}" for path, result in found.items()]
-        return f"On {IN_PASSING} examples: {'; '.join(counted) or 'there is no path'}."
+        asked = f"On {IN_PASSING} examples, at the threshold {self.exploration.threshold:g}"
+        if found and self.exploration.loss().mean >= self.exploration.threshold:
+            return f"{asked}: the circuit's own loss is not below it, so that no path can be judged."
+        return f"{asked}: {'; '.join(counted) or 'there is no path'}."
 
     def _save(self) -> str:
-        self.exploration.save(FilePath(self.file.value))
-        return f"The circuit is in {self.file.value}."
+        self.exploration.save(self._file())
+        return f"The circuit is in {self._file()}."
 
     def _report(self) -> str:
-        page = self.exploration.report(FilePath(self.file.value).with_suffix(""), self._progress)
+        file = self._file()
+        page = self.exploration.report(file.with_name(f"{file.stem}_report"), self._progress)
         return f"The report is at {page}."
+
+    def _file(self) -> FilePath:
+        """What is to be written.
+
+        Raises:
+            BadInput: it can be no file.
+        """
+        named = self.file.value.strip()
+        path = FilePath(named)
+        if path.name in ("", "..") or "\0" in named:
+            raise BadInput(f"{named!r} names no file; expected something like circuit.yaml")
+        return path.expanduser()
 
     def _progress(self, share: float) -> None:
         self.bar.layout.visibility, self.bar.value = "visible", share
@@ -204,10 +232,11 @@ class Explorer(ipywidgets.VBox):
         self.line.value = f'<div role="status" aria-live="polite">{mark}{escape(text)}</div>'
 
     def _show_drawing(self) -> None:
-        self.diagram.svg = drawing(self.exploration, self._order, Head.parse(self.head.value), self._labels)
+        self.diagram.svg = drawing(self.exploration, self._order, self._chosen, self._labels)
 
     def _show_head(self) -> None:
-        head, roles = Head.parse(self.head.value), self.exploration.few.roles.names
+        self._chosen = head = Head.parse(self.head.value)
+        roles = self.exploration.few.roles.names
         index = [roles.index(role) for role in self._order]
         values = self.exploration.attention[head.layer, head.head][index][:, index]
         with self.attention.batch_update():

@@ -47,7 +47,7 @@ def chosen(model: HookedTransformer, layer: int | None, head: int | None) -> tup
     if head is not None and layer is None:
         raise BadInput(f"head {head} of which layer? expected a layer, too")
     for name, number, n in (("layer", layer, cfg.n_layers), ("head", head, cfg.n_heads)):
-        if number is not None and not 0 <= number < n:
+        if number is not None and (not isinstance(number, int) or not 0 <= number < n):
             raise BadInput(f"there is no {name} {number}; there are {n}, counted from 0")
     layers = range(cfg.n_layers) if layer is None else [layer]
     heads = range(cfg.n_heads) if head is None else [head]
@@ -60,8 +60,10 @@ def frame(
     """The attention of these heads on one of the examples.
 
     Raises:
-        BadInput: there is no such example.
+        BadInput: there is no such example, or these are no examples.
     """
+    if not isinstance(examples, Examples):
+        raise BadInput(f"expected Examples, got {type(examples).__name__}; a task draws some: task.examples(8, seed=0)")
     if not 0 <= example < len(examples):
         raise BadInput(f"there is no example {example}; there are {len(examples)}, counted from 0")
     one = examples.take(slice(example, example + 1))

@@ -12,7 +12,7 @@ from retrieval_interp.cli.terminal import progress_bar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from retrieval_interp.library import Loaded
+    from retrieval_interp.any_task import Task
 
 app = typer.Typer()
 
@@ -38,28 +38,31 @@ def view(
     from circuits.viewer import attention_viewer, over_training, side_by_side
     from circuits.viewer.attention_page import attention_page
     from retrieval_interp import library
-    from retrieval_interp.checkpoints import through_training
+    from retrieval_interp.checkpoints import checkpoints, load_model, through_training
 
     check_writable(out)
     if twice := next((name for name in model_dirs if model_dirs.count(name) > 1), None):
         raise BadInput(f"{twice} is named twice")
-    loaded = {_name(name, model_dirs): library.load(name) for name in model_dirs}
-    _check_one_task(loaded)
-    task = next(iter(loaded.values())).task
+    models, tasks = {}, {}
+    for folder in model_dirs:
+        name, found = _name(folder, model_dirs), library.find(folder)
+        newest = list(checkpoints(found).values())[-1:] if training else []  # a run that goes on has no other weights
+        models[name], tasks[name] = load_model(found, *newest)
+    _check_one_task(tasks)
+    task = next(iter(tasks.values()))
     shown = task.examples(examples, seed)
     viewers = []
     with progress_bar("looking") as progress:
         for example in range(examples):
             panels = {}
-            for name, folder in zip(loaded, model_dirs, strict=True):
+            for name, folder in zip(models, model_dirs, strict=True):
                 if training:
                     steps = through_training(library.find(folder))
                     panels[name] = over_training(steps, shown, example, layer, head)
                 else:
-                    panels[name] = attention_viewer(loaded[name].model, shown, example, layer, head)
-                progress((example + len(panels) / len(loaded)) / examples)
+                    panels[name] = attention_viewer(models[name], shown, example, layer, head)
+                progress((example + len(panels) / len(models)) / examples)
             viewers.append(side_by_side(panels))
-    models = {name: one.model for name, one in loaded.items()}
     write_atomically(out, attention_page(models, task, viewers, seed))
     typer.echo(f"The attention maps are at {out}")
 
@@ -70,8 +73,8 @@ def _name(folder: str, others: list[str]) -> str:
     return short if [Path(other).name for other in others].count(short) == 1 else folder
 
 
-def _check_one_task(loaded: "Mapping[str, Loaded]") -> None:
-    first, *others = loaded
+def _check_one_task(tasks: "Mapping[str, Task]") -> None:
+    first, *others = tasks
     for other in others:
-        if loaded[other].task != loaded[first].task:
+        if tasks[other] != tasks[first]:
             raise BadInput(f"{other} has another task than {first}; side by side they must read the same examples")
