@@ -38,9 +38,9 @@ CLICK = """selector => new Promise((done) => {
 
 def acts(explorer: Explorer) -> dict[str, list[str]]:
     """What is clicked: paths and heads, as their drawings name them."""
-    paths = [f"path {n}" for n in range(len(explorer.exploration.draft.hypothesis.paths))]
-    useful = explorer.exploration.draft.hypothesis.useful_heads
-    heads = [f"head {head}" for head in explorer.exploration.heads if head not in useful]
+    hypothesis = explorer.exploration.draft.hypothesis
+    paths = [f"path {path}" for path in hypothesis.paths]
+    heads = [f"head {head}" for head in explorer.exploration.heads if head not in hypothesis.useful_heads]
     return {"path": paths[:ROUNDS], "head": heads[:ROUNDS]}
 
 

@@ -169,19 +169,23 @@ def explorer(model, problem, circuit):
     return explore(model, problem, circuit)
 
 
-def test_the_line_says_on_how_many_examples_each_loss_was_measured(explorer):
+def click(explorer, path):
+    explorer.diagram._handle_custom_msg(f"path {path}", [])
+
+
+def test_the_line_says_on_how_many_examples_each_loss_was_measured(explorer, circuit):
     assert explorer.said.count(f"on {AT_ONCE} examples") == 2
     explorer.buttons["exact"].click()
     assert explorer.said.count("on 1,024 examples") == 2
-    explorer.diagram._handle_custom_msg("path 1", [])
+    click(explorer, circuit.paths[1])
     assert explorer.said.count(f"on {AT_ONCE} examples") == 2
     names = [f"{name}, {AT_ONCE} examples" for name in ("unablated", "with the circuit")]
     assert [trace.name for trace in explorer.losses.data] == names
 
 
-def test_what_is_clicked_is_drawn_otherwise_and_undone(explorer):
+def test_what_is_clicked_is_drawn_otherwise_and_undone(explorer, circuit):
     before = explorer.diagram.svg
-    explorer.diagram._handle_custom_msg("path 1", [])
+    click(explorer, circuit.paths[1])
     assert explorer.diagram.svg.count('aria-pressed="false"') == 1
     assert "stroke-dasharray" in explorer.diagram.svg
     explorer.buttons["undo"].click()
@@ -226,8 +230,8 @@ def test_what_nobody_expected_is_said_too(explorer):
     assert explorer.said == "ZeroDivisionError: by accident"
 
 
-def test_where_the_circuit_fails_no_path_is_called_undecided_without_a_reason(explorer):
-    explorer.diagram._handle_custom_msg("path 1", [])
+def test_where_the_circuit_fails_no_path_is_called_undecided_without_a_reason(explorer, circuit):
+    click(explorer, circuit.paths[1])
     explorer.buttons["minimal?"].click()
     assert "at the threshold 0.05: the circuit's own loss is not below it" in explorer.said
 
@@ -276,12 +280,19 @@ def test_what_was_said_of_a_circuit_is_not_said_of_one_that_was_changed(model, p
     assert "Changed by hand" in load_circuit(tmp_path / "changed.yaml").description
 
 
-def test_paths_are_labelled_with_whether_they_are_needed_until_something_changes(explorer):
+def test_paths_are_labelled_with_whether_they_are_needed_until_something_changes(explorer, circuit):
     explorer.buttons["minimal?"].click()
     assert "L1H0 query -> pair1.second: needed" in explorer.said
     assert ">needed<" in explorer.diagram.svg
-    explorer.diagram._handle_custom_msg("path 0", [])
+    click(explorer, circuit.paths[0])
     assert ">needed<" not in explorer.diagram.svg
+
+
+def test_a_click_on_an_arrow_that_is_gone_says_so_and_changes_nothing(explorer, circuit):
+    before = explorer.exploration.draft
+    click(explorer, "L0H0 query -> pair1.second")
+    assert explorer.said == "L0H0 query -> pair1.second is no path of the circuit any more."
+    assert explorer.exploration.draft == before
 
 
 def test_names_of_roles_are_drawn_as_text(model, circuit):

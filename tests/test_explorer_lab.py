@@ -29,7 +29,7 @@ def test_a_clicked_arrow_changes_the_loss_to_what_the_engine_computes_and_undo_r
     )
     assert whole != without
     with notebook(tmp_path, EXPLORE, front_end=front_end) as (page, complaints):
-        status, arrow = page.locator("[role=status]"), page.locator(f"[data-act='path {circuit.paths.index(path)}']")
+        status, arrow = page.locator("[role=status]"), page.locator(f"[data-act='path {path}']")
         expect(status).to_contain_text(f"The circuit's loss is {whole}", timeout=PATIENCE)
         expect(arrow).to_have_attribute("aria-pressed", "true")
         arrow.locator("line").first.click()

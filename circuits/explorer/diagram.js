@@ -5,7 +5,7 @@ function render({ model, el }) {
   const draw = () => {
     const focused = el.contains(document.activeElement) ? document.activeElement.dataset.act : null;
     el.innerHTML = model.get("svg");
-    if (focused) el.querySelector(`[data-act="${focused}"]`)?.focus();
+    if (focused) el.querySelector(`[data-act="${CSS.escape(focused)}"]`)?.focus();
   };
   const act = (event) => {
     const chosen = event.target.closest("[data-act]");

@@ -49,14 +49,13 @@ def drawing(
     layers = sorted({head.layer for head in exploration.draft.hypothesis.useful_heads})
     colour = {layer: COLOURS[n % len(COLOURS)] for n, layer in enumerate(layers)}
     paths = []
-    numbers = {path: n for n, path in enumerate(exploration.draft.hypothesis.paths)}
     for path, source, target in drawn_paths(exploration.draft.hypothesis, order):
         low, high = level(path.head.layer), level(path.head.layer + 1)
         ends = place[target], low, place[source], high
         attention = exploration.strength(Path(path.head, source, target))
         label = (labels or {}).get(path, "")
         there = exploration.draft.there(path)
-        paths.append(_path(path, numbers[path], ends, attention, there, colour[path.head.layer], label))
+        paths.append(_path(path, ends, attention, there, colour[path.head.layer], label))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'style="max-width: 100%; min-width: {SMALLEST * width:g}px; height: auto" '
@@ -77,7 +76,6 @@ def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:
 
 def _path(
     path: Path,
-    number: int,
     ends: tuple[float, float, float, float],
     attention: float,
     there: bool,
@@ -86,6 +84,7 @@ def _path(
 ) -> str:
     x1, y1, x2, y2 = ends
     does = "take it away" if there else "put it back"
+    name = escape(str(path))
     told = escape(f"{path}, attention {attention:.2f}, {'in the circuit' if there else 'taken away'}; press to {does}")
     length = max(1.0, ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5)
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
@@ -96,7 +95,7 @@ def _path(
     middle = f'x="{(x1 + x2) / 2 - 6:g}" y="{(y1 + y2) / 2 - 10:g}"'
     beside = f'<text {middle} text-anchor="middle" fill="currentColor">{escape(label)}</text>' if label else ""
     return (
-        f'<g class="path" data-act="path {number}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '
+        f'<g class="path" data-act="path {name}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '
         f'aria-label="{told}"><title>{told}</title><line {line} stroke="transparent" stroke-width="16"/>'
         f'<line {line} stroke="{stroke}" stroke-width="{THIN + (WIDE - THIN) * attention:.1f}"{dashes}/>'
         f'<polygon points="{points}" fill="{stroke}"/>{beside}</g>'

@@ -179,7 +179,11 @@ class Explorer(ipywidgets.VBox):
             self._chosen = head = Head.parse(which)
             self._do(partial(self.exploration.cycle, head))
         else:
-            path = self.exploration.draft.hypothesis.paths[int(which)]
+            there = {str(path): path for path in self.exploration.draft.hypothesis.paths}
+            if which not in there:  # it was clicked while a new drawing was on its way
+                self._say(f"{which} is no path of the circuit any more.", wrong=True)
+                return
+            path = there[which]
             self._chosen = head = path.head
             self._do(partial(self.exploration.toggle, path))
         self.head.value = str(head)
