@@ -1,11 +1,23 @@
 """Files that are there whole or not at all, and text that is read with clear errors."""
 
+import glob
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from errno import ENOSPC
+from io import RawIOBase
 from pathlib import Path
+from typing import IO
 
 from circuits.errors import BadInput
+
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ImportError:  # Windows, where a file that somebody has open can be neither removed nor moved
+    flock = None  # type: ignore[assignment]
+
+PARTIAL = ".partial"  # how the names of files end that are being written
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -14,74 +26,98 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     Raises:
         BadInput: the folder or the file cannot be written.
     """
-
-    def write(partial: Path) -> None:
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
-
-    replace_atomically(path, write)
+    write_together({path: content})
 
 
-def replace_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, sync it to disk and move it into place.
-
-    Raises:
-        BadInput: the folder or the file cannot be written.
-    """
-    partial = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        partial = Path(name)
-        write(partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        partial.chmod(0o666 & ~umask)
-        partial.replace(path)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
-
-
-def append_line(path: Path, line: str) -> None:
-    """Add a line to a log; the log and its folder are made where they are not there.
-
-    Raises:
-        BadInput: the file cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
-
-
-def write_together(contents: Mapping[Path, str]) -> None:
+def write_together(contents: Mapping[Path, str | bytes]) -> None:
     """Write several files: all of them beside their places first, and only then each into its place.
+
+    What a writer of the same files left there when it was killed is removed.
 
     Raises:
         BadInput: one of them cannot be written; then none is.
     """
     for path in contents:
         check_writable(path)
-    partial: dict[Path, Path] = {}
+    with ExitStack() as stack:
+        try:
+            partial: dict[Path, IO[bytes]] = {}
+            for path, content in contents.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                partial[path] = file = stack.enter_context(_partial(path))
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            for path, file in partial.items():
+                if flock is None:
+                    file.close()
+                Path(file.name).replace(path)
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+@contextmanager
+def _partial(path: Path) -> Iterator[IO[bytes]]:
+    """A new file beside ``path``, held by a lock; it is gone in the end, unless it was moved."""
+    _remove_abandoned(path)
+    there = False
+    while not there:
+        file = tempfile.NamedTemporaryFile(  # noqa: SIM115
+            dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL, delete=False
+        )
+        if flock is not None:
+            flock(file, LOCK_EX)
+        there = os.fstat(file.fileno()).st_nlink > 0  # nobody took it for abandoned before it was locked
     try:
-        for path, content in contents.items():
-            beside = path.with_name(f".{path.name}.partial")
-            write_atomically(beside, content)
-            partial[path] = beside
-        for path, beside in partial.items():
-            beside.replace(path)
-    except OSError as error:
-        raise BadInput(f"{error.filename}: cannot be written ({error.strerror or error})") from error
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(file.name, 0o666 & ~umask)
+        yield file
     finally:
-        for beside in partial.values():
-            beside.unlink(missing_ok=True)
+        with suppress(OSError):  # on a full disk, again
+            file.close()
+        Path(file.name).unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what writers of ``path`` left that were killed; those that still write hold a lock."""
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        with suppress(OSError), partial.open("rb") as file:
+            if flock is not None:
+                flock(file, LOCK_EX | LOCK_NB)
+            partial.unlink()
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a log; the log and its folder are made where they are not there.
+
+    A last line that was cut off, when its writer was killed or the disk was full, is removed first.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+", buffering=0) as file:
+            _cut_unfinished_line(file)
+            content = (line + "\n").encode()
+            if file.write(content) < len(content):  # the disk is full
+                _cut_unfinished_line(file)
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _cut_unfinished_line(file: RawIOBase) -> None:
+    """Cut a file at the end of its last whole line."""
+    end = file.seek(0, os.SEEK_END)
+    if not end:
+        return
+    file.seek(end - 1)
+    if file.read(1) == b"\n":
+        return
+    file.seek(0)
+    file.truncate(file.read(end).rfind(b"\n") + 1)
 
 
 def check_writable(path: Path) -> None:

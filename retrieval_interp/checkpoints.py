@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
 from circuits.errors import BadInput
-from circuits.files import read_text, replace_atomically
+from circuits.files import read_text, write_atomically
 from retrieval_interp.any_task import Task
 from retrieval_interp.model import build
 from retrieval_interp.tasks import describe, task_of
@@ -63,10 +63,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         BadInput: they cannot be written.
     """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        replace_atomically(path, lambda partial: save_file(plain, partial, dict(metadata or {})))
-    except SafetensorError as error:  # what it makes of a full disk
-        raise BadInput(f"{path}: cannot be written ({error})") from error
+    # Not by save_file, whose own temporary file would stay if the process were killed.
+    write_atomically(path, save(plain, dict(metadata or {})))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -232,7 +230,9 @@ def through_training(run: Path | str) -> Iterator[tuple[int, HookedTransformer]]
     kept = checkpoints(run)
     if not kept:
         raise BadInput(f"{run}: holds no {CHECKPOINTS}/step-*.safetensors, as training keeps them")
-    model, _ = load_model(run, next(iter(kept.values())))
-    for step, path in kept.items():
+    first, *others = kept.items()
+    model, _ = load_model(run, first[1])
+    yield first[0], model
+    for step, path in others:
         fill(model, load_tensors(path)[0], path)
         yield step, model

@@ -73,12 +73,15 @@ def all_runs(
 def read_runs(path: Path, read: Callable[[dict[str, Any]], Run]) -> list[Run]:
     """The runs of a file, each read from its line; none where there is no file.
 
+    A last line that was cut off, when the experiment was killed, is no run; ``append_line`` removes it.
+
     Raises:
         BadInput: a line is damaged.
     """
     found = []
-    lines = read_text(path, "the runs of an experiment").splitlines() if path.exists() else []
-    for number, line in enumerate(lines, start=1):
+    begun = path.exists() and (not path.is_file() or path.stat().st_size > 0)
+    whole, _, _ = read_text(path, "the runs of an experiment").rpartition("\n") if begun else ("", "", "")
+    for number, line in enumerate(whole.splitlines(), start=1):
         try:
             found.append(read(dict(json.loads(line))))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
 
 from circuits.errors import BadInput
 from circuits.files import append_line, read_text, write_atomically
@@ -91,15 +92,20 @@ class TrainingRun:
         record = self._record(lr) if self.step % LOG_EVERY == 0 or self.step == self.recipe.steps else None
         self.seconds += time.perf_counter() - started
         if self.step % self.recipe.checkpoint_every == 0 or self.step == self.recipe.steps:
-            self.save()
+            # The state comes last: whoever goes on from it finds the checkpoint there.
+            self._check(self.running, *self.model.parameters())
             checkpoint = checkpoint_path(self.folder, self.step)
             save_tensors(checkpoint, self.model.state_dict(), {"step": str(self.step)})
+            self.save()
         return record
 
     def save(self) -> None:
-        """Write the whole state, so that the run can go on from this very step."""
-        if not self.running.isfinite().all():
-            raise TrainingDiverged(self._diverged())
+        """Write the whole state, so that the run can go on from this very step.
+
+        Raises:
+            TrainingDiverged: the loss or a weight is NaN or infinite; nothing is saved.
+        """
+        self._check(self.running, *self.model.parameters())
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             for key, value in self.take_step.optimizer.state.get(parameter, {}).items():
@@ -117,8 +123,7 @@ class TrainingRun:
 
     def _record(self, lr: float) -> dict[str, Any]:
         """The next log line: training losses since the last one, and from time to time validation losses."""
-        if not self.running.isfinite().all():
-            raise TrainingDiverged(self._diverged())
+        self._check(self.running)
         since = self.step % LOG_EVERY or LOG_EVERY
         means = (self.running / since).tolist()
         record: dict[str, Any] = {"step": self.step, "loss": sum(means) / len(means)}
@@ -141,9 +146,12 @@ class TrainingRun:
             outputs = self.model(self.validation.inputs)
         return self.task.losses(outputs.float(), self.validation).mean(dim=0).tolist()
 
-    def _diverged(self) -> str:
+    def _check(self, *numbers: Tensor) -> None:
+        if all(tensor.isfinite().all() for tensor in numbers):
+            return
         where = f"the state of step {self.saved_step} is intact" if self.saved_step else "no checkpoint was written yet"
-        return f"{self.folder}: the loss became NaN or infinite by step {self.step}; {where}"
+        what = f"the loss or a weight became NaN or infinite by step {self.step}"
+        raise TrainingDiverged(f"{self.folder}: {what}; {where}")
 
     def _load_state(self) -> None:
         path = self.folder / STATE

@@ -1,3 +1,8 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -73,3 +78,12 @@ def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups
         assert solves(planted.circuit, planted.problem)
         for path in planted.circuit.paths:
             assert solves(without_path(planted.circuit, path), planted.problem) == (path in planted.backups)
+
+
+def test_a_killed_training_is_brought_to_the_end_of_one_that_nobody_killed():
+    command = [sys.executable, "-m", "benchmarks.faults", "training", "--kills", "3", "--json"]
+    ended = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads(ended.stdout)["kinds"]["training"]
+    assert found["kills"] == {"SIGKILL": 1, "SIGTERM": 1, "SIGINT": 1}
+    assert found["files"] == 3 + 1 + 20  # config, log, weights; the state; a checkpoint every other step

@@ -11,7 +11,7 @@ from retrieval_interp import RetrievalTask, VectorTransformer, causality
 from retrieval_interp.causality import CONDITIONS, Outcome, clamps, experiment, summary, train_clamped
 from retrieval_interp.causality_page import write_causality
 from retrieval_interp.cli import main
-from retrieval_interp.experiments import RUNS
+from retrieval_interp.experiments import RUNS, read_runs
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.training_step import TrainingStep
 from tests.browser import opened
@@ -128,6 +128,16 @@ def test_a_damaged_file_of_runs_is_one_line(tmp_path, line):
     (tmp_path / RUNS).write_text(line + "\n")
     with pytest.raises(BadInput, match=r"runs.jsonl, line 1: not a run of this experiment"):
         experiment("micro", MICRO, 2, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "whole", ["", '{"condition": "free", "seed": 0, "preset": "micro", "steps": 40, "learned": {}}\n']
+)
+def test_a_run_that_was_cut_off_when_the_experiment_was_killed_is_made_again(tmp_path, whole):
+    (tmp_path / RUNS).write_text(whole + '{"condition": "joi')
+    assert len(read_runs(tmp_path / RUNS, dict)) == whole.count("\n")
+    (tmp_path / RUNS).write_text("")  # killed before the first one was written
+    assert read_runs(tmp_path / RUNS, dict) == []
 
 
 def test_a_task_of_one_step_has_no_later_head():

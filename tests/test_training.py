@@ -57,6 +57,18 @@ def test_a_resumed_run_continues_bit_for_bit(tmp_path, stop):
     assert records(tmp_path / "whole") == records(tmp_path / "parts")
 
 
+def test_a_run_killed_between_a_checkpoint_and_its_state_has_the_checkpoint_in_the_end(tmp_path, monkeypatch):
+    run = start(tmp_path / "run")
+    while run.step < 24:
+        run.advance()
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "save", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run.advance()
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-0000025.safetensors"]
+    assert training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False).step == 0
+
+
 def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
     run = tmp_path / "run"
     training.start_run(run, "micro", steps=200)
