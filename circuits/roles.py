@@ -73,10 +73,11 @@ class Roles:
     def labels(self, example: int, n_positions: int) -> list[str]:
         """A label for every position of one example: ``chain:role``, or the bare position where no role stands.
 
-        Chains are counted from 1, so that people can speak of the first one.
+        Chains are counted from 1, so that people can speak of the first one. Where several roles stand at one position
+        all are named, in the order of their chains: ``1:next 2:first``.
         """
-        labels = [str(position) for position in range(n_positions)]
-        for role, row in zip(self.names, self.positions[example].tolist(), strict=True):
-            for chain, position in enumerate(row, start=1):
-                labels[position] = f"{chain}:{role}"
-        return labels
+        here: list[list[str]] = [[] for _ in range(n_positions)]
+        for chain, column in enumerate(self.positions[example].T.tolist(), start=1):
+            for role, position in zip(self.names, column, strict=True):
+                here[position].append(f"{chain}:{role}")
+        return [" ".join(labels) or str(position) for position, labels in enumerate(here)]

@@ -50,6 +50,14 @@ def test_a_head_goes_round_all_that_it_can_be_made_to_do():
     assert draft == Draft(HYPOTHESIS)
 
 
+def test_a_head_that_is_made_previous_has_a_path_which_can_be_taken_away():
+    draft, before = Draft(HYPOTHESIS).made(SECOND, "previous"), Path(SECOND, "*", "previous")
+    assert draft.paths == {JOIN: True, FETCH: False, before: True}
+    assert draft.toggled(before) == Draft(HYPOTHESIS).made(SECOND, "uniform")
+    with pytest.raises(BadInput, match=r"the circuit has no path L1H0 \* -> previous"):
+        Draft(HYPOTHESIS).toggled(before)
+
+
 def test_a_head_without_paths_of_its_own_has_none_to_go_back_to():
     assert Draft(HYPOTHESIS).states(FIRST) == ("uniform", "identity", "previous", "untouched")
     assert Draft(HYPOTHESIS).state(Head(5, 0)) == "untouched"
@@ -57,7 +65,7 @@ def test_a_head_without_paths_of_its_own_has_none_to_go_back_to():
 
 def test_paths_outlast_that_their_head_is_set_aside():
     draft = Draft(HYPOTHESIS).made(SECOND, "identity")
-    assert not draft.there(FETCH)
+    assert not draft.paths[FETCH]
     assert draft.toggled(FETCH).circuit == HYPOTHESIS
 
 
@@ -193,6 +201,49 @@ def test_what_is_clicked_is_drawn_otherwise_and_undone(explorer, circuit):
     explorer.diagram._handle_custom_msg("head L0H0", [])
     assert "L0H0 untouched" in explorer.diagram.svg
     assert explorer.head.value == "L0H0"
+
+
+def test_all_arrows_of_a_previous_head_are_one_thing_to_click(explorer):
+    for _ in range(4):  # untouched, uniform, identity, previous
+        explorer.diagram._handle_custom_msg("head L1H0", [])
+    svg = explorer.diagram.svg
+    assert svg.count('data-act="path L1H0 * -&gt; previous"') == 1
+    group = svg.split('data-act="path L1H0 * -&gt; previous"')[1].split("</g>")[0]
+    assert group.count("<polygon") == 1  # of one pair
+    click(explorer, "L1H0 * -> previous")
+    assert "L1H0 uniform" in explorer.diagram.svg
+
+
+def test_a_loss_that_cannot_be_measured_is_said_and_the_one_before_is_not_shown_any_more(
+    explorer, circuit, monkeypatch
+):
+    def fails(*_):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(explorer.exploration._at_once, "measure", fails)
+        click(explorer, circuit.paths[1])
+        assert explorer.said == "RuntimeError: out of memory"
+        assert "Not done." in explorer.line.value
+        assert [len(trace.y) for trace in explorer.losses.data] == [0, 0]
+    explorer.buttons["undo"].click()
+    assert "The circuit's loss is" in explorer.said
+    assert [len(trace.y) for trace in explorer.losses.data] == [2, 2]
+
+
+def test_what_is_no_circuit_is_not_lost_by_saving_one(explorer, circuit, tmp_path):
+    mine = tmp_path / "notes.yaml"
+    mine.write_text("mine: [1, 2]\n")
+    explorer.file.value = str(mine)
+    explorer.buttons["save"].click()
+    assert explorer.said == f"{mine} is there already, and is no circuit; choose another name"
+    assert mine.read_text() == "mine: [1, 2]\n"
+    explorer.file.value = str(tmp_path / "circuit.yaml")
+    explorer.buttons["save"].click()
+    assert explorer.said.endswith("circuit.yaml.")
+    explorer.buttons["save"].click()
+    assert explorer.said.endswith("circuit.yaml, in the place of the one that was there.")
+    assert load_circuit(tmp_path / "circuit.yaml").paths == circuit.paths
 
 
 def test_what_cannot_be_done_is_said_and_changes_nothing(explorer, circuit):

@@ -47,6 +47,12 @@ def test_a_clicked_arrow_changes_the_loss_to_what_the_engine_computes_and_undo_r
         expect(viewer).to_contain_text(f"{path.head} Zoomed")  # the head that was acted on
         viewer.get_by_text("L0H0", exact=True).first.hover()
         expect(viewer).to_contain_text("L0H0 Zoomed")
+        page.mouse.move(0, 0)
+        page.locator(".noUi-handle").focus()
+        page.keyboard.press("ArrowRight")
+        for head in ("L0H0", "L1H0"):  # another example, and the viewer still follows the chosen head
+            page.get_by_label("head", exact=True).select_option(head)
+            expect(viewer).to_contain_text(f"{head} Zoomed")
         assert complaints == []
 
 

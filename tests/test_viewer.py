@@ -59,6 +59,7 @@ def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
         ({"head": 0}, "head 0 of which layer"),
         ({"example": -1}, "there is no example -1; there are 2"),
         ({"example": 2}, "there is no example 2; there are 2"),
+        ({"layer": True}, "there is no layer True; there are 2"),
     ],
 )
 def test_what_is_not_there_is_refused(model, examples, chosen, message):
@@ -67,7 +68,7 @@ def test_what_is_not_there_is_refused(model, examples, chosen, message):
 
 
 def test_only_viewers_of_the_same_steps_stand_side_by_side(model, examples):
-    one, three = (over_training([(step, model) for step in steps], examples) for steps in ((0, 10), (0, 20)))
+    one, three = (over_training(((step, model) for step in steps), examples) for steps in ((0, 10), (0, 20)))
     with pytest.raises(BadInput, match=r"'b' shows steps \[0, 20\], 'a' \[0, 10\]"):
         side_by_side({"a": one, "b": three})
     with pytest.raises(BadInput, match="'a' is several viewers already"):
@@ -76,6 +77,8 @@ def test_only_viewers_of_the_same_steps_stand_side_by_side(model, examples):
         side_by_side({})
     with pytest.raises(BadInput, match="no step"):
         over_training([], examples)
+    with pytest.raises(BadInput, match="one model at several steps"):
+        over_training([(0, model), (10, model)], examples)
 
 
 @pytest.fixture(scope="module")
@@ -111,14 +114,21 @@ def test_pointing_shows_a_head_a_click_locks_it_and_the_slider_leaves_it_locked(
         expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
 
         after = page.evaluate(ZOOMED)
-        page.get_by_role("slider", name="step of training").focus()
+        slider = page.get_by_role("slider", name="step of training")
+        slider.focus()
         page.keyboard.press("ArrowLeft")
         expect(page.locator("output")).to_have_text("step 0")
         expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
         page.wait_for_function(f"after => ({ZOOMED})().every((drawn, n) => drawn !== after[n])", arg=after)
-        page.keyboard.press("ArrowRight")
-        expect(page.locator("output")).to_have_text("step 10")
-        page.wait_for_function(f"after => ({ZOOMED})().every((drawn, n) => drawn === after[n])", arg=after)
+        before = page.evaluate(ZOOMED)
+        for key, step, drawn in (("ArrowRight", 10, after), ("ArrowLeft", 0, before), ("ArrowRight", 10, after)):
+            thumb.hover()  # and leave it: what was pointed at in between does not matter
+            page.mouse.move(0, 0)
+            slider.focus()
+            page.keyboard.press(key)
+            expect(page.locator("output")).to_have_text(f"step {step}")
+            page.wait_for_function(f"drawn => ({ZOOMED})().every((now, n) => now === drawn[n])", arg=drawn)
+            expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
         assert complaints == []
 
 

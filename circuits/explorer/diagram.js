@@ -1,7 +1,6 @@
 // Shows the drawing that Python makes, and tells Python what was clicked, or chosen with Enter or the space bar.
 function render({ model, el }) {
   el.dataset.lmSuppressShortcuts = "true"; // else JupyterLab takes the keys
-  el.style.overflowX = "auto";
   const draw = () => {
     const focused = el.contains(document.activeElement) ? document.activeElement.dataset.act : null;
     el.innerHTML = model.get("svg");

@@ -56,18 +56,22 @@ class Draft:
         drawn = isinstance(self.hypothesis.heads.get(head), OneHot)
         return (*SIMPLE, *((PATHS,) if drawn else ()), UNTOUCHED)
 
-    def there(self, path: Path) -> bool:
-        """Whether a path of the hypothesis is in the circuit now."""
-        return path not in self.removed and path.head not in self.set_aside
+    @property
+    def paths(self) -> dict[Path, bool]:
+        """All paths of the hypothesis and of the circuit, and whether the circuit has them."""
+        there = self.circuit.paths
+        return {path: path in there for path in (*self.hypothesis.paths, *there)}
 
     def toggled(self, path: Path) -> "Draft":
         """With a path taken away, or put back where it was.
 
         Raises:
-            BadInput: the hypothesis has no such path.
+            BadInput: neither the hypothesis nor the circuit has such a path.
         """
-        if path not in self.hypothesis.paths:
+        if path not in self.paths:
             raise BadInput(f"the circuit has no path {path}")
+        if path not in self.hypothesis.paths:  # of a head that was made to look at the position before
+            return self.made(path.head, TAKEN_AWAY)
         if path.head in self.set_aside:  # it comes back with its head, alone of those that were taken away
             return replace(self.made(path.head, self._own(path.head)), removed=self.removed - {path})
         return replace(self, removed=self.removed ^ {path})

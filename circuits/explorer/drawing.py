@@ -6,16 +6,34 @@ said by colour alone: a path that was taken away is dashed, a head says in words
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
 from circuits.circuit import Head, Path
 from circuits.diagram import COLOURS, drawn_paths
 from circuits.explorer.exploration import Exploration
 
-ROW, COLUMN, BOX, MARGIN = 38.0, 88.0, 116.0, 26.0  # sizes, in pixels
+ROW, COLUMN, BOX, MARGIN = 38.0, 76.0, 116.0, 26.0  # sizes, in pixels
 THIN, WIDE = 1.2, 6.0  # arrows without attention, and with all of it
 TIP = 14.0  # of arrows
 SMALLEST = 0.85  # of its size, so that its words can be read; where that is too wide it can be scrolled
 FAINT = "#8a8a8a"  # readable on white and on black
+
+
+class Segment(NamedTuple):
+    """An arrow of a path; a ``Previous`` head has several.
+
+    Attributes:
+        ends: x and y of where it begins, and of its tip.
+        attention: of the untouched model along it.
+    """
+
+    ends: tuple[float, float, float, float]
+    attention: float
+
+
+def full_width(exploration: Exploration) -> float:
+    """How wide the drawing is where there is room, in pixels."""
+    return 2 * MARGIN + BOX * exploration.model.cfg.n_heads + COLUMN * len(exploration.few.roles.names)
 
 
 def drawing(
@@ -30,9 +48,8 @@ def drawing(
         labels: a word beside paths, such as whether they are needed.
     """
     cfg = exploration.model.cfg
-    left = MARGIN + BOX * cfg.n_heads
+    left, width, height = MARGIN + BOX * cfg.n_heads, full_width(exploration), ROW * cfg.n_layers + 2 * MARGIN
     place = {role: left + COLUMN * (n + 0.5) for n, role in enumerate(order)}
-    width, height = left + COLUMN * len(order) + MARGIN, ROW * cfg.n_layers + 2 * MARGIN
 
     def level(layer: int) -> float:
         return height - MARGIN - ROW * layer
@@ -46,16 +63,20 @@ def drawing(
         _head(head, exploration.draft.state(head), MARGIN + BOX * head.head, level(head.layer + 1), head == chosen)
         for head in exploration.heads
     ]
-    layers = sorted({head.layer for head in exploration.draft.hypothesis.useful_heads})
+    draft = exploration.draft
+    there = draft.paths
+    layers = sorted({path.head.layer for path in there})
     colour = {layer: COLOURS[n % len(COLOURS)] for n, layer in enumerate(layers)}
-    paths = []
-    for path, source, target in drawn_paths(exploration.draft.hypothesis, order):
-        low, high = level(path.head.layer), level(path.head.layer + 1)
-        ends = place[target], low, place[source], high
+    segments: dict[Path, list[Segment]] = {}
+    added = draft.circuit.without_heads(path.head for path in draft.hypothesis.paths if there[path])
+    for path, source, target in (*drawn_paths(draft.hypothesis, order), *drawn_paths(added, order)):
+        ends = place[target], level(path.head.layer), place[source], level(path.head.layer + 1)
         attention = exploration.strength(Path(path.head, source, target))
-        label = (labels or {}).get(path, "")
-        there = exploration.draft.there(path)
-        paths.append(_path(path, ends, attention, there, colour[path.head.layer], label))
+        segments.setdefault(path, []).append(Segment(ends, attention))
+    paths = [
+        _path(path, own, there[path], colour[path.head.layer], (labels or {}).get(path, ""))
+        for path, own in segments.items()
+    ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'style="max-width: 100%; min-width: {SMALLEST * width:g}px; height: auto" '
@@ -74,29 +95,31 @@ def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:
     )
 
 
-def _path(
-    path: Path,
-    ends: tuple[float, float, float, float],
-    attention: float,
-    there: bool,
-    colour: str,
-    label: str,
-) -> str:
-    x1, y1, x2, y2 = ends
+def _path(path: Path, segments: Sequence[Segment], there: bool, colour: str, label: str) -> str:
     does = "take it away" if there else "put it back"
+    weakest, strongest = (choose(segment.attention for segment in segments) for choose in (min, max))
+    attention = f"{weakest:.2f}" + (f" to {strongest:.2f}" if len(segments) > 1 else "")
     name = escape(str(path))
-    told = escape(f"{path}, attention {attention:.2f}, {'in the circuit' if there else 'taken away'}; press to {does}")
+    told = f"{name}, attention {attention}, {'in the circuit' if there else 'taken away'}; press to {does}"
+    drawn = "".join(_arrow(segment, there, colour, label) for segment in segments)
+    return (
+        f'<g class="path" data-act="path {name}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '
+        f'aria-label="{told}"><title>{told}</title>{drawn}</g>'
+    )
+
+
+def _arrow(segment: Segment, there: bool, colour: str, label: str) -> str:
+    x1, y1, x2, y2 = segment.ends
     length = max(1.0, ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5)
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
     corners = [(x2, y2), *((x2 - TIP * dx - side * dy, y2 - TIP * dy + side * dx) for side in (TIP / 2, -TIP / 2))]
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
     line = f'x1="{x1:g}" y1="{y1:g}" x2="{x2 - (TIP - 1) * dx:.1f}" y2="{y2 - (TIP - 1) * dy:.1f}"'
     stroke, dashes = (colour, "") if there else (FAINT, ' stroke-dasharray="5 5"')
-    middle = f'x="{(x1 + x2) / 2 - 6:g}" y="{(y1 + y2) / 2 - 10:g}"'
+    middle = f'x="{(x1 + x2) / 2 - 14:g}" y="{(y1 + y2) / 2 - 10:g}"'
     beside = f'<text {middle} text-anchor="middle" fill="currentColor">{escape(label)}</text>' if label else ""
     return (
-        f'<g class="path" data-act="path {name}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '
-        f'aria-label="{told}"><title>{told}</title><line {line} stroke="transparent" stroke-width="16"/>'
-        f'<line {line} stroke="{stroke}" stroke-width="{THIN + (WIDE - THIN) * attention:.1f}"{dashes}/>'
-        f'<polygon points="{points}" fill="{stroke}"/>{beside}</g>'
+        f'<line {line} stroke="transparent" stroke-width="16"/>'
+        f'<line {line} stroke="{stroke}" stroke-width="{THIN + (WIDE - THIN) * segment.attention:.1f}"{dashes}/>'
+        f'<polygon points="{points}" fill="{stroke}"/>{beside}'
     )

@@ -13,9 +13,10 @@ import traitlets
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit, Head, Path
+from circuits.circuit_file import load_circuit
 from circuits.diagram import sequence_order
 from circuits.errors import BadInput
-from circuits.explorer.drawing import drawing
+from circuits.explorer.drawing import SMALLEST, drawing, full_width
 from circuits.explorer.exploration import IN_PASSING, THRESHOLD, Exploration
 from circuits.loss import Loss
 from circuits.page import viewer_code
@@ -88,7 +89,11 @@ class Explorer(ipywidgets.VBox):
         self.source = ipywidgets.Dropdown(options=self._order, value=self._order[-1], description="from")
         self.target = ipywidgets.Dropdown(options=self._order, description="to")
         self.file = ipywidgets.Text("circuit.yaml", description="as")
-        self.diagram, self.viewer = Diagram(layout={"flex": "1 1 480px", "min_width": "0"}), AttentionHeads()
+        basis = (
+            f"1 1 {SMALLEST * full_width(exploration):g}px"  # where there is less room beside it, it has its own row
+        )
+        self.diagram = Diagram(layout={"flex": basis, "min_width": "0", "overflow": "auto"})
+        self.viewer = AttentionHeads()
         self.losses, self.attention = self._loss_figure(), self._attention_figure()
         self.line = ipywidgets.HTML()
         self.bar = ipywidgets.FloatProgress(min=0.0, max=1.0, layout={"visibility": "hidden"})
@@ -141,7 +146,7 @@ class Explorer(ipywidgets.VBox):
         with self.losses.batch_update():
             for trace, name, own in zip(self.losses.data, BARS, (unablated, loss), strict=True):
                 values = [own.mean, *own.parts.values()]
-                trace.update(y=values, text=[f"{value:.3g}" for value in values], name=f"{name}, {_examples(own)}")
+                trace.update(y=values, text=[f"{value:.3f}" for value in values], name=f"{name}, {_examples(own)}")
 
     def _actions(self) -> tuple[tuple[str, str, Callable[[], str | None]], ...]:
         exploration = self.exploration
@@ -163,13 +168,20 @@ class Explorer(ipywidgets.VBox):
         try:
             said = action()
         except Exception as error:  # in a notebook nobody sees what a click raises
-            self._say(str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}", wrong=True)
+            self._complain(error)
             return
         finally:
             self.bar.layout.visibility = "hidden"
         if self.exploration.draft != before:
             self._labels = {}
-        self.show()
+        try:
+            self.show()
+        except Exception as error:  # what was measured before is not of this circuit
+            with self.losses.batch_update():
+                for trace in self.losses.data:
+                    trace.update(y=[], text=[])
+            self._complain(error)
+            return
         if said:
             self._say(said if self.exploration.draft == before else f"{said} {self._told}")
 
@@ -179,7 +191,7 @@ class Explorer(ipywidgets.VBox):
             self._chosen = head = Head.parse(which)
             self._do(partial(self.exploration.cycle, head))
         else:
-            there = {str(path): path for path in self.exploration.draft.hypothesis.paths}
+            there = {str(path): path for path in self.exploration.draft.paths}
             if which not in there:  # it was clicked while a new drawing was on its way
                 self._say(f"{which} is no path of the circuit any more.", wrong=True)
                 return
@@ -207,8 +219,12 @@ class Explorer(ipywidgets.VBox):
         return f"{asked}: {'; '.join(counted) or 'there is no path'}."
 
     def _save(self) -> str:
-        self.exploration.save(self._file())
-        return f"The circuit is in {self._file()}."
+        file = self._file()
+        replaced = file.exists()
+        if replaced:
+            _check_is_circuit(file)
+        self.exploration.save(file)
+        return f"The circuit is in {file}{', in the place of the one that was there' if replaced else ''}."
 
     def _report(self) -> str:
         file = self._file()
@@ -229,6 +245,9 @@ class Explorer(ipywidgets.VBox):
 
     def _progress(self, share: float) -> None:
         self.bar.layout.visibility, self.bar.value = "visible", share
+
+    def _complain(self, error: Exception) -> None:
+        self._say(str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}", wrong=True)
 
     def _say(self, text: str, wrong: bool = False) -> None:
         self._said = text
@@ -254,7 +273,7 @@ class Explorer(ipywidgets.VBox):
         self.viewer.panels = viewer.to_json()
 
     def _loss_figure(self) -> go.FigureWidget:
-        names = ["mean", *self.exploration.problem.parts]
+        names = ["all parts", *self.exploration.problem.parts]
         bars = [
             go.Bar(
                 x=names,
@@ -283,11 +302,19 @@ class Explorer(ipywidgets.VBox):
         return go.FigureWidget([heat], _plain({"yaxis": {"autorange": "reversed"}, "height": 330}))
 
 
+def _check_is_circuit(file: FilePath) -> None:
+    """Refuse to lose what somebody else wrote."""
+    try:
+        load_circuit(file)
+    except BadInput as error:
+        raise BadInput(f"{file} is there already, and is no circuit; choose another name") from error
+
+
 def _plain(layout: dict[str, Any]) -> dict[str, Any]:
     """A layout that is readable on white and on black."""
     clear = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": INK}}
     title = {"text": "", "font": {"size": 13}}
-    return {**clear, "width": 440, "margin": {"t": 40, "b": 40, "l": 80, "r": 10}, "title": title, **layout}
+    return {**clear, "width": 400, "margin": {"t": 40, "b": 40, "l": 80, "r": 10}, "title": title, **layout}
 
 
 def _examples(loss: Loss) -> str:

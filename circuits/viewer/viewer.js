@@ -1,3 +1,5 @@
+const APART = 30; // milliseconds between two events that are not to be taken as one
+
 // Shows circuitsvis' AttentionHeads for every panel, side by side, and a slider where they have several frames.
 // Returns how to show other panels of the same number and heads: whatever is locked stays so.
 function showAttention(el, panels) {
@@ -25,16 +27,16 @@ function showAttention(el, panels) {
     begin();
     return box;
   });
-  let pointed = false;
   const draw = () => {
     label.textContent = steps[slider.value];
-    pointed = !pointed;
     boxes.forEach((box, place) => {
-      // circuitsvis draws again when a head is pointed at or left: here the one that is large already.
+      // circuitsvis draws again when a head is pointed at or left: here both, at the one that is large already.
       const large = [...box.querySelectorAll("h3")].at(-1)?.textContent;
       const head = panels[place].frames[0].attentionHeadNames.findIndex((name) => large === `${name} Zoomed`);
-      const event = new MouseEvent(pointed ? "mouseover" : "mouseout", { bubbles: true });
-      box.querySelectorAll("canvas")[head]?.dispatchEvent(event);
+      const point = (event) =>
+        box.querySelectorAll("canvas")[head]?.dispatchEvent(new MouseEvent(event, { bubbles: true }));
+      point("mouseover");
+      setTimeout(() => point("mouseout"), APART);
     });
   };
   slider.addEventListener("input", draw);

@@ -1,7 +1,7 @@
 """Attention viewers: of one model, through its training, and of several models side by side."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,15 +92,18 @@ def over_training(
     """The same at every step of a training, with a slider: watch a head emerge.
 
     Args:
-        models: with their steps; one is looked at after the other, so that they may be one object.
+        models: with their steps, such as ``through_training`` gives; one is looked at after the other, so that it may
+            always be the same model, with other weights.
         examples: what they read.
         example: which of them.
         layer: whose heads to show; of all layers if it is not given.
         head: the only one of the layer to show; all of them if it is not given.
 
     Raises:
-        BadInput: there is no model, or no such example, layer or head.
+        BadInput: there is no model, or no such example, layer or head, or one model stands in a list at several steps.
     """
+    if isinstance(models, Sequence) and len({id(model) for _, model in models}) < len(models):
+        raise BadInput("a list holds one model at several steps, which has the weights of the last one at all of them")
     frames = tuple(frame(model, examples, example, chosen(model, layer, head), step) for step, model in models)
     if not frames:
         raise BadInput("there is no step of training to show")
