@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import Circuit, Head, Path
+from circuits.circuit_file import dump_circuit, fingerprint
 from circuits.loss import Loss
 from circuits.soundness import Soundness
 
@@ -217,7 +218,12 @@ class ValidationReport:
             "examples": self.n_examples,
             "seed": self.seed,
             "about": self.about,
-            "circuit": {"name": self.circuit.name, "description": self.circuit.description},
+            "circuit": {
+                "name": self.circuit.name,
+                "description": self.circuit.description,
+                "yaml": dump_circuit(self.circuit),
+                "sha256": fingerprint(self.circuit),
+            },
             "loss": {
                 "full": self.full.mean,
                 "combined": self.combined.mean,

@@ -43,7 +43,7 @@ def _filled(folder: Path, address: str) -> str:
     made = config.get("made", {})
     loss = made.get("exported", {}).get("loss_" + made.get("exported", {}).get("precision", "float32"))
     circuit = load_circuit(folder / CIRCUIT) if (folder / CIRCUIT).exists() else None
-    report = read_report(folder) if (folder / REPORT).exists() else None
+    report = read_report(folder / REPORT) if (folder / REPORT).exists() else None
     searched = None if report is None or found(report) else report  # of the best that was found, which is no circuit
     if report is not None and not searched:
         check_is_of(report, circuit, folder)

@@ -4,6 +4,7 @@ import hashlib
 from importlib.metadata import version
 from typing import Any
 
+import torch
 from transformer_lens import HookedTransformer
 
 
@@ -13,10 +14,11 @@ def versions() -> dict[str, str]:
 
 
 def about(name: str, model: HookedTransformer) -> dict[str, Any]:
-    """The model's name, the hash of its weights, the device and the versions."""
+    """The model's name, the hash of its weights, the device, the precision and the versions."""
     digest = hashlib.sha256()
     for key, tensor in sorted(model.state_dict().items()):
         digest.update(key.encode())
-        digest.update(tensor.cpu().numpy().tobytes())
-    device = str(next(model.parameters()).device)
-    return {"model": name, "weights_sha256": digest.hexdigest(), "device": device, **versions()}
+        digest.update(tensor.cpu().flatten().view(torch.uint8).numpy().tobytes())
+    weight = next(model.parameters())
+    computed = {"device": str(weight.device), "precision": str(weight.dtype).removeprefix("torch.")}
+    return {"model": name, "weights_sha256": digest.hexdigest(), **computed, **versions()}

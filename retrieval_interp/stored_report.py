@@ -1,4 +1,4 @@
-"""The report that stands beside a model: ``report.json`` of ``validate --json`` or of ``discover --report``."""
+"""A report as a file: ``report.json`` of ``validate --json`` or of ``discover --report``."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,12 @@ from retrieval_interp.checkpoints import CIRCUIT
 REPORT = "report.json"
 
 
-def read_report(folder: Path) -> dict[str, Any]:
-    """The report of a model directory, as docs/report.md describes it.
+def read_report(path: Path) -> dict[str, Any]:
+    """The report of a file, as docs/report.md describes it.
 
     Raises:
         BadInput: it is missing or damaged.
     """
-    path = folder / REPORT
     try:
         report: dict[str, Any] = json.loads(read_text(path, "a report of `validate --json`"))
         if not isinstance(report, dict) or not {"paths", "verdicts", "loss", "passed"} <= set(report):

@@ -35,7 +35,7 @@ def check_all_there(data: Path) -> None:
     for folder in (data / name for name in (*ABC, D)):
         needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp export RUN {folder}"
         needed[folder / REPORT] = f"retrieval-interp discover {folder.name} --report {folder}"
-        if folder.name == D or not (folder / REPORT).exists() or found(read_report(folder)):
+        if folder.name == D or not (folder / REPORT).exists() or found(read_report(folder / REPORT)):
             needed[folder / CIRCUIT] = f"retrieval-interp discover {folder.name} --out {folder / CIRCUIT}"
     missing = [f"{path}: missing; make it with: {command}" for path, command in needed.items() if not path.exists()]
     if missing:
@@ -48,7 +48,7 @@ def report_of(folder: Path) -> dict[str, Any]:
     Raises:
         BadInput: it is damaged, or of another circuit.
     """
-    report = read_report(folder)
+    report = read_report(folder / REPORT)
     if found(report):
         check_is_of(report, load_circuit(folder / CIRCUIT), folder)
     if not report["paths"] or not isinstance(report["merges"], list):

@@ -1,7 +1,7 @@
 """Commands on a trained model and its circuit."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,6 +114,49 @@ def discover(
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and judgement.passed else 1)
+
+
+@app.command()
+def verify(
+    report: Annotated[Path, typer.Argument(help="report.json, or the folder that holds it.")],
+    model_dir: Annotated[
+        str | None, typer.Option("--model", help="Where its model lies now (default: where the report says).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Is a report true? Measures all of it again: same weights, same circuit, same examples.
+
+    Exits with 0 if everything was found again, 1 if not, 2 on bad input, such as other weights.
+    """
+    from circuits.report import to_json
+    from retrieval_interp import library, provenance
+    from retrieval_interp.stored_report import REPORT, read_report
+    from retrieval_interp.verification import Settings, circuit_of, differences
+
+    path = report / REPORT if report.is_dir() else report
+    stored = read_report(path)
+    said, hypothesis = Settings.of(stored, path), circuit_of(stored, path)
+    model, task, _ = library.load(model_dir or said.model)
+    now = provenance.about(said.model, model)
+    if now["weights_sha256"] != said.weights_sha256:
+        raise BadInput(f"{model_dir or said.model}: its weights are not those of {path}")
+    again, chance = judged(
+        model, task, hypothesis, said.model, said.examples, said.seed, said.threshold, most=said.examples
+    )
+    others = {key: value for key, value in now.items() if stored["about"].get(key) != value}
+    found = [*differences(stored, json.loads(json.dumps(to_json(again, chance))))]
+    if as_json:
+        print(json.dumps({"holds": not found, "now": now, "differences": [asdict(one) for one in found]}, indent=2))
+    else:
+        for key, value in others.items():
+            typer.echo(f"{key} was {stored['about'].get(key, 'not said')}, is {value}")
+        for difference in found:
+            typer.echo(str(difference))
+        if "discovery" in stored:
+            typer.echo("How the circuit was found was not searched for again.")
+        outcome = f"does not hold: {len(found)} values differ" if found else "holds: everything in it was found again"
+        typer.echo(f"{path} {outcome}.")
+    raise typer.Exit(1 if found else 0)
 
 
 def judged(

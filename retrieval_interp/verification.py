@@ -1,0 +1,115 @@
+"""Is a report true? What it was made of is taken up again, and everything in it is measured anew."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from circuits.circuit import Circuit
+from circuits.circuit_file import fingerprint, load_circuit, parse_circuit
+from circuits.errors import BadInput
+from retrieval_interp.checkpoints import CIRCUIT
+from retrieval_interp.stored_report import check_is_of
+
+ABSOLUTE, RELATIVE = 1e-4, 1e-3  # by how much numbers may differ: other machines add in another order
+# How a circuit was found is not searched for again. The others follow from numbers that are held against each other.
+NOT_COMPARED = ("about", "circuit", "discovery", "sentence", "sentences", "p", "beaten")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that was not found again.
+
+    Attributes:
+        key: where it stands, such as ``paths[2].losses.uniform``.
+        reported: what the report says.
+        found: what was measured now; None where there is nothing.
+    """
+
+    key: str
+    reported: object
+    found: object
+
+    def __str__(self) -> str:
+        return f"{self.key}: reported {self.reported!r}, found {self.found!r}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """With what a report was made.
+
+    Attributes:
+        model: its name or path.
+        weights_sha256: the hash of its weights.
+        examples: on how many it was measured.
+        seed: of the examples.
+        threshold: a loss below it counted as low.
+    """
+
+    model: str
+    weights_sha256: str
+    examples: int
+    seed: int
+    threshold: float
+
+    @classmethod
+    def of(cls, report: dict[str, Any], path: Path) -> "Settings":
+        """The settings of a report that was read from ``path``.
+
+        Raises:
+            BadInput: it does not say them.
+        """
+        about = report.get("about")
+        said = {**report, **about} if isinstance(about, dict) else report
+        kinds: dict[str, Any] = {
+            "model": str,
+            "weights_sha256": str,
+            "examples": int,
+            "seed": int,
+            "threshold": (int, float),
+        }
+        for key, kind in kinds.items():
+            if not isinstance(said.get(key), kind) or isinstance(said[key], bool):
+                raise BadInput(f"{path}: does not say its {key}, so that it cannot be measured again")
+        return cls(**{key: said[key] for key in kinds})
+
+
+def circuit_of(report: dict[str, Any], path: Path) -> Circuit:
+    """The circuit of a report: its own, or of an older report the one that stands beside it.
+
+    Raises:
+        BadInput: it is damaged, or there is none.
+    """
+    said = report.get("circuit")
+    if not isinstance(said, dict) or not isinstance(said.get("yaml"), str):
+        beside = path.parent / CIRCUIT
+        if not beside.is_file():
+            raise BadInput(f"{path}: is of an older version, without its circuit, and no {CIRCUIT} stands beside it")
+        circuit = load_circuit(beside)
+        check_is_of(report, circuit, path.parent)
+        return circuit
+    circuit = parse_circuit(said["yaml"], f"{path}: circuit.yaml")
+    if fingerprint(circuit) != said.get("sha256"):
+        raise BadInput(f"{path}: its circuit is not the one that it was made of; circuit.sha256 is of another")
+    return circuit
+
+
+def differences(reported: object, found: object, key: str = "") -> Iterator[Difference]:
+    """Everything that a report says otherwise than another one; numbers may differ by 1e-4 and a thousandth."""
+    if isinstance(reported, dict) and isinstance(found, dict):
+        for name in dict.fromkeys((*reported, *found)):
+            if name not in NOT_COMPARED:
+                yield from differences(reported.get(name), found.get(name), f"{key}.{name}" if key else name)
+    elif isinstance(reported, list) and isinstance(found, list) and len(reported) == len(found):
+        for place, pair in enumerate(zip(reported, found, strict=True)):
+            yield from differences(*pair, f"{key}[{place}]")
+    elif not _same(reported, found):
+        yield Difference(key, reported, found)
+
+
+def _same(reported: object, found: object) -> bool:
+    if isinstance(reported, float) or isinstance(found, float):
+        numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (reported, found))
+        return numbers and math.isclose(reported, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE)  # type: ignore[arg-type]
+    return type(reported) is type(found) and reported == found
