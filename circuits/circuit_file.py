@@ -18,7 +18,7 @@ from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
 from circuits.files import read_text, write_atomically
 from circuits.mechanisms import SIMPLE, Mechanism, OneHot
-from circuits.yaml_file import LARGEST_FILE, parse
+from circuits.yaml_file import LARGEST_FILE, SafeLoader, parse
 
 
 def load_circuit(path: FilePath) -> Circuit:
@@ -60,7 +60,7 @@ def fingerprint(circuit: Circuit) -> str:
 
 def parse_circuit(text: str, source: str = "circuit") -> Circuit:
     """Read a circuit from YAML; ``source`` names it in errors."""
-    root = parse(text, source, lambda text: yaml.compose(text, Loader=yaml.SafeLoader))
+    root = parse(text, source, lambda text: yaml.compose(text, Loader=SafeLoader))
     return _Reader(source).circuit(root)
 
 

@@ -2,10 +2,14 @@
 
 
 class BadInput(ValueError):
-    """Input that cannot be used; the message names the offending thing and what was expected.
+    """Input that cannot be used; the message, one line, names the offending thing and what was expected.
 
-    The command line prints the message as one line and exits with code 2.
+    The command line prints the message and exits with code 2.
     """
+
+    def __init__(self, message: str) -> None:
+        """Libraries' own messages, which become part of it, often have several lines."""
+        super().__init__(" ".join(message.split()))
 
 
 class Unsolved(BadInput):

@@ -9,7 +9,21 @@ import yaml
 from circuits.errors import BadInput
 from circuits.files import read_text
 
+try:  # five times as fast
+    from yaml import CBaseLoader as BaseLoader
+    from yaml import CSafeLoader as SafeLoader
+except ImportError:
+    from yaml import BaseLoader, SafeLoader  # type: ignore[assignment]
+
 LARGEST_FILE = 1_000_000
+DEEPEST = 30  # levels of lists and mappings; parsers call themselves for each
+OPENING = (
+    yaml.FlowSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.BlockMappingStartToken,
+)
+CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 Parsed = TypeVar("Parsed")
 
 
@@ -23,7 +37,7 @@ def read_yaml(path: Path, what: str) -> Any:
     """
     text = read_text(path, what, LARGEST_FILE)
     # The most careful of all loaders: it makes nothing but texts, lists and mappings, whatever tags a file has.
-    return parse(text, str(path), lambda text: yaml.load(text, Loader=yaml.BaseLoader))
+    return parse(text, str(path), lambda text: yaml.load(text, Loader=BaseLoader))
 
 
 def parse(text: str, source: str, parsed: Callable[[str], Parsed]) -> Parsed:
@@ -33,8 +47,13 @@ def parse(text: str, source: str, parsed: Callable[[str], Parsed]) -> Parsed:
         BadInput: it is no YAML, or nested too deeply, or has aliases, by which a few lines can fill all memory.
     """
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=yaml.SafeLoader)):
-            raise BadInput(f"{source}: YAML aliases are not allowed")
+        depth = 0
+        for token in yaml.scan(text, Loader=SafeLoader):
+            depth += isinstance(token, OPENING) - isinstance(token, CLOSING)
+            if isinstance(token, yaml.AliasToken):
+                raise BadInput(f"{source}: YAML aliases are not allowed")
+            if depth > DEEPEST:
+                raise BadInput(f"{source}: nested too deeply (more than {DEEPEST} levels)")
         return parsed(text)
     except BadInput:
         raise
@@ -42,7 +61,5 @@ def parse(text: str, source: str, parsed: Callable[[str], Parsed]) -> Parsed:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         raise BadInput(f"{source}{where}: not YAML ({getattr(error, 'problem', None) or error})") from error
-    except RecursionError as error:
-        raise BadInput(f"{source}: nested too deeply") from error
     except ValueError as error:  # a date that does not exist, a number that is too long
-        raise BadInput(f"{source}: not YAML ({' '.join(str(error).split())})") from error
+        raise BadInput(f"{source}: not YAML ({error})") from error

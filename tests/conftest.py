@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import settings
 
 from circuits.files import write_atomically
 from retrieval_interp import RetrievalTask, VectorTransformer, presets
@@ -16,6 +17,8 @@ from tests.handmade import InductionProblem, induction_circuit, induction_model
 from tests.sweeps import MICRO
 
 torch.set_num_threads(1)
+settings.register_profile("patient", deadline=None)  # machines are noisy: nothing is said of time here
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ def test_replacing_a_pattern_by_itself_changes_nothing(random_model, task):
     assert torch.equal(run_ablated(random_model, Circuit(own), examples), random_model(examples.inputs))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2), st.integers(0, 1), st.sampled_from([Uniform(), Identity(), Previous()]))
 def test_an_override_of_any_single_head_changes_the_output_at_the_queries(random_model, task, layer, head, mechanism):
     examples = task.examples(4, seed=0)

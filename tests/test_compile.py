@@ -22,7 +22,7 @@ def two_steps():
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))
 def test_a_chain_is_cut_into_pairs_that_share_a_symbol_and_no_symbol_stands_in_two_chains(n_steps, n_chains, seed):
     problem = ChainProblem(n_steps, n_chains)

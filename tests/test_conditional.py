@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, OneHot, Previous
@@ -11,7 +11,6 @@ from tests.sequences import symbols_of
 tasks = st.builds(ConditionalTask, n_chains=st.integers(1, 5), n_dims=st.sampled_from([2, 4]))
 
 
-@settings(deadline=None)
 @given(tasks, st.integers(0, 1000))
 def test_the_facts_of_a_chain_lead_from_its_query_to_x_and_y_and_from_both_to_z(task, seed):
     examples = task.examples(5, seed)
@@ -25,7 +24,6 @@ def test_the_facts_of_a_chain_lead_from_its_query_to_x_and_y_and_from_both_to_z(
     assert same("y.second", "z.second")
 
 
-@settings(deadline=None)
 @given(tasks, st.integers(0, 1000))
 def test_the_targets_are_what_the_facts_tell_in_the_order_of_the_queries(task, seed):
     examples = task.examples(5, seed)

@@ -32,7 +32,7 @@ hypotheses = st.sampled_from(
 every_head = st.fixed_dictionaries({Head(layer, head): hypotheses for layer in range(3) for head in range(2)})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=1, max_size=6))
 def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_model, task, maps):
     circuits, examples = [Circuit(heads) for heads in maps], task.examples(5, seed=1)

@@ -3,7 +3,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, load_circuit
@@ -77,7 +77,6 @@ def test_a_path_that_is_drawn_takes_the_place_of_the_one_from_the_same_role():
     assert Draft(Circuit()).drawn(FETCH).circuit == Circuit({SECOND: OneHot({"query": "pair1.second"})})
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["toggle fetch", "toggle join", "next first", "next second", "next third"])))
 def test_whatever_is_done_can_be_undone_step_by_step(steps):
     moves = {

@@ -40,7 +40,7 @@ def test_facts_of_one_premise_each_are_a_chain(n_steps):
     assert steps(n_steps).layers(causal=False) == layers_full(n_steps)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 9).flatmap(lambda n: st.permutations(range(1, n + 1))))
 def test_facts_of_one_form_that_lead_to_one_another_are_a_chain_too(order):
     told = facts("x0", f"x{len(order)}", steps=[f"x{k - 1} -> x{k}" for k in order])
@@ -63,7 +63,6 @@ def layered(draw):
     return "q0 t0.0" if wide else "t0.0", forms, {f"t{depth}.{i}" for i in range(n)}
 
 
-@settings(deadline=None)
 @given(layered())
 def test_a_mask_never_makes_it_shorter_and_whatever_follows_is_found(drawn):
     query, forms, ends = drawn

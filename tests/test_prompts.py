@@ -284,7 +284,7 @@ sizes = st.sampled_from(list(FORMULATIONS)).flatmap(
 
 
 @given(sizes, st.integers(0, 2**31))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_who_reads_only_the_text_finds_the_answer(kind: Formulation, seed: int) -> None:
     for question in kind.questions(5, seed):
         assert solve(question.prompt) == question.answer
@@ -293,7 +293,7 @@ def test_who_reads_only_the_text_finds_the_answer(kind: Formulation, seed: int) 
 
 
 @given(sizes, st.integers(0, 2**31))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_chain_has_every_role_but_the_query_once(kind: Formulation, seed: int) -> None:
     question = kind.draw(np.random.default_rng(seed))
     asked = [role for role in kind.roles if role.startswith("query")]

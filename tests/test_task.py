@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits import BadInput
@@ -19,7 +19,6 @@ tasks = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(tasks, st.integers(0, 1000))
 def test_every_pairs_second_symbol_is_the_next_pairs_first(task, seed):
     examples = task.examples(5, seed)
@@ -30,7 +29,6 @@ def test_every_pairs_second_symbol_is_the_next_pairs_first(task, seed):
     assert torch.equal(symbols_of(task, examples, "query"), symbols_of(task, examples, "pair1.first"))
 
 
-@settings(deadline=None)
 @given(tasks, st.integers(0, 1000))
 def test_the_targets_are_the_second_symbols_in_the_order_of_the_queries(task, seed):
     examples = task.examples(5, seed)
@@ -40,7 +38,6 @@ def test_the_targets_are_the_second_symbols_in_the_order_of_the_queries(task, se
         assert torch.equal(examples.targets[example, slot, i], symbols_of(task, examples, f"pair{part[1:]}.second"))
 
 
-@settings(deadline=None)
 @given(tasks, st.integers(0, 1000))
 def test_every_position_has_exactly_one_role(task, seed):
     examples = task.examples(5, seed)
@@ -48,7 +45,6 @@ def test_every_position_has_exactly_one_role(task, seed):
     assert torch.equal(everything, torch.arange(task.n_positions).expand(5, -1))
 
 
-@settings(deadline=None)
 @given(tasks)
 def test_the_last_step_stands_first_unless_told_otherwise(task):
     examples = task.examples(3, 0)
@@ -180,7 +176,6 @@ def test_a_negative_seed_or_no_examples_is_refused():
         RetrievalTask(n_steps=1).examples(0, 1)
 
 
-@settings(deadline=None)
 @given(st.integers(2, 5), st.integers(0, 1000), st.data())
 def test_a_symbol_that_is_left_out_is_not_asked_for_and_nothing_else_changes(n_steps, seed, data):
     left_out = data.draw(st.integers(1, n_steps - 1))
@@ -192,7 +187,6 @@ def test_a_symbol_that_is_left_out_is_not_asked_for_and_nothing_else_changes(n_s
     assert torch.equal(without.examples(3, seed).targets, whole.examples(3, seed).targets[:, :, kept])
 
 
-@settings(deadline=None)
 @given(
     st.integers(2, 5), st.sampled_from([StepOrder.LAST_FIRST, StepOrder.FIRST_FIRST]), st.integers(0, 1000), st.data()
 )

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits import Circuit, Head, OneHot, Previous
@@ -19,14 +19,12 @@ def looked_up(task, inputs):
     return found
 
 
-@settings(deadline=None)
 @given(tasks, st.integers(0, 1000))
 def test_every_answer_is_one_hop_away_from_what_stands_where_it_is_asked(task, seed):
     examples = task.examples(4, seed)
     assert task.losses(looked_up(task, examples.inputs), examples).max() == 0
 
 
-@settings(deadline=None)
 @given(tasks, st.integers(0, 1000))
 def test_what_stands_written_is_what_was_to_be_answered_before(task, seed):
     examples = task.examples(4, seed)
