@@ -27,8 +27,8 @@ class VectorEmbed(nn.Module):
         self.W_E = nn.Parameter(torch.empty(cfg.d_vocab, cfg.d_model, dtype=cfg.dtype))
 
     def forward(self, x: Float[Tensor, "batch pos d_input"]) -> Float[Tensor, "batch pos d_model"]:
-        """Embed every vector."""
-        return x @ self.W_E
+        """Embed every vector, in the precision of the weights."""
+        return x.to(self.W_E.dtype) @ self.W_E
 
 
 class VectorTransformer(HookedTransformer):
