@@ -1,0 +1,48 @@
+"""A few of the damaged files of ``benchmarks.fuzz`` for every reader, and those by which something was found."""
+
+import signal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.fuzz import Tried, damaged, on_time
+from benchmarks.readers import READERS
+from circuits import BadInput, load_circuit
+from retrieval_interp import presets
+
+
+@pytest.fixture(autouse=True)
+def micro_preset(monkeypatch):
+    monkeypatch.setitem(presets.PRESETS, "micro", None)  # the readers put theirs in its place
+    before = signal.signal(signal.SIGALRM, on_time)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_file_is_one_clear_line_and_nothing_else(name, tmp_path):
+    tried = Tried(READERS[name], tmp_path)
+
+    @settings(max_examples=40, suppress_health_check=[*HealthCheck])
+    @given(damaged(READERS[name]))
+    def give(content):
+        tried(content)
+
+    give()
+    assert tried.faults == {}
+    assert tried.refused > 0
+
+
+# Three thousand of them once kept the parser busy for ten seconds; a hundred thousand are too much for its stack.
+@pytest.mark.parametrize("opening", ['{"a": ', "[", "- ", "{a: "])
+def test_nothing_is_nested_too_deeply_to_be_read(opening, tmp_path):
+    path = tmp_path / "circuit.yaml"
+    path.write_text("heads: " + "\n" * (opening == "- ") + opening * 100_000)
+    with pytest.raises(BadInput, match="nested too deeply"):
+        load_circuit(path)
+
+
+@given(st.text())
+def test_a_message_is_one_line(text):
+    assert "\n" not in str(BadInput(f"{text}\n{text}"))
