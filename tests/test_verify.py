@@ -79,7 +79,7 @@ def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
         (lambda report: report["about"].pop("model"), "does not say its model"),
         (lambda report: report.update(about=None), "does not say its model"),
         (lambda report: report["circuit"].update(yaml="heads: {L0H0: previous}"), "not the one that it was made of"),
-        (lambda report: report["circuit"].update(yaml="heads: ["), "circuit.yaml, line 1: not YAML"),
+        (lambda report: report["circuit"].update(yaml="heads: [}"), "circuit.yaml, line 1: not YAML"),
         (lambda report: report["circuit"].pop("yaml"), "is of an older version, without its circuit"),
         (lambda report: report.pop("paths"), "not a report of `validate --json`"),
     ],
