@@ -74,10 +74,10 @@ class Roles:
         """A label for every position of one example: ``chain:role``, or the bare position where no role stands.
 
         Chains are counted from 1, so that people can speak of the first one. Where several roles stand at one position
-        all are named, in the order of their chains: ``1:next 2:first``.
+        all are named, in the order of their chains: ``1:next,2:first``.
         """
         here: list[list[str]] = [[] for _ in range(n_positions)]
         for chain, column in enumerate(self.positions[example].T.tolist(), start=1):
             for role, position in zip(self.names, column, strict=True):
                 here[position].append(f"{chain}:{role}")
-        return [" ".join(labels) or str(position) for position, labels in enumerate(here)]
+        return [",".join(labels) or str(position) for position, labels in enumerate(here)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from circuits import BadInput
+from circuits import BadInput, Roles
 from circuits.viewer import attention_viewer, over_training, side_by_side
 from retrieval_interp import load, presets, training
 from retrieval_interp.cli import main
@@ -39,6 +39,11 @@ def test_what_is_shown_is_the_attention_of_the_model_with_three_decimals(random_
     torch.testing.assert_close(shown, cache["pattern", 2][0, 1].detach(), atol=5.1e-4, rtol=0)
     assert shown.shape == (10, 10)
     assert frame.tokens == examples.roles.labels(1, 10)
+
+
+def test_a_position_that_plays_several_parts_is_labelled_with_all_of_them():
+    roles = Roles(("next", "first"), torch.tensor([[[1, 2], [0, 1]]]))
+    assert roles.labels(0, 4) == ["1:first", "1:next,2:first", "2:next", "3"]
 
 
 def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
