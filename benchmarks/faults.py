@@ -114,21 +114,29 @@ KINDS = {
 
 def in_a_process(work: Callable[[], object], folder: Path) -> int:
     """Start work; returns the number of its process."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the process is one of its own
     if process := os.fork():
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return process
-    with (folder.parent / "said.txt").open("a") as said, redirect_stdout(said), redirect_stderr(said):
-        code = 0
-        try:
-            work()
-        except SystemExit as exit:
-            code = int(exit.code or 0)
-        except KeyboardInterrupt:
-            code = 130
-        except BaseException:
-            traceback.print_exc()
-            code = 3
-        said.flush()
+    code = 130  # a KeyboardInterrupt
+    try:
+        with (folder.parent / "said.txt").open("a") as said, redirect_stdout(said), redirect_stderr(said):
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            code = exit_code(work)
+    finally:
         os._exit(code)
+
+
+def exit_code(work: Callable[[], object]) -> int:
+    """How work ends."""
+    try:
+        work()
+    except SystemExit as exit:
+        return int(exit.code or 0)
+    except Exception:
+        traceback.print_exc()
+        return 3
+    return 0
 
 
 def ended(process: int, patience: float) -> int | None:
