@@ -31,6 +31,7 @@ import torch
 from safetensors.numpy import load
 
 from benchmarks import questions
+from circuits import measured
 from circuits.files import PARTIAL
 from retrieval_interp import cli
 from retrieval_interp.checkpoints import CONFIG
@@ -83,6 +84,10 @@ def discovery(folder: Path) -> None:
     run("discover", "induction", "--out", folder / "circuit.yaml", "--report", folder / "report")
 
 
+def validation(folder: Path) -> None:
+    run("validate", "induction", "--out", folder / "report")
+
+
 def emergence(folder: Path) -> None:
     run("emergence", folder / "run", "--circuit", folder / "circuit.yaml", "--out", folder / "report")
 
@@ -106,6 +111,7 @@ KINDS = {
     "training": Kind(training),
     "sweep": Kind(sweep),
     "discovery": Kind(discovery),
+    "validation": Kind(validation),
     "emergence": Kind(emergence, a_run),
     "experiment": Kind(experiment),
     "benchmark": Kind(benchmark),
@@ -286,6 +292,7 @@ def main() -> None:
     chosen = arguments.kinds or [*KINDS]
     if unknown := next((name for name in chosen if name not in KINDS), None):
         parser.error(f"unknown kind {unknown!r}; expected some of {', '.join(KINDS)}")
+    measured.KEPT_EVERY = 0.0  # seconds: as often as can be
     torch.set_num_threads(1)  # as bit-identical results need, and forks
     torch._dynamo.config.disable = True
     for room in ("circuits.report", *(f"retrieval_interp.{name}" for name in ROOMS)):

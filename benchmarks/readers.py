@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from circuits.circuit_file import fingerprint, load_circuit, parse_circuit
+from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.facts import load_facts
 from retrieval_interp import causality, presets, staircase
 from retrieval_interp.checkpoints import (
@@ -98,7 +98,7 @@ def small_reports() -> list[bytes]:
 
     found = (json.loads(path.read_bytes()) for path in sorted(data_folder().glob("*/report.json")))
     text = "heads: {L0H0: previous}\n"
-    own = {"yaml": text, "sha256": fingerprint(parse_circuit(text))}
+    own = {"yaml": text, "sha256": parse_circuit(text).digest}
     return [json.dumps({**two(one), "circuit": own}, indent=1).encode() for one in found]  # type: ignore[dict-item]
 
 

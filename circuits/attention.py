@@ -7,22 +7,35 @@ from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
-from circuits.ablation import pattern_hook
 from circuits.circuit import Head, Path
-from circuits.evaluation import POSITIONS_AT_ONCE
+from circuits.evaluation import sequences_at_once
 from circuits.problem import Examples
 from circuits.roles import Roles
 
 
-@torch.no_grad()
 def attention_patterns(
     model: HookedTransformer, examples: Examples
 ) -> Iterator[tuple[int, Float[Tensor, "batch head query key"]]]:
-    """Every layer's attention patterns on a few examples, as pairs of layer and patterns."""
-    names = {pattern_hook(layer): layer for layer in range(model.cfg.n_layers)}
-    _, cache = model.run_with_cache(examples.inputs, names_filter=list(names))
-    for name, layer in names.items():
-        yield layer, cache[name]
+    """Every layer's attention patterns on a few examples, as pairs of layer and patterns; one layer in memory."""
+    with torch.no_grad():
+        residual = model(examples.inputs, stop_at_layer=0)
+    for layer in range(model.cfg.n_layers):
+        residual, pattern = _through(model, layer, residual)
+        yield layer, pattern
+
+
+@torch.no_grad()
+def _through(
+    model: HookedTransformer, layer: int, residual: Float[Tensor, "batch pos d_model"]
+) -> tuple[Float[Tensor, "batch pos d_model"], Float[Tensor, "batch head query key"]]:
+    """The residual stream after a layer, and the layer's attention patterns."""
+    seen: list[Tensor] = []
+    point = model.blocks[layer].attn.hook_pattern
+    handle = point.register_forward_hook(lambda point, inputs, pattern: seen.append(pattern))
+    try:
+        return model(residual, start_at_layer=layer, stop_at_layer=layer + 1), seen.pop()
+    finally:
+        handle.remove()
 
 
 def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query_role key_role"]:
@@ -33,7 +46,7 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
     cfg = model.cfg
     n_roles = len(examples.roles.names)
     total = torch.zeros(cfg.n_layers, cfg.n_heads, n_roles, n_roles, device=examples.inputs.device)
-    at_once = max(1, POSITIONS_AT_ONCE // examples.inputs.shape[1])
+    at_once = sequences_at_once(cfg.n_heads, examples.inputs.shape[1])
     for start in range(0, len(examples), at_once):
         batch = examples.take(slice(start, start + at_once))
         at = batch.roles.positions.transpose(1, 2)  # [batch, chain, role]
@@ -47,7 +60,7 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
 def position_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
     """Average attention from position to position over examples: what a head does whatever stands where."""
     total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])
-    at_once = max(1, POSITIONS_AT_ONCE // examples.inputs.shape[1])
+    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     for start in range(0, len(examples), at_once):
         for layer, pattern in attention_patterns(model, examples.take(slice(start, start + at_once))):
             total[layer] += pattern.sum(dim=0).cpu()

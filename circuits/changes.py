@@ -8,6 +8,8 @@ from circuits.hypotheses import candidates, strongest
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, Mechanism, OneHot
 from circuits.roles import Roles
 
+MERGED_HEADS = 32  # at most: the ways to merge them grow with the square of their number
+
 Noticed = Mapping[Head, Mapping[str, tuple[str, ...]]]  # for every head the paths that its attention shows
 
 

@@ -1,33 +1,13 @@
 """A circuit: the hypothesis, head by head, of what a transformer's attention does."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
-from typing import NamedTuple
 
 from circuits.errors import BadInput
+from circuits.heads import NO_HEADS, Head, Heads, Layer
 from circuits.mechanisms import ROWS, Mechanism, OneHot, Previous
 from circuits.roles import Roles
-
-
-class Head(NamedTuple):
-    """A head, counted from 0 as in TransformerLens; written ``L5H0``."""
-
-    layer: int
-    head: int
-
-    def __str__(self) -> str:
-        return f"L{self.layer}H{self.head}"
-
-    @classmethod
-    def parse(cls, text: str) -> "Head":
-        """Read ``L5H0``."""
-        match = re.fullmatch(r"L([0-9]{1,6})H([0-9]{1,6})", text)
-        if match is None:
-            raise BadInput(f"{text!r} is no head; expected something like L5H0, counted from 0")
-        return cls(int(match[1]), int(match[2]))
 
 
 @dataclass(frozen=True, order=True)
@@ -56,16 +36,25 @@ class Circuit:
         origin: where each head and path was read from ("circuit.yaml, line 7"), for error messages.
     """
 
-    heads: Mapping[Head, Mechanism] = field(default_factory=dict)
+    heads: Heads
     name: str = field(default="", compare=False)
     description: str = field(default="", compare=False)
     origin: Mapping[Head | Path, str] = field(default_factory=dict, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", MappingProxyType(dict(sorted(self.heads.items()))))
+    def __init__(
+        self,
+        heads: Mapping[Head, Mechanism] = NO_HEADS,
+        name: str = "",
+        description: str = "",
+        origin: Mapping[Head | Path, str] | None = None,
+    ) -> None:
+        object.__setattr__(self, "heads", heads if isinstance(heads, Heads) else Heads(heads))
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "description", description)
+        object.__setattr__(self, "origin", {} if origin is None else origin)
 
     def __hash__(self) -> int:
-        return hash(tuple(self.heads.items()))
+        return hash(self.heads)
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
@@ -83,23 +72,26 @@ class Circuit:
         """The heads with at least one path."""
         return tuple(dict.fromkeys(path.head for path in self.paths))
 
-    def layer(self, layer: int) -> tuple[tuple[int, Mechanism], ...]:
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what it says of every head, whatever it is called; the same in every process."""
+        return self.heads.digest
+
+    def layer(self, layer: int) -> Layer:
         """The named heads of one layer with their mechanisms."""
-        return tuple((head.head, mechanism) for head, mechanism in self.heads.items() if head.layer == layer)
+        return self.heads.layer(layer)
 
     def up_to(self, layer: int) -> "Circuit":
         """The hypothesis for this layer and those below; the heads above stay as they are."""
-        return Circuit({head: mechanism for head, mechanism in self.heads.items() if head.layer <= layer})
+        return Circuit(self.heads.up_to(layer))
 
     def with_head(self, head: Head, mechanism: Mechanism) -> "Circuit":
         """The same circuit with another hypothesis for one head."""
-        return Circuit({**self.heads, head: mechanism}, self.name, self.description)
+        return Circuit(self.heads.replaced(head, mechanism), self.name, self.description)
 
     def without_heads(self, heads: Iterable[Head]) -> "Circuit":
         """The same circuit without a word on some heads, which stay as the model has them."""
-        gone = set(heads)
-        left = {head: mechanism for head, mechanism in self.heads.items() if head not in gone}
-        return Circuit(left, self.name, self.description)
+        return Circuit(self.heads.without(heads), self.name, self.description)
 
     def without(self, path: Path, instead: str = "uniform") -> "Circuit":
         """The same circuit with one path taken away.
@@ -143,7 +135,11 @@ class Circuit:
         Raises:
             BadInput: a head is out of range, a role is unknown, or a path points to a later position.
         """
-        for head, mechanism in self.heads.items():
+        check_all([self], roles, n_layers, n_heads)
+
+    def _check(self, layer: int, roles: Roles, n_layers: int, n_heads: int) -> None:
+        for index, mechanism in self.layer(layer):
+            head = Head(layer, index)
             if not 0 <= head.layer < n_layers:
                 raise BadInput(f"{self._at(head)}{head} does not exist: the model has layers 0 to {n_layers - 1}")
             if not 0 <= head.head < n_heads:
@@ -164,3 +160,17 @@ class Circuit:
     def _at(self, what: Head | Path) -> str:
         place = self.origin.get(what)
         return f"{place}: " if place else ""
+
+
+def check_all(circuits: Iterable[Circuit], roles: Roles, n_layers: int, n_heads: int) -> None:
+    """Check that circuits fit a model and its examples; a layer that many share is looked at once.
+
+    Raises:
+        BadInput: as ``Circuit.check``.
+    """
+    fitting: set[tuple[int, Layer]] = set()
+    for circuit in circuits:
+        for item in circuit.heads.layers.items():
+            if item not in fitting:
+                circuit._check(item[0], roles, n_layers, n_heads)
+                fitting.add(item)

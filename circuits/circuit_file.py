@@ -9,7 +9,6 @@ heads:
     elsewhere: zero                  # rows on no path: zero (the default), uniform or identity
 """
 
-import hashlib
 from pathlib import Path as FilePath
 
 import yaml
@@ -51,11 +50,6 @@ def dump_circuit(circuit: Circuit) -> str:
             heads[str(head)] = mechanism.name
     document["heads"] = heads
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
-
-
-def fingerprint(circuit: Circuit) -> str:
-    """SHA-256 of what a circuit says of every head, whatever it is called."""
-    return hashlib.sha256(dump_circuit(Circuit(circuit.heads)).encode()).hexdigest()
 
 
 def parse_circuit(text: str, source: str = "circuit") -> Circuit:

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
+from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
-from circuits.evaluation import evaluate
+from circuits.evaluation import pieces
 from circuits.loss import Loss
+from circuits.measured import Ledger
 from circuits.problem import Examples, Problem
+from circuits.sample import Sample, blocks
 
 FEW, ENOUGH = 32, 128  # examples that every circuit sees, and those on which a loss below the threshold is measured
 IN_PASSING = 512  # examples that a candidate gets which is no more than a step on the way
@@ -37,8 +39,17 @@ class Judgement:
 class Judge:
     """Judges circuits of one model; what was measured once is not measured again."""
 
-    def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples, threshold: float) -> None:
+    def __init__(
+        self,
+        model: HookedTransformer,
+        problem: Problem,
+        examples: Examples | Sample,
+        threshold: float,
+        ledger: Ledger | None = None,
+    ) -> None:
         """``examples`` are all there are; a circuit that is undecided on them stays so.
+
+        What stands in the ``ledger`` is not measured again; every judgement is what it would be if nothing stood there.
 
         Raises:
             BadInput: there are fewer than two examples, or the threshold is no number above 0.
@@ -51,7 +62,8 @@ class Judge:
         while self.rounds[-1] < len(examples):
             self.rounds.append(4 * self.rounds[-1])
         self.n_evaluations = 0
-        self._each: dict[Circuit, Tensor] = {}
+        self._n: dict[str, int] = {}  # on how many examples each circuit is judged, by its digest
+        self._ledger = Ledger() if ledger is None else ledger
 
     def __call__(self, circuits: Iterable[Circuit], most: int | None = None) -> list[Judgement]:
         """Judge every circuit; what circuits share is run once for those that are asked together.
@@ -75,9 +87,19 @@ class Judge:
 
         Rare failures, each of a great loss, may not have come up in fewer.
         """
-        wanted = list(circuits)
-        self._run(wanted, len(self.examples) if n is None else min(n, len(self.examples)), progress)
-        return [self._judgement(circuit).loss for circuit in wanted]
+        parts = self.problem.parts
+        return [Loss.of(losses, parts) for losses in self.each(circuits, n, progress)]
+
+    def each(
+        self,
+        circuits: Iterable[Circuit],
+        n: int | None = None,
+        progress: Callable[[float], None] = lambda share: None,
+    ) -> list[Float[Tensor, "example part"]]:
+        """The same, example by example."""
+        wanted, enough = list(circuits), len(self.examples) if n is None else min(n, len(self.examples))
+        self._run(wanted, enough, progress)
+        return [self._ledger.losses(circuit)[:enough] for circuit in wanted]
 
     def _run(
         self, circuits: Iterable[Circuit], enough: int, progress: Callable[[float], None] = lambda share: None
@@ -85,39 +107,35 @@ class Judge:
         """Go on with every circuit up to so many examples; those that have begun at the same one go together."""
         going_on: dict[int, list[Circuit]] = {}
         for circuit in dict.fromkeys(circuits):
-            if self._n(circuit) < enough:
-                going_on.setdefault(self._n(circuit), []).append(circuit)
+            if self._n.get(circuit.digest, 0) < enough:
+                going_on.setdefault(self._n.get(circuit.digest, 0), []).append(circuit)
         work = sum(len(group) * (enough - start) for start, group in going_on.items())
         done = 0
         for start, group in going_on.items():
-            own = len(group) * (enough - start)
-
-            def told(share: float, before: int = done, own: int = own) -> None:
-                progress((before + own * share) / work)
-
-            each = evaluate(self.model, self.problem, self.examples.take(slice(start, enough)), group, told)
-            for circuit, losses in zip(group, each, strict=True):
-                self._each[circuit] = torch.cat([self._each[circuit], losses]) if start else losses
-            done += own
+            for block in blocks(start, enough):
+                for piece in pieces(self.model, self.problem, self.examples.take(block), group):
+                    own = [group[index] for index in piece.circuits]
+                    first, last = (block.start + end for end in (piece.examples.start, piece.examples.stop))
+                    if any(self._ledger.n(circuit) < last for circuit in own):
+                        self._ledger.add(own, first, piece.losses())
+                    done += piece.size
+                    progress(done / work)
+            self._n |= dict.fromkeys((circuit.digest for circuit in group), enough)
         self.n_evaluations += work
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """How much higher the loss of ``one`` is, on the examples that both were measured on."""
-        n = min(self._n(one), self._n(other))
-        return Loss.of(self._each[one][:n] - self._each[other][:n], self.problem.parts)
-
-    def _n(self, circuit: Circuit) -> int:
-        return len(self._each[circuit]) if circuit in self._each else 0
+        n = min(self._n[one.digest], self._n[other.digest])
+        return Loss.of(self._ledger.losses(one)[:n] - self._ledger.losses(other)[:n], self.problem.parts)
 
     def _goes_on(self, circuit: Circuit) -> bool:
-        n = self._n(circuit)
-        if n == 0:
+        if circuit.digest not in self._n:
             return True
         judgement = self._judgement(circuit)
-        return judgement.side == "undecided" or (judgement.side == "below" and n < ENOUGH)
+        return judgement.side == "undecided" or (judgement.side == "below" and self._n[circuit.digest] < ENOUGH)
 
     def _judgement(self, circuit: Circuit) -> Judgement:
-        loss = Loss.of(self._each[circuit], self.problem.parts)
+        loss = Loss.of(self._ledger.losses(circuit)[: self._n[circuit.digest]], self.problem.parts)
         if loss.near(self.threshold):
             return Judgement(loss, "undecided")
         return Judgement(loss, "below" if loss.mean < self.threshold else "above")

@@ -7,22 +7,25 @@ After Shi et al. 2024, *Hypothesis Testing the Circuit Hypothesis in LLMs*, with
     completeness    what the heads that were made simple would still add
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
-from circuits.evaluation import evaluate
+from circuits.judge import Judge
+from circuits.measured import Measured
 from circuits.mechanisms import REPLACEMENTS, OneHot
-from circuits.problem import Examples, Problem
+from circuits.problem import Problem
 from circuits.roles import Roles
+from circuits.sample import Sample
 
 RANDOM_CIRCUITS, RESAMPLED = 200, 2000
 SUPERFLUOUS_PATHS, FOR_EACH_PATH = 200, 40  # so many that the smallest p stays below the level after correction
@@ -153,6 +156,7 @@ def against_chance(
     n_examples: int = 1024,
     seed: int = 0,
     progress: Callable[[float], None] = lambda share: None,
+    measured: Measured | None = None,
 ) -> Statistics:
     """Hold a circuit against chance.
 
@@ -164,42 +168,39 @@ def against_chance(
         n_examples: fresh examples, drawn with ``seed``.
         seed: of the examples, the random circuits and the resampling.
         progress: is told the finished share, 0 to 1.
+        measured: what need not be measured again, such as what ``validate`` measured; what is measured is added.
 
     Raises:
         BadInput: the circuit does not fit the model or the examples, or there are fewer than two of those.
     """
     if n_examples < 2:
         raise BadInput(f"{n_examples} examples; expected at least 2")
-    device = next(model.parameters()).device
-    examples = problem.examples(n_examples, seed).to(device)
-    few = examples.take(slice(0, EXAMPLES))
-    rng = np.random.default_rng(seed)
+    sample = Sample(problem, n_examples, seed, next(model.parameters()).device)
+    measured, rng = measured or Measured(), np.random.default_rng(seed)
+    judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample))
 
-    def losses(
-        examples: Examples, circuits: list[Circuit], first: float, last: float
-    ) -> Float[Tensor, "circuit example"]:
-        each = evaluate(model, problem, examples, circuits, lambda share: progress(first + (last - first) * share))
-        return each.mean(dim=-1)
+    def losses(circuits: list[Circuit], n: int, first: float, last: float) -> Float[Tensor, "circuit example"]:
+        each = judge.each(circuits, n, lambda share: progress(first + (last - first) * share))
+        return torch.stack([own.mean(dim=-1) for own in each]) if each else torch.empty(0, n)
 
     useful = set(circuit.useful_heads)
     simple = [head for head in circuit.heads if head not in useful]
     without = [circuit.without(path, row) for path in circuit.paths for row in REPLACEMENTS]
     untouched = [circuit.without_heads([head]) for head in simple]
-    precise = losses(examples, [circuit, *without], 0.0, 0.3)
-    full = losses(examples, [Circuit()], 0.3, 0.4)[0]
-    free = losses(few, [circuit, circuit.without_heads(simple), *untouched], 0.4, 0.6)
-    combined, own = precise[0], precise[1:].unflatten(0, (-1, 2)) if without else precise[1:]
-    costs = {}
-    for path, pair in zip(circuit.paths, own, strict=True):
-        least = pair[pair.mean(dim=1).argmin()]
-        costs[path] = Interval.of(least - combined, seed)
-
-    randoms = random_circuits(circuit, few.roles, rng)
-    random_losses = sorted(losses(few, randoms, 0.6, 0.9).mean(dim=1).tolist())
-    inflated = with_one_path_more(circuit, few.roles)
+    randoms = random_circuits(circuit, sample.roles.take(slice(0, EXAMPLES)), rng)
+    inflated = with_one_path_more(circuit, sample.roles.take(slice(0, EXAMPLES)))
     rng.shuffle(inflated)
     inflated = inflated[: max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * len(circuit.paths))]
-    changes = losses(few, [circuit, *inflated], 0.9, 1.0).mean(dim=1)
+    try:
+        full, combined, *removed = losses([Circuit(), circuit, *without], n_examples, 0.0, 0.4)
+        free = losses([circuit, circuit.without_heads(simple), *untouched], EXAMPLES, 0.4, 0.6)
+        random_losses = sorted(losses(randoms, EXAMPLES, 0.6, 0.9).mean(dim=1).tolist())
+        changes = losses([circuit, *inflated], EXAMPLES, 0.9, 1.0).mean(dim=1)
+    finally:
+        measured.keep()
+    costs = {}
+    for path, uniform, identity in zip(circuit.paths, removed[::2], removed[1::2], strict=True):
+        costs[path] = Interval.of(min(uniform, identity, key=torch.mean) - combined, seed)
     changes = changes[1:] - changes[0]
     # Superfluous as step 6 has it: with the path and without it the loss is below the threshold.
     harmless = (combined.mean() + changes < threshold) & (combined.mean() < threshold)
@@ -226,9 +227,12 @@ def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) ->
     Every path of a one-hot head joins two random roles that the mask allows; previous-token heads stay what they are,
     since they are cheap to guess. At most ``RANDOM_CIRCUITS``; fewer where fewer come up in twenty times as many draws.
     """
+    targets: dict[str, list[str]] = {}
+    for source, target in roles.pairs:
+        targets.setdefault(source, []).append(target)
     drawn: dict[Circuit, None] = {}
     for _ in range(20 * RANDOM_CIRCUITS):
-        other = _shuffled_paths(circuit, roles, rng)
+        other = _shuffled_paths(circuit, targets, rng)
         if other.paths != circuit.paths:
             drawn[other] = None
         if len(drawn) == RANDOM_CIRCUITS:
@@ -236,10 +240,7 @@ def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) ->
     return list(drawn)
 
 
-def _shuffled_paths(circuit: Circuit, roles: Roles, rng: np.random.Generator) -> Circuit:
-    targets: dict[str, list[str]] = {}
-    for source, target in roles.pairs:
-        targets.setdefault(source, []).append(target)
+def _shuffled_paths(circuit: Circuit, targets: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Circuit:
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, OneHot) and mechanism.paths:
             n_paths = min(len(mechanism.paths), len(targets))  # roles that look at themselves can make it more

@@ -18,13 +18,16 @@ from typing import Any
 from transformer_lens import HookedTransformer
 
 from circuits.attention import role_attention
-from circuits.changes import merged
+from circuits.changes import MERGED_HEADS, merged
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
+from circuits.estimate import seconds
 from circuits.judge import Judge
 from circuits.loss import SURE, Loss
+from circuits.measured import Measured
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, OneHot
 from circuits.problem import Problem
+from circuits.sample import Sample
 from circuits.soundness import soundness
 from circuits.validation_report import Alone, HeadResult, Merge, Needed, PathResult, ValidationReport
 from circuits.verdicts import verdicts
@@ -43,8 +46,13 @@ def validate(
     most: int = 0,
     progress: Callable[[float], None] = lambda share: None,
     about: dict[str, Any] | None = None,
+    measured: Measured | None = None,
+    estimated: Callable[[float], None] | None = None,
 ) -> ValidationReport:
     """Hold a circuit against a model (paper, Appendix E, steps 3 to 6).
+
+    Whatever the number of examples, layers, heads and paths, memory holds one block of examples (``sample.py``), what
+    runs at once (``evaluation.py``), and four bytes for each loss: circuits times examples times parts.
 
     Args:
         model: any HookedTransformer without padding.
@@ -57,36 +65,47 @@ def validate(
             examples are drawn, and again, up to so many; none more if it is not given.
         progress: is told the finished share, 0 to 1.
         about: what else the report should say of the model.
+        measured: what need not be measured again, such as what a validation left that was stopped; what is measured
+            is added.
+        estimated: is told before it begins how many seconds it and ``against_chance`` take together, about.
 
     Raises:
         BadInput: the circuit names no head or does not fit, or a number is out of range.
     """
-    report = _validated(model, problem, circuit, n_examples, seed, threshold, progress, about or {})
-    while report.chance_could_decide and n_examples < most:
-        n_examples = min(4 * n_examples, most)
-        report = _validated(model, problem, circuit, n_examples, seed, threshold, progress, about or {})
+    measured = measured or Measured()
+    asked = (model, problem, circuit, seed, threshold, progress, about or {}, measured, estimated)
+    try:
+        report = _validated(n_examples, *asked)
+        while report.chance_could_decide and n_examples < most:
+            n_examples = min(4 * n_examples, most)
+            report = _validated(n_examples, *asked)
+    finally:
+        measured.keep()
     return report
 
 
 def _validated(
+    n_examples: int,
     model: HookedTransformer,
     problem: Problem,
     circuit: Circuit,
-    n_examples: int,
     seed: int,
     threshold: float,
     progress: Callable[[float], None],
     about: dict[str, Any],
+    measured: Measured,
+    estimated: Callable[[float], None] | None,
 ) -> ValidationReport:
     if n_examples < 2:
         raise BadInput(f"{n_examples} examples; expected at least 2, for a standard error")
     if not circuit.heads:
         raise BadInput("the circuit names no head; there is nothing to validate")
-    device = next(model.parameters()).device
-    examples = problem.examples(n_examples, seed).to(device)
-    circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
+    sample = Sample(problem, n_examples, seed, next(model.parameters()).device)
+    circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
 
-    judge = Judge(model, problem, examples, threshold)
+    judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample))
+    if estimated is not None:
+        estimated(seconds(model, problem, circuit, sample))
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}
     without = [changed for rows in removed.values() for changed in rows.values()]
     full, combined, *_ = judge.measure([Circuit(), circuit, *without], progress=lambda share: progress(0.6 * share))
@@ -114,7 +133,7 @@ def _validated(
         paths=tuple(paths),
         merges=tuple(merges),
         verdicts=verdicts(full, combined, heads, paths, merges, unnamed, threshold),
-        attention=role_attention(model, examples.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
+        attention=role_attention(model, sample.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
         flow=soundness(circuit, problem),
         about=about,
     )
@@ -209,8 +228,12 @@ def _redirected(judge: Judge, circuit: Circuit, path: Path) -> dict[str, Circuit
 
 
 def _each_merge(judge: Judge, circuit: Circuit, paths: Sequence[PathResult]) -> list[Merge]:
-    """Heads that the whole circuit needs, two at a time made one."""
-    needed = sorted({result.path.head for result in paths if result.needed == "directly"})
+    """Heads that the whole circuit needs, two at a time made one; of very many those that it would miss least."""
+    costs: dict[Head, float] = {}
+    for result in paths:
+        if result.needed == "directly":
+            costs[result.path.head] = max(costs.get(result.path.head, 0.0), _least(result.losses))
+    needed = sorted(sorted(costs, key=costs.__getitem__)[:MERGED_HEADS])
     tried = list(merged(circuit, needed, judge.examples.roles))
     best: dict[tuple[Head, Head], Merge] = {}
     for (giver, taker, _), judgement in zip(tried, judge(changed for *_, changed in tried), strict=True):

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import Circuit, Head, Path
-from circuits.circuit_file import dump_circuit, fingerprint
+from circuits.circuit_file import dump_circuit
 from circuits.loss import Loss
 from circuits.soundness import Soundness
 
@@ -222,7 +222,7 @@ class ValidationReport:
                 "name": self.circuit.name,
                 "description": self.circuit.description,
                 "yaml": dump_circuit(self.circuit),
-                "sha256": fingerprint(self.circuit),
+                "sha256": self.circuit.digest,
             },
             "loss": {
                 "full": self.full.mean,

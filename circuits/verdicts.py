@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from circuits.changes import MERGED_HEADS
 from circuits.circuit import Head
 from circuits.loss import Loss
 from circuits.validation_report import HeadResult, Merge, PathResult, Verdict
@@ -24,7 +25,7 @@ def verdicts(
         _low("step 5", "With all heads replaced the loss", combined, threshold),
         _step_6(paths, combined, threshold),
         _rivals(paths, combined, threshold),
-        _merges(merges, combined, threshold),
+        _merges(merges, paths, combined, threshold),
     )
 
 
@@ -114,7 +115,7 @@ def _rivals(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Ve
     return Verdict("rivals", "passed", sentence)
 
 
-def _merges(merges: Sequence[Merge], combined: Loss, threshold: float) -> Verdict:
+def _merges(merges: Sequence[Merge], paths: Sequence[PathResult], combined: Loss, threshold: float) -> Verdict:
     low = f"the threshold {threshold:g}"
     if combined.mean >= threshold:
         return Verdict("merges", "undetermined", f"Cannot be judged: the circuit itself is not below {low}.")
@@ -127,4 +128,8 @@ def _merges(merges: Sequence[Merge], combined: Loss, threshold: float) -> Verdic
         )
     best = merges[0]
     sentence = f"Of {len(merges)} ways to let one head do the work of two none keeps the loss below {low}: the best is "
-    return Verdict("merges", "passed", f"{sentence}{best} ({best.loss}).")
+    sentence += f"{best} ({best.loss})."
+    n_needed = len({path.path.head for path in paths if path.needed == "directly"})
+    if n_needed > MERGED_HEADS:
+        sentence += f" Only the {MERGED_HEADS} of {n_needed} heads were tried that would be missed least."
+    return Verdict("merges", "passed", sentence)

@@ -6,6 +6,7 @@ exist ``circuit.yaml`` and ``log.jsonl``. Training adds ``state.safetensors`` (t
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -67,17 +68,21 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     write_atomically(path, save(plain, dict(metadata or {})))
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read the tensors and the metadata of a safetensors file.
+def load_tensors(path: Path, most: int | float = math.inf) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read the tensors and the metadata of a safetensors file, if by its header it has ``most`` numbers or fewer.
 
     Raises:
-        BadInput: missing, cut off, or not safetensors.
+        BadInput: missing, cut off, not safetensors, or more numbers than that; no memory is taken for them then.
     """
     if not path.is_file():
         raise BadInput(f"{path}: no such file (expected weights in safetensors)")
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            names = [*file.keys()]
+            there = sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+            if there > most:
+                raise BadInput(f"{path}: {there} numbers do not fit the config, by which there are {most} at most")
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise BadInput(f"{path}: not a whole safetensors file ({error})") from error
 
@@ -166,6 +171,11 @@ def least_parameters(cfg: HookedTransformerConfig) -> int:
     return cfg.n_layers * layer + cfg.d_model * (cfg.d_vocab + cfg.d_vocab_out)
 
 
+def most_numbers(cfg: HookedTransformerConfig) -> int:
+    """How many numbers a file with a model's weights may hold: with biases, norms, and masks that some keep too."""
+    return 2 * least_parameters(cfg) + cfg.n_layers * cfg.n_ctx**2 + 2**20
+
+
 def fill(model: HookedTransformer, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Put the weights read from ``path`` into a model, converted to its precision.
 
@@ -211,7 +221,7 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[HookedTransfo
     task = task_from(config, folder / CONFIG)
     cfg = architecture_from(config, task, folder / CONFIG)
     path = weights or folder / WEIGHTS
-    tensors, _ = load_tensors(path)
+    tensors, _ = load_tensors(path, most_numbers(cfg))
     there = sum(tensor.numel() for tensor in tensors.values())
     if least_parameters(cfg) > there:  # before memory is taken for a model that its weights cannot fill
         raise BadInput(f"{path}: {there} weights do not fit the config, which needs {least_parameters(cfg)} and more")
@@ -234,5 +244,5 @@ def through_training(run: Path | str) -> Iterator[tuple[int, HookedTransformer]]
     model, _ = load_model(run, first[1])
     yield first[0], model
     for step, path in others:
-        fill(model, load_tensors(path)[0], path)
+        fill(model, load_tensors(path, most_numbers(model.cfg))[0], path)
         yield step, model

@@ -33,6 +33,7 @@ from retrieval_interp.checkpoints import (
     checkpoint_path,
     config_json,
     load_tensors,
+    most_numbers,
     read_config,
     save_tensors,
     task_from,
@@ -155,7 +156,7 @@ class TrainingRun:
 
     def _load_state(self) -> None:
         path = self.folder / STATE
-        tensors, metadata = load_tensors(path)
+        tensors, metadata = load_tensors(path, 3 * most_numbers(self.model.cfg))  # the weights and their moments
         bad = [name for name, t in tensors.items() if not name.endswith("attn.IGNORE") and not t.isfinite().all()]
         if bad:
             raise BadInput(f"{path}: {bad[0]} holds NaN or infinite numbers")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from circuits.circuit import Circuit
-from circuits.circuit_file import fingerprint, load_circuit, parse_circuit
+from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.errors import BadInput
 from retrieval_interp.checkpoints import CIRCUIT
 from retrieval_interp.stored_report import check_is_of
@@ -90,7 +90,7 @@ def circuit_of(report: dict[str, Any], path: Path) -> Circuit:
         check_is_of(report, circuit, path.parent)
         return circuit
     circuit = parse_circuit(said["yaml"], f"{path}: circuit.yaml")
-    if fingerprint(circuit) != said.get("sha256"):
+    if circuit.digest != said.get("sha256"):
         raise BadInput(f"{path}: its circuit is not the one that it was made of; circuit.sha256 is of another")
     return circuit
 

@@ -1,4 +1,5 @@
 import json
+import resource
 
 import pytest
 import torch
@@ -119,6 +120,26 @@ def test_a_damaged_model_directory_is_one_clear_line(folder, damage, message):
     damage(folder)
     with pytest.raises(BadInput, match=message):
         load_model(folder)
+
+
+def huge(path, length, claimed=None):
+    """A safetensors file of so many GiB, which takes no place on the disk."""
+    header = json.dumps({"foreign": {"dtype": "F32", "shape": [length * 2**28], "data_offsets": [0, length * 2**30]}})
+    with path.open("wb") as file:
+        file.write((claimed or len(header)).to_bytes(8, "little") + header.encode())
+        file.truncate(8 + len(header) + length * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "message"),
+    [(None, "4294967296 numbers do not fit the config"), (2**33, "not a whole safetensors"), (2**63, "not a whole")],
+)
+def test_no_memory_is_taken_for_what_a_header_claims(folder, claimed, message):
+    huge(folder / "model.safetensors", 16, claimed)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(BadInput, match=message):
+        load_model(folder)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB
 
 
 def test_weights_with_nan_are_refused(folder):

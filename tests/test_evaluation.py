@@ -6,6 +6,7 @@ from transformer_lens import HookedTransformerConfig
 
 from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, run_ablated
 from circuits import evaluation as evaluation_module
+from circuits.evaluation import pieces
 from retrieval_interp import VectorTransformer
 from retrieval_interp.presets import Architecture
 
@@ -47,6 +48,22 @@ def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, tas
     at_once = evaluate(random_model, task, examples, circuits)
     monkeypatch.setattr(evaluation_module, "POSITIONS_AT_ONCE", 2 * 2 * task.n_positions)
     assert torch.allclose(evaluate(random_model, task, examples, circuits), at_once, atol=1e-6)
+
+
+@settings(max_examples=20)
+@given(
+    circuits=st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=1, max_size=6),
+    sequences=st.integers(1, 5),
+    entries=st.integers(1, 4),
+)
+def test_losses_do_not_depend_on_how_much_runs_or_is_kept_at_once(random_model, task, circuits, sequences, entries):
+    maps, examples = [Circuit(heads) for heads in circuits], task.examples(3, seed=1)
+    at_once = evaluate(random_model, task, examples, maps)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(evaluation_module, "POSITIONS_AT_ONCE", sequences * task.n_positions)
+        patched.setattr(evaluation_module, "ENTRIES_AT_ONCE", entries * 2 * task.n_positions**2)
+        assert {piece.size <= min(sequences, entries) for piece in pieces(random_model, task, examples, maps)} == {True}
+        assert torch.allclose(evaluate(random_model, task, examples, maps), at_once, atol=1e-5)
 
 
 def test_the_progress_ends_at_one(random_model, task):

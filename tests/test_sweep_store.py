@@ -109,3 +109,26 @@ def test_damaged_runs_and_runs_of_other_settings_are_named_and_left_alone(
     monkeypatch.setitem(presets.PRESETS, "micro", replace(MICRO, recipe=replace(MICRO.recipe, steps=80)))
     with pytest.raises(BadInput, match="was made by other settings than micro has now; choose another folder"):
         store.result(run)
+
+
+def test_runs_that_ended_together_are_kept_together_whenever_the_sweep_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, runs = Store(tmp_path / "store"), RUNS[:3]
+    rename, moved = Path.rename, []
+
+    def killed(path: Path, target: Path) -> Path:
+        if len(moved) == 2:  # the job, and its first run
+            raise KeyboardInterrupt
+        moved.append(target)
+        return rename(path, target)
+
+    with monkeypatch.context() as patched, store.claimed(runs):
+        patched.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.add(*map(trained, runs))
+    assert [store.has(run) for run in runs] == [True, False, False]
+    with Store(store.folder).claimed(RUNS) as missing:
+        assert missing == RUNS[3:]
+    assert {path.name for path in store.folder.iterdir()} == {STORE, ".locks", ".partial", "micro"}
+    assert store.runs == runs

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits import BadInput
-from circuits.circuit_file import fingerprint, load_circuit
+from circuits.circuit_file import load_circuit
 from retrieval_interp.cli import main
 from retrieval_interp.library import data_folder
 from retrieval_interp.verification import Difference, Settings, circuit_of, differences
@@ -48,7 +48,7 @@ def written(report, folder):
 def test_a_report_says_of_what_it_was_made(report):
     assert report["about"]["precision"] == "float32"
     assert len(report["about"]["weights_sha256"]) == len(report["circuit"]["sha256"]) == 64
-    assert report["circuit"]["sha256"] == fingerprint(load_circuit(CIRCUIT))
+    assert report["circuit"]["sha256"] == load_circuit(CIRCUIT).digest
 
 
 def test_a_report_that_was_just_made_holds(report, tmp_path, capsys):

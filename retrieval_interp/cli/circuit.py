@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import CircuitFile, Examples, Json, Model, Threshold
-from retrieval_interp.cli.terminal import print_report, progress_bar
+from retrieval_interp.cli.options import CircuitFile, Examples, Interrupted, Json, Model, Threshold
+from retrieval_interp.cli.terminal import announce, print_report, progress_bar
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
     from circuits.circuit import Circuit
+    from circuits.measured import Measured
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
     from retrieval_interp.any_task import Task
 
 app = typer.Typer()
+
+UNFINISHED = "unfinished"  # in a report's folder: what a validation has measured, until it is done
 
 
 @app.command()
@@ -40,10 +43,12 @@ def validate(
 ) -> None:
     """Is this the circuit, all of it, and nothing but it? Appendix E, steps 3, 5 and 6.
 
-    Exits with 0 if the circuit holds, 1 if it does not, 2 on bad input.
+    With --out it can be interrupted: the same command goes on. Exits with 0 if the circuit holds, 1 if it does not,
+    2 on bad input.
     """
     import circuits
     from circuits.files import check_writable
+    from circuits.measured import Measured
     from circuits.report import REPORT_FILES, to_json, write_report
     from retrieval_interp import library
 
@@ -54,8 +59,17 @@ def validate(
     if out is not None:
         for name in REPORT_FILES:
             check_writable(out / name)
-    report, chance = judged(model, task, hypothesis, model_dir, examples, seed, threshold, most=examples)
+    measured = Measured(out / UNFINISHED if out else None)
+    if measured.begun:
+        typer.echo(f"What was measured before is taken from {measured.folder}.", err=True)
+    try:
+        report, chance = judged(model, task, hypothesis, model_dir, examples, seed, threshold, examples, measured)
+    except KeyboardInterrupt:
+        if not measured.begun:
+            raise
+        raise Interrupted(f"interrupted; what was measured is in {measured.folder}, the same command goes on") from None
     page = write_report(report, model, task, out, chance) if out is not None else None
+    measured.forget()
     if as_json:
         print(json.dumps(to_json(report, chance), indent=2))
     else:
@@ -168,11 +182,14 @@ def judged(
     seed: int,
     threshold: float,
     most: int,
+    measured: "Measured | None" = None,
 ) -> "tuple[ValidationReport, Statistics]":
     """A circuit validated, and held against chance, on the same fresh examples; as many as ``validate`` needs."""
     import circuits
+    from circuits.measured import Measured
     from retrieval_interp import provenance
 
+    measured = measured or Measured()
     about = provenance.about(name, model)
     with progress_bar("validating") as progress:
         report = circuits.validate(
@@ -185,9 +202,18 @@ def judged(
             most=most,
             progress=progress,
             about=about,
+            measured=measured,
+            estimated=announce,
         )
     with progress_bar("is it chance?") as progress:
         chance = circuits.against_chance(
-            model, task, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
+            model,
+            task,
+            circuit,
+            n_examples=report.n_examples,
+            seed=seed,
+            threshold=threshold,
+            progress=progress,
+            measured=measured,
         )
     return report, chance

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
+
 from retrieval_interp.cli.options import Interrupted
 
 if TYPE_CHECKING:
@@ -33,6 +35,14 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
         yield update
     finally:
         progress.stop()
+
+
+def announce(seconds: float) -> None:
+    """Say on standard error how long something will take, where it is worth a word."""
+    for unit, length in {"hours": 3600, "minutes": 60, "seconds": 1}.items():
+        if seconds >= 3 * length:
+            typer.echo(f"This takes about {seconds / length:.0f} {unit}.", err=True)
+            return
 
 
 @contextmanager

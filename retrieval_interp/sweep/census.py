@@ -100,18 +100,19 @@ class Census:
         """Those that are still to be examined, and that nobody else is at."""
         return self.store.claimed(runs, FOUND)
 
-    def add(self, examined: Examined) -> None:
+    def add(self, *outcomes: Examined) -> None:
         """Keep what was found.
 
         Raises:
             BadInput: it cannot be written.
         """
-        folder = self.store.path(examined.finding.run)
-        if examined.circuit is not None:
-            save_circuit(examined.circuit, folder / CIRCUIT)
-        else:
-            (folder / CIRCUIT).unlink(missing_ok=True)
-        write_atomically(folder / FOUND, json.dumps(asdict(examined.finding)) + "\n")
+        for examined in outcomes:
+            folder = self.store.path(examined.finding.run)
+            if examined.circuit is not None:
+                save_circuit(examined.circuit, folder / CIRCUIT)
+            else:
+                (folder / CIRCUIT).unlink(missing_ok=True)
+            write_atomically(folder / FOUND, json.dumps(asdict(examined.finding)) + "\n")
 
     def failed(self, run: Run, reason: str) -> None:
         """Write down that a model could not be examined, and why."""

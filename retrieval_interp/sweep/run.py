@@ -30,8 +30,8 @@ class Shelf(Protocol[Kept]):
     def claimed(self, runs: Sequence[Run]) -> AbstractContextManager[tuple[Run, ...]]:
         """Those of the runs that are missing and nobody else is making; nobody else will until this ends."""
 
-    def add(self, outcome: Kept, /) -> None:
-        """Keep what came of a run that is claimed."""
+    def add(self, *outcomes: Kept) -> None:
+        """Keep what came of runs of a job, which are claimed."""
 
     def failed(self, run: Run, reason: str) -> None:
         """Write down that a run failed, and why."""
@@ -86,8 +86,8 @@ def sweep(
                         failures[outcome.run] += 1
                         last[outcome.run] = outcome
                         store.failed(outcome.run, outcome.reason)
-                    else:
-                        store.add(outcome)
+                if made := [outcome for outcome in outcomes if not isinstance(outcome, Failure)]:
+                    store.add(*made)
                 running.pop(job, None)
                 claims.release(job)
                 progress(done())

@@ -3,13 +3,14 @@
 FOLDER/store.json                   which version's runs these are
 FOLDER/laptop_ic_3/seed-0002/       config.json, log.jsonl, result.json, and model.safetensors if weights are kept
 FOLDER/failures.jsonl               what went wrong
+FOLDER/.finished-laptop_ic_3-0000/  runs that ended together, on their way to their places
 FOLDER/.locks/                      which runs are being made now; a lock ends with the process that holds it
 """
 
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.record import record_of
 from retrieval_interp.training import run_config
 
-STORE, RESULT, FAILURES, LOCKS, PARTIAL = "store.json", "result.json", "failures.jsonl", ".locks", ".partial"
+STORE, RESULT, FAILURES = "store.json", "result.json", "failures.jsonl"
+LOCKS, PARTIAL, FINISHED = ".locks", ".partial", ".finished-"
 FORMAT = 1
 
 
@@ -161,6 +163,7 @@ class Store:
     @contextmanager
     def claimed(self, runs: Sequence[Run], file: str = "") -> Iterator[tuple[Run, ...]]:
         """Those of the runs that are missing, or lack this file; others do not get them until this ends."""
+        self._put_in_place()
         with ExitStack() as held:
             ours = []
             for run in runs:
@@ -173,27 +176,51 @@ class Store:
                     ours.append(run)
             yield tuple(ours)
 
-    def add(self, trained: Trained) -> None:
-        """Keep a finished run; it must be claimed.
+    def add(self, *outcomes: Trained) -> None:
+        """Keep finished runs, which must be claimed: all of them, or none.
+
+        Seeds that were trained together end together: trained alone, one would differ in the last digits.
 
         Raises:
-            BadInput: it cannot be written; nothing of it is there then.
+            BadInput: they cannot be written; nothing of them is there then.
         """
-        run = trained.result.run
-        partial, path = self.folder / PARTIAL / f"{run.preset}-{run.seed}", self.path(run)
+        first = outcomes[0].result.run
+        name = f"{first.preset}-{first.seed:04d}"
+        partial = self.folder / PARTIAL / name
         shutil.rmtree(partial, ignore_errors=True)  # of a sweep that was killed
         try:
-            write_atomically(partial / CONFIG, run_config(run.preset, preset(run.preset), run.seed))
-            write_atomically(partial / LOG, trained.log)
-            write_atomically(partial / RESULT, json.dumps(asdict(trained.result)) + "\n")
-            if trained.weights is not None:
-                save_tensors(partial / WEIGHTS, trained.weights)
-            path.parent.mkdir(exist_ok=True)
-            partial.rename(path)
+            for trained in outcomes:
+                self._write(trained, partial / self.path(trained.result.run).relative_to(self.folder))
+            partial.rename(self.folder / f"{FINISHED}{name}")
         except OSError as error:
-            raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
+            raise BadInput(f"{self.path(first)}: cannot be written ({error.strerror or error})") from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+        self._put_in_place()
+
+    def _write(self, trained: Trained, folder: Path) -> None:
+        run = trained.result.run
+        write_atomically(folder / CONFIG, run_config(run.preset, preset(run.preset), run.seed))
+        write_atomically(folder / LOG, trained.log)
+        write_atomically(folder / RESULT, json.dumps(asdict(trained.result)) + "\n")
+        if trained.weights is not None:
+            save_tensors(folder / WEIGHTS, trained.weights)
+
+    def _put_in_place(self) -> None:
+        """Move what ended to its place, also what a sweep left that was killed while it did so."""
+        for ended in self.folder.glob(f"{FINISHED}*/"):
+            for run in sorted(ended.glob("*/*/")):
+                place = self.folder / run.relative_to(ended)
+                try:
+                    place.parent.mkdir(exist_ok=True)
+                    run.rename(place)
+                except FileNotFoundError:  # another sweep was faster
+                    continue
+                except OSError as error:
+                    raise BadInput(f"{place}: cannot be written ({error.strerror or error})") from error
+            for empty in (*ended.glob("*"), ended):
+                with suppress(OSError):
+                    empty.rmdir()
 
     def failed(self, run: Run, reason: str) -> None:
         """Write down that a run failed, and why."""

@@ -1,0 +1,55 @@
+"""What many circuits share: layer by layer, those that agree so far go on as one branch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from circuits.circuit import Circuit
+from circuits.heads import UNNAMED, Layer
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Circuits that agree so far: who they are, and the branch of the layer below that they come from."""
+
+    members: tuple[int, ...]
+    parent: int
+    heads: Layer
+
+
+@dataclass(frozen=True)
+class Fork:
+    """All branches of one layer; the first of them, the *trunk*, is that of the first circuit."""
+
+    branches: tuple[Branch, ...]
+
+    @cached_property
+    def by_heads(self) -> dict[Layer, list[int]]:
+        """The branches by what they prescribe in this layer."""
+        found: dict[Layer, list[int]] = {}
+        for index, branch in enumerate(self.branches):
+            found.setdefault(branch.heads, []).append(index)
+        return found
+
+    @cached_property
+    def parents(self) -> list[int]:
+        """For every branch the one of the layer below that it comes from."""
+        return [branch.parent for branch in self.branches]
+
+    def prescribes(self, n_heads: int) -> bool:
+        """Whether every branch prescribes the attention of all heads of the layer."""
+        return all(len(heads) == n_heads for heads in self.by_heads)
+
+
+def forks(circuits: Sequence[Circuit], n_layers: int) -> list[Fork]:
+    """How circuits part, from the lowest layer up."""
+    found = [Fork((Branch(tuple(range(len(circuits))), 0, UNNAMED),))]
+    for layer in range(n_layers):
+        branches = []
+        for parent, branch in enumerate(found[-1].branches):
+            agreeing: dict[Layer, list[int]] = {}
+            for member in branch.members:
+                agreeing.setdefault(circuits[member].layer(layer), []).append(member)
+            branches += [Branch(tuple(members), parent, own) for own, members in agreeing.items()]
+        found.append(Fork(tuple(branches)))
+    return found[1:]

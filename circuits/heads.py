@@ -1,0 +1,129 @@
+"""Heads and their mechanisms, layer by layer: thousands of circuits that differ in one head share all other layers."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from circuits.errors import BadInput
+from circuits.mechanisms import Mechanism, OneHot
+
+
+class Head(NamedTuple):
+    """A head, counted from 0 as in TransformerLens; written ``L5H0``."""
+
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"L{self.layer}H{self.head}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Head":
+        """Read ``L5H0``."""
+        match = re.fullmatch(r"L([0-9]{1,6})H([0-9]{1,6})", text)
+        if match is None:
+            raise BadInput(f"{text!r} is no head; expected something like L5H0, counted from 0")
+        return cls(int(match[1]), int(match[2]))
+
+
+class Layer(tuple[tuple[int, Mechanism], ...]):
+    """The named heads of a layer with their mechanisms, in order."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for equal layers, in every process."""
+        return _digest([(index, _said(mechanism)) for index, mechanism in self])
+
+
+class Heads(Mapping[Head, Mechanism]):
+    """An unchangeable mapping from heads to mechanisms, from the lowest layer up."""
+
+    def __init__(self, heads: Mapping[Head, Mechanism]) -> None:
+        found: dict[int, list[tuple[int, Mechanism]]] = {}
+        for head in sorted(heads):
+            found.setdefault(head[0], []).append((head[1], heads[head]))
+        self._layers = {layer: Layer(own) for layer, own in found.items()}
+
+    @classmethod
+    def _of(cls, layers: Iterable[tuple[int, Layer]]) -> "Heads":
+        made = cls({})
+        made._layers = {layer: own for layer, own in sorted(layers) if own}
+        return made
+
+    def layer(self, layer: int) -> Layer:
+        """The named heads of one layer."""
+        return self._layers.get(layer, UNNAMED)
+
+    @property
+    def layers(self) -> Mapping[int, Layer]:
+        """Every layer with a named head."""
+        return self._layers
+
+    def replaced(self, head: Head, mechanism: Mechanism) -> "Heads":
+        """The same with another mechanism for one head."""
+        own = dict(self.layer(head[0])) | {head[1]: mechanism}
+        return self._of({**self._layers, head[0]: Layer(sorted(own.items(), key=lambda item: item[0]))}.items())
+
+    def without(self, heads: Iterable[Head]) -> "Heads":
+        """The same without some heads."""
+        gone: dict[int, set[int]] = {}
+        for layer, index in heads:
+            gone.setdefault(layer, set()).add(index)
+        fewer = {layer: Layer(item for item in self.layer(layer) if item[0] not in own) for layer, own in gone.items()}
+        return self._of({**self._layers, **fewer}.items())
+
+    def up_to(self, layer: int) -> "Heads":
+        """Those of this layer and the layers below."""
+        return self._of(item for item in self._layers.items() if item[0] <= layer)
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for equal heads, in every process."""
+        return _digest([(layer, own.digest) for layer, own in self._layers.items()])
+
+    def __getitem__(self, head: Head) -> Mechanism:
+        for index, mechanism in self.layer(head[0]):
+            if index == head[1]:
+                return mechanism
+        raise KeyError(head)
+
+    def __iter__(self) -> Iterator[Head]:
+        return (Head(layer, index) for layer, own in self._layers.items() for index, _ in own)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._layers.values()))
+
+    def __eq__(self, other: object) -> bool:
+        return self._layers == other._layers if isinstance(other, Heads) else super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(self._layers.items()))
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+UNNAMED = Layer()
+NO_HEADS = Heads({})
+
+
+def _said(mechanism: Mechanism) -> object:
+    return [mechanism.rows, mechanism.elsewhere] if isinstance(mechanism, OneHot) else mechanism.name
+
+
+def _digest(document: object) -> str:
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()
