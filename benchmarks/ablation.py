@@ -19,7 +19,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
@@ -31,7 +31,7 @@ from transformer_lens import HookedTransformer
 
 from circuits import Circuit, Head, OneHot, Problem, Uniform, discover, evaluate, run_ablated, validate
 from circuits import judge as judge_module
-from circuits.evaluation import MLP_ROWS_AT_ONCE
+from circuits.evaluation import MLP_ROWS_AT_ONCE, Piece, pieces
 from circuits.problem import Examples
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.presets import Architecture
@@ -42,21 +42,21 @@ SAMPLED, TIMED = 24, 256  # circuits that the loop really runs, and examples
 
 @dataclass
 class Recorder:
-    """Stands in the place of ``evaluate`` and notes what was asked of it."""
+    """Stands in the place of ``pieces`` and notes what was asked of it."""
 
     asked: list[tuple[Circuit, int]] = field(default_factory=list)
 
     def __call__(
-        self, model: HookedTransformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit], *rest
-    ):
+        self, model: HookedTransformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]
+    ) -> Iterator[Piece]:
         self.asked += [(circuit, len(examples)) for circuit in circuits]
-        return evaluate(model, problem, examples, circuits, *rest)
+        return pieces(model, problem, examples, circuits)
 
 
 def recorded(work: Callable[[], object]) -> tuple[float, list[tuple[Circuit, int]]]:
     """Seconds that the work takes, and every circuit that it evaluates with its number of examples."""
     recorder = Recorder()
-    with patch.object(judge_module, "evaluate", recorder):
+    with patch.object(judge_module, "pieces", recorder):
         started = time.perf_counter()
         work()
         return time.perf_counter() - started, recorder.asked
