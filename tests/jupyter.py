@@ -13,6 +13,7 @@ import nbformat
 from playwright.sync_api import Page, sync_playwright
 
 from tests.browser import SILENT, chromium
+from tests.listening import listening
 
 HERE = re.compile(r"((http|ws)s?://127\.0\.0\.1[:/]|data:|blob:)")
 FRONT_ENDS = {"lab": "lab/tree", "notebook": "notebooks"}  # where they show a notebook
@@ -65,6 +66,7 @@ def _lab(folder: Path) -> Iterator[str]:
         for _ in range(240):
             if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
                 yield found[0]
+                assert listening(server.pid) == {"127.0.0.1"}  # the kernels too
                 return
             if server.poll() is not None:
                 break

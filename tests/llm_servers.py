@@ -18,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.solver import solve
 from retrieval_interp.equations_task import EquationsTask
+from tests.listening import listening
 
 CHAT = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
 
@@ -62,6 +63,7 @@ def transformers_server(folder: Path) -> Iterator[str]:
         else:
             raise TimeoutError("the server does not answer")
         yield f"{address}/v1"
+        assert listening(server.pid) == {"127.0.0.1"}
     finally:
         server.terminate()
         server.wait(timeout=30)

@@ -181,12 +181,17 @@ def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch)
 
 
 def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
+    nasty = "<img src=x onerror=document.title='owned'>"
+    tmp_path = tmp_path / nasty
+    tmp_path.mkdir()
     written(tmp_path)
     assert command("emergence", tmp_path, "--out", tmp_path / "out", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in document["observations"]] == ["i", "ii", "iii", "iv"]
     assert [row["path"] for row in document["paths"]] == PATHS
     with opened(tmp_path / "out" / "emergence.html") as (page, complaints):
+        assert nasty in page.inner_text("body")
+        assert page.title() != "owned"
         assert page.locator("#observations li").count() == 4
         assert page.locator("#losses .scatterlayer .trace").count() == 2 + 3
         assert page.locator("#emerged .scatterlayer .point").count() == 4

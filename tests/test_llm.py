@@ -320,6 +320,17 @@ def test_figure_2_is_made_of_existing_logs_and_works_offline(logs: Path, tmp_pat
     assert (tmp_path / "accuracy.csv").read_text().startswith(f"# retrieval-interp llm --from-logs {logs}\n")
 
 
+def test_names_of_models_from_logs_appear_as_text_and_are_no_links(logs: Path, tmp_path: Path) -> None:
+    nasty = "<a href='http://evil.example/'>m</a></script><script>document.title='owned'</script>"
+    table = results(logs_in(logs)).assign(model=nasty)
+    with opened(write_accuracy(table, tmp_path, nasty)) as (page, complaints):
+        assert page.locator("#accuracy .legendtext").first.text_content() == nasty
+        assert page.locator("a[href*=evil], a[*|href*=evil]").count() == 0
+        assert nasty in page.inner_text("body")
+        assert page.title() != "owned"
+        assert complaints == []
+
+
 def test_llm_prints_one_json_document(logs: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = command(capsys, "llm", "--from-logs", logs, "--out", tmp_path, "--json")
     assert code == 0

@@ -74,6 +74,7 @@ def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
     [
         (lambda report: report["about"].update(weights_sha256="0" * 64), "induction: its weights are not those of"),
         (lambda report: report["about"].update(model="nobody"), "nobody: no such model directory"),
+        (lambda report: report["about"].update(model="hf:a/b"), "a model on the Hub; name it with --model hf:a/b"),
         (lambda report: report.update(examples=1), "1 examples; expected at least 2"),
         (lambda report: report.update(seed="1"), "does not say its seed"),
         (lambda report: report["about"].pop("model"), "does not say its model"),

@@ -144,12 +144,15 @@ def verify(
     """
     from circuits.report import to_json
     from retrieval_interp import library, provenance
+    from retrieval_interp.sharing import PREFIX
     from retrieval_interp.stored_report import REPORT, read_report
     from retrieval_interp.verification import Settings, circuit_of, differences
 
     path = report / REPORT if report.is_dir() else report
     stored = read_report(path)
     said, hypothesis = Settings.of(stored, path), circuit_of(stored, path)
+    if model_dir is None and said.model.startswith(PREFIX):  # what a stranger wrote does not send us anywhere
+        raise BadInput(f"{path}: is of a model on the Hub; name it with --model {said.model}")
     model, task, _ = library.load(model_dir or said.model)
     now = provenance.about(said.model, model)
     if now["weights_sha256"] != said.weights_sha256:

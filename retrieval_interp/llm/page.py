@@ -1,6 +1,7 @@
 """Figure 2 of the paper for any models, as a table and one offline page."""
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def accuracy_figure(table: pd.DataFrame) -> go.Figure:
     for number, series in enumerate(every):
         shift = 0.6 * ((number + 0.5) / len(every) - 0.5)  # side by side within a formulation
         marker = {"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 10}
-        shared = {"name": series, "legendgroup": series, "marker": marker}
+        shared = {"name": escape(series), "legendgroup": series, "marker": marker}  # plotly takes it for HTML
         own = single[single["series"] == series]
         left = [places[_kind(row)] + shift for row in own.to_dict("records")]
         figure.add_trace(_points(own, left, mode="markers", **shared), 1, 1)
