@@ -1,6 +1,6 @@
 """Kill it anywhere: commands killed at random moments, continued, and held against ones that nobody killed.
 
-    python -m benchmarks.faults --json > data/faults.json
+    python -m benchmarks.faults --json
 
 Every command runs in a process of its own, which SIGKILL, SIGTERM and SIGINT hit in turn: at a random moment, or, every
 other time, at the first moment after one at which a file is being written. Then it is run again in the same folder (a
@@ -75,8 +75,11 @@ def training(folder: Path) -> None:
     run("train", *(["--resume"] if begun else ["micro"]), "--no-compile", "--out", folder / "run")
 
 
-def sweep(folder: Path) -> None:
+def a_plan(folder: Path) -> None:
     (folder / "plan.yaml").write_text(PLAN)
+
+
+def sweep(folder: Path) -> None:
     run("sweep", folder / "plan.yaml", "--weights", "--device", "cpu", "--out", folder / "store")
 
 
@@ -109,7 +112,7 @@ def benchmark(folder: Path) -> None:
 
 KINDS = {
     "training": Kind(training),
-    "sweep": Kind(sweep),
+    "sweep": Kind(sweep, a_plan),
     "discovery": Kind(discovery),
     "validation": Kind(validation),
     "emergence": Kind(emergence, a_run),
@@ -282,6 +285,16 @@ def measure(kind: Kind, kills: int, seed: int) -> dict[str, Any]:
     }
 
 
+def prepare() -> None:
+    """What every process of a command needs."""
+    measured.KEPT_EVERY = 0.0  # seconds: as often as can be
+    torch.set_num_threads(1)  # as bit-identical results need, and forks
+    torch._dynamo.config.disable = True
+    for room in ("circuits.report", *(f"retrieval_interp.{name}" for name in ROOMS)):
+        import_module(room)  # once, and not in every process
+    PRESETS.update(micro=MICRO, micro_1=replace(MICRO, task=RetrievalTask(2, n_chains=2)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)} (default: all)")
@@ -292,12 +305,7 @@ def main() -> None:
     chosen = arguments.kinds or [*KINDS]
     if unknown := next((name for name in chosen if name not in KINDS), None):
         parser.error(f"unknown kind {unknown!r}; expected some of {', '.join(KINDS)}")
-    measured.KEPT_EVERY = 0.0  # seconds: as often as can be
-    torch.set_num_threads(1)  # as bit-identical results need, and forks
-    torch._dynamo.config.disable = True
-    for room in ("circuits.report", *(f"retrieval_interp.{name}" for name in ROOMS)):
-        import_module(room)  # once, and not in every process
-    PRESETS.update(micro=MICRO, micro_1=replace(MICRO, task=RetrievalTask(2, n_chains=2)))
+    prepare()
     found = {}
     for name in chosen:
         print(name, file=sys.stderr)

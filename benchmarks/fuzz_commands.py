@@ -1,0 +1,181 @@
+"""Every command given thousands of lines: none may end in anything but 0, 1 or 2, and 2 only with one clear line.
+
+    python -m benchmarks.fuzz_commands --n 10000 --json > data/fuzz_commands.json
+
+Lines are drawn by hypothesis from a command's own options, from numbers, names and texts that nobody expects, and from
+files that are there, whole and damaged. Long work is not begun: a line that would begin it counts as good. Exits with 1
+where a command raised something, ended otherwise, or took ten seconds.
+"""
+
+import argparse
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import typer
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from benchmarks.fuzz import PATIENCE, on_time
+from retrieval_interp import cli, library
+from retrieval_interp.provenance import versions
+
+# What would take long, or leave this machine, by the name under which a command finds it.
+LONG = (
+    *("circuits.validate", "circuits.discover", "retrieval_interp.training.train"),
+    *("retrieval_interp.causality.experiment", "retrieval_interp.staircase.experiment"),
+    *("retrieval_interp.sweep.run.sweep", "retrieval_interp.llm.run.ask", "retrieval_interp.sweep.cluster.connect"),
+    *("huggingface_hub.snapshot_download", "huggingface_hub.HfApi"),
+)
+VALUES = (
+    *(
+        "",
+        "0",
+        "1",
+        "2",
+        "7",
+        "-1",
+        "1e999",
+        "nan",
+        "inf",
+        "0.05",
+        "99999999999999999999",
+        "٣",
+        "1,3",
+        "3-1",
+        "x" * 300,
+    ),
+    *("induction", "nowhere", "hf:a/b", "hf:", "micro", "tiny", "equations", "kingdoms", "figure4", "mockllm/model"),
+    *("cpu", "cuda", "ray", "local", "paper", "laptop", "127.0.0.1:9", "é", "\udcff", "a\nb", "<script>", "%s", "{}"),
+    *("whole", "damaged", "file", "out", "out/deep/er", "/proc/nowhere", "/dev/null", ".", "..", "missing.yaml"),
+    *("--", "--help", "-x", "--json", "--out", "--seed", "--examples", "--threshold"),
+)
+
+
+class Reached(BaseException):
+    """The long work would begin here."""
+
+
+def scratch(folder: Path) -> None:
+    """Files for commands to read: a whole model directory, a damaged one, and a text."""
+    for name in ("whole", "damaged"):
+        (folder / name).mkdir()
+        for path in library.data_folder().joinpath("induction").iterdir():
+            (folder / name / path.name).write_bytes(path.read_bytes()[: None if name == "whole" else 200])
+    (folder / "file").write_text("heads: {L0H0: previous}\n")
+
+
+def reached(*_: object, **__: object) -> None:
+    raise Reached
+
+
+class Tried:
+    """What came of the lines that one command was given."""
+
+    def __init__(self, patience: int = PATIENCE) -> None:
+        self.patience = patience
+        self.lines = self.refused = self.began = 0
+        self.slowest = 0.0
+        self.faults: dict[str, list[str]] = {}
+
+    def __call__(self, line: list[str]) -> None:
+        """Give it a line."""
+        self.lines += 1
+        out, errors = io.StringIO(), io.StringIO()
+        started = time.perf_counter()
+        signal.alarm(self.patience)
+        try:
+            with redirect_stdout(out), redirect_stderr(errors):
+                cli.main(line)
+        except Reached:
+            self.began += 1
+        except SystemExit as ended:
+            self._ended(ended.code, out.getvalue(), errors.getvalue(), line)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.faults.setdefault(f"{type(error).__name__} at {Path(place.filename).name}:{place.name}", line)
+        finally:
+            signal.alarm(0)
+        self.slowest = max(self.slowest, time.perf_counter() - started)
+
+    def _ended(self, code: object, out: str, errors: str, line: list[str]) -> None:
+        if code not in (0, 1, 2, None):
+            self.faults.setdefault(f"ended with {code}", line)
+        if code == 2:
+            self.refused += 1
+            last = errors.splitlines()[-1] if errors else ""
+            if not last.startswith("retrieval-interp: ") or "Traceback" in errors:
+                self.faults.setdefault("no clear line", line)
+
+    def to_json(self) -> dict[str, Any]:
+        counted = {"lines": self.lines, "refused": self.refused, "would_have_begun": self.began}
+        return {**counted, "slowest": round(self.slowest, 2), "faults": self.faults}
+
+
+def measure(name: str, command: Any, n: int, start: int) -> dict[str, Any]:
+    """Give one command ``n`` lines."""
+    value = st.sampled_from(VALUES)
+    options = [st.just(["--help"])] + [
+        st.just([option]) if parameter.is_flag else value.map(lambda text, option=option: [option, text])
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("-")
+    ]
+    noise = st.lists(value | st.text(max_size=4), max_size=2)
+    parts = st.tuples(st.lists(value, max_size=2), st.lists(st.one_of(options), max_size=3), noise | st.just([]))
+    Tried(600)([name, "nowhere"])  # what takes long the first time, such as imports
+    tried = Tried()
+
+    @seed(start)
+    @settings(
+        max_examples=n, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
+    )
+    @given(parts)
+    def give(drawn: tuple[list[str], list[list[str]], list[str]]) -> None:
+        positional, chosen, rest = drawn
+        tried([name, *positional, *(text for pair in chosen for text in pair), *rest])
+
+    give()
+    return tried.to_json()
+
+
+def main() -> None:
+    commands = {name: one for name, one in typer.main.get_command(cli.app).commands.items() if name != "demo"}  # type: ignore[attr-defined]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commands", nargs="*", help=f"of {', '.join(commands)} (default: all)")
+    parser.add_argument("--n", type=int, default=10_000, help="lines for each command")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    if unknown := next((name for name in arguments.commands if name not in commands), None):
+        parser.error(f"unknown command {unknown!r}; expected some of {', '.join(commands)}")
+    signal.signal(signal.SIGALRM, on_time)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        scratch(Path(folder))
+        os.chdir(folder)
+        for long in LONG:
+            stack.enter_context(patch(long, reached))
+        for name in arguments.commands or commands:
+            found[name] = measure(name, commands[name], arguments.n, arguments.seed)
+            print(f"{name}: {found[name]}"[:400], file=sys.stderr if arguments.json else sys.stdout, flush=True)
+        os.chdir("/")
+    if arguments.json:
+        command = f"python -m benchmarks.fuzz_commands --n {arguments.n} --seed {arguments.seed}"
+        print(json.dumps({"command": command, **versions(), "commands": found}, indent=2))
+    sys.exit(1 if any(one["faults"] for one in found.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()
