@@ -5,7 +5,7 @@
     transformer_a    validate (with the tests against chance), discover, and train its preset for 20 steps
     paths            a model of 48 layers of 32 heads and a circuit of 3,072 paths, validated on 8 examples
     tokens           sequences of 2,052 positions, validated on 4 examples
-    examples         10^5 examples, on which the circuit of transformer A is validated
+    examples         10^5 examples, on which an induction circuit is validated
 
 ``peak_mib`` is what the work took above what the process held before it, ``bound_mib`` what ``circuits.evaluation``
 and ``circuits.sample`` promise for a validation, and ``estimated`` the seconds that it was said to take. Exits with 1
@@ -27,6 +27,7 @@ from transformer_lens import HookedTransformer
 
 from circuits import Circuit, Head, OneHot, Problem, Uniform, discover, evaluation, sample, validate
 from circuits.evaluation import sequences_at_once
+from circuits.judge import ENOUGH
 from circuits.measured import Measured
 from circuits.statistics import against_chance
 from retrieval_interp import RetrievalTask, VectorTransformer, load
@@ -65,8 +66,9 @@ def bound(model: HookedTransformer, problem: Problem, circuit: Circuit, n_exampl
     rows = at_once * n_positions * 4 * (12 * cfg.d_model + 6 * cfg.n_heads * cfg.d_head)
     attention = 4 * (8 * at_once * cfg.n_heads * n_positions**2 + 2 * evaluation.ENTRIES_AT_ONCE)
     examples = 3 * each * min(n_examples, sample.BLOCK)
-    circuits = 2 * len(circuit.paths) + 5 * len(circuit.heads) + len(circuit.paths) * len(problem.roles) + 8000
-    losses = circuits * (4 * len(problem.parts) * n_examples + 8192)
+    n_paths, n_heads = len(circuit.paths), len(circuit.heads)
+    few = 5 * n_heads + n_paths * (len(problem.roles) + 40) + 400  # circuits that are judged on few examples
+    losses = 4 * len(problem.parts) * ((2 + 2 * n_paths) * n_examples + few * ENOUGH) + 8192 * (few + 2 * n_paths)
     return (rows + attention + examples + losses) / MIB
 
 
@@ -121,7 +123,7 @@ def tokens() -> dict[str, float]:
 
 
 def examples() -> dict[str, float]:
-    return validated(*load("transformer_a"), 10**5, 0.05)  # type: ignore[arg-type]
+    return validated(*load("induction"), 10**5, 0.05)  # type: ignore[arg-type]
 
 
 KINDS = {

@@ -9,8 +9,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
+from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit, parse_circuit
+from circuits.errors import BadInput
 from circuits.facts import load_facts
+from circuits.measured import Ledger
 from retrieval_interp import causality, presets, staircase
 from retrieval_interp.checkpoints import (
     CONFIG,
@@ -83,6 +86,11 @@ def report(folder: Path) -> None:
     circuit_of(found, path)
 
 
+def known(folder: Path) -> None:
+    if not Ledger(folder, torch.zeros(1, 1)).n(Circuit()):  # else it is measured again
+        raise BadInput("damaged")
+
+
 def facts(folder: Path) -> None:
     found = load_facts(folder / "facts.yaml")
     found.layers(causal=True)
@@ -148,6 +156,11 @@ READERS = {
         lambda: [micro_state()],
         lambda folder: TrainingRun(folder, torch.device("cpu"), compiled=False),
         lambda: {CONFIG: micro_config()},
+    ),
+    "what was measured": Reader(
+        "000000.safetensors",
+        lambda: [save({f"{Circuit().digest}:0": torch.zeros(4, 1)})],
+        known,
     ),
     "log": Reader(LOG, of_data("*/log.jsonl"), lambda folder: read_losses(folder / LOG)),
     "table of attention": Reader("a.csv", lambda: [ATTENTION], lambda folder: read_attention(folder / "a.csv")),

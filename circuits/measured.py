@@ -120,7 +120,7 @@ class Ledger:
         """Read a file; one that is damaged counts as if it were not there."""
         try:
             tensors = load(path.read_bytes())
-        except (OSError, SafetensorError):
+        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError):  # whatever safetensors raises
             return
         for name, own in tensors.items():
             digest, _, first = name.partition(":")

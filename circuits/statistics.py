@@ -7,7 +7,7 @@ After Shi et al. 2024, *Hypothesis Testing the Circuit Hypothesis in LLMs*, with
     completeness    what the heads that were made simple would still add
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -176,8 +176,8 @@ def against_chance(
     if n_examples < 2:
         raise BadInput(f"{n_examples} examples; expected at least 2")
     sample = Sample(problem, n_examples, seed, next(model.parameters()).device)
-    measured, rng = measured or Measured(), np.random.default_rng(seed)
-    judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample))
+    rng = np.random.default_rng(seed)
+    judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample) if measured else None)
 
     def losses(circuits: list[Circuit], n: int, first: float, last: float) -> Float[Tensor, "circuit example"]:
         each = judge.each(circuits, n, lambda share: progress(first + (last - first) * share))
@@ -197,7 +197,8 @@ def against_chance(
         random_losses = sorted(losses(randoms, EXAMPLES, 0.6, 0.9).mean(dim=1).tolist())
         changes = losses([circuit, *inflated], EXAMPLES, 0.9, 1.0).mean(dim=1)
     finally:
-        measured.keep()
+        if measured:
+            measured.keep()
     costs = {}
     for path, uniform, identity in zip(circuit.paths, removed[::2], removed[1::2], strict=True):
         costs[path] = Interval.of(min(uniform, identity, key=torch.mean) - combined, seed)
@@ -240,7 +241,7 @@ def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) ->
     return list(drawn)
 
 
-def _shuffled_paths(circuit: Circuit, targets: Mapping[str, Sequence[str]], rng: np.random.Generator) -> Circuit:
+def _shuffled_paths(circuit: Circuit, targets: Mapping[str, list[str]], rng: np.random.Generator) -> Circuit:
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, OneHot) and mechanism.paths:
             n_paths = min(len(mechanism.paths), len(targets))  # roles that look at themselves can make it more

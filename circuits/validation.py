@@ -72,7 +72,6 @@ def validate(
     Raises:
         BadInput: the circuit names no head or does not fit, or a number is out of range.
     """
-    measured = measured or Measured()
     asked = (model, problem, circuit, seed, threshold, progress, about or {}, measured, estimated)
     try:
         report = _validated(n_examples, *asked)
@@ -80,7 +79,8 @@ def validate(
             n_examples = min(4 * n_examples, most)
             report = _validated(n_examples, *asked)
     finally:
-        measured.keep()
+        if measured:
+            measured.keep()
     return report
 
 
@@ -93,7 +93,7 @@ def _validated(
     threshold: float,
     progress: Callable[[float], None],
     about: dict[str, Any],
-    measured: Measured,
+    measured: Measured | None,
     estimated: Callable[[float], None] | None,
 ) -> ValidationReport:
     if n_examples < 2:
@@ -103,7 +103,7 @@ def _validated(
     sample = Sample(problem, n_examples, seed, next(model.parameters()).device)
     circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
 
-    judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample))
+    judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample) if measured else None)
     if estimated is not None:
         estimated(seconds(model, problem, circuit, sample))
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}

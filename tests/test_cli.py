@@ -144,6 +144,23 @@ def test_an_interrupted_command_says_so(capsys, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interrupted_validation_goes_on_with_the_same_command(capsys, monkeypatch, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    report, unfinished = tmp_path / "report", tmp_path / "report" / "unfinished"
+    with monkeypatch.context() as patched:
+        patched.setattr(circuits, "against_chance", interrupted)  # after all that validation measures
+        code, out, errors = run(capsys, "validate", "induction", "--examples", "64", "--out", report)
+    assert (code, out) == (130, "")
+    assert errors.endswith(f"interrupted; what was measured is in {unfinished}, the same command goes on\n")
+    assert [path.name for path in report.iterdir()] == ["unfinished"]
+    code, _, errors = run(capsys, "validate", "induction", "--examples", "64", "--out", report)
+    assert code == 0
+    assert f"What was measured before is taken from {unfinished}." in errors
+    assert {path.name for path in report.iterdir()} == {"report.json", "report.md", "report.html"}
+
+
 def test_a_model_without_a_circuit_asks_for_one(capsys, tmp_path):
     run(capsys, "train", "tiny", "--steps", "1", "--no-compile", "--out", tmp_path / "run")
     assert "name one with --circuit" in one_line(*run(capsys, "validate", tmp_path / "run"))

@@ -11,6 +11,7 @@ from circuits.compile import compile_circuit
 from circuits.judge import Judge, Judgement
 from circuits.loss import Loss
 from circuits.validation import _doubtful
+from circuits.validation_report import Merge
 from circuits.verdicts import verdicts
 
 
@@ -241,3 +242,21 @@ def test_the_json_holds_what_is_documented(model, problem, circuit):
 def test_what_cannot_be_validated_is_refused(model, problem, circuit, arguments, message):
     with pytest.raises(BadInput, match=message):
         validate(model, problem, **{"circuit": circuit, **arguments})
+
+
+def test_how_long_it_takes_is_told_once_before_it_begins(model, problem, circuit):
+    told: list[object] = []
+    validate(model, problem, circuit, n_examples=64, estimated=told.append, progress=lambda share: told.append("begun"))
+    assert told.count("begun") == len(told) - 1
+    assert isinstance(told[0], float)
+    assert told[0] > 0
+
+
+def test_of_very_many_heads_the_verdict_says_that_not_all_mergers_were_tried(model, problem, circuit, monkeypatch):
+    report = validate(model, problem, circuit, n_examples=64)
+    merges = [Merge(Head(0, 0), Head(1, 0), replace(report.full, mean=1.0))]
+    found = (report.full, report.combined, report.heads, report.paths, merges, [], 0.05)
+    *_, whole = verdicts(*found)
+    monkeypatch.setattr("circuits.verdicts.MERGED_HEADS", 0)
+    *_, some = verdicts(*found)
+    assert some.sentence == f"{whole.sentence} Only the 0 of 1 heads were tried that would be missed least."
