@@ -54,7 +54,7 @@ VALUES = (
         "3-1",
         "x" * 300,
     ),
-    *("induction", "nowhere", "hf:a/b", "hf:", "micro", "tiny", "equations", "kingdoms", "figure4", "mockllm/model"),
+    *("induction", "nowhere", "hf:a/b", "hf:", "micro", "tiny", "kingdoms", "figure4", "mockllm/model"),
     *("cpu", "cuda", "ray", "local", "paper", "laptop", "127.0.0.1:9", "é", "\udcff", "a\nb", "<script>", "%s", "{}"),
     *("whole", "damaged", "file", "out", "out/deep/er", "/proc/nowhere", "/dev/null", ".", "..", "missing.yaml"),
     *("--", "--help", "-x", "--json", "--out", "--seed", "--examples", "--threshold"),

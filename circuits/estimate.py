@@ -20,14 +20,15 @@ def seconds(model: HookedTransformer, problem: Problem, circuit: Circuit, sample
     Counted as if every loss of step 3 took ``ENOUGH`` examples and every rival ``FEW``, none more.
     """
     n_examples, roles = len(sample), sample.roles
+    some, few = min(EXAMPLES, n_examples), min(FEW, n_examples)
     without = [circuit.without(path, row) for path in circuit.paths for row in REPLACEMENTS]
     one_hot = [path for path in circuit.paths if isinstance(circuit.heads[path.head], OneHot)]
     rivals = sum(len(roles.before(path.source)) - 1 for path in one_hot)
     superfluous = min(len(circuit.heads) * len(roles.pairs), max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * len(circuit.paths)))
     alone = [Circuit({head: mechanism}) for head in circuit.heads for mechanism in SIMPLE.values()]
-    whole = (1 + len(without)) * n_examples + rivals * FEW + (RANDOM_CIRCUITS + superfluous) * EXAMPLES
+    whole = (1 + len(without)) * n_examples + rivals * few + (RANDOM_CIRCUITS + superfluous) * some
     free = n_examples + (len(alone) + len(one_hot) + model.cfg.n_layers) * min(ENOUGH, n_examples)
-    free += (len(circuit.heads) - len(circuit.useful_heads)) * EXAMPLES
+    free += (len(circuit.heads) - len(circuit.useful_heads)) * some
     return whole * _each(model, problem, sample, [circuit, *without]) + free * _each(model, problem, sample, alone)
 
 
