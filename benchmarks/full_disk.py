@@ -20,11 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults import KINDS, Kind, being_written, ended, in_a_process, left, prepare
+from benchmarks.faults import KINDS, PATIENCE, Kind, being_written, ended, in_a_process, left, prepare
 from retrieval_interp.provenance import versions
 
 SHARES = (0.02, 0.3, 0.6, 0.9)  # of the room that a command needs
-PATIENCE = 300.0  # seconds
 
 
 @contextmanager

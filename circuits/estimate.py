@@ -18,6 +18,15 @@ def seconds(model: HookedTransformer, problem: Problem, circuit: Circuit, sample
     """About how many seconds ``validate`` and ``against_chance`` take together on these examples.
 
     Counted as if every loss of step 3 took ``ENOUGH`` examples and every rival ``FEW``, none more.
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: its task.
+        circuit: what will be validated; it names a head at least.
+        sample: the examples.
+
+    Raises:
+        BadInput: the circuit does not fit the model or the examples.
     """
     n_examples, roles = len(sample), sample.roles
     some, few = min(EXAMPLES, n_examples), min(FEW, n_examples)
