@@ -149,13 +149,14 @@ def test_an_interrupted_validation_goes_on_with_the_same_command(capsys, monkeyp
         raise KeyboardInterrupt
 
     report, unfinished = tmp_path / "report", tmp_path / "report" / "unfinished"
+    command = ["validate", "induction", "--examples", "64", "--threshold", "0.1", "--out", report]
     with monkeypatch.context() as patched:
         patched.setattr(circuits, "against_chance", interrupted)  # after all that validation measures
-        code, out, errors = run(capsys, "validate", "induction", "--examples", "64", "--out", report)
+        code, out, errors = run(capsys, *command)
     assert (code, out) == (130, "")
     assert errors.endswith(f"interrupted; what was measured is in {unfinished}, the same command goes on\n")
     assert [path.name for path in report.iterdir()] == ["unfinished"]
-    code, _, errors = run(capsys, "validate", "induction", "--examples", "64", "--out", report)
+    code, _, errors = run(capsys, *command)
     assert code == 0
     assert f"What was measured before is taken from {unfinished}." in errors
     assert {path.name for path in report.iterdir()} == {"report.json", "report.md", "report.html"}
