@@ -1,12 +1,16 @@
 """Everything that the toolkit reads from files: whole ones, and what reads them."""
 
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
+import inspect_ai
 import torch
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from safetensors.torch import save
 
 from circuits.circuit import Circuit
@@ -28,6 +32,8 @@ from retrieval_interp.checkpoints import (
 from retrieval_interp.emergence import read_attention, read_losses
 from retrieval_interp.experiments import RUNS, read_runs
 from retrieval_interp.library import data_folder
+from retrieval_interp.llm.results import results
+from retrieval_interp.llm.tasks import kingdoms
 from retrieval_interp.model import build
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.stored_report import read_report
@@ -130,6 +136,18 @@ def micro_state() -> bytes:
     return save({**tensors, "running": torch.zeros(1, dtype=torch.float64)}, {"step": "0", "seconds": "1.0"})
 
 
+@cache
+def inspect_log(format: Literal["json", "eval"]) -> bytes:
+    """What a model answered that says the same whatever it is asked."""
+    said = ModelOutput.from_content("mockllm", "Berlin")
+    said.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else Inspect fetches a tokenizer
+    model = get_model("mockllm/model", custom_outputs=lambda *_: said, memoize=False)
+    with tempfile.TemporaryDirectory() as folder:
+        inspect_ai.eval(kingdoms(samples=1, attempts=2), model=model, log_dir=folder, log_format=format, display="none")
+        (path,) = Path(folder).glob(f"*.{format}")
+        return path.read_bytes()
+
+
 def a_store(folder: Path) -> Store:
     presets.PRESETS["micro"] = MICRO
     return Store(folder)
@@ -170,6 +188,10 @@ READERS = {
         RUNS, of_data("causality/runs.jsonl"), lambda folder: read_runs(folder / RUNS, causality._outcome)
     ),
     "report": Reader("report.json", small_reports, report),
+    "log of Inspect": Reader("l.json", lambda: [inspect_log("json")], lambda folder: results([folder / "l.json"])),
+    "packed log of Inspect": Reader(
+        "l.eval", lambda: [inspect_log("eval")], lambda folder: results([folder / "l.eval"])
+    ),
     "facts": Reader("facts.yaml", of_data("facts/*.yaml"), facts),
     "sweep": Reader(
         "plan.yaml",

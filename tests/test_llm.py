@@ -3,12 +3,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inspect_ai import eval as evaluate
-from inspect_ai.log import EvalLog
+from inspect_ai.log import EvalLog, write_eval_log
 from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.tool import ToolChoice, ToolInfo
 
@@ -272,6 +273,33 @@ def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None
     other.write_text('{"version": 2}')
     assert set_damaged_aside(tmp_path) == [other.with_name(f"{other.name}.damaged")]
     assert set_damaged_aside(tmp_path) == []
+
+
+def test_a_log_that_would_fill_the_memory_is_left_out(tmp_path: Path) -> None:
+    run(mock(solve), tmp_path, samples=2)
+    (log,) = tmp_path.glob("*.eval")
+    with ZipFile(log, "a", ZIP_DEFLATED) as packed, packed.open("summaries/9.json", "w") as bomb:
+        for _ in range(257):  # a quarter of a MiB when packed
+            bomb.write(bytes(2**20))
+    said: list[str] = []
+    with pytest.raises(BadInput, match="none of them of these tasks"):
+        results([log], said.append)
+    assert said[0].endswith("bytes to be read at once; expected 268435456 at most)")
+
+
+@pytest.mark.parametrize(
+    "described",
+    [{"steps": [2]}, {"steps": "many"}, {"chains": 10**30}, {"chains": None}, {"seed": {}}, {"attempts": 0.5}],
+)
+def test_a_log_that_describes_no_task_is_left_out(described: dict[str, object], tmp_path: Path) -> None:
+    log = run(mock(solve), tmp_path, samples=1)
+    assert log.eval.metadata is not None
+    log.eval.metadata.update(described)
+    write_eval_log(log, log.location)
+    said: list[str] = []
+    with pytest.raises(BadInput, match="none of them of these tasks"):
+        results(logs_in(tmp_path), said.append)
+    assert len(said) == 1
 
 
 def test_unknown_formulations_and_models_are_named(tmp_path: Path) -> None:

@@ -4,18 +4,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
+from zipfile import ZipFile
 
 import pandas as pd
 from inspect_ai.log import EvalLog, EvalSampleSummary, list_eval_logs, read_eval_log, read_eval_log_sample_summaries
 from inspect_ai.scorer import CORRECT
 
-from circuits.errors import BadInput
+from circuits.errors import BadInput, check_size
 from circuits.statistics import Interval
-from retrieval_interp.llm.tasks import is_exhausted
-from retrieval_interp.prompts import FORMULATIONS
+from retrieval_interp.llm.tasks import MOST_ATTEMPTS, is_exhausted
+from retrieval_interp.prompts import FORMULATIONS, formulation
 
 KEY = ("model", "formulation", "steps", "chains", "seed", "questions", "attempts", "max_tokens", "temperature")
 COLUMNS = (*KEY, "asked", "right", "exhausted", "failed", "accuracy", "low", "high", "chance")
+
+LARGEST_LOG = 256 * 2**20  # bytes of what is read at once: of a packed log all but the samples
 
 
 def logs_in(folder: Path) -> list[Path]:
@@ -27,6 +30,22 @@ def logs_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder (expected one with Inspect's logs)")
     return [Path(unquote(urlparse(info.name).path)) for info in list_eval_logs(str(folder))]
+
+
+def read_header(path: Path) -> EvalLog:
+    """What was asked of whom, without the answers.
+
+    Raises:
+        BadInput: it would fill the memory.
+        Exception: whatever Inspect makes of a damaged file.
+    """
+    size = path.stat().st_size
+    if path.suffix == ".eval":
+        with ZipFile(path) as packed:
+            size = sum(one.file_size for one in packed.infolist() if not one.filename.startswith("samples/"))
+    if size > LARGEST_LOG:
+        raise BadInput(f"{size} bytes to be read at once; expected {LARGEST_LOG} at most")
+    return read_eval_log(str(path), header_only=True)
 
 
 def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda line: None) -> pd.DataFrame:
@@ -51,7 +70,7 @@ def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda lin
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in logs:
         try:
-            log = read_eval_log(str(path), header_only=True)
+            log = read_header(path)
             if (log.eval.metadata or {}).get("formulation") not in FORMULATIONS:
                 continue
             row = _row(log, read_eval_log_sample_summaries(str(path)))
@@ -78,17 +97,20 @@ def shown_steps(steps: Any) -> str:
 
 def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
     described = log.eval.metadata or {}
+    kind = formulation(described["formulation"], described["steps"], described["chains"])
+    check_size("seed", described["seed"], 0, 2**63 - 1)
+    check_size("attempts", described["attempts"], 1, MOST_ATTEMPTS)
     scores = [next(iter(sample.scores.values())) for sample in samples if sample.scores]
     right = sum(score.value == CORRECT for score in scores)
     share = Interval.of_share(right, len(scores)) if scores else Interval(float("nan"), 0.0, 1.0)
     return {
         "model": str(log.eval.model),
-        "formulation": described["formulation"],
+        "formulation": kind.name,
         "steps": described["steps"],
         "chains": described["chains"],
         "seed": described["seed"],
         "questions": log.eval.dataset.samples or 0,
-        "attempts": described.get("attempts"),
+        "attempts": described["attempts"],
         "max_tokens": log.plan.config.max_tokens,
         "temperature": log.plan.config.temperature,
         "asked": len(scores),
@@ -98,5 +120,5 @@ def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
         "accuracy": share.mean,
         "low": share.low,
         "high": share.high,
-        "chance": described["chance"],
+        "chance": kind.chance,
     }

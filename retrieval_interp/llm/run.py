@@ -10,12 +10,12 @@ from urllib.parse import unquote, urlparse
 
 from inspect_ai import Task, eval_set
 from inspect_ai._util.error import PrerequisiteError
-from inspect_ai.log import read_eval_log, read_eval_log_sample_summaries
+from inspect_ai.log import read_eval_log_sample_summaries
 from inspect_ai.model import Model, get_model
 from rich.text import Text
 
 from circuits.errors import BadInput
-from retrieval_interp.llm.results import logs_in
+from retrieval_interp.llm.results import logs_in, read_header
 from retrieval_interp.llm.tasks import TASKS
 from retrieval_interp.prompts import FORMULATIONS, formulation
 
@@ -61,7 +61,7 @@ def set_damaged_aside(logs: Path) -> list[Path]:
     aside = []
     for path in sorted(logs_in(logs)) if logs.is_dir() else ():
         try:
-            read_eval_log(str(path), header_only=True)
+            read_header(path)
         except Exception:  # whatever Inspect makes of a damaged file
             aside.append(path.rename(path.with_name(f"{path.name}.damaged")))
     return aside
