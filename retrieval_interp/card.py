@@ -33,7 +33,7 @@ def model_card(folder: Path, address: str) -> str:
         return _filled(folder, address)
     except BadInput:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, jinja2.UndefinedError) as error:
         raise BadInput(f"{folder}: {CONFIG} or {REPORT} lacks what a card needs ({error})") from error
 
 

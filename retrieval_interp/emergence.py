@@ -164,7 +164,7 @@ def read_attention(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_csv(io.StringIO(text), comment="#").set_index("step").astype(float)
         frame.index = frame.index.astype(int)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, OverflowError) as error:
         raise BadInput(f"{path}: not a table of attention along paths ({error})") from error
     if len(frame) < 2 or not frame.index.is_monotonic_increasing or not frame.index.is_unique:
         raise BadInput(f"{path}: expected two steps or more, in rising order")
@@ -188,7 +188,7 @@ def read_losses(path: Path) -> pd.DataFrame:
             row = {"loss": float(record["loss"]), **_numbers(record["parts"])}
             row["validation"] = float(record["validation"]["loss"]) if "validation" in record else math.nan
             rows[int(record["step"])] = row
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise BadInput(f"{path}, line {number}: not a line of a training log ({error})") from error
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("step").sort_index()
 

@@ -84,6 +84,6 @@ def read_runs(path: Path, read: Callable[[dict[str, Any]], Run]) -> list[Run]:
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
             found.append(read(dict(json.loads(line))))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise BadInput(f"{path}, line {number}: not a run of this experiment ({error})") from error
     return found

@@ -25,7 +25,7 @@ def read_report(path: Path) -> dict[str, Any]:
         if not all(isinstance(path["path"], str) for path in report["paths"]):
             raise ValueError("expected paths by their names")
         found(report)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
     return report
 

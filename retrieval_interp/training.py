@@ -188,7 +188,7 @@ class TrainingRun:
             try:
                 if json.loads(line)["step"] > self.step:
                     break
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 if number == len(lines):
                     break
                 raise BadInput(f"{path}, line {number}: no log record") from error

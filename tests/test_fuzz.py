@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fuzz import Tried, damaged, on_time
-from benchmarks.readers import READERS
+from benchmarks.readers import FOUND_TEXT, READERS, RESULT_TEXT
 from circuits import BadInput, load_circuit
 from retrieval_interp import presets
 
@@ -41,6 +41,27 @@ def test_nothing_is_nested_too_deeply_to_be_read(opening, tmp_path):
     path.write_text("heads: " + "\n" * (opening == "- ") + opening * 100_000)
     with pytest.raises(BadInput, match="nested too deeply"):
         load_circuit(path)
+
+
+LINE = '{{"step": {}, "loss": {}, "parts": {{"x1": 0.5}}, "lr": 0.1}}\n'
+ROW = "step,L0H0 a -> b\n80,0.1\n{},0.9\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("log", LINE.format("1e999", 0.1)),
+        ("log", LINE.format(20, 10**400)),
+        ("table of attention", ROW.format(10**20)),
+        ("table of attention", ROW.format("inf")),
+        ("result", RESULT_TEXT.decode().replace("0.1", str(10**400))),
+        ("finding", FOUND_TEXT.decode().replace("0.05", str(10**400))),
+    ],
+)
+def test_numbers_that_are_too_large_are_named(name, content, tmp_path):
+    tried = Tried(READERS[name], tmp_path)
+    tried(content.encode())
+    assert (tried.refused, tried.faults) == (1, {})
 
 
 @given(st.text())

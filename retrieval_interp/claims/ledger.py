@@ -46,5 +46,5 @@ def ledger(data: Path) -> list[Claim]:
         ]
     except BadInput:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadInput(f"{data}: a {REPORT} or {CONFIG} lacks what a claim needs ({error!r})") from error

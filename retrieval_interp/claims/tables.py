@@ -69,7 +69,7 @@ def training_loss(folder: Path) -> dict[str, Any]:
         exported = config["made"]["exported"]
         loss: dict[str, Any] = exported[f"loss_{exported['precision']}"]
         float(loss["mean"]), float(loss["standard_error"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"{folder}: its config holds no loss of `export` ({error})") from error
     return loss
 

@@ -1,11 +1,12 @@
 """Dataclasses of plain values read from JSON, every value checked."""
 
 import json
-import math
+import sys
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 Record = TypeVar("Record")
+LARGEST = sys.float_info.max
 
 
 def record_of(kind: type[Record], text: str) -> Record:
@@ -43,5 +44,5 @@ def _fits(value: object, hint: Any) -> bool:
         of_key, of_value = get_args(hint)
         return isinstance(value, dict) and all(_fits(k, of_key) and _fits(v, of_value) for k, v in value.items())
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf  # NaN is not
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST  # NaN is not
     return value is None if hint is NoneType else type(value) is hint
