@@ -74,7 +74,7 @@ class Emergence:
         ).rename_axis("path")
 
 
-def first_crossing(values: "pd.Series[float]", level: float) -> float | None:
+def first_crossing(values: pd.Series, level: float) -> float | None:
     """The first index, interpolated linearly, at which a series is above a level.
 
     Its first entry if that is above already; None if it never is.

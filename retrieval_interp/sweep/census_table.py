@@ -100,7 +100,7 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
     return said
 
 
-def _share(true: "pd.Series[bool]") -> str:
+def _share(true: pd.Series) -> str:
     """``3 of 4 [0.30, 0.95]``, with Wilson's interval."""
     if not len(true):
         return "0 of 0"
