@@ -1,5 +1,7 @@
 """Shared ground truth: a model whose circuit was written by hand, and small problems that finish fast."""
 
+import tests.annotations  # noqa: F401, I001  before everything else
+
 from dataclasses import replace
 
 import pytest

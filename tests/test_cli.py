@@ -129,7 +129,7 @@ def test_a_folder_in_the_place_of_a_report_is_named_and_nothing_is_written(capsy
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 def test_output_that_cannot_be_written_is_one_line():
-    command = [sys.executable, "-m", "retrieval_interp", "presets", "--json"]
+    command = [sys.executable, "-m", "retrieval_interp", "depth", "--json"]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     one_line(ended.returncode, "", ended.stderr)
