@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fuzz import Tried, damaged, on_time
-from benchmarks.readers import FOUND_TEXT, READERS, RESULT_TEXT
+from benchmarks.readers import FOUND_TEXT, READERS, RESULT_TEXT, inspect_log
 from circuits import BadInput, load_circuit
 from retrieval_interp import presets
 
@@ -61,6 +61,12 @@ ROW = "step,L0H0 a -> b\n80,0.1\n{},0.9\n"
 def test_numbers_that_are_too_large_are_named(name, content, tmp_path):
     tried = Tried(READERS[name], tmp_path)
     tried(content.encode())
+    assert (tried.refused, tried.faults) == (1, {})
+
+
+def test_a_number_of_thousands_of_digits_does_not_end_the_process(tmp_path):
+    tried = Tried(READERS["log of Inspect"], tmp_path)
+    tried(inspect_log("json").replace(b'"version": 2', b'"version": ' + b"9" * 5000, 1))
     assert (tried.refused, tried.faults) == (1, {})
 
 

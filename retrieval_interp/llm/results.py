@@ -1,5 +1,6 @@
 """What Inspect's logs say: one row for each model, formulation and size."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from inspect_ai.log import EvalLog, EvalSampleSummary, list_eval_logs, read_eval
 from inspect_ai.scorer import CORRECT
 
 from circuits.errors import BadInput, check_size
+from circuits.files import read_text
 from circuits.statistics import Interval
 from retrieval_interp.llm.tasks import MOST_ATTEMPTS, is_exhausted
 from retrieval_interp.prompts import FORMULATIONS, formulation
@@ -37,14 +39,16 @@ def read_header(path: Path) -> EvalLog:
 
     Raises:
         BadInput: it would fill the memory.
+        ValueError: it is neither packed nor JSON.
         Exception: whatever Inspect makes of a damaged file.
     """
-    size = path.stat().st_size
     if path.suffix == ".eval":
         with ZipFile(path) as packed:
             size = sum(one.file_size for one in packed.infolist() if not one.filename.startswith("samples/"))
-    if size > LARGEST_LOG:
-        raise BadInput(f"{size} bytes to be read at once; expected {LARGEST_LOG} at most")
+        if size > LARGEST_LOG:
+            raise BadInput(f"{size} bytes to be read at once; expected {LARGEST_LOG} at most")
+    else:  # the parser that Inspect uses, in C, does not survive a number of five thousand digits
+        json.loads(read_text(path, "a log of Inspect", LARGEST_LOG))
     return read_eval_log(str(path), header_only=True)
 
 
