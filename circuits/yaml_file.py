@@ -27,6 +27,21 @@ CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndTok
 Parsed = TypeVar("Parsed")
 
 
+class Loader(BaseLoader):
+    """The most careful of all loaders: it makes nothing but texts, lists and mappings, whatever tags a file has."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping in which no key stands twice; else the last one would win, unseen."""
+        there: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in there:
+                    what = f"{key.value!r} stands twice"
+                    raise yaml.constructor.ConstructorError(problem=what, problem_mark=key.start_mark)
+                there.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path, what: str) -> Any:
     """The content of a YAML file as lists, mappings and texts: a ``no`` is a word, a ``1`` is for the reader to read.
 
@@ -36,8 +51,7 @@ def read_yaml(path: Path, what: str) -> Any:
         BadInput: the file cannot be read, or is malformed; the message names the line.
     """
     text = read_text(path, what, LARGEST_FILE)
-    # The most careful of all loaders: it makes nothing but texts, lists and mappings, whatever tags a file has.
-    return parse(text, str(path), lambda text: yaml.load(text, Loader=BaseLoader))
+    return parse(text, str(path), lambda text: yaml.load(text, Loader=Loader))
 
 
 def parse(text: str, source: str, parsed: Callable[[str], Parsed]) -> Parsed:

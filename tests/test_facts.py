@@ -162,6 +162,7 @@ def test_a_file_that_cannot_be_read_is_named_once(path, there):
     ("text", "message"),
     [
         ("query: [a", "not YAML"),
+        ("facts: {one: [a -> b], one: [c -> d]}", "line 1: not YAML ('one' stands twice)"),
         ("[]", "expected the keys query, asked, facts"),
         ("query: a\nasked: b\nfacts: {}", "query is 'a'; expected a list of tokens"),
         ("query: [a]\nasked: b\nfacts: [a -> b]", "expected for every form of facts a list of them"),
