@@ -67,7 +67,7 @@ def test_a_random_model_on_a_real_server_comes_to_chance(
 
 
 def test_a_random_local_hugging_face_model_comes_to_chance(random_model: Path, tmp_path: Path) -> None:
-    model = get_model("hf/random", model_path=str(random_model), device="cpu", batch_size=8, memoize=False)
+    model = get_model(f"hf/{random_model}", device="cpu", batch_size=8, memoize=False)
     tasks = chosen(["equations"], [2], samples=20, chains=4, seed=0, attempts=200)
     assert ask(tasks, [model], tmp_path, quiet=True, max_tokens=1, temperature=1.0).missing is None
     assert_at_chance(tmp_path)
