@@ -147,12 +147,10 @@ def main() -> None:
         return
     found = {}
     for name in chosen:
-        print(name, file=sys.stderr)
         command = [sys.executable, "-m", "benchmarks.load", "--here", name]
         said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
         found[name] = {key: round(value, 1) for key, value in json.loads(said.splitlines()[-1]).items()}
-        if not arguments.json:
-            print(name, found[name])
+        print(name, found[name], file=sys.stderr if arguments.json else sys.stdout, flush=True)
     if arguments.json:
         command = " ".join(["python -m benchmarks.load", *arguments.kinds])
         print(json.dumps({"command": command, **versions(), "threads": 1, "kinds": found}, indent=2))
