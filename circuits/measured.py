@@ -1,9 +1,9 @@
 """What was measured: the losses of circuits, example by example. Kept in a folder, it outlives its process."""
 
 import hashlib
-import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -14,12 +14,14 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
+from circuits.errors import BadInput
 from circuits.evaluation import evaluate
-from circuits.files import write_atomically
+from circuits.files import PARTIAL, write_atomically
 from circuits.problem import Problem
 from circuits.sample import Sample
 
 FEW = 2  # examples whose losses tell one problem from another
+KEY, FILES = 16 * "[0-9a-f]", 6 * "[0-9]" + ".safetensors"  # the names of what is kept, as patterns
 KEPT_EVERY = 5.0  # seconds: what a killed process loses
 
 
@@ -31,7 +33,13 @@ class Measured:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """``folder`` is for this alone; ``forget`` removes it."""
+        """What was measured is kept in ``folder``; nothing else in it is touched.
+
+        Raises:
+            BadInput: something else has its name.
+        """
+        if folder is not None and (folder.is_symlink() or (folder.exists() and not folder.is_dir())):
+            raise BadInput(f"{folder}: is no folder; a validation keeps there what it measured")
         self.folder = folder
         self._ledgers: dict[str, Ledger] = {}
 
@@ -55,13 +63,18 @@ class Measured:
 
     @property
     def begun(self) -> bool:
-        """Whether the folder holds something that an earlier process measured."""
-        return self.folder is not None and self.folder.exists()
+        """Whether the folder holds something that was measured."""
+        return self.folder is not None and any(self.folder.glob(f"{KEY}/{FILES}"))
 
     def forget(self) -> None:
-        """Remove the folder: what it was for is done."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove what was kept, and the folder if it holds nothing else: what it was for is done."""
+        if self.folder is None:
+            return
+        for kept in (*self.folder.glob(f"{KEY}/{FILES}"), *self.folder.glob(f"{KEY}/.{FILES}.*{PARTIAL}")):
+            kept.unlink()
+        for folder in (*self.folder.glob(KEY), self.folder):
+            with suppress(OSError):  # something else is in it
+                folder.rmdir()
 
 
 class Ledger:
@@ -78,7 +91,7 @@ class Ledger:
         self._kept_at = time.monotonic()
         self._n_files = 0
         if folder is not None and like is not None:
-            for path in sorted(folder.glob(f"{6 * '[0-9]'}.safetensors")):
+            for path in sorted(folder.glob(FILES)):
                 self._take_up(path, like)
                 self._n_files = int(path.stem) + 1
 

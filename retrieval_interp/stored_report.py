@@ -19,7 +19,9 @@ def read_report(path: Path) -> dict[str, Any]:
         BadInput: it is missing or damaged.
     """
     try:
-        report: dict[str, Any] = json.loads(read_text(path, "a report of `validate --json`"))
+        report: dict[str, Any] = json.loads(
+            read_text(path, "a report of `validate --json`"), object_pairs_hook=_each_once
+        )
         if not isinstance(report, dict) or not {"paths", "verdicts", "loss", "passed"} <= set(report):
             raise ValueError("expected an object with paths, verdicts, loss and passed")
         if not all(isinstance(path["path"], str) for path in report["paths"]):
@@ -28,6 +30,14 @@ def read_report(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise BadInput(f"{path}: not a report of `validate --json` ({error})") from error
     return report
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key stands twice: people read one of the two, programs the other."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key stands twice")
+    return made
 
 
 def check_is_of(report: dict[str, Any], circuit: Circuit | None, folder: Path) -> None:

@@ -1,7 +1,9 @@
-"""Is a report true? What it was made of is taken up again, and everything in it is measured anew."""
+"""Is a report true? What it was made of is taken up again, and every number in it is measured anew."""
 
 import math
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ from retrieval_interp.checkpoints import CIRCUIT
 from retrieval_interp.stored_report import check_is_of
 
 ABSOLUTE, RELATIVE = 1e-4, 1e-3  # by how much numbers may differ: other machines add in another order
-# How a circuit was found is not searched for again. The others follow from numbers that are held against each other.
-NOT_COMPARED = ("about", "circuit", "discovery", "sentence", "sentences", "p", "beaten")
+# What follows from where numbers stand among others, and moves by steps when one of them moves at all.
+STEPS = {"p": 0.02, "beaten": 2.0}
+# How a circuit was found is not searched for again, and sentences say again what numbers say.
+NOT_COMPARED = ("about", "circuit", "discovery", "sentence", "sentences")
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Settings:
             BadInput: it does not say them.
         """
         about = report.get("about")
-        said = {**report, **about} if isinstance(about, dict) else report
+        said = {**report, **about} if isinstance(about, dict) else {}
         kinds: dict[str, Any] = {
             "model": str,
             "weights_sha256": str,
@@ -72,6 +76,8 @@ class Settings:
         for key, kind in kinds.items():
             if not isinstance(said.get(key), kind) or isinstance(said[key], bool):
                 raise BadInput(f"{path}: does not say its {key}, so that it cannot be measured again")
+        if said["threshold"] > sys.float_info.max:
+            raise BadInput(f"{path}: its threshold is too large to be a number")
         return cls(**{key: said[key] for key in kinds})
 
 
@@ -96,11 +102,17 @@ def circuit_of(report: dict[str, Any], path: Path) -> Circuit:
 
 
 def differences(reported: object, found: object, key: str = "") -> Iterator[Difference]:
-    """Everything that a report says otherwise than another one; numbers may differ by 1e-4 and a thousandth."""
+    """Everything that a report says otherwise than another one, in whatever is no sentence.
+
+    Numbers may differ by 1e-4 and a thousandth, p-values by 0.02, and how many random circuits were beaten by 2.
+    """
     if isinstance(reported, dict) and isinstance(found, dict):
         for name in dict.fromkeys((*reported, *found)):
             if name not in NOT_COMPARED:
-                yield from differences(reported.get(name), found.get(name), f"{key}.{name}" if key else name)
+                pair, place = (reported.get(name), found.get(name)), f"{key}.{name}" if key else name
+                if name in STEPS and _same(*pair, RELATIVE, STEPS[name]):
+                    continue
+                yield from differences(*pair, place)
     elif isinstance(reported, list) and isinstance(found, list) and len(reported) == len(found):
         for place, pair in enumerate(zip(reported, found, strict=True)):
             yield from differences(*pair, f"{key}[{place}]")
@@ -108,8 +120,10 @@ def differences(reported: object, found: object, key: str = "") -> Iterator[Diff
         yield Difference(key, reported, found)
 
 
-def _same(reported: object, found: object) -> bool:
+def _same(reported: object, found: object, relative: float = 0.0, absolute: float = 0.0) -> bool:
     if isinstance(reported, float) or isinstance(found, float):
-        numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (reported, found))
-        return numbers and math.isclose(reported, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE)  # type: ignore[arg-type]
+        relative, absolute = relative or RELATIVE, absolute or ABSOLUTE
+    if absolute and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (reported, found)):
+        with suppress(OverflowError):
+            return math.isclose(reported, found, rel_tol=relative, abs_tol=absolute)  # type: ignore[arg-type]
     return type(reported) is type(found) and reported == found

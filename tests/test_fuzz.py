@@ -55,10 +55,12 @@ ROW = "step,L0H0 a -> b\n80,0.1\n{},0.9\n"
         ("table of attention", ROW.format(10**20)),
         ("table of attention", ROW.format("inf")),
         ("result", RESULT_TEXT.decode().replace("0.1", str(10**400))),
+        ("result", RESULT_TEXT.decode().replace("20", str(10**400))),
+        ("result", RESULT_TEXT.decode().replace("cpu", "\\ud800")),
         ("finding", FOUND_TEXT.decode().replace("0.05", str(10**400))),
     ],
 )
-def test_numbers_that_are_too_large_are_named(name, content, tmp_path):
+def test_what_is_no_number_or_text_that_could_be_meant_is_named(name, content, tmp_path):
     tried = Tried(READERS[name], tmp_path)
     tried(content.encode())
     assert (tried.refused, tried.faults) == (1, {})

@@ -275,6 +275,12 @@ def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None
     assert set_damaged_aside(tmp_path) == []
 
 
+def test_logs_are_found_in_folders_of_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "logs#1? %20x"
+    run(mock(solve), folder, samples=1)
+    assert results(logs_in(folder))["asked"].tolist() == [1]
+
+
 def test_a_log_that_would_fill_the_memory_is_left_out(tmp_path: Path) -> None:
     run(mock(solve), tmp_path, samples=2)
     (log,) = tmp_path.glob("*.eval")

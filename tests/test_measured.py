@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import Circuit, against_chance, judge, validate
+from circuits import BadInput, Circuit, against_chance, judge, validate
 from circuits import measured as measured_module
 from circuits.evaluation import Piece, pieces
 from circuits.measured import Measured
@@ -128,6 +128,28 @@ def test_losses_that_are_no_numbers_or_of_another_shape_are_not_taken(problem, m
         folder.mkdir(exist_ok=True)
         save_file({f"{digest}:0": tensor}, folder / "000000.safetensors")
         assert Measured(tmp_path).of(model, problem, sample).n(Circuit()) == 0, tensor
+
+
+def test_what_is_not_of_a_validation_is_left_where_it_is(model, problem, circuit, tmp_path):
+    other = tmp_path / "unfinished" / "chapter1.txt"
+    other.parent.mkdir()
+    other.write_text("thesis")
+    measured = Measured(other.parent)
+    assert not measured.begun
+    validate(model, problem, circuit, n_examples=8, measured=measured)
+    measured.keep()
+    assert measured.begun
+    measured.forget()
+    assert [*other.parent.iterdir()] == [other]
+    assert other.read_text() == "thesis"
+
+
+def test_a_file_or_a_link_is_no_folder_for_what_was_measured(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("file", "link"):
+        with pytest.raises(BadInput, match=f"{name}: is no folder"):
+            Measured(tmp_path / name)
 
 
 def test_what_is_forgotten_is_gone(model, problem, circuit, tmp_path):

@@ -21,7 +21,6 @@ from circuits import BadInput
 from retrieval_interp import RetrievalTask, presets
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.sweep import cluster as cluster_module
-from retrieval_interp.sweep import run as run_module
 from retrieval_interp.sweep.cluster import connect, on_cluster
 from retrieval_interp.sweep.job import Job
 from retrieval_interp.sweep.plan import Plan
@@ -79,7 +78,6 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
 ) -> None:
     monkeypatch.setitem(presets.PRESETS, "slow", SLOW)
     monkeypatch.setitem(presets.PRESETS, "slower", replace(SLOW, recipe=replace(SLOW.recipe, steps=500)))
-    monkeypatch.setattr(run_module, "TOGETHER", 1)  # four jobs
     _, second = (cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=HERE) for _ in range(2))
     with pytest.raises(BadInput, match="a job takes 2 GPU, and no node of this cluster has more than 1"):
         connect(cluster.address, 2.0)
@@ -111,7 +109,7 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     destroyer = threading.Thread(target=destroy)
     destroyer.start()
     store = Store(tmp_path / "store")
-    assert sweep(PLAN.runs, store, noted, shares.append) == []
+    assert sweep(PLAN.runs, store, noted, shares.append, together=1) == []  # four jobs
     destroyer.join()
     assert lost == ["worker", "node"]
     assert heard == {HERE, f"::ffff:{HERE}"}, "nobody else is listened to"
@@ -122,7 +120,10 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     assert any(min(abs(share - end) for end in whole) > 0.02 for share in shares), "the bar moves between the ends too"
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "nonsense:here", ":6379", "127.0.0.1"])
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:9", "nonsense:here", ":6379", "127.0.0.1", "127.0.0.1:99999", f"a:{'9' * 5000}", f"{'a' * 300}:80"],
+)
 def test_a_cluster_that_is_not_there_is_one_clear_line(address: str) -> None:
     with pytest.raises(BadInput, match=rf"^{address}: no Ray cluster answers there[^\n]*$"):
         connect(address, 0.0)
@@ -137,5 +138,6 @@ def test_who_listens_and_says_nothing_is_no_cluster(monkeypatch: pytest.MonkeyPa
 
 
 def test_more_than_one_gpu_is_a_whole_number_of_them() -> None:
-    with pytest.raises(BadInput, match=r"a job cannot take 1\.5 GPUs; expected a share, or a whole number"):
-        connect("auto", 1.5)
+    for gpus in (1.5, float("inf"), float("nan")):
+        with pytest.raises(BadInput, match=f"a job cannot take {gpus:g} GPUs; expected a share, or a whole number"):
+            connect("auto", gpus)

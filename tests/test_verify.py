@@ -1,4 +1,4 @@
-"""``retrieval-interp verify``: a report holds when everything in it is found again, and only then."""
+"""``retrieval-interp verify``: a report holds when every number in it is found again, and only then."""
 
 import json
 
@@ -56,8 +56,8 @@ def test_a_report_that_was_just_made_holds(report, tmp_path, capsys):
     written(report, tmp_path)
     assert run("verify", tmp_path) == 0
     said = capsys.readouterr().out
-    assert "torch was 1.0, is" in said
-    assert "report.json holds: everything in it was found again." in said
+    assert "torch was '1.0', is" in said
+    assert "report.json holds: every number in it was found again." in said
 
 
 def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
@@ -83,6 +83,8 @@ def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
         (lambda report: report["circuit"].update(yaml="heads: [}"), "circuit.yaml, line 1: not YAML"),
         (lambda report: report["circuit"].pop("yaml"), "is of an older version, without its circuit"),
         (lambda report: report.pop("paths"), "not a report of `validate --json`"),
+        (lambda report: report.update(threshold=10**400), "its threshold is too large"),
+        (lambda report: report["about"].update(model="a\x1b[31m\udc00"), r"a\x1b[31m\udc00: no such model directory"),
     ],
 )
 def test_what_cannot_be_measured_again_is_one_line(report, change, message, tmp_path, capsys):
@@ -90,6 +92,12 @@ def test_what_cannot_be_measured_again_is_one_line(report, change, message, tmp_
     assert run("verify", written(report, tmp_path)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_a_report_in_which_a_key_stands_twice_is_refused(made, tmp_path, capsys):
+    (tmp_path / "report.json").write_text(made.replace('"passed"', '"passed": false, "passed"', 1))
+    assert run("verify", tmp_path) == 2
+    assert "a key stands twice" in capsys.readouterr().err
 
 
 def test_a_report_of_an_older_version_is_of_the_circuit_beside_it(report, tmp_path):
@@ -124,6 +132,11 @@ def test_the_reports_beside_the_models_say_enough_to_be_verified():
         ("directly", "enabling", False),
         ([1], [1, 1], False),
         ({"a": 1}, {}, False),
+        (10**400, 0.1, False),
+        ({"p": 0.01}, {"p": 0.02}, True),
+        ({"p": 0.001}, {"p": 0.111}, False),
+        ({"beaten": 199}, {"beaten": 200}, True),
+        ({"beaten": 8000}, {"beaten": 8}, False),
         ({"sentence": "so"}, {"sentence": "or so"}, True),
     ],
 )

@@ -9,6 +9,7 @@ import typer
 from circuits.errors import BadInput
 from retrieval_interp.cli import circuit, language, models, study, sweep, theory, view
 from retrieval_interp.cli.options import Interrupted
+from retrieval_interp.cli.terminal import printable
 
 # Some versions of typer carry a copy of click; typer's own name leads to the right base class in all of them.
 UsageError: Any = typer.BadParameter.__base__
@@ -38,7 +39,8 @@ def main(arguments: list[str] | None = None) -> Any:
     except OSError as error:
         # What was printed cannot get out any more; Python would complain about that again when it ends.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        complain(f"{error.filename or 'standard output'} cannot be written ({error.strerror or error})")
+        reason = error.strerror or error
+        complain(f"{error.filename}: {reason}" if error.filename else f"standard output cannot be written ({reason})")
     except (Interrupted, typer.Abort, KeyboardInterrupt) as stopped:
         print(str(stopped) or "interrupted", file=sys.stderr)
         sys.exit(130)
@@ -46,5 +48,5 @@ def main(arguments: list[str] | None = None) -> Any:
 
 def complain(message: str) -> None:
     """One line on standard error, exit code 2."""
-    print(f"retrieval-interp: {' '.join(message.split())}", file=sys.stderr)
+    print(f"retrieval-interp: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(2)

@@ -1,7 +1,7 @@
 """Commands on a trained model and its circuit."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +9,7 @@ import typer
 
 from circuits.errors import BadInput
 from retrieval_interp.cli.options import CircuitFile, Examples, Interrupted, Json, Model, Threshold
-from retrieval_interp.cli.terminal import announce, print_report, progress_bar
+from retrieval_interp.cli.terminal import announce, print_report, printable, progress_bar
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -163,15 +163,15 @@ def verify(
     others = {key: value for key, value in now.items() if stored["about"].get(key) != value}
     found = [*differences(stored, json.loads(json.dumps(to_json(again, chance))))]
     if as_json:
-        print(json.dumps({"holds": not found, "now": now, "differences": [asdict(one) for one in found]}, indent=2))
+        print(json.dumps({"holds": not found, "now": now, "differences": [vars(one) for one in found]}, indent=2))
     else:
         for key, value in others.items():
-            typer.echo(f"{key} was {stored['about'].get(key, 'not said')}, is {value}")
+            typer.echo(f"{key} was {stored['about'].get(key, 'not said')!r}, is {value!r}")
         for difference in found:
-            typer.echo(str(difference))
+            typer.echo(printable(str(difference)))
         if "discovery" in stored:
             typer.echo("How the circuit was found was not searched for again.")
-        outcome = f"does not hold: {len(found)} values differ" if found else "holds: everything in it was found again"
+        outcome = f"does not hold: {len(found)} values differ" if found else "holds: every number in it was found again"
         typer.echo(f"{path} {outcome}.")
     raise typer.Exit(1 if found else 0)
 

@@ -45,6 +45,11 @@ def announce(seconds: float) -> None:
             return
 
 
+def printable(text: str) -> str:
+    """A text in which nothing moves the cursor or hides what stands before it: such characters by their numbers."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 @contextmanager
 def runs_bar(what: str = "training") -> Iterator[Callable[[float], None]]:
     """The same for the runs of an experiment, whose finished ones outlast Ctrl-C."""

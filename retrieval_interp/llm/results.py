@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 from zipfile import ZipFile
 
 import pandas as pd
@@ -31,7 +30,12 @@ def logs_in(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder (expected one with Inspect's logs)")
-    return [Path(unquote(urlparse(info.name).path)) for info in list_eval_logs(str(folder))]
+    return [path_of(info.name) for info in list_eval_logs(str(folder))]
+
+
+def path_of(location: str) -> Path:
+    """The file of a log; Inspect writes the scheme before it, and nothing else differently."""
+    return Path(location.removeprefix("file://"))
 
 
 def read_header(path: Path) -> EvalLog:

@@ -6,7 +6,6 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from inspect_ai import Task, eval_set
 from inspect_ai._util.error import PrerequisiteError
@@ -15,7 +14,7 @@ from inspect_ai.model import Model, get_model
 from rich.text import Text
 
 from circuits.errors import BadInput
-from retrieval_interp.llm.results import logs_in, read_header
+from retrieval_interp.llm.results import logs_in, path_of, read_header
 from retrieval_interp.llm.tasks import TASKS
 from retrieval_interp.prompts import FORMULATIONS, formulation
 
@@ -105,7 +104,7 @@ def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet:
     # Inspect catches Ctrl-C, and may call what is left a success.
     if len(evaluated) < len(tasks) * len(models) or any(log.status == "cancelled" for log in evaluated):
         raise KeyboardInterrupt
-    where = tuple(Path(unquote(urlparse(log.location).path)) for log in evaluated)
+    where = tuple(path_of(log.location) for log in evaluated)
     if done:
         return Asked(where, None)
     failed = next(log for log in evaluated if log.status != "success")

@@ -1,6 +1,7 @@
 """A sweep on a Ray cluster: jobs go out to workers, what they made comes back, and only this process writes."""
 
 import logging
+import math
 import socket
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def connect(address: str, gpus: float) -> Any:
     Raises:
         BadInput: Ray is not installed, no cluster answers there, or no node of it has room for a job.
     """
-    if gpus > 1 and gpus != int(gpus):
+    if not 0 <= gpus < math.inf or (gpus > 1 and gpus != int(gpus)):
         raise BadInput(f"a job cannot take {gpus:g} GPUs; expected a share, or a whole number")
     try:
         import ray
@@ -54,12 +55,12 @@ def _check_alive(address: str) -> None:
         BadInput: nobody answers.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or len(port) > 5:
         raise BadInput(f"{address}: no Ray cluster answers there; expected auto, or host:port")
     try:
         socket.create_connection((host, int(port)), timeout=PATIENCE).close()
-    except OSError as error:
-        raise BadInput(f"{address}: no Ray cluster answers there ({error.strerror or error})") from error
+    except (OSError, OverflowError, UnicodeError) as error:  # no name of a machine, no number of a port
+        raise BadInput(f"{address}: no Ray cluster answers there ({reason_of(error)})") from error
     ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
         healthy = subprocess.run(ask, capture_output=True, timeout=PATIENCE).returncode == 0

@@ -61,7 +61,7 @@ def load_plan(name: str, scale: str) -> Plan:
     Raises:
         BadInput: there is none, or the file is malformed.
     """
-    own = [PLANS / f"{name}_{scale}.yaml", PLANS / f"{name}.yaml"]
+    own = [PLANS / f"{name}_{scale}.yaml", PLANS / f"{name}.yaml"] if Path(name).name == name else []
     path = next((path for path in own if path.is_file()), Path(name))
     if not path.is_file():
         known = ", ".join(sorted(path.stem for path in PLANS.glob("*.yaml")))

@@ -45,4 +45,8 @@ def _fits(value: object, hint: Any) -> bool:
         return isinstance(value, dict) and all(_fits(k, of_key) and _fits(v, of_value) for k, v in value.items())
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST  # NaN is not
+    if hint is int:
+        return type(value) is int and abs(value) < 2**53
+    if hint is str:
+        return isinstance(value, str) and value.encode(errors="ignore").decode() == value  # no halves of characters
     return value is None if hint is NoneType else type(value) is hint
