@@ -1,4 +1,4 @@
-"""Every command given thousands of lines: none may end in anything but 0, 1 or 2, and 2 only with one clear line.
+"""Every command given thousands of lines: none may end in anything but 0, 1 or 2, and 2 only with a clear last line.
 
     python -m benchmarks.fuzz_commands --n 10000 --json > data/fuzz_commands.json
 

@@ -109,10 +109,9 @@ def differences(reported: object, found: object, key: str = "") -> Iterator[Diff
     if isinstance(reported, dict) and isinstance(found, dict):
         for name in dict.fromkeys((*reported, *found)):
             if name not in NOT_COMPARED:
-                pair, place = (reported.get(name), found.get(name)), f"{key}.{name}" if key else name
-                if name in STEPS and _same(*pair, RELATIVE, STEPS[name]):
-                    continue
-                yield from differences(*pair, place)
+                pair = reported.get(name), found.get(name)
+                if name not in STEPS or not _same(*pair, STEPS[name]):
+                    yield from differences(*pair, f"{key}.{name}" if key else name)
     elif isinstance(reported, list) and isinstance(found, list) and len(reported) == len(found):
         for place, pair in enumerate(zip(reported, found, strict=True)):
             yield from differences(*pair, f"{key}[{place}]")
@@ -120,10 +119,10 @@ def differences(reported: object, found: object, key: str = "") -> Iterator[Diff
         yield Difference(key, reported, found)
 
 
-def _same(reported: object, found: object, relative: float = 0.0, absolute: float = 0.0) -> bool:
-    if isinstance(reported, float) or isinstance(found, float):
-        relative, absolute = relative or RELATIVE, absolute or ABSOLUTE
-    if absolute and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (reported, found)):
-        with suppress(OverflowError):
-            return math.isclose(reported, found, rel_tol=relative, abs_tol=absolute)  # type: ignore[arg-type]
+def _same(reported: object, found: object, step: float = 0.0) -> bool:
+    """Whether they are equal, or numbers that are close; whole ones only where they may be a ``step`` apart."""
+    kinds = {type(reported), type(found)}
+    if kinds <= {int, float} and (step or float in kinds):
+        with suppress(OverflowError):  # a whole number that is too large to be another
+            return math.isclose(reported, found, rel_tol=RELATIVE, abs_tol=step or ABSOLUTE)  # type: ignore[arg-type]
     return type(reported) is type(found) and reported == found

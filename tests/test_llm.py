@@ -281,6 +281,14 @@ def test_logs_are_found_in_folders_of_any_name(tmp_path: Path) -> None:
     assert results(logs_in(folder))["asked"].tolist() == [1]
 
 
+def test_a_log_that_does_not_say_how_often_was_asked_counts(tmp_path: Path) -> None:
+    log = run(mock(solve), tmp_path, samples=1)
+    assert log.eval.metadata is not None
+    del log.eval.metadata["attempts"]
+    write_eval_log(log, log.location)
+    assert results(logs_in(tmp_path))["asked"].tolist() == [1]
+
+
 def test_a_log_that_would_fill_the_memory_is_left_out(tmp_path: Path) -> None:
     run(mock(solve), tmp_path, samples=2)
     (log,) = tmp_path.glob("*.eval")

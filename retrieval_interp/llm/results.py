@@ -107,7 +107,9 @@ def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
     described = log.eval.metadata or {}
     kind = formulation(described["formulation"], described["steps"], described["chains"])
     check_size("seed", described["seed"], 0, 2**63 - 1)
-    check_size("attempts", described["attempts"], 1, MOST_ATTEMPTS)
+    attempts = described.get("attempts")  # older logs do not say it
+    if attempts is not None:
+        check_size("attempts", attempts, 1, MOST_ATTEMPTS)
     scores = [next(iter(sample.scores.values())) for sample in samples if sample.scores]
     right = sum(score.value == CORRECT for score in scores)
     share = Interval.of_share(right, len(scores)) if scores else Interval(float("nan"), 0.0, 1.0)
@@ -118,7 +120,7 @@ def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
         "chains": described["chains"],
         "seed": described["seed"],
         "questions": log.eval.dataset.samples or 0,
-        "attempts": described["attempts"],
+        "attempts": attempts,
         "max_tokens": log.plan.config.max_tokens,
         "temperature": log.plan.config.temperature,
         "asked": len(scores),
