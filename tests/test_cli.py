@@ -9,17 +9,9 @@ from safetensors.torch import load_file, save_file
 import circuits
 from circuits import load_circuit, statistics
 from retrieval_interp import library
-from retrieval_interp.cli import main
+from tests.command import run
 
 FEW = ["--examples", "32"]
-
-
-def run(capsys, *arguments):
-    """Exit code, standard output and standard error of a command."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(map(str, arguments)))
-    out, errors = capsys.readouterr()
-    return ended.value.code, out, errors
 
 
 def one_line(code, out, errors):

@@ -12,12 +12,12 @@ from circuits.attention import path_attention
 from circuits.circuit import Path
 from retrieval_interp import presets, training
 from retrieval_interp.checkpoints import load_model
-from retrieval_interp.cli import main
 from retrieval_interp.emergence import emergence, first_crossing
 from retrieval_interp.observations import arrived, observations
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask
 from tests.browser import opened
+from tests.command import exit_code
 
 # The induction head below, then one head for each further symbol.
 CIRCUIT = Circuit(
@@ -53,12 +53,6 @@ def written(folder, attention=ATTENTION):
     attention.to_csv(folder / "attention.csv")
     save_circuit(CIRCUIT, folder / "circuit.yaml")
     return folder
-
-
-def command(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main(list(map(str, arguments)))
-    return ended.value.code
 
 
 def test_a_crossing_is_interpolated_between_two_checkpoints():
@@ -169,7 +163,7 @@ def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch)
     )
     # What is written can be kept instead of the checkpoints, and says the same.
     save_circuit(CIRCUIT, tmp_path / "run" / "circuit.yaml")
-    assert command("emergence", tmp_path / "run", "--out", tmp_path / "out") == 0
+    assert exit_code("emergence", tmp_path / "run", "--out", tmp_path / "out") == 0
     (tmp_path / "run" / "attention.csv").write_text((tmp_path / "out" / "attention.csv").read_text())
     again = emergence(tmp_path / "run", CIRCUIT)
     assert again.source == "2 checkpoints, as kept in attention.csv"
@@ -185,7 +179,7 @@ def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
     tmp_path = tmp_path / nasty
     tmp_path.mkdir()
     written(tmp_path)
-    assert command("emergence", tmp_path, "--out", tmp_path / "out", "--json") == 0
+    assert exit_code("emergence", tmp_path, "--out", tmp_path / "out", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in document["observations"]] == ["i", "ii", "iii", "iv"]
     assert [row["path"] for row in document["paths"]] == PATHS
@@ -220,7 +214,7 @@ def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
 )
 def test_bad_input_is_one_line_that_names_it(tmp_path, capsys, spoil, expected):
     spoil(written(tmp_path))
-    assert command("emergence", tmp_path, "--out", tmp_path / "out") == 2
+    assert exit_code("emergence", tmp_path, "--out", tmp_path / "out") == 2
     out, errors = capsys.readouterr()
     assert out == ""
     assert expected in errors
@@ -232,7 +226,7 @@ def test_a_table_that_was_kept_keeps_the_command_that_measured_it(tmp_path):
     written(tmp_path)
     kept = tmp_path / "attention.csv"
     kept.write_text("# measured with care\n" + kept.read_text())
-    assert command("emergence", tmp_path, "--seed", 5, "--out", tmp_path / "out") == 0
+    assert exit_code("emergence", tmp_path, "--seed", 5, "--out", tmp_path / "out") == 0
     assert (tmp_path / "out" / "attention.csv").read_text().startswith("# measured with care\n")
 
 

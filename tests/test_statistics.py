@@ -127,3 +127,13 @@ def test_a_circuit_with_more_rows_than_roles_that_can_look_elsewhere_gets_random
     rivals = random_circuits(Circuit({Head(1, 0): OneHot(rows)}), roles, np.random.default_rng(0))
     assert all(len(rival.paths) == 2 for rival in rivals)
     assert rivals
+
+
+def test_an_interval_of_a_share_is_wilsons():
+    # Wilson (1927) for 8 of 10, worked out by hand with z = 1.959964
+    interval = Interval.of_share(8, 10)
+    assert interval.mean == 0.8
+    assert interval.low == pytest.approx(0.49016, abs=1e-4)
+    assert interval.high == pytest.approx(0.94332, abs=1e-4)
+    assert Interval.of_share(0, 5).low == 0
+    assert Interval.of_share(5, 5).high == 1

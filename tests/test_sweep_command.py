@@ -4,30 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from retrieval_interp.cli import main
 from retrieval_interp.sweep import training as training_module
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.store import RESULT, Store
+from tests.command import run
 from tests.sweeps import trained
 
 pytestmark = pytest.mark.usefixtures("micro_presets")
 
 
-def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[object, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["sweep", *map(str, arguments)])
-    out, errors = capsys.readouterr()
-    return ended.value.code, out, errors
-
-
 def test_the_command_trains_a_plan_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, store = tmp_path / "mine.yaml", tmp_path / "store"
     plan.write_text("seeds: 2\npresets: [micro, other]\n")
-    code, out, _ = command(capsys, plan, "--out", store, "--device", "cpu", "--json")
+    code, out, _ = run(capsys, "sweep", plan, "--out", store, "--device", "cpu", "--json")
     document = json.loads(out)
     assert (code, document["failures"], len(document["rows"])) == (0, [], 3 + 2)
     before = (store / "runs.csv").read_text()
-    code, out, _ = command(capsys, plan, "--out", store, "--device", "cpu")
+    code, out, _ = run(capsys, "sweep", plan, "--out", store, "--device", "cpu")
     assert code == 0
     assert "The page is at" in out
     assert (store / "runs.csv").read_text() == before
@@ -42,7 +35,7 @@ def test_the_command_tells_what_failed(
     monkeypatch.setattr(training_module, "train_seeds", broken)
     plan = tmp_path / "mine.yaml"
     plan.write_text("seeds: 1\npresets: [micro]\n")
-    code, _, errors = command(capsys, plan, "--out", tmp_path / "store", "--device", "cpu")
+    code, _, errors = run(capsys, "sweep", plan, "--out", tmp_path / "store", "--device", "cpu")
     assert code == 1
     assert "micro, seed 0 failed: RuntimeError: no memory left" in errors
 
@@ -56,7 +49,7 @@ def test_a_damaged_run_is_told_before_anything_is_trained(
     monkeypatch.setattr(training_module, "train_seeds", lambda *_, **__: pytest.fail("nothing is to be trained"))
     plan = tmp_path / "mine.yaml"
     plan.write_text("seeds: 2\npresets: [micro]\n")
-    code, out, errors = command(capsys, plan, "--out", store.folder, "--device", "cpu")
+    code, out, errors = run(capsys, "sweep", plan, "--out", store.folder, "--device", "cpu")
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert "seed-0001: a damaged run" in errors
     assert store.runs == (Run("micro", 1),)
@@ -69,7 +62,7 @@ def test_weights_are_not_wanted_of_runs_that_were_kept_without(
     store.add(replace(trained(Run("micro", 0)), weights=None))
     plan = tmp_path / "mine.yaml"
     plan.write_text("seeds: 1\npresets: [micro]\n")
-    code, _, errors = command(capsys, plan, "--out", store.folder, "--weights", "--device", "cpu")
+    code, _, errors = run(capsys, "sweep", plan, "--out", store.folder, "--weights", "--device", "cpu")
     assert code == 2
     assert "seed-0000: was kept without its weights; choose another folder" in errors
 
@@ -89,7 +82,7 @@ def test_weights_are_not_wanted_of_runs_that_were_kept_without(
 def test_what_cannot_be_swept_is_one_clear_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    code, out, errors = command(capsys, *arguments, "--out", tmp_path / "new")
+    code, out, errors = run(capsys, "sweep", *arguments, "--out", tmp_path / "new")
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert message in errors
     assert not (tmp_path / "new").exists()

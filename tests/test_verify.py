@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from circuits import BadInput
 from circuits.circuit_file import load_circuit
-from retrieval_interp.cli import main
 from retrieval_interp.library import data_folder
 from retrieval_interp.verification import Difference, Settings, circuit_of, differences
+from tests.command import exit_code
 
 CIRCUIT = data_folder() / "induction" / "circuit.yaml"
 JSON = st.recursive(
@@ -20,17 +20,11 @@ JSON = st.recursive(
 )
 
 
-def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return ended.value.code
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The text of a report that was just made."""
     folder = tmp_path_factory.mktemp("report")
-    assert run("validate", "induction", "--threshold", 0.1, "--examples", 64, "--out", folder) == 0
+    assert exit_code("validate", "induction", "--threshold", 0.1, "--examples", 64, "--out", folder) == 0
     return (folder / "report.json").read_text()
 
 
@@ -54,7 +48,7 @@ def test_a_report_says_of_what_it_was_made(report):
 def test_a_report_that_was_just_made_holds(report, tmp_path, capsys):
     report["about"]["torch"] = "1.0"
     written(report, tmp_path)
-    assert run("verify", tmp_path) == 0
+    assert exit_code("verify", tmp_path) == 0
     said = capsys.readouterr().out
     assert "torch was '1.0', is" in said
     assert "report.json holds: every number in it was found again." in said
@@ -63,7 +57,7 @@ def test_a_report_that_was_just_made_holds(report, tmp_path, capsys):
 def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
     report["paths"][1]["losses"]["uniform"] += 0.01
     report["verdicts"][4]["outcome"] = "undetermined"
-    assert run("verify", written(report, tmp_path), "--json") == 1
+    assert exit_code("verify", written(report, tmp_path), "--json") == 1
     document = json.loads(capsys.readouterr().out)
     assert not document["holds"]
     assert [one["key"] for one in document["differences"]] == ["verdicts[4].outcome", "paths[1].losses.uniform"]
@@ -89,14 +83,14 @@ def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
 )
 def test_what_cannot_be_measured_again_is_one_line(report, change, message, tmp_path, capsys):
     change(report)
-    assert run("verify", written(report, tmp_path)) == 2
+    assert exit_code("verify", written(report, tmp_path)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 
 
 def test_a_report_in_which_a_key_stands_twice_is_refused(made, tmp_path, capsys):
     (tmp_path / "report.json").write_text(made.replace('"passed"', '"passed": false, "passed"', 1))
-    assert run("verify", tmp_path) == 2
+    assert exit_code("verify", tmp_path) == 2
     assert "a key stands twice" in capsys.readouterr().err
 
 

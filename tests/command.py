@@ -1,0 +1,18 @@
+"""The command line, run in this process."""
+
+import pytest
+
+from retrieval_interp.cli import main
+
+
+def exit_code(*arguments: object) -> object:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return ended.value.code
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[object, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    code = exit_code(*arguments)
+    out, errors = capsys.readouterr()
+    return code, out, errors

@@ -1,0 +1,122 @@
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from inspect_ai import eval as evaluate
+
+from benchmarks.solver import solve
+from circuits import BadInput
+from retrieval_interp.llm.results import logs_in, results
+from retrieval_interp.llm.run import ask, chosen
+from retrieval_interp.llm.tasks import equations, kingdoms, relatives
+from retrieval_interp.prompts import formulation
+from tests.llm_models import mock, run, wrong
+
+
+def test_an_oracle_is_always_right_and_who_is_always_wrong_never(tmp_path: Path) -> None:
+    for model, expected in ((mock(solve), 1.0), (mock(wrong), 0.0)):
+        log = run(model, tmp_path, samples=12)
+        assert log.status == "success"
+        assert log.results is not None
+        metrics = log.results.scores[0].metrics
+        assert metrics["accuracy"].value == expected
+        assert metrics["exhausted"].value == 0
+
+
+def test_sampling_is_repeated_until_an_answer_is_acceptable(tmp_path: Path) -> None:
+    right = formulation("equations").questions(1, 0)[0].answer
+    log = run(mock(["I think that", "so it is 2", f"{right}."]), tmp_path, samples=1, attempts=5)
+    assert log.samples is not None
+    score = log.samples[0].scores["exact"]  # type: ignore[index]
+    assert score.value == "C"
+    assert score.metadata == {"attempts": 3, "exhausted": False}
+    assert len(log.samples[0].messages) == 2, "asked afresh, without what was said before"
+
+
+def test_what_runs_into_the_cap_is_counted_apart_and_never_right(tmp_path: Path) -> None:
+    right = [question.answer for question in formulation("equations").questions(2, 0)]
+    log = run(mock([f"Well, {right[0]}"] * 3 + [right[1]]), tmp_path, samples=2, attempts=3)
+    assert log.samples is not None
+    assert [sample.scores["exact"].value for sample in log.samples] == ["N", "C"]  # type: ignore[index]
+    row = results(logs_in(tmp_path)).iloc[0]
+    assert (row["asked"], row["right"], row["exhausted"], row["failed"]) == (2, 1, 1, 0)
+    assert row["accuracy"] == 0.5
+
+
+def test_only_the_first_answer_may_come_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSPECT_CACHE_DIR", str(tmp_path / "cache"))
+    right = formulation("equations").questions(1, 0)[0].answer
+    model = mock(["no answer", right])
+    log = evaluate(equations(samples=1), model=model, log_dir=str(tmp_path), display="none", cache=True)[0]
+    assert log.samples is not None
+    assert log.samples[0].scores["exact"].metadata["attempts"] == 2  # type: ignore[index]
+
+
+def test_what_failed_is_named_and_asked_again_and_nothing_else_is(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def sometimes(question: str) -> str:
+        asked.append(question)
+        if len(asked) == 3:
+            raise RuntimeError("the connection broke")
+        return solve(question)
+
+    tasks = chosen(["equations"], [2], samples=6, chains=4, seed=0, attempts=2)
+    missing = ask(tasks, [mock(sometimes)], tmp_path, quiet=True).missing
+    assert missing is not None
+    assert "the connection broke" in missing
+    row = results(logs_in(tmp_path)).iloc[0]
+    assert (row["asked"], row["right"], row["failed"]) == (5, 5, 1)
+    tasks = chosen(["equations"], [2], samples=6, chains=4, seed=0, attempts=2)
+    assert ask(tasks, [mock(sometimes)], tmp_path, quiet=True).missing is None
+    assert len(asked) == 7
+    row = results(logs_in(tmp_path)).iloc[0]
+    assert (row["asked"], row["right"], row["failed"]) == (6, 6, 0)
+
+
+def test_what_was_interrupted_is_not_called_done(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    asked: list[str] = []
+
+    def stopped(question: str) -> str:
+        asked.append(question)
+        if len(asked) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return solve(question)
+
+    # As in a process of its own: an event loop stops for Ctrl-C only where nothing else has been told to see to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    tasks = chosen(["equations"], [2], samples=40, chains=4, seed=0, attempts=2)
+    with pytest.raises(KeyboardInterrupt):
+        ask(tasks, [mock(stopped)], tmp_path, quiet=True, max_samples=1)  # else all may be answered before it is heard
+    assert len(asked) < 40
+
+
+def test_the_questions_of_a_task_are_those_of_the_seed_with_their_chance_level() -> None:
+    task = relatives(samples=3, seed=5)
+    questions = formulation("relatives").questions(3, 5)
+    assert [sample.input for sample in task.dataset] == [question.prompt for question in questions]
+    assert task.metadata is not None
+    assert task.metadata["chance"] == 1 / 16
+    assert kingdoms(samples=1).config.max_tokens == 32
+
+
+@pytest.mark.parametrize("attempts", [0, -3])
+def test_a_question_is_asked_at_least_once(attempts: int) -> None:
+    with pytest.raises(BadInput, match=f"attempts is {attempts}; expected"):
+        equations(samples=2, attempts=attempts)
+
+
+def test_unknown_formulations_and_models_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="unknown formulation 'riddles'"):
+        chosen(["riddles"], [1], 4, 4, 0, 2)
+    tasks = chosen(["kingdoms"], [1], 4, 4, 0, 2)
+    with pytest.raises(BadInput, match="nosuch"):
+        ask(tasks, ["nosuch/model"], tmp_path, quiet=True)
+
+
+def test_a_missing_key_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(BadInput, match="OPENAI_API_KEY"):
+        ask(chosen(["kingdoms"], [1], 2, 4, 0, 2), ["openai/gpt-4o"], tmp_path, quiet=True)
