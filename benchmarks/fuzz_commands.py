@@ -4,7 +4,7 @@
 
 Lines are drawn by hypothesis from a command's own options, from numbers, names and texts that nobody expects, and from
 files that are there, whole and damaged. Long work is not begun: a line that would begin it counts as good. Exits with 1
-where a command raised something, ended otherwise, or took ten seconds.
+where a command raised something, ended otherwise, or took ten seconds or a GiB of memory.
 """
 
 import argparse
@@ -14,8 +14,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
-import traceback
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ import typer
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz import PATIENCE, on_time
+from benchmarks.watched import PATIENCE, Watched, alarmed
 from retrieval_interp import cli, library
 from retrieval_interp.provenance import versions
 
@@ -62,49 +60,43 @@ def reached(*_: object, **__: object) -> None:
     raise Reached
 
 
-class Tried:
-    """What came of the lines that one command was given."""
+class Tried(Watched):
+    """What came of the lines that one command was given.
+
+    Attributes:
+        lines: how many.
+        refused: how many of them ended with 2.
+        began: how many would have begun long work.
+    """
 
     def __init__(self, patience: int = PATIENCE) -> None:
-        self.patience = patience
+        super().__init__(patience)
         self.lines = self.refused = self.began = 0
-        self.slowest = 0.0
-        self.faults: dict[str, list[str]] = {}
 
     def __call__(self, line: list[str]) -> None:
         """Give it a line."""
         self.lines += 1
         out, errors = io.StringIO(), io.StringIO()
-        started = time.perf_counter()
-        signal.alarm(self.patience)
-        try:
-            with redirect_stdout(out), redirect_stderr(errors):
+        with self.watching(line), redirect_stdout(out), redirect_stderr(errors):
+            try:
                 cli.main(line)
-        except Reached:
-            self.began += 1
-        except SystemExit as ended:
-            self._ended(ended.code, out.getvalue(), errors.getvalue(), line)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            self.faults.setdefault(f"{type(error).__name__} at {Path(place.filename).name}:{place.name}", line)
-        finally:
-            signal.alarm(0)
-        self.slowest = max(self.slowest, time.perf_counter() - started)
+            except Reached:
+                self.began += 1
+            except SystemExit as ended:
+                self._ended(ended.code, errors.getvalue(), line)
 
-    def _ended(self, code: object, out: str, errors: str, line: list[str]) -> None:
+    def _ended(self, code: object, errors: str, line: list[str]) -> None:
         if code not in (0, 1, 2, None):
-            self.faults.setdefault(f"ended with {code}", line)
+            self.fault(f"ended with {code}", line)
         if code == 2:
             self.refused += 1
             last = errors.splitlines()[-1] if errors else ""
             if not last.startswith("retrieval-interp: ") or "Traceback" in errors:
-                self.faults.setdefault("no clear line", line)
+                self.fault("no clear line", line)
 
     def to_json(self) -> dict[str, Any]:
         counted = {"lines": self.lines, "refused": self.refused, "would_have_begun": self.began}
-        return {**counted, "slowest": round(self.slowest, 2), "faults": self.faults}
+        return {**counted, **super().to_json()}
 
 
 def measure(name: str, command: Any, n: int, start: int) -> dict[str, Any]:
@@ -144,7 +136,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := next((name for name in arguments.commands if name not in commands), None):
         parser.error(f"unknown command {unknown!r}; expected some of {', '.join(commands)}")
-    signal.signal(signal.SIGALRM, on_time)
+    signal.signal(signal.SIGALRM, alarmed)
     found = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         scratch(Path(folder))

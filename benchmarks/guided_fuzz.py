@@ -10,8 +10,9 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["circuits", "retrieval_interp"]):
-    from benchmarks.fuzz import Tried, on_time
+    from benchmarks.fuzz import Tried
     from benchmarks.readers import READERS
+    from benchmarks.watched import alarmed
 
 
 def main() -> None:
@@ -29,7 +30,7 @@ def main() -> None:
             print(f"\n{json.dumps(tried.to_json())}", flush=True)
             os._exit(0)
 
-    signal.signal(signal.SIGALRM, on_time)
+    signal.signal(signal.SIGALRM, alarmed)
     options = ["-runs=-1", "-verbosity=0", "-handle_alrm=0", "-handle_int=0", "-max_len=20000", "-rss_limit_mb=0"]
     atheris.Setup(["fuzz", *options, f"-seed={int(seed) + 1}", str(whole)], give)
     atheris.Fuzz()

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from transformer_lens import HookedTransformer
 
+from benchmarks.memory import MIB, peak, reset
 from circuits import Circuit, Head, OneHot, Problem, Uniform, discover, evaluation, sample, validate
 from circuits.evaluation import sequences_at_once
 from circuits.judge import ENOUGH
@@ -35,24 +36,12 @@ from retrieval_interp.presets import Architecture
 from retrieval_interp.provenance import versions
 from retrieval_interp.training import TrainingRun, start_run
 
-MIB = 2**20
 NEVER_LOW = 1e-9  # a threshold: as with a true circuit, nothing that is taken away leaves the loss low
-
-
-def peak() -> int:
-    """Most bytes that this process has held since ``reset``."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return 1024 * int(line.split()[1])
-
-
-def reset() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
 
 
 def measured(work: Callable[[], object]) -> dict[str, float]:
     """Seconds and MiB that some work takes."""
-    reset()
-    before, started = peak(), time.perf_counter()
+    before, started = reset(), time.perf_counter()
     work()
     return {"peak_mib": (peak() - before) / MIB, "seconds": time.perf_counter() - started}
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz import Tried, damaged, on_time
+from benchmarks import watched
+from benchmarks.fuzz import Tried, damaged
 from benchmarks.readers import FOUND_TEXT, READERS, RESULT_TEXT, inspect_log
 from circuits import BadInput, load_circuit
 from retrieval_interp import presets
@@ -15,7 +16,7 @@ from retrieval_interp import presets
 @pytest.fixture(autouse=True)
 def micro_preset(monkeypatch):
     monkeypatch.setitem(presets.PRESETS, "micro", None)  # the readers put theirs in its place
-    before = signal.signal(signal.SIGALRM, on_time)
+    before = signal.signal(signal.SIGALRM, watched.alarmed)
     yield
     signal.signal(signal.SIGALRM, before)
 
@@ -70,6 +71,21 @@ def test_a_number_of_thousands_of_digits_does_not_end_the_process(tmp_path):
     tried = Tried(READERS["log of Inspect"], tmp_path)
     tried(inspect_log("json").replace(b'"version": 2', b'"version": ' + b"9" * 5000, 1))
     assert (tried.refused, tried.faults) == (1, {})
+
+
+def test_what_raises_hangs_or_fills_the_memory_is_told(monkeypatch):
+    monkeypatch.setattr(watched, "MEMORY", 16)
+    hurried, patient = watched.Watched(patience=1), watched.Watched()
+    with hurried.watching("hangs"):
+        while True:
+            pass
+    with patient.watching("raises"):
+        raise ValueError
+    with patient.watching("fills"):
+        bytearray(64 * 2**20)[:: 2**12] = b"x" * 2**14
+    assert hurried.faults == {"TooLong at watched.py:alarmed": "hangs"}
+    assert [*patient.faults.values()] == ["raises", "fills"]
+    assert patient.most == pytest.approx(64, abs=2)
 
 
 @given(st.text())

@@ -1,0 +1,152 @@
+"""Do numbers mean the same in every precision, with any number of threads, and however many sequences run at once?
+
+    python -m benchmarks.numbers [--json] [MODEL_DIR ...]     (default: transformer_a)
+
+Every model is validated (the paper's appendix E) in single precision, with one thread and as many sequences at once as
+``circuits.evaluation`` takes, and again with one of these changed, on the same examples. ``difference`` is the largest
+between two losses of the two reports, ``share`` the largest share of a loss, ``within`` whether all lie within the
+tolerance: what is stated for that change, absolutely, and that share of the loss. Exits with 1 where a verdict is
+another or a loss beyond its tolerance.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits import ValidationReport, evaluation, validate
+from retrieval_interp import load
+from retrieval_interp.provenance import about
+
+SEED, EXAMPLES = 1, 1024
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How numbers are computed.
+
+    Attributes:
+        change: what differs from the usual.
+        absolute: by how much a loss may differ from the usual one,
+        relative: and by what share of it.
+        precision: of weights and activations.
+        threads: of PyTorch.
+        batch: sequences at once, circuits times examples; None for as many as ``circuits.evaluation`` takes.
+        examples: on how many is validated.
+    """
+
+    change: str
+    absolute: float = 0.0
+    relative: float = 0.0
+    precision: torch.dtype = torch.float32
+    threads: int = 1
+    batch: int | None = None
+    examples: int = EXAMPLES
+
+    @contextmanager
+    def in_force(self, n_positions: int) -> Iterator[None]:
+        """Threads and batches as set, until the block ends."""
+        before = torch.get_num_threads(), evaluation.POSITIONS_AT_ONCE
+        torch.set_num_threads(self.threads)
+        if self.batch is not None:
+            evaluation.POSITIONS_AT_ONCE = self.batch * n_positions
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before[0])
+            evaluation.POSITIONS_AT_ONCE = before[1]
+
+
+USUAL = Setting("none")
+SETTINGS = (
+    Setting("bfloat16", 2e-3, 0.02, precision=torch.bfloat16),
+    Setting("float16", 2e-4, 0.002, precision=torch.float16),
+    Setting("2 threads", 1e-6, 1e-5, threads=2),
+    # One by one is slow, and on few examples as good a test.
+    *(Setting(f"batches of {n}", 1e-5, 1e-4, batch=n, examples=min(EXAMPLES, 32 * n)) for n in (1, 16, 256, 4096)),
+)
+
+
+def report(model_dir: str, setting: Setting, threshold: float) -> ValidationReport:
+    """What validation finds with a setting."""
+    model, problem, circuit = load(model_dir)
+    model.to(setting.precision, print_details=False)
+    with setting.in_force(problem.examples(1, SEED).inputs.shape[1]):
+        return validate(model, problem, circuit, n_examples=setting.examples, seed=SEED, threshold=threshold)
+
+
+def losses(report: ValidationReport) -> Float[Tensor, " loss"]:
+    """The mean of every loss in a report: untouched, combined, of the heads, and without each path."""
+    ablated = [*report.heads, *report.paths]
+    return torch.tensor(
+        [report.full.mean, report.combined.mean, *(loss.mean for one in ablated for loss in one.losses.values())]
+    )
+
+
+def outcomes(report: ValidationReport) -> tuple[Any, ...]:
+    """Everything that a report says in words: verdicts, of heads the simplest mechanism, of paths whether needed."""
+    verdicts = [(verdict.step, verdict.outcome) for verdict in report.verdicts]
+    heads = [(head.simplest, head.alone) for head in report.heads]
+    return verdicts, heads, [(path.needed, path.rivals) for path in report.paths], report.passed
+
+
+def compare(found: ValidationReport, usual: ValidationReport, setting: Setting) -> dict[str, Any]:
+    """How a report differs from the usual one."""
+    ours, theirs = losses(found), losses(usual)
+    apart = (ours - theirs).abs()
+    return {
+        "same_verdicts": outcomes(found) == outcomes(usual),
+        "passed": found.passed,
+        "losses": len(ours),
+        "difference": apart.max().item(),
+        "share": (apart / theirs).max().item(),
+        "within": bool((apart <= setting.absolute + setting.relative * theirs).all()),
+    }
+
+
+def measure(model_dir: str, settings: tuple[Setting, ...] = SETTINGS, threshold: float = 0.05) -> list[dict[str, Any]]:
+    """Every setting against the usual one, a row for each."""
+    usual: dict[int, ValidationReport] = {}
+    rows = []
+    for setting in settings:
+        n = setting.examples
+        if n not in usual:
+            usual[n] = report(model_dir, replace(USUAL, examples=n), threshold)
+        said = {key: value for key, value in asdict(setting).items() if key in ("change", "absolute", "relative")}
+        row = {"model": model_dir, **said, "examples": n}
+        rows.append({**row, **compare(report(model_dir, setting, threshold), usual[n], setting)})
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL_DIR", default=["transformer_a"])
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    rows = [row for name in arguments.models for row in measure(name)]
+    if arguments.json:
+        command = " ".join(["python -m benchmarks.numbers", *arguments.models])
+        models = [about(name, load(name)[0]) for name in arguments.models]
+        print(json.dumps({"command": command, "seed": SEED, "models": models, "settings": rows}, indent=2))
+    else:
+        for row in rows:
+            verdicts = "the same verdicts" if row["same_verdicts"] else "OTHER VERDICTS"
+            within = "within" if row["within"] else "BEYOND"
+            allowed = f"{row['absolute']:g} + {row['relative']:g} of the loss"
+            print(
+                f"{row['model']}, {row['change']}: {verdicts}; {row['losses']} losses on {row['examples']} examples "
+                f"differ by {row['difference']:.1e} at most, {within} {allowed}"
+            )
+    sys.exit(0 if all(row["same_verdicts"] and row["within"] for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
