@@ -9,6 +9,7 @@ from retrieval_interp.cli import main
 from retrieval_interp.library import data_folder, load
 from retrieval_interp.model import build
 from retrieval_interp.presets import preset
+from retrieval_interp.provenance import about
 from retrieval_interp.sweep.census import FOUND, Census, Examined, Finding
 from retrieval_interp.sweep.census_page import write_census
 from retrieval_interp.sweep.census_table import sentences, table
@@ -107,6 +108,20 @@ def test_the_command_finds_the_circuit_of_every_model_that_has_one(
     shipped = load_circuit(data_folder() / "induction" / CIRCUIT)
     assert load_circuit(store.path(Run("induction", 0)) / CIRCUIT).paths == shipped.paths
     assert not (store.path(Run("induction", 1)) / CIRCUIT).exists()
+
+
+def test_a_finding_says_of_which_weights_and_holds_for_one_circuit_alone(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert census(store, capsys)[0] == 0
+    folder = store.path(Run("induction", 0))
+    finding = json.loads((folder / FOUND).read_text())
+    assert finding["about"] == about("induction, seed 0", load(folder).model)
+    assert finding["circuit_sha256"] == load_circuit(folder / CIRCUIT).digest
+    (folder / CIRCUIT).write_text("heads:\n  L1H0: {query: pair1.first}\n")
+    code, _, errors = census(store, capsys)
+    assert code == 2
+    assert f"{folder / CIRCUIT}: is not the circuit that was found" in errors
 
 
 def test_what_was_examined_is_not_examined_again(

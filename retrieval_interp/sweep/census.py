@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from circuits import discover, load_circuit, save_circuit, validate
@@ -19,12 +19,14 @@ from circuits.judge import check_threshold
 from retrieval_interp.checkpoints import CIRCUIT, WEIGHTS
 from retrieval_interp.library import load
 from retrieval_interp.presets import preset
+from retrieval_interp.provenance import about
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.record import record_of
 from retrieval_interp.sweep.store import Store
 
 FOUND = "census.json"
+AGAIN = f"remove {FOUND} beside it to examine the model again"
 SELECT_ON, JUDGE_ON = 0, 1  # seeds of the examples, as ``discover`` has them
 EXAMPLES, MOST = 1024, 16 * 1024  # to judge on; more where chance could decide
 
@@ -44,6 +46,8 @@ class Finding:
             near to one; None if the model was not searched.
         evaluations: sequences that the search ran.
         seconds: that the search took.
+        about: the model's weights (their hash), device, precision, and versions; empty in files of older versions.
+        circuit_sha256: of the circuit beside it; None where none was found, and in files of older versions.
     """
 
     preset: str
@@ -55,6 +59,8 @@ class Finding:
     loss: float | None = None
     evaluations: int = 0
     seconds: float = 0.0
+    about: dict[str, str] = field(default_factory=dict)
+    circuit_sha256: str | None = None
 
     @property
     def run(self) -> Run:
@@ -139,12 +145,16 @@ class Census:
                 f"{path}: was found with the threshold {finding.threshold:g}, not {self.threshold:g}; "
                 "remove it to examine the model again"
             )
-        return Examined(finding, self._circuit(run) if finding.found else None)
+        return Examined(finding, self._circuit(run, finding) if finding.found else None)
 
-    def _circuit(self, run: Run) -> Circuit:
+    def _circuit(self, run: Run, finding: Finding) -> Circuit:
         chosen, path = preset(run.preset), self.store.path(run) / CIRCUIT
         circuit = load_circuit(path)
         circuit.check(chosen.task.examples(1, 0).roles, chosen.architecture.n_layers, chosen.architecture.n_heads)
+        if finding.circuit_sha256 not in (None, circuit.digest):
+            raise BadInput(
+                f"{path}: is not the circuit that was found; remove {FOUND} beside it to examine the model again"
+            )
         if not circuit.paths:
             raise BadInput(f"{path}: has no path; remove {FOUND} beside it to examine the model again")
         return circuit
@@ -177,10 +187,11 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
 def _search(folder: Path, run: Run, threshold: float, progress: Callable[[float], None]) -> Examined:
     started = time.perf_counter()
     model, task, _ = load(folder)
+    made = about(str(run), model)
     try:
         search = discover(model, task, seed=SELECT_ON, threshold=threshold, progress=progress)
     except Unsolved:
-        return Examined(Finding(run.preset, run.seed, threshold, solved=False), None)
+        return Examined(Finding(run.preset, run.seed, threshold, solved=False, about=made), None)
     report = validate(model, task, search.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, most=MOST)
     finding = Finding(
         run.preset,
@@ -192,6 +203,8 @@ def _search(folder: Path, run: Run, threshold: float, progress: Callable[[float]
         loss=report.combined.mean,
         evaluations=search.n_evaluations,
         seconds=round(time.perf_counter() - started, 1),
+        about=made,
+        circuit_sha256=search.circuit.digest if search.found else None,
     )
     named = replace(search.circuit, name=str(run), description="Found by: retrieval-interp census.")
     return Examined(finding, named if search.found else None)
