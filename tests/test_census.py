@@ -170,6 +170,7 @@ SOLVED = '{"preset": "induction", "seed": 0, "threshold": 0.1, "solved": true'
     [
         *("{", "[]", '{"preset": "induction"}', OF_ANOTHER, WITH_ANOTHER, SOLVED.replace("0.1", '"0.1"') + "}"),
         *(SOLVED + field for field in (', "found": "no"}', ', "loss": "x"}', ', "loss": NaN}', ', "heads": 3}')),
+        *(SOLVED.replace("true", "false") + ', "found": true}', SOLVED + ', "holds": true}'),
     ],
 )
 def test_a_damaged_finding_is_named(store: Store, capsys: pytest.CaptureFixture[str], text: str) -> None:

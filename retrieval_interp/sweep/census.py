@@ -62,6 +62,10 @@ class Finding:
     about: dict[str, str] = field(default_factory=dict)
     circuit_sha256: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.holds > self.found or self.found > self.solved:
+            raise ValueError("what it says contradicts itself")
+
     @property
     def run(self) -> Run:
         """Whose circuit it is."""

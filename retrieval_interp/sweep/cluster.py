@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from circuits.errors import BadInput
@@ -13,6 +14,7 @@ from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt, rea
 
 PATIENCE = 20  # seconds until a cluster that does not answer is not there
 LOST = 5  # times that a job is begun again because its worker or its node was lost
+WAITING = 100  # jobs that are sent at once, and wait until the cluster has room: each holds its runs' locks, open files
 LOOK = 1.0  # seconds between two looks at how far the jobs are
 
 
@@ -76,13 +78,14 @@ def on_cluster(
     """Every job with what came of it, in the order in which they end; lost ones are begun again elsewhere.
 
     Args:
-        jobs: all are sent at once; the cluster begins them when it has room.
+        jobs: many are sent at once; the cluster begins them when it has room.
         told: hears of every job how far it is.
         work: what to do with a job; it travels to the workers.
         ray: of ``connect``.
         gpus: the share of a GPU that a job takes; 0 for none.
     """
-    wanted = [*jobs]
+    left = iter(jobs)
+    wanted = [*islice(left, WAITING)]
     if not wanted:
         return
     here = ray.get_runtime_context().get_node_id()  # the shares are lost with this process, and not before
@@ -100,6 +103,7 @@ def on_cluster(
                 except Exception as error:  # it was lost too often
                     done = [Failure(run, reason_of(error)) for run in job.runs]
                 yield job, done
+            sent |= {remote.remote(job, work, shares): job for job in islice(left, WAITING - len(sent))}
             begun = ray.get(shares.all.remote())
             for job in sent.values():
                 told(job, begun.get(job, 0.0))

@@ -50,6 +50,10 @@ class Result:
     seconds: float
     device: str
 
+    def __post_init__(self) -> None:
+        if any(loss < 0 for loss in self.losses.values()):
+            raise ValueError("a loss is below 0")
+
     @property
     def run(self) -> Run:
         """What was trained, with which seed."""
