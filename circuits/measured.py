@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -144,8 +145,9 @@ class Ledger:
 
 
 def _key(model: HookedTransformer, sample: Sample, losses: object) -> str:
-    """A short text for what losses depend on: architecture, weights, examples; ``losses`` stand for the problem's."""
-    said = sorted(model.cfg.to_dict().items()), len(sample), sample.seed, losses, torch.__version__
+    """A short text for what losses depend on: model, examples, versions; ``losses`` stand for the problem's."""
+    versions = [version(name) for name in ("retrieval-interp", "transformer-lens", "torch")]
+    said = sorted(model.cfg.to_dict().items()), len(sample), sample.seed, losses, versions
     digest = hashlib.sha256(repr(said).encode())
     examples = {"inputs": sample.first.inputs, "targets": sample.first.targets, "roles": sample.roles.positions}
     for name, tensor in sorted({**model.state_dict(), **examples}.items()):
