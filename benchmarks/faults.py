@@ -9,6 +9,7 @@ files and no other, with the same content, but for times that were measured. Exi
 """
 
 import argparse
+import io
 import itertools
 import json
 import os
@@ -27,17 +28,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
-from safetensors.numpy import load
+from safetensors import numpy as safetensors
 
 from benchmarks import questions
 from circuits import measured
 from circuits.files import PARTIAL
 from retrieval_interp import cli
 from retrieval_interp.checkpoints import CONFIG
+from retrieval_interp.library import load
+from retrieval_interp.model import build
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.provenance import versions
-from retrieval_interp.sweep.store import LOCKS
+from retrieval_interp.sweep.store import LOCKS, Result, Store, Trained
 from retrieval_interp.task import RetrievalTask
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -48,7 +52,10 @@ MICRO = Preset(
     Recipe(steps=40, batch=4, training_examples=64, lr=2e-3, warmup=10, checkpoint_every=2),
 )
 PLAN = "seeds: 2\npresets: [micro, micro_1]\n"
-ROOMS = ("causality_page", "emergence_page", "observations", "stored_report", "sweep.figure4_page", "training")
+ROOMS = (
+    *("causality_page", "emergence_page", "observations", "stored_report", "training"),
+    *("sweep.census_page", "sweep.figure4_page"),
+)
 TIMES = re.compile(rb'"(training_)?seconds\w*": [0-9.e-]+')  # as they stand in JSON
 
 
@@ -100,6 +107,18 @@ def a_run(folder: Path) -> None:
     (folder / "circuit.yaml").write_text("heads: {L1H0: {query: pair1.second, elsewhere: uniform}}\n")
 
 
+def census(folder: Path) -> None:
+    run("census", folder / "store", "--threshold", "0.1")
+
+
+def a_store(folder: Path) -> None:
+    store, chosen = Store(folder / "store"), PRESETS["induction"]
+    learned = load("induction").model
+    nothing = build(chosen.task, chosen.architecture.config(chosen.task), seed=1)
+    for seed, model in enumerate((learned, nothing)):
+        store.add(Trained(Result("induction", seed, {"x1": 0.1}, {"x1": 100}, 1.0, "cpu"), "{}\n", model.state_dict()))
+
+
 def experiment(folder: Path) -> None:
     run("causality", "--preset", "micro_1", "--seeds", "2", "--out", folder / "runs")
 
@@ -113,6 +132,7 @@ def benchmark(folder: Path) -> None:
 KINDS = {
     "training": Kind(training),
     "sweep": Kind(sweep, a_plan),
+    "census": Kind(census, a_store),
     "discovery": Kind(discovery),
     "validation": Kind(validation),
     "emergence": Kind(emergence, a_run),
@@ -174,7 +194,9 @@ def left(folder: Path) -> dict[str, object]:
 def content(path: Path, folder: Path) -> object:
     raw = path.read_bytes().replace(str(folder).encode(), b"")
     if path.suffix == ".safetensors":
-        return {name: tensor.tobytes() for name, tensor in load(raw).items()}
+        return {name: tensor.tobytes() for name, tensor in safetensors.load(raw).items()}
+    if path.suffix == ".csv" and b"seconds" in raw:
+        return pd.read_csv(io.BytesIO(raw), comment="#").drop(columns="seconds").to_csv()
     return TIMES.sub(b"", raw)
 
 
