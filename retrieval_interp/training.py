@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
@@ -45,6 +46,7 @@ from retrieval_interp.streams import Stream
 from retrieval_interp.training_step import Batches, TrainingStep, choose_device, learning_rate
 
 LOG_EVERY, VALIDATE_EVERY, VALIDATION_EXAMPLES = 20, 100, 512
+LOCK = ".lock"  # held by the process that trains the run
 
 
 class TrainingStopped(Exception):
@@ -245,30 +247,52 @@ def train(folder: Path, device: str = "auto", compiled: bool = True) -> None:
     Raises:
         TrainingStopped: interrupted (Ctrl-C or SIGTERM) and saved.
         TrainingDiverged: the loss is no longer a number.
-        BadInput: there is no run, or it cannot be used.
+        BadInput: there is no run, it cannot be used, or somebody else trains it.
     """
-    console = Console(stderr=True)
-    with console.status("preparing the run (compiling takes up to a minute)"):
-        run = TrainingRun(folder, choose_device(device), compiled)
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[dim]{task.fields[losses]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress, interruptions() as interrupted:
-        bar = progress.add_task("", total=run.recipe.steps, completed=run.step, losses="")
-        while run.step < run.recipe.steps:
-            record = run.advance()
-            progress.update(bar, completed=run.step)
-            if record is not None:
-                parts = " ".join(f"{name} {value:.3f}" for name, value in record["parts"].items())
-                progress.update(bar, losses=f"loss {record['loss']:.4f}  {parts}")
-            if interrupted:
-                run.save()
-                raise TrainingStopped(f"stopped at step {run.step} of {run.recipe.steps}; the state is saved")
-    run.finish()
+    read_config(folder)  # before anything is written where there is no run
+    with alone_in(folder):
+        console = Console(stderr=True)
+        with console.status("preparing the run (compiling takes up to a minute)"):
+            run = TrainingRun(folder, choose_device(device), compiled)
+        columns = (
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("[dim]{task.fields[losses]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console) as progress, interruptions() as interrupted:
+            bar = progress.add_task("", total=run.recipe.steps, completed=run.step, losses="")
+            while run.step < run.recipe.steps:
+                record = run.advance()
+                progress.update(bar, completed=run.step)
+                if record is not None:
+                    parts = " ".join(f"{name} {value:.3f}" for name, value in record["parts"].items())
+                    progress.update(bar, losses=f"loss {record['loss']:.4f}  {parts}")
+                if interrupted:
+                    run.save()
+                    raise TrainingStopped(f"stopped at step {run.step} of {run.recipe.steps}; the state is saved")
+        run.finish()
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Nobody else trains the run in ``folder`` until the block ends, however it ends.
+
+    Raises:
+        BadInput: somebody else does, or the folder cannot be written.
+    """
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BadInput(f"{folder}: another process trains this run; wait for it, or choose another folder") from None
+    except OSError as error:
+        raise BadInput(f"{folder / LOCK}: cannot be written ({error.strerror or error})") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

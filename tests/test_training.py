@@ -87,6 +87,18 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
     assert steps == [f"step-{step:07d}.safetensors" for step in (25, 50, 75, 100, 125, 150, 175, 200)]
 
 
+def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
+    run = tmp_path / "run"
+    training.start_run(run, "micro")
+    with training.alone_in(run), pytest.raises(BadInput, match=f"{run}: another process trains this run"):
+        training.train(run, "cpu", compiled=False)
+    assert not (run / "log.jsonl").exists()
+    training.train(run, "cpu", compiled=False)
+    with pytest.raises(BadInput, match="no such model directory"):
+        training.train(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_every_epoch_visits_every_example_once_in_another_order(tmp_path):
     batches = start(tmp_path / "run").batches
     seen = [batches.draws(step).symbols[:, 0, 0, 0].tolist() for step in range(12)]
