@@ -17,6 +17,7 @@ from inspect_ai.model import (
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer
+from transformer_lens import HookedTransformer
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -215,16 +216,21 @@ def asked(model: Path, messages: list[ChatMessage], **config: Any) -> ModelOutpu
     return asyncio.run(get_model(f"hooked/{model}").generate(messages, config=GenerateConfig(**config)))
 
 
-def test_what_a_hooked_transformer_writes_does_not_depend_on_its_cache(untrained: Path) -> None:
-    model, generator = language_model(str(untrained)), torch.Generator().manual_seed(0)
-    read = model.to_tokens("a = 3\n", prepend_bos=False)
-    tokens = read
-    for _ in range(5):  # the same, by running everything again for every token
+def written_without_a_cache(model: HookedTransformer, question: str, seed: int) -> str:
+    """Five tokens, by running everything again for every one of them."""
+    generator = torch.Generator().manual_seed(seed)
+    read = tokens = model.to_tokens(f"{question}\n", prepend_bos=False)
+    for _ in range(5):
         chances = model(tokens)[0, -1].softmax(dim=-1)
         tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=generator)[None]], dim=1)
-    written = model.tokenizer.decode(tokens[0, read.shape[1] :])
-    assert "\n" not in written, "nothing ends the answer early"
-    output = asked(untrained, [ChatMessageUser(content="a = 3")], temperature=1.0, seed=0, max_tokens=5)
+    return str(model.tokenizer.decode(tokens[0, read.shape[1] :]))
+
+
+def test_what_a_hooked_transformer_writes_does_not_depend_on_its_cache(untrained: Path) -> None:
+    model = language_model(str(untrained))
+    by_seed = ((seed, written_without_a_cache(model, "a = 3", seed)) for seed in range(20))
+    seed, written = next((seed, text) for seed, text in by_seed if "\n" not in text)  # which would end the answer
+    output = asked(untrained, [ChatMessageUser(content="a = 3")], temperature=1.0, seed=seed, max_tokens=5)
     assert (output.completion, output.stop_reason) == (written, "max_tokens")
 
 
