@@ -43,6 +43,7 @@ from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.provenance import versions
 from retrieval_interp.sweep.store import LOCKS, Result, Store, Trained
 from retrieval_interp.task import RetrievalTask
+from retrieval_interp.training import LOCK
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 PATIENCE = 300.0  # seconds until a command counts as hanging
@@ -186,8 +187,9 @@ def being_written(folder: Path) -> bool:
 
 
 def left(folder: Path) -> dict[str, object]:
-    """Every file that a command left, and what is in it, but for times."""
-    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent.name != LOCKS)
+    """Every file that a command left but locks, and what is in it but for times."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    paths = (path for path in files if path.parent.name != LOCKS and path.name != LOCK)
     return {str(path.relative_to(folder)): content(path, folder) for path in paths}
 
 
