@@ -24,7 +24,8 @@ def test_no_setting_changes_a_verdict_and_hardly_a_loss(usual, setting):
 
 
 def test_what_is_half_precision_differs_at_all(usual):
-    assert compare(report("induction", replace(SETTINGS[0], examples=FEW), 0.1), usual, SETTINGS[0])["difference"] > 0
+    halved = report("induction", replace(SETTINGS[0], examples=FEW), threshold=0.1)
+    assert compare(halved, usual, SETTINGS[0])["difference_of_roots"] > 0
 
 
 def test_another_verdict_and_another_loss_are_told(usual):
