@@ -33,13 +33,14 @@ def heads_figure(rows: pd.DataFrame) -> go.Figure:
     for column, name in enumerate(presets, start=1):
         own = circuits[circuits["preset"] == name]
         counts = own["heads"].value_counts().sort_index()
-        bars = go.Bar(x=[*counts.index], y=[*counts], marker={"color": COLOURS[0]}, showlegend=False)
+        bars = go.Bar(x=[*counts.index], y=[*counts], width=0.8, marker={"color": COLOURS[0]}, showlegend=False)
         figure.add_trace(bars, row=1, col=column)
         figure.add_vline(x=own["least"].iloc[0] - 0.5, line={"dash": "dash", "color": "#555555"}, row=1, col=column)
         most = max(own["heads"].max(), preset(name).architecture.n_layers)
         figure.update_xaxes(range=[0.4, most + 0.6], row=1, col=column)
+        figure.update_yaxes(dtick=_between_ticks(int(counts.max())), row=1, col=column)
     figure.update_xaxes(title_text="useful heads", dtick=1)
-    figure.update_yaxes(title_text="circuits", col=1, tickformat="d")
+    figure.update_yaxes(title_text="circuits", col=1)
     return figure.update_layout(template="plotly_white", height=320, margin={"t": 50})
 
 
@@ -56,9 +57,15 @@ def layers_figure(examined: Sequence[Examined]) -> go.Figure:
             bars = go.Bar(x=layers, y=[done[layer, what] for layer in layers], name=what, legendgroup=what)
             bars.update(showlegend=column == 1, marker={"color": colour, "pattern": {"shape": hatched}})
             figure.add_trace(bars, row=1, col=column)
+        figure.update_yaxes(dtick=_between_ticks(max(done.values(), default=0)), row=1, col=column)
     figure.update_xaxes(title_text="layer", dtick=1)
-    figure.update_yaxes(title_text="circuits", col=1, tickformat="d")
+    figure.update_yaxes(title_text="circuits", col=1)
     return figure.update_layout(template="plotly_white", height=320, margin={"t": 50}, barmode="group")
+
+
+def _between_ticks(most: int) -> int:
+    """A whole number, so that an axis up to ``most`` has some five marks."""
+    return max(1, round(most / 5))
 
 
 def _done(circuit: Circuit, layout: Layout) -> set[tuple[int, str]]:

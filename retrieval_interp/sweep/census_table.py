@@ -87,6 +87,7 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
         counted = ", ".join(f"{number} in {n}" for number, n in sorted(heads.items()))
         kinds = Counter(circuits["kind"])
         (most_frequent, times), *_ = kinds.most_common()
+        of_circuit = f"{len(kinds)} kind{'s' if len(kinds) > 1 else ''} of circuit"
         said += [
             f"{name}: useful heads: {counted}. The least that information flow allows, {fewest}, is used by "
             f"{_share(circuits['heads'] == fewest)} (the paper: by none of three).",
@@ -95,7 +96,7 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
             f"{name}: in {_share(circuits['walks'])} the query alone fetches, symbol after symbol; in the others pairs "
             f"take over from other pairs too. By information flow alone {_share(circuits['sound'])} could do what they "
             "do.",
-            f"{name}: {len(kinds)} kinds of circuit; the most frequent, in {times}: {most_frequent}.",
+            f"{name}: {of_circuit}; the most frequent, in {times}: {most_frequent}.",
         ]
     return said
 
