@@ -197,8 +197,9 @@ def content(path: Path, folder: Path) -> object:
     raw = path.read_bytes().replace(str(folder).encode(), b"")
     if path.suffix == ".safetensors":
         return {name: tensor.tobytes() for name, tensor in safetensors.load(raw).items()}
-    if path.suffix == ".csv" and b"seconds" in raw:
-        return pd.read_csv(io.BytesIO(raw), comment="#").drop(columns="seconds").to_csv()
+    if path.suffix == ".csv":
+        header = [line for line in raw.splitlines() if line.startswith(b"#")]
+        return header, pd.read_csv(io.BytesIO(raw), comment="#").drop(columns="seconds", errors="ignore").to_csv()
     return TIMES.sub(b"", raw)
 
 

@@ -61,9 +61,13 @@ class TrainingRun:
     """A run in a folder: its model, the step it stands at, and its log."""
 
     def __init__(self, folder: Path, device: torch.device, compiled: bool) -> None:
-        """Take up the run that ``folder``'s config describes, at its last saved state or at step 0."""
-        config = read_config(folder)
-        self.folder = folder
+        """Take up the run that ``folder``'s config describes, at its last saved state or at step 0.
+
+        Raises:
+            BadInput: there is no run, or its state is damaged or was not kept.
+        """
+        config = config_of_run(folder)
+        self.folder, self.made = folder, config["made"]
         self.task = task_from(config, folder / CONFIG)
         self.recipe, self.seed = recipe_from(config, folder / CONFIG)
         cfg = architecture_from(config, self.task, folder / CONFIG)
@@ -119,8 +123,7 @@ class TrainingRun:
 
     def finish(self) -> None:
         """Write the final weights, and in the config how long they took."""
-        config = read_config(self.folder)
-        made = {**config["made"], "training_seconds": round(self.seconds), "device": str(self.take_step.device)}
+        made = {**self.made, "training_seconds": round(self.seconds), "device": str(self.take_step.device)}
         save_tensors(self.folder / WEIGHTS, self.model.state_dict())
         write_atomically(self.folder / CONFIG, config_json(self.task, self.model.cfg, made))
 
@@ -210,20 +213,34 @@ def start_run(folder: Path, name: str, *, seed: int | None = None, steps: int | 
     Raises:
         BadInput: no such preset, the folder already holds a run, or cannot be written.
     """
-    if (folder / CONFIG).exists():
-        raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
     chosen = preset(name)
     if steps is not None:
         chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, steps=steps))
     seed = chosen.seed if seed is None else seed
     Stream.TRAINING.generator(seed)  # refuses a seed that cannot be used
-    write_atomically(folder / CONFIG, run_config(name, chosen, seed))
+    with alone_in(folder):
+        if (folder / CONFIG).exists():
+            raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
+        write_atomically(folder / CONFIG, run_config(name, chosen, seed))
 
 
 def run_config(name: str, chosen: Preset, seed: int) -> str:
     """The config of a run of a preset with a seed."""
     made = {"preset": name, "seed": seed, "recipe": dataclasses.asdict(chosen.recipe), "versions": versions()}
     return config_json(chosen.task, chosen.architecture.config(chosen.task), made)
+
+
+def config_of_run(folder: Path) -> dict[str, Any]:
+    """The config of a folder whose training can begin or go on.
+
+    Raises:
+        BadInput: it holds no run, or a finished model without the state that a training could go on from.
+    """
+    config = read_config(folder)
+    recipe_from(config, folder / CONFIG)
+    if (folder / WEIGHTS).exists() and not (folder / STATE).exists():
+        raise BadInput(f"{folder}: holds a model without {STATE}, from which its training could go on")
+    return config
 
 
 def recipe_from(config: dict[str, Any], path: Path) -> tuple[Recipe, int]:
@@ -249,7 +266,7 @@ def train(folder: Path, device: str = "auto", compiled: bool = True) -> None:
         TrainingDiverged: the loss is no longer a number.
         BadInput: there is no run, it cannot be used, or somebody else trains it.
     """
-    read_config(folder)  # before anything is written where there is no run
+    config_of_run(folder)  # before anything is written where there is no run
     with alone_in(folder):
         console = Console(stderr=True)
         with console.status("preparing the run (compiling takes up to a minute)"):

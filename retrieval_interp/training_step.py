@@ -80,9 +80,9 @@ def compiled(forward: Any, device: torch.device, tried: Callable[[Any], None]) -
     """A compiled forward pass; where no compiler is found, or ``tried`` fails, it is said so, and it stays as it is."""
     torch.compiler.reset()  # PyTorch gives up after a few models with the same code; those before are done with
     decompose = "cpp.use_decompose_tanh"  # which halves the time of GELU on the CPU; the error stays at 1e-7
-    known = device.type == "cpu" and decompose in torch._inductor.list_options()  # older versions do not know it
-    fast = torch.compile(forward, dynamic=False, options={decompose: True} if known else {})
     try:
+        known = device.type == "cpu" and decompose in torch._inductor.list_options()  # older versions do not know it
+        fast = torch.compile(forward, dynamic=False, options={decompose: True} if known else {})
         tried(fast)
     except Exception as error:  # whatever the compiler raises, training can go on without it
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -118,6 +118,11 @@ def test_a_finding_says_of_which_weights_and_holds_for_one_circuit_alone(
     finding = json.loads((folder / FOUND).read_text())
     assert finding["about"] == about("induction, seed 0", load(folder).model)
     assert finding["circuit_sha256"] == load_circuit(folder / CIRCUIT).digest
+    (folder / WEIGHTS).write_bytes((store.path(Run("induction", 1)) / WEIGHTS).read_bytes())
+    code, _, errors = census(store, capsys)
+    assert code == 2
+    assert f"{folder / FOUND}: is of other weights than those beside it" in errors
+    (folder / WEIGHTS).unlink()
     (folder / CIRCUIT).write_text("heads:\n  L1H0: {query: pair1.first}\n")
     code, _, errors = census(store, capsys)
     assert code == 2
@@ -170,7 +175,9 @@ SOLVED = '{"preset": "induction", "seed": 0, "threshold": 0.1, "solved": true'
     [
         *("{", "[]", '{"preset": "induction"}', OF_ANOTHER, WITH_ANOTHER, SOLVED.replace("0.1", '"0.1"') + "}"),
         *(SOLVED + field for field in (', "found": "no"}', ', "loss": "x"}', ', "loss": NaN}', ', "heads": 3}')),
-        *(SOLVED.replace("true", "false") + ', "found": true}', SOLVED + ', "holds": true}'),
+        *(SOLVED.replace("true", "false") + ', "found": true}', SOLVED + ', "loss": 0.1, "holds": true}'),
+        *(SOLVED + "}", SOLVED + ', "loss": -0.1}', SOLVED + ', "loss": 0.1, "evaluations": -1}'),
+        SOLVED + ', "loss": 0.1, "circuit_sha256": "0"}',
     ],
 )
 def test_a_damaged_finding_is_named(store: Store, capsys: pytest.CaptureFixture[str], text: str) -> None:
@@ -179,7 +186,7 @@ def test_a_damaged_finding_is_named(store: Store, capsys: pytest.CaptureFixture[
     code, out, errors = census(store, capsys)
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert "census.json: " in errors
-    assert "remove it to examine the model again" in errors
+    assert "remove census.json there to examine the model again" in errors
 
 
 def test_a_store_without_weights_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

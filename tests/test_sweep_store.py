@@ -97,7 +97,7 @@ def test_damaged_runs_and_runs_of_other_settings_are_named_and_left_alone(
     damaged = (
         *("{", "[]", '{"preset": "micro"}', whole.replace("x2", "x7"), whole.replace("micro", "other")),
         *(whole.replace("0.1", wrong) for wrong in ('"a"', "NaN", "null", "[1]", "-0.1", "1" + "0" * 400)),
-        *(whole.replace("20", wrong) for wrong in ('"20"', "2.5", "true")),
+        *(whole.replace("20", wrong) for wrong in ('"20"', "2.5", "true", "-1")),
         *(whole.replace('"seed": 0', '"seed": false'), whole.replace('"cpu"', "[1]")),
     )
     for text in damaged:

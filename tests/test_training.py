@@ -90,13 +90,25 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
     run = tmp_path / "run"
     training.start_run(run, "micro")
-    with training.alone_in(run), pytest.raises(BadInput, match=f"{run}: another process trains this run"):
-        training.train(run, "cpu", compiled=False)
+    for work in (lambda: training.train(run, "cpu", compiled=False), lambda: training.start_run(run, "micro", seed=7)):
+        with training.alone_in(run), pytest.raises(BadInput, match=f"{run}: another process trains this run"):
+            work()
     assert not (run / "log.jsonl").exists()
     training.train(run, "cpu", compiled=False)
     with pytest.raises(BadInput, match="no such model directory"):
         training.train(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_model_without_its_training_state_is_left_as_it_is(tmp_path):
+    run = tmp_path / "run"
+    training.start_run(run, "micro", steps=20)
+    training.train(run, "cpu", compiled=False)
+    (run / "state.safetensors").unlink()
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(BadInput, match=f"{run}: holds a model without state.safetensors"):
+        training.train(run, "cpu", compiled=False)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
 def test_every_epoch_visits_every_example_once_in_another_order(tmp_path):

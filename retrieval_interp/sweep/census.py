@@ -26,7 +26,7 @@ from retrieval_interp.sweep.record import record_of
 from retrieval_interp.sweep.store import Store
 
 FOUND = "census.json"
-AGAIN = f"remove {FOUND} beside it to examine the model again"
+AGAIN = f"remove {FOUND} there to examine the model again"
 SELECT_ON, JUDGE_ON = 0, 1  # seeds of the examples, as ``discover`` has them
 EXAMPLES, MOST = 1024, 16 * 1024  # to judge on; more where chance could decide
 
@@ -63,8 +63,11 @@ class Finding:
     circuit_sha256: str | None = None
 
     def __post_init__(self) -> None:
-        if self.holds > self.found or self.found > self.solved:
+        contradicts = self.holds > self.found or self.found > self.solved or (self.loss is None) == self.solved
+        if contradicts or (self.circuit_sha256 is not None and not self.found):
             raise ValueError("what it says contradicts itself")
+        if min(self.loss or 0, self.evaluations, self.seconds) < 0:
+            raise ValueError("a loss, a number of evaluations or a time is below 0")
 
     @property
     def run(self) -> Run:
@@ -141,26 +144,31 @@ class Census:
         try:
             finding = record_of(Finding, read_text(path, "what a census found"))
         except ValueError as error:
-            raise BadInput(f"{path}: damaged ({error}); remove it to examine the model again") from error
+            raise BadInput(f"{path}: damaged ({error}); {AGAIN}") from error
         if finding.run != run:
-            raise BadInput(f"{path}: is not of {run}; remove it to examine the model again")
+            raise BadInput(f"{path}: is not of {run}; {AGAIN}")
         if finding.threshold != self.threshold:
-            raise BadInput(
-                f"{path}: was found with the threshold {finding.threshold:g}, not {self.threshold:g}; "
-                "remove it to examine the model again"
-            )
+            found_with = f"was found with the threshold {finding.threshold:g}, not {self.threshold:g}"
+            raise BadInput(f"{path}: {found_with}; {AGAIN}")
+        there, known = self._weights_sha256(run), finding.about.get("weights_sha256")
+        if None not in (there, known) and there != known:
+            raise BadInput(f"{path}: is of other weights than those beside it; {AGAIN}")
         return Examined(finding, self._circuit(run, finding) if finding.found else None)
+
+    def _weights_sha256(self, run: Run) -> str | None:
+        """The hash of a run's weights; None where they were removed."""
+        if not self.store.has(run, WEIGHTS):
+            return None
+        return str(about(str(run), load(self.store.path(run)).model)["weights_sha256"])
 
     def _circuit(self, run: Run, finding: Finding) -> Circuit:
         chosen, path = preset(run.preset), self.store.path(run) / CIRCUIT
         circuit = load_circuit(path)
         circuit.check(chosen.task.examples(1, 0).roles, chosen.architecture.n_layers, chosen.architecture.n_heads)
         if finding.circuit_sha256 not in (None, circuit.digest):
-            raise BadInput(
-                f"{path}: is not the circuit that was found; remove {FOUND} beside it to examine the model again"
-            )
+            raise BadInput(f"{path}: is not the circuit that was found; {AGAIN}")
         if not circuit.paths:
-            raise BadInput(f"{path}: has no path; remove {FOUND} beside it to examine the model again")
+            raise BadInput(f"{path}: has no path; {AGAIN}")
         return circuit
 
 

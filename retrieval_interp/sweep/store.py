@@ -51,8 +51,9 @@ class Result:
     device: str
 
     def __post_init__(self) -> None:
-        if any(loss < 0 for loss in self.losses.values()):
-            raise ValueError("a loss is below 0")
+        steps = (step for step in self.fell.values() if step is not None)
+        if min(*self.losses.values(), *steps, self.seconds, 0) < 0:
+            raise ValueError("a loss, a step or a time is below 0")
 
     @property
     def run(self) -> Run:
