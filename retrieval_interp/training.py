@@ -213,15 +213,20 @@ def start_run(folder: Path, name: str, *, seed: int | None = None, steps: int | 
     Raises:
         BadInput: no such preset, the folder already holds a run, or cannot be written.
     """
+    _check_new(folder)
     chosen = preset(name)
     if steps is not None:
         chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, steps=steps))
     seed = chosen.seed if seed is None else seed
     Stream.TRAINING.generator(seed)  # refuses a seed that cannot be used
     with alone_in(folder):
-        if (folder / CONFIG).exists():
-            raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
+        _check_new(folder)  # again: somebody else may just have begun a run there
         write_atomically(folder / CONFIG, run_config(name, chosen, seed))
+
+
+def _check_new(folder: Path) -> None:
+    if (folder / CONFIG).exists():
+        raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
 
 
 def run_config(name: str, chosen: Preset, seed: int) -> str:

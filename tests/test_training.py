@@ -90,9 +90,11 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
     run = tmp_path / "run"
     training.start_run(run, "micro")
-    for work in (lambda: training.train(run, "cpu", compiled=False), lambda: training.start_run(run, "micro", seed=7)):
-        with training.alone_in(run), pytest.raises(BadInput, match=f"{run}: another process trains this run"):
-            work()
+    with training.alone_in(run), pytest.raises(BadInput, match=f"{run}: another process trains this run"):
+        training.train(run, "cpu", compiled=False)
+    new = tmp_path / "new"
+    with training.alone_in(new), pytest.raises(BadInput, match=f"{new}: another process trains this run"):
+        training.start_run(new, "micro")
     assert not (run / "log.jsonl").exists()
     training.train(run, "cpu", compiled=False)
     with pytest.raises(BadInput, match="no such model directory"):
@@ -220,8 +222,10 @@ def test_a_compiler_that_fails_is_told_and_training_goes_on(tmp_path, monkeypatc
 
 def test_starting_on_a_folder_that_holds_a_run_is_refused(tmp_path):
     start(tmp_path / "run")
+    (tmp_path / "run" / training.LOCK).unlink()
     with pytest.raises(BadInput, match="already holds a run; continue it with --resume"):
         training.start_run(tmp_path / "run", "micro")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
 
 
 def test_a_device_that_is_not_there_is_refused():
