@@ -34,6 +34,7 @@ class Watched:
 
     def __init__(self, patience: int = PATIENCE) -> None:
         self._patience = patience
+        self._held: int | None = None  # bytes, before the first input
         self.slowest = self.most = 0.0
         self.faults: dict[str, Any] = {}
 
@@ -41,6 +42,8 @@ class Watched:
     def watching(self, given: Any) -> Iterator[None]:
         """Notes what becomes of one input; what is an answer to it has to be caught inside."""
         held, started = reset(), time.perf_counter()
+        if self._held is None:
+            self._held = held
         signal.alarm(self._patience)
         try:
             yield
@@ -52,9 +55,9 @@ class Watched:
         finally:
             signal.alarm(0)
         self.slowest = max(self.slowest, time.perf_counter() - started)
-        taken = (peak() - held) / MIB
-        self.most = max(self.most, taken)
-        if taken > MEMORY:
+        most = peak()
+        self.most = max(self.most, (most - held) / MIB)
+        if most - min(held, self._held) > MEMORY * MIB:  # at once, or little by little
             self.fault(f"more than {MEMORY} MiB", given)
 
     def fault(self, kind: str, given: Any) -> None:

@@ -88,6 +88,16 @@ def test_what_raises_hangs_or_fills_the_memory_is_told(monkeypatch):
     assert patient.most == pytest.approx(64, abs=2)
 
 
+def test_what_fills_the_memory_little_by_little_is_told(monkeypatch):
+    monkeypatch.setattr(watched, "MEMORY", 32)
+    leaking, kept = watched.Watched(), []
+    for number in range(6):
+        with leaking.watching(number):
+            kept.append(b"x" * (8 * 2**20))
+    assert leaking.most < 32
+    assert [*leaking.faults] == ["more than 32 MiB"]
+
+
 @given(st.text())
 def test_a_message_is_one_line(text):
     assert "\n" not in str(BadInput(f"{text}\n{text}"))
