@@ -5,7 +5,8 @@
 Every command runs in a process of its own, which SIGKILL, SIGTERM and SIGINT hit in turn: at a random moment, or, every
 other time, at the first moment after one at which a file is being written. Then it is run again in the same folder (a
 training with --resume), and so on until it ends. What it leaves must be what a run leaves that nobody killed: the same
-files and no other, with the same content, but for times that were measured. Exits with 1 where it is not.
+files and no other, with the same content, but for times that were measured (of Inspect's logs, which are called after
+the time, the same answers). Exits with 1 where it is not.
 """
 
 import argparse
@@ -30,14 +31,17 @@ from typing import Any
 
 import pandas as pd
 import torch
+from inspect_ai.log import read_eval_log
 from safetensors import numpy as safetensors
 
 from benchmarks import questions
 from circuits import measured
-from circuits.files import PARTIAL
+from circuits.files import PARTIAL, write_atomically
 from retrieval_interp import cli
-from retrieval_interp.checkpoints import CONFIG
+from retrieval_interp.checkpoints import CONFIG, WEIGHTS, config_json, save_tensors
+from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.library import load
+from retrieval_interp.llm.results import logs_in
 from retrieval_interp.model import build
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.provenance import versions
@@ -55,7 +59,7 @@ MICRO = Preset(
 PLAN = "seeds: 2\npresets: [micro, micro_1]\n"
 ROOMS = (
     *("causality_page", "emergence_page", "observations", "stored_report", "training"),
-    *("sweep.census_page", "sweep.figure4_page"),
+    *("llm.page", "llm.run", "sweep.census_page", "sweep.figure4_page"),
 )
 TIMES = re.compile(rb'"(training_)?seconds\w*": [0-9.e-]+')  # as they stand in JSON
 
@@ -67,10 +71,12 @@ class Kind:
     Attributes:
         command: runs it, and goes on with what it left, in a folder.
         prepare: what must be in the folder before.
+        left: what it leaves there, by name.
     """
 
     command: Callable[[Path], object]
     prepare: Callable[[Path], object] = lambda folder: None
+    left: Callable[[Path], dict[str, object]] = lambda folder: left(folder)
 
 
 def run(*arguments: object) -> None:
@@ -124,6 +130,40 @@ def experiment(folder: Path) -> None:
     run("causality", "--preset", "micro_1", "--seeds", "2", "--out", folder / "runs")
 
 
+def staircase(folder: Path) -> None:
+    run("staircase", "1", "--seeds", "1", "--steps", "20", "--out", folder / "runs")
+
+
+def questions_asked(folder: Path) -> None:
+    options = ("--formulations", "equations", "--steps", "1-2", "--samples", "20", "--attempts", "2")
+    model = f"hooked/{folder / 'model'}"
+    run("llm", "--model", model, *options, "--temperature", "0", "--out", folder / "report")
+
+
+def a_language_model(folder: Path) -> None:
+    task = EquationsTask(n_steps=2)
+    model = build(task, Architecture(1, 2, d_model=16, d_head=8).config(task))
+    write_atomically(folder / "model" / CONFIG, config_json(task, model.cfg, {}))
+    save_tensors(folder / "model" / WEIGHTS, model.state_dict())
+
+
+def answers(folder: Path) -> dict[str, object]:
+    """What is left, with the answers that Inspect's logs hold in place of the logs.
+
+    A log goes on with the answers of the one before, which stays beside it where its process was killed: one and the
+    same answer may stand in both.
+    """
+    logs = folder / "report" / "logs"
+    found = {name: value for name, value in left(folder).items() if not (folder / name).is_relative_to(logs)}
+    given: dict[str, dict[str | None, str]] = {}
+    for path in logs_in(logs):
+        log = read_eval_log(str(path))
+        for sample in log.samples or ():
+            name = f"{log.eval.task}, {log.eval.task_args['steps']} steps, question {sample.id}"
+            given.setdefault(name, {})[sample.uuid] = f"{sample.output.completion!r}: {sample.scores}"
+    return found | {name: [*of_one.values()] for name, of_one in given.items()}
+
+
 def benchmark(folder: Path) -> None:
     sys.argv = ["questions", "--n", "200", "--json"]
     with (folder / "questions.json").open("w") as file, redirect_stdout(file):
@@ -138,6 +178,8 @@ KINDS = {
     "validation": Kind(validation),
     "emergence": Kind(emergence, a_run),
     "experiment": Kind(experiment),
+    "staircase": Kind(staircase),
+    "llm": Kind(questions_asked, a_language_model, answers),
     "benchmark": Kind(benchmark),
 }
 
@@ -194,7 +236,9 @@ def left(folder: Path) -> dict[str, object]:
 
 
 def content(path: Path, folder: Path) -> object:
-    raw = path.read_bytes().replace(str(folder).encode(), b"")
+    raw = path.read_bytes()
+    for name in (str(folder), str(folder).replace("/", r"\u002f")):  # as it is, and as plotly writes it
+        raw = raw.replace(name.encode(), b"")
     if path.suffix == ".safetensors":
         return {name: tensor.tobytes() for name, tensor in safetensors.load(raw).items()}
     if path.suffix == ".csv":
@@ -236,7 +280,7 @@ class Killed:
             self.folders += 1
             if code != self._code:
                 self.faults.append(f"ended with {code}: {self._said(folder)}")
-            self._compare(left(folder))
+            self._compare(self.kind.left(folder))
             print(f"\r{self.landed.total()} kills ", end="", file=sys.stderr, flush=True)
 
     def _try(self, folder: Path) -> int | None:
@@ -282,7 +326,7 @@ class Killed:
         code = self._wait(in_a_process(lambda: self.kind.command(folder), folder))
         if code not in (0, 1):
             raise RuntimeError(f"it fails without a kill: {self._said(folder)}")
-        return left(folder), code
+        return self.kind.left(folder), code
 
     def _folder(self) -> Path:
         folder = next(self._scratch)

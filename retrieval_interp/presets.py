@@ -17,6 +17,7 @@ writing, at_once             D = 7 in two layers, too few: with its symbols writ
 """
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -122,7 +123,9 @@ def preset(name: str) -> Preset:
         BadInput: there is none.
     """
     if name not in PRESETS:
-        raise BadInput(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
+        near = get_close_matches(name, PRESETS)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise BadInput(f"unknown preset {name!r}; {meant}`retrieval-interp presets` lists all {len(PRESETS)}")
     return PRESETS[name]
 
 

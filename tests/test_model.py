@@ -1,12 +1,13 @@
 import copy
 import math
+import re
 
 import pytest
 import torch
 from transformer_lens import ActivationCache, HookedTransformer
 
 from circuits import BadInput
-from retrieval_interp import PRESETS, RetrievalTask, VectorTransformer
+from retrieval_interp import PRESETS, RetrievalTask, VectorTransformer, preset
 from retrieval_interp.presets import Architecture
 
 TASK = RetrievalTask(n_steps=2)
@@ -82,16 +83,21 @@ def test_wrong_inputs_are_refused_with_what_was_expected(small, given, message):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_builds_and_has_the_papers_shape(name):
-    preset = PRESETS[name]
-    cfg = preset.architecture.config(preset.task)
-    assert cfg.d_vocab == (preset.task.d_input if preset.task.tokenizer else 8)
+    chosen = PRESETS[name]
+    cfg = chosen.architecture.config(chosen.task)
+    assert cfg.d_vocab == (chosen.task.d_input if chosen.task.tokenizer else 8)
     expected = {"transformer_a": (12, 1, 128, 3), "transformer_d": (24, 1, 512, 4), "figure4_ic_8": (8, 8, 128, 5)}
     if name in expected:
-        assert (cfg.n_layers, cfg.n_heads, cfg.d_model, preset.task.n_steps) == expected[name]
+        assert (cfg.n_layers, cfg.n_heads, cfg.d_model, chosen.task.n_steps) == expected[name]
 
 
-def test_an_unknown_preset_is_refused_with_the_names_of_all():
-    from retrieval_interp import preset
-
-    with pytest.raises(BadInput, match=r"unknown preset 'Z'; the presets are tiny, small, induction, "):
-        preset("Z")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Z", "unknown preset 'Z'; `retrieval-interp presets` lists all "),
+        ("inductoin", "unknown preset 'inductoin'; did you mean induction? `retrieval-interp presets` lists all "),
+    ],
+)
+def test_an_unknown_preset_is_refused_with_those_of_nearly_that_name(name, said):
+    with pytest.raises(BadInput, match=re.escape(said)):
+        preset(name)
