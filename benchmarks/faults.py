@@ -35,11 +35,11 @@ from inspect_ai.log import read_eval_log
 from safetensors import numpy as safetensors
 
 from benchmarks import questions
+from benchmarks.untrained import write_untrained
 from circuits import measured
-from circuits.files import PARTIAL, write_atomically
+from circuits.files import PARTIAL
 from retrieval_interp import cli
-from retrieval_interp.checkpoints import CONFIG, WEIGHTS, config_json, save_tensors
-from retrieval_interp.equations_task import EquationsTask
+from retrieval_interp.checkpoints import CONFIG
 from retrieval_interp.library import load
 from retrieval_interp.llm.results import logs_in
 from retrieval_interp.model import build
@@ -141,10 +141,7 @@ def questions_asked(folder: Path) -> None:
 
 
 def a_language_model(folder: Path) -> None:
-    task = EquationsTask(n_steps=2)
-    model = build(task, Architecture(1, 2, d_model=16, d_head=8).config(task))
-    write_atomically(folder / "model" / CONFIG, config_json(task, model.cfg, {}))
-    save_tensors(folder / "model" / WEIGHTS, model.state_dict())
+    write_untrained(folder / "model")
 
 
 def answers(folder: Path) -> dict[str, object]:

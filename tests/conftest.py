@@ -8,11 +8,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from circuits.files import write_atomically
+from benchmarks.untrained import write_untrained
 from retrieval_interp import RetrievalTask, VectorTransformer, presets
-from retrieval_interp.checkpoints import CONFIG, WEIGHTS, config_json, save_tensors
-from retrieval_interp.equations_task import EquationsTask
-from retrieval_interp.model import build
 from retrieval_interp.presets import Architecture
 from retrieval_interp.sweep.many_seeds import ManySeeds
 from tests.handmade import InductionProblem, induction_circuit, induction_model
@@ -52,10 +49,8 @@ def random_model(task):
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory):
     """A model directory with a transformer that reads equations and has learned nothing."""
-    folder, task = tmp_path_factory.mktemp("untrained"), EquationsTask(n_steps=2)
-    model = build(task, Architecture(1, 2, 16, 8).config(task))
-    write_atomically(folder / CONFIG, config_json(task, model.cfg, {}))
-    save_tensors(folder / WEIGHTS, model.state_dict())
+    folder = tmp_path_factory.mktemp("untrained")
+    write_untrained(folder)
     return folder
 
 
