@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+
+expect.set_options(timeout=30_000)  # milliseconds, as whatever else a page is waited for: machines may be busy
 
 
 def chromium() -> str:

@@ -9,19 +9,18 @@ from retrieval_interp.cli import main
 from tests.browser import opened
 
 
-def inked(page, viewer):
-    """How many pixels a circuitsvis viewer has really drawn, on the largest of its canvases."""
+def assert_inked(page, viewer):
+    """A circuitsvis viewer really draws: on the largest of its canvases there are soon more than 1,000 blue pixels."""
     page.locator(f"{viewer} canvas").first.wait_for()
-    page.wait_for_timeout(500)  # the drawing is animated
-    return page.evaluate(
-        """viewer => Math.max(...[...document.querySelectorAll(viewer + " canvas")].map(canvas => {
+    page.wait_for_function(  # the drawing is animated
+        """viewer => 1000 < Math.max(...[...document.querySelectorAll(viewer + " canvas")].map(canvas => {
             const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
             let drawn = 0;
             for (let i = 0; i < data.length; i += 4)
                 if (data[i + 3] > 0 && data[i + 2] > data[i] + 40) drawn++;  // the blue of attention
             return drawn;
         }))""",
-        viewer,
+        arg=viewer,
     )
 
 
@@ -38,7 +37,7 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tm
         assert page.locator("#circuit-diagram .annotation").count() >= len(circuit.paths)
         assert page.locator("#losses .scatterlayer .trace").count() == 3
         assert page.locator("#role-attention .hm image, #role-attention .heatmaplayer image").count() == 2
-        assert inked(page, "#attention-viewer-0") > 1000
+        assert_inked(page, "#attention-viewer-0")
         assert "L1H0" in page.locator("#attention-viewer-0").inner_text()
         assert complaints == []
 
@@ -50,7 +49,7 @@ def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_
     assert ended.value.code == 0
     with opened(file) as (page, complaints):
         for example in range(2):
-            assert inked(page, f"#attention-viewer-{example}") > 1000
+            assert_inked(page, f"#attention-viewer-{example}")
         assert page.locator("#role-attention-0 .heatmaplayer image").count() == 12
         assert complaints == []
     assert '"1:pair3.second"' in file.read_text()

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,9 +64,12 @@ def cluster() -> Iterator[Cluster]:
 
 def workers() -> list[psutil.Process]:
     """The processes that are training on this machine."""
-    return [
-        child for child in psutil.Process().children(recursive=True) if "ray::_on_worker" in " ".join(child.cmdline())
-    ]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if "ray::_on_worker" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def test_a_cluster_without_room_for_a_job_is_refused(cluster: Cluster) -> None:
@@ -103,7 +107,7 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
 
     def destroy() -> None:
         """Kill a worker as soon as two work, and some time later a node."""
-        for _ in range(600):
+        for _ in range(1800):
             if len(busy := workers()) == 2:
                 heard.update(listening(os.getpid()))
                 os.kill(busy[0].pid, signal.SIGKILL)
