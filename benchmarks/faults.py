@@ -201,7 +201,7 @@ def exit_code(work: Callable[[], object]) -> int:
     try:
         work()
     except SystemExit as exit:
-        return int(exit.code or 0)
+        return exit.code if isinstance(exit.code, int) else 3 if exit.code else 0
     except Exception:
         traceback.print_exc()
         return 3
@@ -259,7 +259,7 @@ class Killed:
         self.landed: Counter[str] = Counter()
         self.while_writing = self.folders = 0
         self.faults: list[str] = []
-        self._chance, self._signals = random.Random(seed), itertools.cycle(SIGNALS)
+        self._chance = random.Random(seed)
         self._scratch = (scratch / str(n) / "work" for n in itertools.count())
         self._tries = itertools.count()
         again, _ = self._undisturbed()
@@ -292,13 +292,13 @@ class Killed:
                 code = ended(process, 0)
         if code is not None:
             return code
-        number = next(self._signals)
-        self.while_writing += being_written(folder)
+        number, writing = SIGNALS[self.landed.total() % len(SIGNALS)], being_written(folder)
         os.kill(process, number)
-        self.landed[number.name] += 1
         code = self._wait(process)
-        if code not in (-number, 130):  # else it ended before it heard the signal
+        if code not in (-number, 130):  # it had ended before it heard the signal
             return code
+        self.landed[number.name] += 1
+        self.while_writing += writing
         return None
 
     def _wait(self, process: int) -> int:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults import KINDS, PATIENCE, Kind, being_written, ended, in_a_process, left, prepare
+from benchmarks.faults import KINDS, PATIENCE, Kind, being_written, ended, in_a_process, prepare
 from retrieval_interp.provenance import versions
 
 SHARES = (0.02, 0.3, 0.6, 0.9)  # of the room that a command needs
@@ -70,7 +70,7 @@ def measure(kind: Kind, disk: Path, scratch: Path) -> dict[str, Any]:
         kind.prepare(folder)
         before = size(folder)
         code, _ = run(kind, folder, scratch)
-        whole.append(left(folder))
+        whole.append(kind.left(folder))
         needed = size(folder) - before
         shutil.rmtree(folder)
     expected = {name: content for name, content in whole[0].items() if whole[1].get(name) == content}  # but for times
@@ -90,7 +90,7 @@ def measure(kind: Kind, disk: Path, scratch: Path) -> dict[str, Any]:
         again, _ = run(kind, folder, scratch)
         if again != code:
             faults.append(f"{name}: ended with {again} when there was room again")
-        found = left(folder)
+        found = kind.left(folder)
         faults += [f"{name}: {path}" for path in sorted(expected) if found.get(path) != expected[path]]
         faults += [f"{name}: stray {path}" for path in sorted(found.keys() - whole[0].keys())]
         shutil.rmtree(folder)

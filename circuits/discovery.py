@@ -20,6 +20,7 @@ from circuits.judge import ENOUGH, Judge, Judgement
 from circuits.mechanisms import Mechanism
 from circuits.problem import Problem
 from circuits.refining import improve, repair, shrink, smallest
+from circuits.sample import check_number
 from circuits.search import Search, State, Step, Trial
 
 
@@ -143,8 +144,9 @@ def discover(
 
     Raises:
         Unsolved: the model does not solve the task.
-        BadInput: the threshold is no number above 0.
+        BadInput: the threshold is no number above 0, or there are too few examples, or too many.
     """
+    check_number(n_examples)
     device = next(model.parameters()).device
     judge = Judge(model, problem, problem.examples(n_examples, seed).to(device), threshold)
     (unablated,) = judge([Circuit()])

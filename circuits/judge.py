@@ -19,7 +19,7 @@ from circuits.evaluation import pieces
 from circuits.loss import Loss
 from circuits.measured import Ledger
 from circuits.problem import Examples, Problem
-from circuits.sample import Sample, blocks
+from circuits.sample import Sample, blocks, check_number
 
 FEW, ENOUGH = 32, 128  # examples that every circuit sees, and those on which a loss below the threshold is measured
 IN_PASSING = 512  # examples that a candidate gets which is no more than a step on the way
@@ -54,8 +54,7 @@ class Judge:
         Raises:
             BadInput: there are fewer than two examples, or the threshold is no number above 0.
         """
-        if len(examples) < 2:
-            raise BadInput(f"{len(examples)} examples; expected at least 2, for a standard error")
+        check_number(len(examples))
         check_threshold(threshold)
         self.model, self.problem, self.examples, self.threshold = model, problem, examples, threshold
         self.rounds = [FEW]

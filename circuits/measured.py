@@ -39,8 +39,10 @@ class Measured:
         Raises:
             BadInput: something else has its name.
         """
-        if folder is not None and (folder.is_symlink() or (folder.exists() and not folder.is_dir())):
-            raise BadInput(f"{folder}: is no folder; a validation keeps there what it measured")
+        own = [folder, *folder.glob(KEY)] if folder is not None else []
+        for path in own:
+            if path.is_symlink() or (path.exists() and not path.is_dir()):
+                raise BadInput(f"{path}: is no folder; a validation keeps there what it measured")
         self.folder = folder
         self._ledgers: dict[str, Ledger] = {}
 

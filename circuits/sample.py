@@ -4,10 +4,12 @@ import hashlib
 
 import torch
 
+from circuits.errors import BadInput
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 
 BLOCK = 2**14  # examples
+MOST_EXAMPLES = 10**7  # the losses of a small circuit on them fill a GiB
 
 
 class Sample:
@@ -49,6 +51,16 @@ class Sample:
         if block == 0:
             return self.seed
         return int(hashlib.sha256(f"{self.seed}, {block}".encode()).hexdigest()[:8], 16)
+
+
+def check_number(n: int) -> None:
+    """Refuse a number of examples that is too small for a standard error, or larger than can be kept in mind.
+
+    Raises:
+        BadInput: it is.
+    """
+    if not 2 <= n <= MOST_EXAMPLES:
+        raise BadInput(f"{n} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
 
 
 def blocks(start: int, stop: int) -> list[slice]:

@@ -19,13 +19,12 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit, Head, Path
-from circuits.errors import BadInput
 from circuits.judge import Judge
 from circuits.measured import Measured
 from circuits.mechanisms import REPLACEMENTS, OneHot
 from circuits.problem import Problem
 from circuits.roles import Roles
-from circuits.sample import Sample
+from circuits.sample import Sample, check_number
 
 RANDOM_CIRCUITS, RESAMPLED = 200, 2000
 SUPERFLUOUS_PATHS, FOR_EACH_PATH = 200, 40  # so many that the smallest p stays below the level after correction
@@ -173,8 +172,7 @@ def against_chance(
     Raises:
         BadInput: the circuit does not fit the model or the examples, or there are fewer than two of those.
     """
-    if n_examples < 2:
-        raise BadInput(f"{n_examples} examples; expected at least 2")
+    check_number(n_examples)
     sample = Sample(problem, n_examples, seed, next(model.parameters()).device)
     rng = np.random.default_rng(seed)
     judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample) if measured else None)

@@ -27,7 +27,7 @@ from circuits.loss import SURE, Loss
 from circuits.measured import Measured
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, OneHot
 from circuits.problem import Problem
-from circuits.sample import Sample
+from circuits.sample import Sample, check_number
 from circuits.soundness import soundness
 from circuits.validation_report import Alone, HeadResult, Merge, Needed, PathResult, ValidationReport
 from circuits.verdicts import verdicts
@@ -96,8 +96,7 @@ def _validated(
     measured: Measured | None,
     estimated: Callable[[float], None] | None,
 ) -> ValidationReport:
-    if n_examples < 2:
-        raise BadInput(f"{n_examples} examples; expected at least 2, for a standard error")
+    check_number(n_examples)
     if not circuit.heads:
         raise BadInput("the circuit names no head; there is nothing to validate")
     sample = Sample(problem, n_examples, seed, next(model.parameters()).device)

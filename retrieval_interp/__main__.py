@@ -1,5 +1,18 @@
-"""``python -m retrieval_interp`` is the command line."""
+"""The command line, from its first moment on: also while it is still imported Ctrl-C is one line."""
 
-from retrieval_interp.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """What ``retrieval-interp`` and ``python -m retrieval_interp`` run."""
+    try:
+        from retrieval_interp.cli import main as command_line
+
+        command_line()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

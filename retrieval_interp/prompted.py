@@ -9,11 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from circuits.errors import BadInput
+from circuits.errors import BadInput, check_size
 from circuits.flow import Layout, chain
 from circuits.problem import Examples
 from circuits.roles import Roles
 from retrieval_interp.prompts import Chains, Formulation, Question
+from retrieval_interp.prompts.formulation import MOST_QUESTIONS
 
 ANSWER = "answer"  # the role of the last token of a prompt, at which the answer is read
 SAMPLE = 8  # questions by which the commonest length is judged
@@ -139,6 +140,7 @@ class Prompted:
         Raises:
             BadInput: the tokenizer does not know a word, or the lengths of the questions differ too much.
         """
+        check_size("the number of examples", n, 1, MOST_QUESTIONS)
         lengths = [
             len(placed(self.tokenizer, question).tokens) for question in self.formulation.questions(SAMPLE, seed)
         ]

@@ -18,10 +18,9 @@ def read_report(path: Path) -> dict[str, Any]:
     Raises:
         BadInput: it is missing or damaged.
     """
+    text = read_text(path, "a report of `validate --json`")
     try:
-        report: dict[str, Any] = json.loads(
-            read_text(path, "a report of `validate --json`"), object_pairs_hook=_each_once
-        )
+        report: dict[str, Any] = json.loads(text, object_pairs_hook=_each_once)
         if not isinstance(report, dict) or not {"paths", "verdicts", "loss", "passed"} <= set(report):
             raise ValueError("expected an object with paths, verdicts, loss and passed")
         if not all(isinstance(path["path"], str) for path in report["paths"]):

@@ -11,6 +11,7 @@ from typing import Any
 from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.errors import BadInput
+from circuits.sample import check_number
 from retrieval_interp.checkpoints import CIRCUIT
 from retrieval_interp.stored_report import check_is_of
 
@@ -78,6 +79,10 @@ class Settings:
                 raise BadInput(f"{path}: does not say its {key}, so that it cannot be measured again")
         if said["threshold"] > sys.float_info.max:
             raise BadInput(f"{path}: its threshold is too large to be a number")
+        try:
+            check_number(said["examples"])
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from error
         return cls(**{key: said[key] for key in kinds})
 
 

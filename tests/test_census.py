@@ -201,7 +201,7 @@ def test_a_store_without_weights_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "notes: is no run" in errors
     (store.folder / "tiny" / "notes").rmdir()
     (store.folder / "huge" / "seed-0000").mkdir(parents=True)
-    with pytest.raises(BadInput, match="unknown preset 'huge'"):
+    with pytest.raises(BadInput, match="store/huge: is of no preset"):
         _ = store.runs
 
 

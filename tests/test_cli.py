@@ -2,13 +2,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from safetensors.torch import load_file, save_file
 
 import circuits
 from circuits import load_circuit, statistics
-from retrieval_interp import library
+from retrieval_interp import __main__, library
 from tests.command import run
 
 FEW = ["--examples", "32"]
@@ -93,6 +94,12 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["validate", "x" * 5000], "is no path"),
         (["validate", "transformer_a", "--circuit", "/dev/zero"], "is no file"),
         (["export", "nowhere", "elsewhere"], "no such model directory"),
+        (["validate", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
+        (["discover", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
+        (["where", "equations", "--examples", str(10**30)], f"the number of examples is {10**30}; expected 1 to"),
+        (["prompts", "equations", "--n", str(10**30)], f"the number of questions is {10**30}; expected 1 to"),
+        (["causality", "--seeds", str(10**9)], "is not in the range"),
+        (["staircase", "--seeds", str(10**9)], "is not in the range"),
         (["frobnicate"], "No such command"),
         (["validate"], "Missing argument"),
         (["validate", "transformer_a", "--frob"], "No such option"),
@@ -103,6 +110,20 @@ def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert message in one_line(*run(capsys, *arguments))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_before_anything_is_there_is_one_line(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "retrieval_interp.cli", Interrupting("cli"))
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
+class Interrupting(ModuleType):
+    """A module during whose import somebody stops the command."""
+
+    def __getattr__(self, name):
+        raise KeyboardInterrupt
 
 
 def test_a_circuit_for_another_model_names_file_and_line(capsys, tmp_path):

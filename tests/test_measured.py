@@ -147,8 +147,10 @@ def test_what_is_not_of_a_validation_is_left_where_it_is(model, problem, circuit
 def test_a_file_or_a_link_is_no_folder_for_what_was_measured(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
-    for name in ("file", "link"):
-        with pytest.raises(BadInput, match=f"{name}: is no folder"):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / ("0" * 16)).symlink_to(tmp_path)
+    for name, place in {"file": "file", "link": "link", "kept": f"kept/{'0' * 16}"}.items():
+        with pytest.raises(BadInput, match=f"{place}: is no folder"):
             Measured(tmp_path / name)
 
 

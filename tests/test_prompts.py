@@ -377,7 +377,7 @@ def test_a_shortcut_that_works_is_seen() -> None:
         (lambda: formulation("equations", chains=1), "equations: n_chains is 1; expected 2 to 100"),
         (lambda: formulation("relatives", chains=7), "relatives: n_chains is 7; expected 2 to 6"),
         (lambda: Equations(n_chains=True), "equations: n_chains is True"),
-        (lambda: formulation("equations").questions(0, 0), "0 questions; expected at least 1"),
+        (lambda: formulation("equations").questions(0, 0), "the number of questions is 0; expected 1 to 1000000"),
         (lambda: formulation("equations").questions(1, -1), "seed -1 cannot be used"),
     ],
 )

@@ -1,7 +1,6 @@
 """A sweep on a real Ray cluster: two nodes that listen on the loopback address alone; one is lost while it works."""
 
 import os
-import signal
 import socket
 import threading
 import time
@@ -72,6 +71,15 @@ def workers() -> list[psutil.Process]:
     return found
 
 
+def both_at_work() -> list[psutil.Process]:
+    """The two, when there are two."""
+    for _ in range(1800):
+        if len(busy := workers()) == 2:
+            return busy
+        time.sleep(0.1)
+    raise TimeoutError("two workers were never seen")
+
+
 def test_a_cluster_without_room_for_a_job_is_refused(cluster: Cluster) -> None:
     with pytest.raises(BadInput, match="a job takes 1 CPU, and no node of this cluster has more than 0"):
         connect(cluster.address, 0.0)
@@ -106,15 +114,14 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
             yield job, outcomes
 
     def destroy() -> None:
-        """Kill a worker as soon as two work, and some time later a node."""
-        for _ in range(1800):
-            if len(busy := workers()) == 2:
-                heard.update(listening(os.getpid()))
-                os.kill(busy[0].pid, signal.SIGKILL)
-                lost.append("worker")
-                break
-            time.sleep(0.1)
-        time.sleep(3)
+        """As soon as two work, kill the worker of one node, and the other node with its worker."""
+        both = both_at_work()
+        heard.update(listening(os.getpid()))
+        (raylet,) = second.all_processes["raylet"]
+        on_second = {child.pid for child in psutil.Process(raylet.process.pid).children(recursive=True)}
+        (elsewhere,) = (worker for worker in both if worker.pid not in on_second)
+        elsewhere.kill()
+        lost.append("worker")
         cluster.remove_node(second, allow_graceful=False)
         lost.append("node")
 

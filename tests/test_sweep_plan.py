@@ -27,7 +27,7 @@ def test_a_plan_is_a_list_of_presets_with_seeds(tmp_path: Path) -> None:
         ("seeds: 2\npresets: micro", "expected under presets a list"),
         ("seeds: 2\npresets: []", "expected under presets a list"),
         ("seeds: 2\npresets: [micro, micro]", "micro stands there twice"),
-        ("seeds: 2\npresets: [nosuch]", "unknown preset 'nosuch'"),
+        ("seeds: 2\npresets: [nosuch]", "mine.yaml: unknown preset 'nosuch'"),
         ("seeds: [", "not YAML"),
         ("seeds: 2\npresets: [micro]\nseeds: 9", "mine.yaml, line 3: not YAML ('seeds' stands twice)"),
     ],

@@ -1,3 +1,4 @@
+import re
 import resource
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,33 @@ def test_a_store_of_another_version_or_of_something_else_is_refused(tmp_path: Pa
     (store.folder / STORE).write_text("{")
     with pytest.raises(BadInput, match="damaged"):
         Store(store.folder)
+
+
+@pytest.mark.parametrize(
+    "place", [".finished-x", ".finished-x/micro", ".finished-x/micro/seed-0000", ".partial", ".locks", "micro"]
+)
+def test_a_link_in_a_store_is_refused_and_what_it_leads_to_is_left_alone(place: str, tmp_path: Path) -> None:
+    folder, theirs = Store(tmp_path / "store").folder, tmp_path / "theirs"
+    (theirs / "micro-0000" / "seed-0000").mkdir(parents=True)
+    (theirs / "micro-0000" / "letter.txt").write_text("dear")
+    before = sorted(theirs.rglob("*"))
+    (folder / place).parent.mkdir(parents=True, exist_ok=True)
+    (folder / place).symlink_to(theirs)
+    with pytest.raises(BadInput, match=f"store/{re.escape(place)}: is a link"):
+        Store(folder)
+    assert sorted(theirs.rglob("*")) == before
+
+
+def test_a_finished_run_whose_place_is_taken_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.add(trained(RUNS[0]))
+    ended = store.folder / ".finished-micro-0000" / "micro" / "seed-0000"
+    ended.mkdir(parents=True)
+    moved = r"\.finished-micro-0000/micro/seed-0000: cannot be moved .*remove one of the two"
+    with pytest.raises(BadInput, match=moved), store.claimed(RUNS):
+        pass
+    assert store.has(RUNS[0])
+    assert ended.is_dir()
 
 
 def test_damaged_runs_and_runs_of_other_settings_are_named_and_left_alone(

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+MOST_SEEDS = 1000  # of small models that are trained to be compared
+
 Model = Annotated[
     str, typer.Argument(metavar="MODEL_DIR", help="A model directory, a name such as transformer_a, or hf:owner/name.")
 ]

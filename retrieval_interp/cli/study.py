@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Json, Seed
+from retrieval_interp.cli.options import MOST_SEEDS, Json, Seed
 from retrieval_interp.cli.terminal import print_claims, progress_bar, runs_bar
 
 app = typer.Typer()
@@ -60,7 +60,7 @@ def emergence(
 @app.command()
 def causality(
     preset: Annotated[str, typer.Option(help="What to train; it should be small.")] = "tiny",
-    seeds: Annotated[int, typer.Option(min=2, help="Runs under each condition.")] = 6,
+    seeds: Annotated[int, typer.Option(min=2, max=MOST_SEEDS, help="Runs under each condition.")] = 6,
     steps: Annotated[int | None, typer.Option(min=1, help="Train longer or shorter than the preset says.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs and the page; goes on there.")] = Path(
         "reports/causality"

@@ -1,6 +1,7 @@
 """Commands on many models at once."""
 
 import json
+import shlex
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -87,7 +88,7 @@ def sweep(
     with runs_bar() as progress:
         failures = run_sweep(chosen.runs, store, train, progress)
     results = store.results(chosen.runs)
-    command = f"retrieval-interp sweep {plan}" + (f" --scale {scale}" if scale else "")
+    command = shlex.join(["retrieval-interp", "sweep", plan, *(["--scale", scale] if scale else [])])
     page = write_figure4(results, folder, command) if results else None
     _tell(command, table(results), sentences(results), failures, page, as_json)
 
@@ -121,7 +122,7 @@ def census(
         engine = partial(local, work=partial(examine, folder=store, threshold=threshold))
         failures = run_sweep(whole.runs, whole, engine, progress, together=1)
     examined = whole.examined()
-    command = f"retrieval-interp census {store.name} --threshold {threshold:g}"
+    command = shlex.join(["retrieval-interp", "census", str(store), "--threshold", f"{threshold:g}"])
     page = write_census(examined, whole.left_out, store, command) if examined else None
     rows = table(examined)
     _tell(command, rows, sentences(rows, whole.left_out), failures, page, as_json)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Examples, Json, Model, Seed
+from retrieval_interp.cli.options import MOST_SEEDS, Examples, Json, Model, Seed
 from retrieval_interp.cli.terminal import progress_bar, runs_bar
 
 app = typer.Typer()
@@ -45,7 +45,7 @@ def depth(
 @app.command()
 def staircase(
     hops: Annotated[list[int] | None, typer.Argument(help="Hops D (default: 1 and 2).")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of every model.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_SEEDS, help="Runs of every model.")] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Training steps of each, at most.")] = 6000,
     out: Annotated[Path, typer.Option(help="Folder for the runs, staircase.csv and the page; goes on there.")] = Path(
         "reports/staircase"

@@ -12,6 +12,7 @@ from circuits.errors import BadInput, check_size
 from retrieval_interp.prompts.question import Question
 from retrieval_interp.streams import Stream
 
+MOST_QUESTIONS = 10**6  # whose prompts, none of them twice, can be kept in mind
 TRIES = 1000  # draws that may all be there already before a size is said to have no further question
 
 
@@ -76,8 +77,7 @@ class Formulation(ABC):
         Raises:
             BadInput: there are not so many of this size.
         """
-        if n < 1:
-            raise BadInput(f"{n} questions; expected at least 1")
+        check_size("the number of questions", n, 1, MOST_QUESTIONS)
         return list(islice(self.stream(seed), n))
 
 

@@ -77,6 +77,10 @@ def load_plan(name: str, scale: str) -> Plan:
     if len({*names}) < len(names):
         raise BadInput(f"{path}: {next(one for one in names if names.count(one) > 1)} stands there twice")
     for one in names:
-        if not isinstance(preset(one).task, RetrievalTask):
+        try:
+            task = preset(one).task
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from error
+        if not isinstance(task, RetrievalTask):
             raise BadInput(f"{path}: {one} is no preset of the retrieval problem, which is all that a sweep trains")
     return Plan(path.stem, tuple(names), int(seeds))

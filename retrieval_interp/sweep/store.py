@@ -20,7 +20,7 @@ from torch import Tensor
 from circuits.errors import BadInput
 from circuits.files import append_line, read_text, write_atomically
 from retrieval_interp.checkpoints import CONFIG, LOG, WEIGHTS, save_tensors
-from retrieval_interp.presets import preset
+from retrieval_interp.presets import PRESETS, preset
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.record import record_of
 from retrieval_interp.training import run_config
@@ -95,7 +95,8 @@ class Store:
         """Open a store, or begin one.
 
         Raises:
-            BadInput: the folder holds something else, or the store of another version, or cannot be written.
+            BadInput: the folder holds something else, links that lead out of it, or the store of another version, or
+                cannot be written.
         """
         self.folder = folder
         marker = folder / STORE
@@ -107,9 +108,13 @@ class Store:
         try:
             form = record_of(Format, read_text(marker, "what a store of runs is")).format
         except ValueError as error:
-            raise BadInput(f"{marker}: damaged ({error})") from error
+            raise BadInput(f'{marker}: damaged ({error}); expected {{"format": {FORMAT}}}') from error
         if form != FORMAT:
             raise BadInput(f"{marker}: format is {form}; this version reads {FORMAT}")
+        # Folders are moved and removed here, which must not happen to those that somebody else's store leads to.
+        for path in (path for level in ("*", "*/*", f"{FINISHED}*/*/*") for path in folder.glob(level)):
+            if path.is_symlink():
+                raise BadInput(f"{path}: is a link; everything in a store lies in its own folder")
 
     def path(self, run: Run) -> Path:
         """Where a run lies, if it is there."""
@@ -131,7 +136,8 @@ class Store:
             name, seed = path.parent.name, path.name.removeprefix("seed-")
             if not seed.isdecimal() or self.path(Run(name, int(seed))) != path:
                 raise BadInput(f"{path}: is no run; expected something like seed-0000")
-            preset(name)
+            if name not in PRESETS:
+                raise BadInput(f"{path.parent}: is of no preset; `retrieval-interp presets` lists them")
             found.append(Run(name, int(seed)))
         return tuple(found)
 
@@ -222,7 +228,8 @@ class Store:
                 except FileNotFoundError:  # another sweep was faster
                     continue
                 except OSError as error:
-                    raise BadInput(f"{place}: cannot be written ({error.strerror or error})") from error
+                    reason = error.strerror or error
+                    raise BadInput(f"{run}: cannot be moved to {place} ({reason}); remove one of the two") from error
             for empty in (*ended.glob("*"), ended):
                 with suppress(OSError):
                     empty.rmdir()
