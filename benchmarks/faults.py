@@ -353,6 +353,7 @@ def measure(kind: Kind, kills: int, seed: int) -> dict[str, Any]:
 
 def prepare() -> None:
     """What every process of a command needs."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
     measured.KEPT_EVERY = 0.0  # seconds: as often as can be
     torch.set_num_threads(1)  # as bit-identical results need, and forks
     torch._dynamo.config.disable = True

@@ -2,9 +2,10 @@
 
     python -m benchmarks.fuzz_commands --n 10000 --json > data/fuzz_commands.json
 
-Lines are drawn by hypothesis from a command's own options, from numbers, names and texts that nobody expects, and from
-files that are there, whole and damaged. Long work is not begun: a line that would begin it counts as good. Exits with 1
-where a command raised something, ended otherwise, or took ten seconds or a GiB of memory.
+Half of the lines are ones that work with an option more, or with another value in one place; the others are drawn from
+a command's own options, in any number and order. Values are numbers, names and texts that nobody expects, and files
+that are there, whole and damaged. Long work ends at its first batch: a line that comes so far counts as good. Exits
+with 1 where a command raised something, ended otherwise, or took ten seconds or a GiB of memory.
 """
 
 import argparse
@@ -23,19 +24,26 @@ import typer
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from benchmarks.faults import a_store
 from benchmarks.watched import PATIENCE, Watched, alarmed
+from circuits import validate
 from retrieval_interp import cli, library
-from retrieval_interp.provenance import versions
+from retrieval_interp.provenance import about, versions
 
 # What would take long, or leave this machine, by the name under which a command finds it.
 LONG = (
-    *("circuits.validate", "circuits.discover", "retrieval_interp.training.train"),
-    *("retrieval_interp.causality.experiment", "retrieval_interp.staircase.experiment"),
-    *("retrieval_interp.sweep.run.sweep", "retrieval_interp.llm.run.ask", "retrieval_interp.sweep.cluster.connect"),
-    *("huggingface_hub.snapshot_download", "huggingface_hub.HfApi"),
+    *(
+        "circuits.judge.Judge._run",
+        "circuits.measured.evaluate",
+        "retrieval_interp.training_step.TrainingStep.__call__",
+    ),
+    *("retrieval_interp.sweep.training.train_seeds", "retrieval_interp.llm.run.eval_set"),
+    *("retrieval_interp.sweep.cluster.connect", "huggingface_hub.snapshot_download", "huggingface_hub.HfApi"),
 )
+COMPILING = "retrieval_interp.training_step.TrainingStep.compile"  # is long, and not to be ended but left out
 VALUES = (
     *("0", "1", "2", "7", "-1", "1e999", "nan", "inf", "0.05", "99999999999999999999", "٣", "1,3", "3-1"),
+    *("1000", "1000000", "1000000000", "9223372036854775807", "1" + "0" * 30, "9" * 5000, "1e-320", "0.3", "0x10"),
     *("induction", "nowhere", "hf:a/b", "hf:", "micro", "tiny", "kingdoms", "figure4", "mockllm/model"),
     *("cpu", "cuda", "ray", "local", "paper", "laptop", "127.0.0.1:9", "é", "\udcff", "a\nb", "<script>", "%s", "{}"),
     *("whole", "damaged", "file", "out", "out/deep/er", "/proc/nowhere", "/dev/null", ".", "..", "missing.yaml"),
@@ -43,17 +51,50 @@ VALUES = (
 )
 
 
+WORKING = {  # lines that nothing is wrong with
+    "validate": "induction --examples 32 --seed 1 --threshold 0.1",
+    "discover": "induction --seed 1 --threshold 0.1",
+    "verify": "report.json --model induction",
+    "view": "induction --examples 1 --layer 1 --head 0",
+    "emergence": "transformer_d --seed 0",
+    "causality": "--preset tiny --seeds 2 --steps 20 --out new",
+    "claims": "--json",
+    "depth": "3 --json",
+    "staircase": "1 --seeds 1 --steps 20 --out new",
+    "facts": "facts.yaml",
+    "arrival": "induction --examples 64 --seed 0",
+    "write": "writing --examples 8 --seed 0",
+    "where": "induction --examples 8 --seed 0",
+    "gradients": "induction --examples 2 --seed 0",
+    "sweep": "plan.yaml --out new --device cpu",
+    "census": "store --threshold 0.1",
+    "prompts": "equations --n 3 --steps 2 --chains 3 --seed 0",
+    "llm": "--model hooked/equations --formulations equations --steps 1-2 --samples 2 --attempts 1 --out new",
+    "train": "tiny --out new --seed 0 --steps 20 --no-compile",
+    "presets": "",
+    "export": "whole exported",
+    "card": "whole",
+    "push": "whole hf:a/b",
+}
+
+
 class Reached(BaseException):
     """The long work would begin here."""
 
 
 def scratch(folder: Path) -> None:
-    """Files for commands to read: a whole model directory, a damaged one, and a text."""
+    """Files for commands to read: a whole model directory, a damaged one, a report, facts, a plan, a store, a text."""
     for name in ("whole", "damaged"):
         (folder / name).mkdir()
         for path in library.data_folder().joinpath("induction").iterdir():
             (folder / name / path.name).write_bytes(path.read_bytes()[: None if name == "whole" else 200])
+    model, task, circuit = library.load("induction")
+    report = validate(model, task, circuit, n_examples=32, about=about("induction", model))
+    (folder / "report.json").write_text(json.dumps(report.to_json()))
+    (folder / "facts.yaml").write_bytes(next(library.data_folder().glob("facts/*.yaml")).read_bytes())
+    (folder / "plan.yaml").write_text("seeds: 1\npresets: [tiny]\n")
     (folder / "file").write_text("heads: {L0H0: previous}\n")
+    a_store(folder)
 
 
 def reached(*_: object, **__: object) -> None:
@@ -101,7 +142,7 @@ class Tried(Watched):
 
 def measure(name: str, command: Any, n: int, start: int) -> dict[str, Any]:
     """Give one command ``n`` lines."""
-    value = st.sampled_from(VALUES)
+    value, working = st.sampled_from(VALUES), WORKING[name].split()
     options = [st.just(["--help"])] + [
         st.just([option]) if parameter.is_flag else value.map(lambda text, option=option: [option, text])
         for parameter in command.params
@@ -109,7 +150,11 @@ def measure(name: str, command: Any, n: int, start: int) -> dict[str, Any]:
         if option.startswith("-")
     ]
     noise = st.lists(value | st.text(max_size=4), max_size=2)
-    parts = st.tuples(st.lists(value, max_size=2), st.lists(st.one_of(options), max_size=3), noise | st.just([]))
+    drawn = st.tuples(st.lists(value, max_size=2), st.lists(st.one_of(options), max_size=3), noise | st.just([]))
+    anything = drawn.map(lambda parts: [*parts[0], *(text for pair in parts[1] for text in pair), *parts[2]])
+    longer = st.one_of(options).map(lambda option: [*working, *option])
+    places = st.integers(0, max(len(working) - 1, 0))
+    other = st.tuples(places, value).map(lambda one: [*working[: one[0]], one[1], *working[one[0] + 1 :]])
     Tried(600)([name, "nowhere"])  # what takes long the first time, such as imports
     tried = Tried()
 
@@ -117,10 +162,9 @@ def measure(name: str, command: Any, n: int, start: int) -> dict[str, Any]:
     @settings(
         max_examples=n, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
     )
-    @given(parts)
-    def give(drawn: tuple[list[str], list[list[str]], list[str]]) -> None:
-        positional, chosen, rest = drawn
-        tried([name, *positional, *(text for pair in chosen for text in pair), *rest])
+    @given(anything | longer | other)
+    def give(line: list[str]) -> None:
+        tried([name, *line])
 
     give()
     return tried.to_json()
@@ -143,6 +187,7 @@ def main() -> None:
         os.chdir(folder)
         for long in LONG:
             stack.enter_context(patch(long, reached))
+        stack.enter_context(patch(COMPILING))
         for name in arguments.commands or commands:
             found[name] = measure(name, commands[name], arguments.n, arguments.seed)
             print(f"{name}: {found[name]}"[:400], file=sys.stderr if arguments.json else sys.stdout, flush=True)
