@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 import circuits
 from circuits import load_circuit, statistics
 from retrieval_interp import __main__, library
+from retrieval_interp.provenance import about
 from tests.command import run
 
 FEW = ["--examples", "32"]
@@ -110,6 +111,22 @@ def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert message in one_line(*run(capsys, *arguments))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "precision"),
+    [
+        (["arrival", "induction", "--examples", "64"], "float32"),
+        (["where", "induction", "--examples", "8"], "float32"),
+        (["write", "writing", "--examples", "8"], "float32"),
+        (["gradients", "induction", "--examples", "1"], "float64"),
+    ],
+)
+def test_what_is_read_off_a_model_says_which_weights_it_has(capsys, arguments, precision):
+    code, out, _ = run(capsys, *arguments, "--json")
+    said, expected = json.loads(out), about(arguments[1], library.load(arguments[1]).model)
+    assert code == 0
+    assert {key: said[key] for key in expected} == {**expected, "precision": precision}
 
 
 def test_ctrl_c_before_anything_is_there_is_one_line(capsys, monkeypatch):

@@ -171,7 +171,8 @@ def verify(
             typer.echo(printable(str(difference)))
         if "discovery" in stored:
             typer.echo("How the circuit was found was not searched for again.")
-        outcome = f"does not hold: {len(found)} values differ" if found else "holds: every number in it was found again"
+        differ = "1 value differs" if len(found) == 1 else f"{len(found)} values differ"
+        outcome = f"does not hold: {differ}" if found else "holds: every number in it was found again"
         typer.echo(f"{path} {outcome}.")
     raise typer.Exit(1 if found else 0)
 

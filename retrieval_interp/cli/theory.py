@@ -121,7 +121,7 @@ def arrival(
     from retrieval_interp.arrival import arrival as measured
     from retrieval_interp.arrival import possible
     from retrieval_interp.arrival_page import FILES, write_arrival
-    from retrieval_interp.provenance import versions
+    from retrieval_interp.provenance import about
     from retrieval_interp.vectors import VectorTask
 
     if examples < 2:
@@ -142,7 +142,7 @@ def arrival(
     layers = {**predicted, "own": read.layers("own"), "ridge": read.layers("ridge")}
     if as_json:
         rows = json.loads(read.table().to_json(orient="records"))
-        print(json.dumps({"command": command, **versions(), "layers": layers, "errors": rows}, indent=2))
+        print(json.dumps({"command": command, **about(model_dir, model), "layers": layers, "errors": rows}, indent=2))
         return
     for part in task.parts:
         said = ", ".join(f"{name} {own[part]}" for name, own in layers.items() if own)
@@ -160,7 +160,7 @@ def write(
 ) -> None:
     """Let a model write its symbols and read them again: how far does it come?"""
     from retrieval_interp import library
-    from retrieval_interp.provenance import versions
+    from retrieval_interp.provenance import about
     from retrieval_interp.writing_task import WritingTask, written_losses
 
     model, task, _ = library.load(model_dir)
@@ -171,7 +171,7 @@ def write(
     if as_json:
         command = f"retrieval-interp write {model_dir} --examples {examples} --seed {seed}"
         losses = {"reading_what_should_be_written": shown.to_json(), "reading_its_own": own.to_json()}
-        print(json.dumps({"command": command, **versions(), **losses}, indent=2))
+        print(json.dumps({"command": command, **about(model_dir, model), **losses}, indent=2))
         return
     for part in task.parts:
         typer.echo(
@@ -190,7 +190,7 @@ def where(
     from circuits.attention import roles_or_positions
     from circuits.circuit import Head
     from retrieval_interp import library
-    from retrieval_interp.provenance import versions
+    from retrieval_interp.provenance import about
 
     model, task, _ = library.load(model_dir)
     drawn = task.examples(examples, seed)
@@ -203,7 +203,7 @@ def where(
             rows.append({"head": str(Head(layer, head)), "from": role, "role": drawn.roles.names[int(most)], **shares})
     if as_json:
         command = f"retrieval-interp where {model_dir} --examples {examples} --seed {seed}"
-        print(json.dumps({"command": command, **versions(), "heads": rows}, indent=2))
+        print(json.dumps({"command": command, **about(model_dir, model), "heads": rows}, indent=2))
         return
     typer.echo("Most of a head's attention that one role gets, and one fixed position:")
     for row in rows:
@@ -232,12 +232,13 @@ def gradients(
     from circuits.gradients_figure import gradients_figure
     from circuits.page import figure_element, render_page
     from retrieval_interp import library
-    from retrieval_interp.provenance import versions
+    from retrieval_interp.provenance import about
 
     model, task, _ = library.load(model_dir)
     if out is not None:
         check_writable(out)
     drawn = task.examples(examples, seed)
+    origin = {**about(model_dir, model), "precision": "float64"}
     # In single precision sharp attention comes down to zero by itself; tokens stay what they are.
     model.to(torch.float64, print_details=False)
     inputs, targets = (t.double() if t.is_floating_point() else t for t in (drawn.inputs, drawn.targets))
@@ -260,7 +261,7 @@ def gradients(
         write_atomically(out, render_page("gradients.html.jinja", "retrieval_interp", **contents))
     if as_json:
         paid_for = {"earlier_cells": before.numel(), "earlier_cells_with_loss_gradient": int((before > 0).sum())}
-        print(json.dumps({"command": command, **versions(), **asdict(held), **paid_for}, indent=2))
+        print(json.dumps({"command": command, **origin, **asdict(held), **paid_for}, indent=2))
     else:
         typer.echo(str(held))
         typer.echo(future)
