@@ -115,7 +115,7 @@ class Ledger:
             known = self.n(circuit)
             if first <= known < first + len(own):
                 self._append(circuit.digest, known, own[known - first :])
-        if self._folder and time.monotonic() - self._kept_at > KEPT_EVERY:
+        if self._folder and time.monotonic() - self._kept_at >= KEPT_EVERY:
             self.keep()
 
     def _append(self, digest: str, known: int, losses: Float[Tensor, "example part"]) -> None:
