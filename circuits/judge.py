@@ -52,7 +52,7 @@ class Judge:
         What stands in the ``ledger`` is not measured again; every judgement is what it would be if nothing stood there.
 
         Raises:
-            BadInput: there are fewer than two examples, or the threshold is no number above 0.
+            BadInput: there are too few examples, or too many, or the threshold is no number above 0.
         """
         check_number(len(examples))
         check_threshold(threshold)

@@ -170,7 +170,7 @@ def against_chance(
         measured: what need not be measured again, such as what ``validate`` measured; what is measured is added.
 
     Raises:
-        BadInput: the circuit does not fit the model or the examples, or there are fewer than two of those.
+        BadInput: the circuit does not fit the model or the examples, or there are too few of those, or too many.
     """
     check_number(n_examples)
     sample = Sample(problem, n_examples, seed, next(model.parameters()).device)
