@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import MOST_SEEDS, Examples, Json, Model, Seed
+from retrieval_interp.cli.options import MOST_SEEDS, AtOnce, Json, Model, Seed
 from retrieval_interp.cli.terminal import progress_bar, runs_bar
 
 app = typer.Typer()
@@ -110,7 +110,7 @@ def _layers(number: int | None) -> str:
 def arrival(
     model_dir: Model,
     out: Annotated[Path | None, typer.Option(help="Folder for arrival.csv and the page, arrival.html.")] = None,
-    examples: Examples = 1024,
+    examples: AtOnce = 1024,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -154,7 +154,7 @@ def arrival(
 @app.command()
 def write(
     model_dir: Model,
-    examples: Examples = 4096,
+    examples: AtOnce = 4096,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -182,7 +182,7 @@ def write(
 @app.command()
 def where(
     model_dir: Model,
-    examples: Examples = 1024,
+    examples: AtOnce = 1024,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -217,7 +217,7 @@ def where(
 def gradients(
     model_dir: Model,
     out: Annotated[Path | None, typer.Option(help="The HTML file to write, a heat map.")] = None,
-    examples: Examples = 4,
+    examples: AtOnce = 4,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
