@@ -37,7 +37,11 @@ LONG = (
         "circuits.measured.evaluate",
         "retrieval_interp.training_step.TrainingStep.__call__",
     ),
-    *("retrieval_interp.sweep.training.train_seeds", "retrieval_interp.llm.run.eval_set"),
+    *(
+        "retrieval_interp.sweep.training.train_seeds",
+        "retrieval_interp.emergence_page.write_emergence",
+        "retrieval_interp.llm.run.eval_set",
+    ),
     *("retrieval_interp.sweep.cluster.connect", "huggingface_hub.snapshot_download", "huggingface_hub.HfApi"),
 )
 COMPILING = "retrieval_interp.training_step.TrainingStep.compile"  # is long, and not to be ended but left out
