@@ -2,7 +2,7 @@
 
     python -m benchmarks.fuzz_commands --n 10000 --json > data/fuzz_commands.json
 
-Half of the lines are ones that work with an option more, or with another value in one place; the others are drawn from
+Two thirds of the lines are ones that work with an option more, or another value in one place; the others are drawn from
 a command's own options, in any number and order. Values are numbers, names and texts that nobody expects, and files
 that are there, whole and damaged. Long work ends at its first batch: a line that comes so far counts as good. Exits
 with 1 where a command raised something, ended otherwise, or took ten seconds or a GiB of memory.
