@@ -155,7 +155,7 @@ def answers(folder: Path) -> dict[str, object]:
     given: dict[str, dict[str | None, str]] = {}
     for path in logs_in(logs):
         log = read_eval_log(str(path))
-        for sample in log.samples or ():
+        for sample in (one for one in log.samples or () if one.scores):  # others were stopped before they were answered
             name = f"{log.eval.task}, {log.eval.task_args['steps']} steps, question {sample.id}"
             given.setdefault(name, {})[sample.uuid] = f"{sample.output.completion!r}: {sample.scores}"
     return found | {name: [*of_one.values()] for name, of_one in given.items()}
