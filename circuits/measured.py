@@ -37,7 +37,7 @@ class Measured:
         """What was measured is kept in ``folder``; nothing else in it is touched.
 
         Raises:
-            BadInput: something else has its name.
+            BadInput: something else has its name, or a link stands where it keeps its own.
         """
         own = [folder, *folder.glob(KEY)] if folder is not None else []
         for path in own:

@@ -138,7 +138,8 @@ class Prompted:
         """``n`` questions of the same number of tokens, the commonest of the first eight: there is no padding.
 
         Raises:
-            BadInput: the tokenizer does not know a word, or the lengths of the questions differ too much.
+            BadInput: the tokenizer does not know a word, the lengths of the questions differ too much, or ``n`` is out
+                of range.
         """
         check_size("the number of examples", n, 1, MOST_QUESTIONS)
         lengths = [

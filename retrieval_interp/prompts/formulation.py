@@ -75,7 +75,7 @@ class Formulation(ABC):
         """``n`` questions, none of them twice, the same ones for the same seed.
 
         Raises:
-            BadInput: there are not so many of this size.
+            BadInput: there are not so many of this size, or ``n`` is out of range.
         """
         check_size("the number of questions", n, 1, MOST_QUESTIONS)
         return list(islice(self.stream(seed), n))
