@@ -121,7 +121,7 @@ def census(folder: Path) -> None:
 def a_store(folder: Path) -> None:
     store, chosen = Store(folder / "store"), PRESETS["induction"]
     learned = load("induction").model
-    nothing = build(chosen.task, chosen.architecture.config(chosen.task), seed=1)
+    nothing = build(chosen.task, chosen.config, seed=1)
     for seed, model in enumerate((learned, nothing)):
         store.add(Trained(Result("induction", seed, {"x1": 0.1}, {"x1": 100}, 1.0, "cpu"), "{}\n", model.state_dict()))
 

@@ -127,7 +127,7 @@ def micro_weights() -> bytes:
 
 
 def micro_model() -> torch.nn.Module:
-    return build(MICRO.task, MICRO.architecture.config(MICRO.task), 0)
+    return build(MICRO.task, MICRO.config, 0)
 
 
 @cache

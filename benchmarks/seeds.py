@@ -30,7 +30,7 @@ def measure(name: str, n_seeds: int, rounds: int, device: torch.device) -> dict[
     """Seconds of both, and their ratio."""
     chosen = preset(name)
     chosen = replace(chosen, recipe=replace(chosen.recipe, training_examples=FEW_BATCHES * chosen.recipe.batch))
-    model = build(chosen.task, chosen.architecture.config(chosen.task), 0).to(device, print_details=False)
+    model = build(chosen.task, chosen.config, 0).to(device, print_details=False)
     alone, together = TrainingStep(model, chosen.task, chosen.recipe), ManySeeds(chosen, range(n_seeds), device)
     batches = Batches(chosen.task, chosen.recipe, 0, device)
     for each in (alone, together):

@@ -29,7 +29,7 @@ from retrieval_interp.training_step import TrainingStep
 
 
 def plain_step(preset: Preset) -> Callable[[], object]:
-    model = VectorTransformer(preset.architecture.config(preset.task))
+    model = VectorTransformer(preset.config)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=preset.recipe.lr, weight_decay=preset.recipe.weight_decay)
     draws = preset.task.training_set(preset.recipe.batch, seed=0)
@@ -45,7 +45,7 @@ def plain_step(preset: Preset) -> Callable[[], object]:
 
 
 def our_step(preset: Preset) -> tuple[Callable[[], object], torch.dtype]:
-    model = VectorTransformer(preset.architecture.config(preset.task))
+    model = VectorTransformer(preset.config)
     take = TrainingStep(model, preset.task, preset.recipe)
     take.compile()
     draws = preset.task.training_set(preset.recipe.batch, seed=0)

@@ -12,6 +12,7 @@ from circuits.errors import BadInput
 from circuits.flow import layers_until
 from retrieval_interp.checkpoints import CIRCUIT, CONFIG, read_config, task_from
 from retrieval_interp.depth import bound_paper
+from retrieval_interp.presets import Recipe
 from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
 from retrieval_interp.task import RetrievalTask
 
@@ -60,7 +61,7 @@ def _filled(folder: Path, address: str) -> str:
         "architecture": config["architecture"],
         "heads": "one head" if heads == 1 else f"{heads} heads",
         "made": made,
-        "recipe": made.get("recipe"),
+        "recipe": Recipe(**made["recipe"]) if "recipe" in made else None,
         "versions": ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items()),
         "loss": loss,
         "parts": ", ".join(f"{name} {value:.4f}" for name, value in loss["parts"].items()) if loss else "",

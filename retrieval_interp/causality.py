@@ -111,7 +111,7 @@ def train_clamped(
     """
     task, recipe = chosen.task, chosen.recipe
     held = clamps(condition, task)
-    take_step = ClampedStep(VectorTransformer(chosen.architecture.config(task), seed), task, recipe, held)
+    take_step = ClampedStep(VectorTransformer(chosen.config, seed), task, recipe, held)
     losses: dict[int, list[float]] = {}
     learned: dict[str, float | None] = {}
     for step, parts in stretches(take_step, seed):
@@ -136,7 +136,7 @@ def experiment(
     Raises:
         BadInput: the folder holds runs of another preset or length, or its file is damaged.
     """
-    task, cfg = chosen.task, chosen.architecture.config(chosen.task)
+    task, cfg = chosen.task, chosen.config
     check_length(chosen.recipe)
     for condition in CONDITIONS:  # what does not fit shows before anything is trained
         with clamped(VectorTransformer(cfg), clamps(condition, task), task.examples(1, 0).roles):

@@ -23,7 +23,7 @@ from retrieval_interp.checkpoints import (
     read_config,
     save_tensors,
 )
-from retrieval_interp.training import recipe_from
+from retrieval_interp.training import recipe_from, train_command
 
 EXAMPLES, SEED = 4096, 20_250_000
 LARGEST_CHANGE = 1e-3  # of the loss, relative
@@ -71,8 +71,7 @@ def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, An
     }
     if "preset" in made:
         recipe, seed = recipe_from(config, run / CONFIG)
-        name = made["preset"]
-        made["command"] = f"retrieval-interp train {name} --seed {seed} --steps {recipe.steps}"
+        made["command"] = train_command(made["preset"], recipe, seed)
     log = read_text(run / LOG, "the log of a run")
     save_tensors(to / WEIGHTS, halves if small else weights)
     for path in kept:

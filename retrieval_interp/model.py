@@ -99,13 +99,12 @@ def build(task: Task, cfg: HookedTransformerConfig, seed: int = 0) -> HookedTran
 
 
 def initialise_like_gpt2(model: HookedTransformer, seed: int) -> None:
-    """Draw all weights as GPT-2 does, in TransformerLens's version for any width; biases and W_pos are zero.
+    """Draw all weights as GPT-2 does; biases and W_pos are zero.
 
-    The standard deviation is 0.8/sqrt(d_model), output projections scaled by 1/sqrt(2 layers). GPT-2's own 0.02
-    belongs to its width of 768 and more; at width 128 it would start queries and keys at a quarter of this.
+    The standard deviation is ``cfg.initializer_range``, output projections are divided by sqrt(2 layers).
     """
     generator = torch.Generator().manual_seed(seed)
-    deviation = 0.8 / math.sqrt(model.cfg.d_model)
+    deviation = float(model.cfg.initializer_range)
     for name, parameter in model.named_parameters():
         kind = name.rsplit(".", 1)[-1]
         with torch.no_grad():

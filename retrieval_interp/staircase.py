@@ -128,7 +128,7 @@ def train_point(key: Key, steps: int, progress: Callable[[float], None] = lambda
     """Train one model, until every symbol is mastered or the steps are over."""
     seed, point = key
     chosen, world = point.preset(steps), point.world
-    model = VectorTransformer(chosen.architecture.config(chosen.task), seed)
+    model = VectorTransformer(chosen.config, seed)
     take_step = TrainingStep(model, chosen.task, chosen.recipe)
     take_step.compile()
     step = 0

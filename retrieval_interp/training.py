@@ -71,6 +71,8 @@ class TrainingRun:
         self.task = task_from(config, folder / CONFIG)
         self.recipe, self.seed = recipe_from(config, folder / CONFIG)
         cfg = architecture_from(config, self.task, folder / CONFIG)
+        if self.recipe.initializer_range is not None:
+            cfg.initializer_range = self.recipe.initializer_range
         self.model = build(self.task, cfg, self.seed).to(device, print_details=False)
         self.take_step = TrainingStep(self.model, self.task, self.recipe)
         self.step = self.saved_step = 0
@@ -124,6 +126,7 @@ class TrainingRun:
     def finish(self) -> None:
         """Write the final weights, and in the config how long they took."""
         made = {**self.made, "training_seconds": round(self.seconds), "device": str(self.take_step.device)}
+        made["precision"] = "bfloat16" if self.take_step.autocast else "float32"
         save_tensors(self.folder / WEIGHTS, self.model.state_dict())
         write_atomically(self.folder / CONFIG, config_json(self.task, self.model.cfg, made))
 
@@ -201,22 +204,20 @@ class TrainingRun:
         write_atomically(path, "".join(kept))
 
 
-def start_run(folder: Path, name: str, *, seed: int | None = None, steps: int | None = None) -> None:
+def start_run(folder: Path, name: str, *, seed: int | None = None, **changes: Any) -> None:
     """Write the config of a new run; ``TrainingRun(folder, ...)`` takes it up.
 
     Args:
         folder: a new or empty folder.
         name: of a preset.
         seed: of the weights and the data, instead of the preset's.
-        steps: training steps, instead of the preset's.
+        changes: fields of the recipe, instead of the preset's.
 
     Raises:
-        BadInput: no such preset, the folder already holds a run, or cannot be written.
+        BadInput: no such preset or field, the folder already holds a run, or cannot be written.
     """
     _check_new(folder)
-    chosen = preset(name)
-    if steps is not None:
-        chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, steps=steps))
+    chosen = preset(name).with_recipe(**changes)
     seed = chosen.seed if seed is None else seed
     Stream.TRAINING.generator(seed)  # refuses a seed that cannot be used
     with alone_in(folder):
@@ -232,7 +233,15 @@ def _check_new(folder: Path) -> None:
 def run_config(name: str, chosen: Preset, seed: int) -> str:
     """The config of a run of a preset with a seed."""
     made = {"preset": name, "seed": seed, "recipe": dataclasses.asdict(chosen.recipe), "versions": versions()}
-    return config_json(chosen.task, chosen.architecture.config(chosen.task), made)
+    return config_json(chosen.task, chosen.config, made)
+
+
+def train_command(name: str, recipe: Recipe, seed: int) -> str:
+    """The command that trains a preset with a seed by a recipe, which may differ from the preset's."""
+    own, now = dataclasses.asdict(preset(name).recipe), dataclasses.asdict(recipe)
+    changed = {field: value for field, value in now.items() if value != own[field] and field != "steps"}
+    settings = [f"--set {field}={'none' if value is None else value}" for field, value in changed.items()]
+    return " ".join(["retrieval-interp train", name, f"--seed {seed} --steps {recipe.steps}", *settings])
 
 
 def config_of_run(folder: Path) -> dict[str, Any]:

@@ -18,15 +18,18 @@ from retrieval_interp.streams import Stream
 from retrieval_interp.task import RetrievalTask
 from retrieval_interp.vectors import Draws
 
-LARGEST_NORM = 1.0  # of a step's gradient
-
 
 def learning_rate(recipe: Recipe, step: int) -> float:
     """Linear warm-up, constant, then a cosine to zero over the last ``decay`` share of the steps."""
-    warm = min(1.0, (step + 1) / recipe.warmup)
+    warm = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
     start = recipe.steps * (1 - recipe.decay)
     gone = max(0.0, (step - start) / (recipe.steps - start)) if recipe.decay else 0.0
     return recipe.lr * warm * 0.5 * (1 + math.cos(math.pi * gone))
+
+
+def largest_norm(recipe: Recipe) -> float:
+    """The norm at which a recipe clips gradients; infinite where it does not."""
+    return math.inf if recipe.max_grad_norm is None else recipe.max_grad_norm
 
 
 def adamw(trained: Iterable[tuple[str, Tensor]], recipe: Recipe) -> torch.optim.AdamW:
@@ -76,6 +79,11 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return False
 
 
+def in_bfloat16(recipe: Recipe, device: torch.device) -> bool:
+    """Whether the matrix products of a recipe are in bfloat16 on a device."""
+    return has_fast_bfloat16(device) if recipe.precision == "auto" else recipe.precision == "bfloat16"
+
+
 def compiled(forward: Any, device: torch.device, tried: Callable[[Any], None]) -> Any:
     """A compiled forward pass; where no compiler is found, or ``tried`` fails, it is said so, and it stays as it is."""
     torch.compiler.reset()  # PyTorch gives up after a few models with the same code; those before are done with
@@ -93,7 +101,7 @@ def compiled(forward: Any, device: torch.device, tried: Callable[[Any], None]) -
 
 @dataclass
 class TrainingStep:
-    """One optimiser step of a model on a batch: bf16 autocast where it is fast, compiled where that works."""
+    """One optimiser step of a model on a batch, in the precision of its recipe, compiled where that works."""
 
     model: HookedTransformer
     task: Task
@@ -103,7 +111,7 @@ class TrainingStep:
         self.device = next(self.model.parameters()).device
         self.optimizer = adamw(((n, p) for n, p in self.model.named_parameters() if p.requires_grad), self.recipe)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.autocast = has_fast_bfloat16(self.device)
+        self.autocast = in_bfloat16(self.recipe, self.device)
         self.forward: Any = self.model
 
     def compile(self) -> None:
@@ -130,7 +138,7 @@ class TrainingStep:
         self.optimizer.zero_grad()
         parts = self.losses(examples)
         parts.mean().backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, LARGEST_NORM)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, largest_norm(self.recipe))
         self.optimizer.step()
         # A gradient that is no number spoils the weights only now: let it show in what is returned.
         return torch.where(norm.isfinite(), parts.detach(), torch.nan)

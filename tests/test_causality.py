@@ -57,7 +57,7 @@ def test_the_sentences_say_what_never_happened(by_hand):
 
 
 def test_every_condition_holds_what_it_says_in_a_model_at_its_start():
-    model = VectorTransformer(MICRO.architecture.config(MICRO.task), 0)
+    model = VectorTransformer(MICRO.config, 0)
     examples = MICRO.task.examples(16, seed=3)
     paths = [Path(Head(1, 0), "query", target) for target in ("pair1.second", "pair2.first")]
     paths += [Path(Head(0, 0), "pair2.second", "pair2.first")]
@@ -71,8 +71,8 @@ def test_every_condition_holds_what_it_says_in_a_model_at_its_start():
 
 
 def test_a_run_without_clamps_takes_the_steps_of_ordinary_training():
-    step = causality.ClampedStep(VectorTransformer(MICRO.architecture.config(MICRO.task), 1), MICRO.task, MICRO.recipe)
-    plain = TrainingStep(VectorTransformer(MICRO.architecture.config(MICRO.task), 1), MICRO.task, MICRO.recipe)
+    step = causality.ClampedStep(VectorTransformer(MICRO.config, 1), MICRO.task, MICRO.recipe)
+    plain = TrainingStep(VectorTransformer(MICRO.config, 1), MICRO.task, MICRO.recipe)
     examples = MICRO.task.assemble(MICRO.task.training_set(8, 0))
     for _ in range(3):
         assert torch.equal(step(examples, 1e-3), plain(examples, 1e-3))

@@ -82,7 +82,7 @@ def store(tmp_path: Path) -> Store:
     """Two models of one preset: the trained one of the data folder, and one that has learned nothing."""
     store, chosen = Store(tmp_path / "store"), preset("induction")
     learned = load("induction").model.state_dict()
-    untrained = build(chosen.task, chosen.architecture.config(chosen.task), 1).state_dict()
+    untrained = build(chosen.task, chosen.config, 1).state_dict()
     for seed, weights in enumerate((learned, untrained)):
         result = Result("induction", seed, {"x1": 0.1}, {"x1": 100}, 1.0, "cpu")
         store.add(Trained(result, "{}\n", weights))

@@ -28,13 +28,12 @@ def test_seeds_trained_together_learn_what_they_learn_alone(
     forward: Callable[[Forward], Forward], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(many_seeds, "taking_turns", forward)
-    for module in (training_step, many_seeds):
-        monkeypatch.setattr(module, "has_fast_bfloat16", lambda device: False)
+    monkeypatch.setattr(training_step, "has_fast_bfloat16", lambda device: False)
     seeds = (3, 0, 7)
     many = ManySeeds(MICRO, seeds, CPU)
     together = torch.stack([many.step(step) for step in range(MICRO.recipe.steps)])
     for place, seed in enumerate(seeds):
-        model = build(MICRO.task, MICRO.architecture.config(MICRO.task), seed)
+        model = build(MICRO.task, MICRO.config, seed)
         take, batches = TrainingStep(model, MICRO.task, MICRO.recipe), Batches(MICRO.task, MICRO.recipe, seed, CPU)
         steps = range(MICRO.recipe.steps)
         alone = torch.stack([take(batches[step], learning_rate(MICRO.recipe, step)) for step in steps])
@@ -65,7 +64,7 @@ def test_a_job_leaves_a_log_and_a_result_for_every_seed() -> None:
         records = [json.loads(line) for line in outcome.log.splitlines()]
         assert [record["step"] for record in records] == [20, 40, 60]
         assert outcome.weights is not None
-        model = build(MICRO.task, MICRO.architecture.config(MICRO.task), 0)
+        model = build(MICRO.task, MICRO.config, 0)
         model.load_state_dict(dict(outcome.weights))
         examples = MICRO.task.examples(512, 0)
         with torch.no_grad():

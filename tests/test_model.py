@@ -55,9 +55,9 @@ def test_weights_follow_the_seed_and_global_generators_are_left_alone(small):
     assert not torch.equal(VectorTransformer(small.cfg, seed=2).W_Q, small.W_Q)
 
 
-def test_initial_weights_have_gpt2s_spread():
-    model = VectorTransformer(PRESETS["transformer_a"].architecture.config(TASK))
-    deviation = 0.8 / math.sqrt(128)
+@pytest.mark.parametrize(("initializer_range", "deviation"), [(0.02, 0.02), (None, 0.8 / math.sqrt(128))])
+def test_initial_weights_have_gpt2s_spread_or_transformer_lenss(initializer_range, deviation):
+    model = VectorTransformer(PRESETS["transformer_a"].with_recipe(initializer_range=initializer_range).config)
     assert model.W_Q.std().item() == pytest.approx(deviation, rel=0.01)
     assert model.W_out.std().item() == pytest.approx(deviation / math.sqrt(24), rel=0.01)
     assert model.b_in.abs().max() == 0
@@ -84,7 +84,7 @@ def test_wrong_inputs_are_refused_with_what_was_expected(small, given, message):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_builds_and_has_the_papers_shape(name):
     chosen = PRESETS[name]
-    cfg = chosen.architecture.config(chosen.task)
+    cfg = chosen.config
     assert cfg.d_vocab == (chosen.task.d_input if chosen.task.tokenizer else 8)
     expected = {"transformer_a": (12, 1, 128, 3), "transformer_d": (24, 1, 512, 4), "figure4_ic_8": (8, 8, 128, 5)}
     if name in expected:

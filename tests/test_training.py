@@ -12,8 +12,10 @@ import torch
 from circuits import BadInput
 from retrieval_interp import presets, training, training_step
 from retrieval_interp.checkpoints import load_model, load_tensors
-from retrieval_interp.presets import Architecture, Preset, Recipe
+from retrieval_interp.model import build
+from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask
+from retrieval_interp.training_step import TrainingStep
 
 MICRO = Preset(
     RetrievalTask(n_steps=1, n_chains=2),
@@ -174,7 +176,7 @@ def test_a_damaged_log_is_refused_and_left_as_it_is(tmp_path):
         {"lr": "x"},
         {"lr": float("nan")},
         {"decay": 5},
-        {"warmup": 0},
+        {"warmup": -1},
         {"checkpoint_every": None},
         {"colour": "red"},
     ],
@@ -270,9 +272,32 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path):
     assert resumed.step >= 20  # where the log begins
 
 
-def test_steps_and_seed_may_be_chosen(tmp_path):
-    run = start(tmp_path / "run", seed=9, steps=12)
-    assert (run.seed, run.recipe) == (9, replace(MICRO.recipe, steps=12))
+def test_seed_and_recipe_may_be_chosen_and_the_command_says_so(tmp_path):
+    changed = {"steps": 12, "initializer_range": 0.5, "max_grad_norm": None, "precision": "float32"}
+    run = start(tmp_path / "run", seed=9, **changed)
+    assert (run.seed, run.recipe) == (9, replace(MICRO.recipe, **changed))
+    assert run.model.W_Q.std().item() == pytest.approx(0.5, rel=0.1)
+    assert not run.take_step.autocast
+    command = training.train_command("micro", run.recipe, run.seed)
+    settings = "--set initializer_range=0.5 --set max_grad_norm=none --set precision=float32"
+    assert command == f"retrieval-interp train micro --seed 9 --steps 12 {settings}"
+
+
+def test_the_papers_recipe_neither_warms_up_nor_decays_nor_clips():
+    recipe = PRESETS["transformer_a"].recipe
+    assert recipe.is_of_the_paper
+    assert {training_step.learning_rate(recipe, step) for step in range(recipe.steps)} == {1e-3}
+    model = build(MICRO.task, MICRO.config)
+    take = TrainingStep(model, MICRO.task, replace(MICRO.recipe, max_grad_norm=None, precision="float32"))
+    examples = take.task.examples(8, 0)
+    large = replace(examples, targets=1e3 * examples.targets)
+    take(large, 0.0)
+    norms = {}
+    for name, step in {"free": take, "clipped": TrainingStep(model, MICRO.task, MICRO.recipe)}.items():
+        step(large, 0.0)
+        norms[name] = torch.stack([p.grad.norm() for p in step.parameters]).norm().item()
+    assert norms["free"] > 10
+    assert norms["clipped"] == pytest.approx(1.0, rel=1e-3)
 
 
 def test_a_growing_problem_has_one_hop_more_after_every_equal_share_of_the_first_half():

@@ -1,9 +1,9 @@
 """Commands that make models, and share them."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,12 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/latest"),
     seed: Annotated[int | None, typer.Option(help="Seed of weights and data (default: the preset's).")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Train longer or shorter than the preset says.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Another field of the recipe, as in `presets --json`; repeatable."
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, bit for bit.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     compile: Annotated[bool, typer.Option(help="Use torch.compile where it works.")] = True,
@@ -28,13 +34,16 @@ def train(
     from retrieval_interp.training_step import choose_device
 
     if resume:
-        if preset is not None or seed is not None or steps is not None:
-            raise BadInput("--resume takes preset, seed and steps from the run; leave them out")
+        if preset is not None or seed is not None or steps is not None or changes:
+            raise BadInput("--resume takes preset, seed, steps and recipe from the run; leave them out")
     elif preset is None:
         raise BadInput("name a preset; `retrieval-interp presets` lists them")
     else:
+        recipe = dict(map(_recipe_field, changes or ()))
+        if steps is not None:
+            recipe["steps"] = steps
         choose_device(device)  # refuses one that is not there before a folder is made
-        training.start_run(out, preset, seed=seed, steps=steps)
+        training.start_run(out, preset, seed=seed, **recipe)
     try:
         training.train(out, device, compile)
     except training.TrainingStopped as stopped:
@@ -43,6 +52,20 @@ def train(
         typer.echo(str(diverged), err=True)
         raise typer.Exit(1) from None
     typer.echo(f"The trained model is in {out}")
+
+
+def _recipe_field(change: str) -> tuple[str, Any]:
+    """``warmup=100`` as a name and a value: JSON, none, or a word."""
+    from retrieval_interp.presets import Recipe
+
+    name, equals, text = change.partition("=")
+    known = [field.name for field in fields(Recipe)]
+    if not equals or name not in known:
+        raise BadInput(f"--set {change!r}; expected NAME=VALUE, where NAME is one of {', '.join(known)}")
+    try:
+        return name, None if text == "none" else json.loads(text)
+    except ValueError:
+        return name, text
 
 
 @app.command()
@@ -60,13 +83,18 @@ def presets(as_json: Json = False) -> None:
         print(json.dumps(described, indent=2))
         return
     table = Table(box=SIMPLE_HEAD, padding=0)
-    for column in ("preset", "problem", "asked", "layers", "heads", "d_model", "MLP", "steps", "seed"):
+    for column in ("preset", "problem", "asked", "layers x heads, d_model", "MLP", "recipe", "steps", "lr", "seed"):
         table.add_column(column, no_wrap=True)
     for name, p in PRESETS.items():
         shape, asked = p.architecture, p.task.asked.replace(" ... ", "-")
-        cells = (name, problem_of(p.task), asked, shape.n_layers, shape.n_heads, shape.d_model)
-        table.add_row(*map(str, (*cells, "yes" if shape.mlp else "no", p.recipe.steps, p.seed)))
+        size = f"{shape.n_layers} x {shape.n_heads}, {shape.d_model}"
+        cells = (name, problem_of(p.task), asked, size)
+        recipe = "paper" if p.recipe.is_of_the_paper else "small"
+        trained = (recipe, p.recipe.steps, f"{p.recipe.lr:g}", p.seed)
+        table.add_row(*map(str, (*cells, "yes" if shape.mlp else "no", *trained)))
     Console().print(table)
+    for name, example in {"paper": "transformer_a", "small": "tiny"}.items():
+        typer.echo(f"Recipe {name}: {PRESETS[example].recipe.sentence}.")
 
 
 @app.command()

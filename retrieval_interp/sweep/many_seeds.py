@@ -17,11 +17,11 @@ from retrieval_interp.any_task import Drawn
 from retrieval_interp.model import build
 from retrieval_interp.presets import Preset
 from retrieval_interp.training_step import (
-    LARGEST_NORM,
     Batches,
     adamw,
     compiled,
-    has_fast_bfloat16,
+    in_bfloat16,
+    largest_norm,
     learning_rate,
 )
 
@@ -53,7 +53,7 @@ class ManySeeds:
     def __init__(self, preset: Preset, seeds: Sequence[int], device: torch.device) -> None:
         """Models that begin with the weights of these seeds."""
         self.seeds, self.task, self.recipe, self.device = tuple(seeds), preset.task, preset.recipe, device
-        cfg = preset.architecture.config(preset.task)
+        cfg = preset.config
         models = [build(preset.task, cfg, seed).to(device, print_details=False) for seed in seeds]
         self._model = models[0]  # its code runs, with the weights of all
         stacked, self._buffers = stack_module_state(models)
@@ -115,7 +115,7 @@ class ManySeeds:
     def _outputs(self, inputs: Tensor, forward: Forward | None = None) -> Tensor:
         """What the models answer, each to its own share of the inputs."""
         shares = inputs.unflatten(0, (len(self.seeds), -1))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=has_fast_bfloat16(self.device)):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=in_bfloat16(self.recipe, self.device)):
             return (forward or self._forward)(self.weights, self._buffers, shares).flatten(0, 1).float()
 
     def _means(self, losses: Float[Tensor, "example part"]) -> Float[Tensor, "seed part"]:
@@ -125,7 +125,7 @@ class ManySeeds:
         """Scale down the gradients of every model whose norm is too large; returns the norms before."""
         grads = [weight.grad for weight in self._trained if weight.grad is not None]
         norms = torch.stack([grad.flatten(1).norm(dim=1) for grad in grads]).norm(dim=0)
-        scale = (LARGEST_NORM / (norms + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
+        scale = (largest_norm(self.recipe) / (norms + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
         for grad in grads:
             grad.mul_(scale.view(-1, *(1 for _ in grad.shape[1:])))
         return norms
