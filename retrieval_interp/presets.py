@@ -119,6 +119,10 @@ class Recipe:
                 raise BadInput(f"{name} is {value!r}; expected a number from 0 to {most:g}")
         if self.precision not in PRECISIONS:
             raise BadInput(f"precision is {self.precision!r}; expected one of {', '.join(PRECISIONS)}")
+        if not isinstance(self.growing, bool):
+            raise BadInput(f"growing is {self.growing!r}; expected true or false")
+        if self.batch > self.training_examples:
+            raise BadInput(f"{self.training_examples} training examples do not fill a batch of {self.batch}")
 
     @property
     def sentence(self) -> str:
@@ -134,10 +138,6 @@ class Recipe:
     def is_of_the_paper(self) -> bool:
         """Whether it is ``PAPER``, but for its length."""
         return all(getattr(self, field) == value for field, value in PAPER.items())
-        if not isinstance(self.growing, bool):
-            raise BadInput(f"growing is {self.growing!r}; expected true or false")
-        if self.batch > self.training_examples:
-            raise BadInput(f"{self.training_examples} training examples do not fill a batch of {self.batch}")
 
 
 PAPER: dict[str, Any] = {
