@@ -1,10 +1,12 @@
 # Two commands, each alone, on a machine with Python 3.11+, make and git:
 #   make demo   validates the trained transformer in data/ and writes its report
 #   make test   lints, type-checks and tests
-# (Python compiles what is used when it is used; compiling all libraries in advance takes longer than the rest.)
+# (Python keeps the bytecode of what is imported, also where the environment says otherwise: without it every process
+# compiles PyTorch's and TransformerLens's sources anew. To compile all libraries in advance takes longer than the rest.)
 # (make notebooks runs the notebooks again and keeps them with their outputs; it takes a Chromium.)
 PYTHON ?= python3
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := .venv/.installed
 
 .PHONY: demo test notebooks clean

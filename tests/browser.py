@@ -1,18 +1,26 @@
-"""A headless Chromium without a network, that remembers what a page said and asked for."""
+"""A headless Chromium without a network, that remembers what a page said and asked for.
 
+One for each process that runs tests: every page has a context of its own, so that they share nothing but the time that
+it takes to start.
+"""
+
+import asyncio
+import atexit
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+PATIENCE = 120_000  # milliseconds, for whatever a page is waited for: machines may be busy
 
-expect.set_options(timeout=30_000)  # milliseconds, as whatever else a page is waited for: machines may be busy
+expect.set_options(timeout=PATIENCE)
 
 
 def chromium() -> str:
@@ -28,18 +36,45 @@ def chromium() -> str:
     return found
 
 
+@cache
+def _browser() -> tuple[Browser, asyncio.AbstractEventLoop]:
+    """The browser of this process, which ends with it, and the event loop in which it is talked to."""
+    playwright = sync_playwright().start()
+    atexit.register(playwright.stop)
+    return playwright.chromium.launch(executable_path=chromium(), args=list(SILENT)), asyncio.get_running_loop()
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """The browser; its event loop counts as running only in between, so that other tests can have their own."""
+    try:
+        there, loop = _browser()
+        asyncio._set_running_loop(loop)
+        yield there
+    finally:
+        asyncio._set_running_loop(None)
+
+
+@contextmanager
+def new_page(known: Sequence[str] = (), **context: object) -> Iterator[tuple[Page, list[str]]]:
+    """A page in a context of its own, and its complaints: console errors and exceptions, but for ``known`` ones."""
+    with browser() as there, closing(there.new_context(**context)) as own:
+        own.set_default_timeout(PATIENCE)
+        page, complaints = own.new_page(), []
+
+        def complain(text: str) -> None:
+            if text not in known:
+                complaints.append(text)
+
+        page.on("console", lambda message: complain(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complain(str(error)))
+        yield page, complaints
+
+
 @contextmanager
 def opened(file: Path) -> Iterator[tuple[Page, list[str]]]:
-    """The page of a file and its complaints: console errors, exceptions, and requests beyond the file itself."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=list(SILENT))
-        page = browser.new_context(offline=True, viewport={"width": 1200, "height": 900}).new_page()
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+    """The page of a file; its complaints tell of requests beyond the file itself, too."""
+    with new_page(offline=True, viewport={"width": 1200, "height": 900}) as (page, complaints):
         page.on("request", lambda request: complaints.append(request.url) if request.url != file.as_uri() else None)
         page.goto(file.as_uri())
-        try:
-            yield page, complaints
-        finally:
-            browser.close()
+        yield page, complaints

@@ -7,46 +7,55 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-from tests.browser import SILENT, chromium
-from tests.listening import listening
+from tests.browser import new_page
 
 HERE = re.compile(r"((http|ws)s?://127\.0\.0\.1[:/]|data:|blob:)")
-FRONT_ENDS = {"lab": "lab/tree", "notebook": "notebooks"}  # where they show a notebook
-OWN = "Cannot read properties of undefined (reading 'schema')"  # Notebook 7.6 says so of any notebook, also of print(1)
+# Where they show a notebook; Lab in a workspace of its own, without those that it showed before.
+FRONT_ENDS = {"lab": "lab/workspaces/{0}/tree/{0}.ipynb", "notebook": "notebooks/{0}.ipynb"}
+# What Notebook 7.6 says of any notebook, also of print(1), and where Lab has used the same server before.
+OWN = ("Cannot read properties of undefined (reading 'schema')", "Command 'filebrowser:open-path' not registered.")
 IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-PATIENCE = 60_000  # milliseconds until a cell has run
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that runs, for the notebooks in a folder."""
+
+    folder: Path
+    address: str
+    pid: int
 
 
 @contextmanager
-def notebook(folder: Path, *cells: str, front_end: str = "lab") -> Iterator[tuple[Page, list[str]]]:
-    """A notebook of these cells, which run, and the complaints: console errors, exceptions, requests elsewhere."""
+def notebook(server: Server, name: str, *cells: str, front_end: str = "lab") -> Iterator[tuple[Page, list[str]]]:
+    """A notebook of these cells, which run, and the complaints: console errors, exceptions, requests elsewhere.
+
+    Args:
+        server: that ``jupyter_server`` started.
+        name: of a new file in the server's folder.
+        cells: their code.
+        front_end: one of ``FRONT_ENDS``.
+    """
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     document.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(document, folder / "explored.ipynb")
-    with _lab(folder) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=list(SILENT))
-        page = browser.new_context(viewport={"width": 1400, "height": 1500}).new_page()
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)) if str(error) != OWN else None)
+    nbformat.write(document, server.folder / f"{name}.ipynb")
+    with new_page(OWN, viewport={"width": 1400, "height": 1500}) as (page, complaints):
         page.route(lambda url: not HERE.match(url), lambda route: (complaints.append(route.request.url), route.abort()))
-        page.goto(f"{address}/{FRONT_ENDS[front_end]}/explored.ipynb")
-        page.wait_for_function(IDLE, timeout=PATIENCE)
+        page.goto(f"{server.address}/{FRONT_ENDS[front_end].format(name)}")
+        page.wait_for_function(IDLE)
         page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        try:
-            yield page, complaints
-        finally:
-            browser.close()
+        yield page, complaints
 
 
 @contextmanager
-def _lab(folder: Path) -> Iterator[str]:
-    """A server that ends with the test; its address."""
+def jupyter_server(folder: Path) -> Iterator[Server]:
+    """A server of the notebooks in a folder, for both front ends."""
     own = {name: str(folder / "jupyter") for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR")}
     log = folder / "lab.log"
     options = (
@@ -63,15 +72,10 @@ def _lab(folder: Path) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
     try:
-        for _ in range(240):
-            if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
-                yield found[0]
-                assert listening(server.pid) == {"127.0.0.1"}  # the kernels too
-                return
-            if server.poll() is not None:
-                break
-            time.sleep(0.25)
-        raise RuntimeError(f"JupyterLab did not start: {log.read_text()[-2000:]}")
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())):
+            assert server.poll() is None, f"JupyterLab did not start: {log.read_text()[-2000:]}"
+            time.sleep(0.1)
+        yield Server(folder, found[0], server.pid)
     finally:
         server.terminate()
-        server.wait(timeout=60)
+        server.wait()

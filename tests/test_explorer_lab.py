@@ -1,5 +1,6 @@
 """The explorer and the viewers where people see them: in JupyterLab and Notebook 7, clicked, and without a network."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ from circuits import evaluate, load_circuit
 from circuits.explorer.exploration import AT_ONCE, EXACTLY
 from retrieval_interp import load
 from tests.handmade import induction_circuit
-from tests.jupyter import FRONT_ENDS, PATIENCE, notebook
+from tests.jupyter import FRONT_ENDS, Server, jupyter_server, notebook
+from tests.listening import listening
+
+pytestmark = pytest.mark.slow
 
 EXPLORE = """from retrieval_interp import load
 from circuits.explorer import explore
@@ -17,9 +21,15 @@ model, task, circuit = load("induction")
 explore(model, task, circuit)"""
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with jupyter_server(tmp_path_factory.mktemp("notebooks")) as started:
+        yield started
+
+
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
 def test_a_clicked_arrow_changes_the_loss_to_what_the_engine_computes_and_undo_restores_it(
-    front_end: str, tmp_path: Path
+    front_end: str, server: Server
 ) -> None:
     model, task, circuit = load("induction")
     path = next(path for path in circuit.paths if path.source == "query")
@@ -28,19 +38,19 @@ def test_a_clicked_arrow_changes_the_loss_to_what_the_engine_computes_and_undo_r
         f"{losses.mean().item():.4f}" for losses in evaluate(model, task, examples, [circuit, circuit.without(path)])
     )
     assert whole != without
-    with notebook(tmp_path, EXPLORE, front_end=front_end) as (page, complaints):
+    with notebook(server, front_end, EXPLORE, front_end=front_end) as (page, complaints):
         status, arrow = page.locator("[role=status]"), page.locator(f"[data-act='path {path}']")
-        expect(status).to_contain_text(f"The circuit's loss is {whole}", timeout=PATIENCE)
+        expect(status).to_contain_text(f"The circuit's loss is {whole}")
         expect(arrow).to_have_attribute("aria-pressed", "true")
         arrow.locator("line").first.click()
-        expect(status).to_contain_text(f"The circuit's loss is {without}", timeout=PATIENCE)
+        expect(status).to_contain_text(f"The circuit's loss is {without}")
         expect(arrow).to_have_attribute("aria-pressed", "false")
         page.get_by_role("button", name="undo", exact=True).click()
-        expect(status).to_contain_text(f"The circuit's loss is {whole}", timeout=PATIENCE)
+        expect(status).to_contain_text(f"The circuit's loss is {whole}")
 
         arrow.focus()
         page.keyboard.press("Enter")
-        expect(status).to_contain_text(f"The circuit's loss is {without}", timeout=PATIENCE)
+        expect(status).to_contain_text(f"The circuit's loss is {without}")
         expect(arrow).to_be_focused()
 
         viewer = page.locator("[id^=attention-viewer]")
@@ -66,29 +76,29 @@ explore(model, problem, induction_circuit())"""
 VIEW = "attention_viewer(model, problem.examples(1, 0))"
 
 
-def test_a_circuit_of_a_token_model_is_drawn_tried_saved_and_reported_in_the_dark(tmp_path: Path) -> None:
-    with notebook(tmp_path, EXPLORE_TOKENS, VIEW) as (page, complaints):
+def test_a_circuit_of_a_token_model_is_drawn_tried_saved_and_reported_in_the_dark(server: Server) -> None:
+    with notebook(server, "tokens", EXPLORE_TOKENS, VIEW) as (page, complaints):
         page.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
         status = page.locator("[role=status]")
-        expect(status).to_contain_text("The circuit's loss is 0.0000", timeout=PATIENCE)
+        expect(status).to_contain_text("The circuit's loss is 0.0000")
         page.locator("[data-act='head L1H0']").click()  # from its path to untouched
         expect(page.locator("[data-act='head L1H0']")).to_contain_text("L1H0 untouched")
         page.get_by_label("from", exact=True).select_option("query")
         page.get_by_label("to", exact=True).select_option("pair1.first")
         page.get_by_role("button", name="draw", exact=True).click()
         arrow = page.locator("[data-act^=path][aria-label*='L1H0 query -> pair1.first']")
-        expect(arrow).to_have_attribute("aria-pressed", "true", timeout=PATIENCE)
+        expect(arrow).to_have_attribute("aria-pressed", "true")
         expect(status).not_to_contain_text("The circuit's loss is 0.0000")
         page.get_by_role("button", name="undo", exact=True).click()
         page.get_by_role("button", name="undo", exact=True).click()
         page.get_by_role("button", name="minimal?").click()
-        expect(status).to_contain_text("L1H0 query -> pair1.second: needed", timeout=PATIENCE)
+        expect(status).to_contain_text("L1H0 query -> pair1.second: needed")
         page.get_by_role("button", name="save", exact=True).click()
-        expect(status).to_contain_text("The circuit is in circuit.yaml", timeout=PATIENCE)
-        assert load_circuit(tmp_path / "circuit.yaml").paths == induction_circuit().paths
+        expect(status).to_contain_text("The circuit is in circuit.yaml")
+        assert load_circuit(server.folder / "circuit.yaml").paths == induction_circuit().paths
         page.get_by_role("button", name="report", exact=True).click()
-        expect(status).to_contain_text("The report is at circuit_report/report.html", timeout=PATIENCE)
-        assert (tmp_path / "circuit_report" / "report.html").exists()
+        expect(status).to_contain_text("The report is at circuit_report/report.html")
+        assert (server.folder / "circuit_report" / "report.html").exists()
 
         ink = "element => getComputedStyle(element).color"
         assert page.locator("[data-act='head L1H0'] text").evaluate(ink) == "rgb(255, 255, 255)"
@@ -96,3 +106,4 @@ def test_a_circuit_of_a_token_model_is_drawn_tried_saved_and_reported_in_the_dar
         viewer.get_by_role("heading", name="L1H0", exact=True).hover()
         expect(viewer.get_by_role("heading", name="Zoomed")).to_have_text("L1H0 Zoomed")
         assert complaints == []
+    assert listening(server.pid) == {"127.0.0.1"}  # the kernels too

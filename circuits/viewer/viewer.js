@@ -1,7 +1,6 @@
-const APART = 30; // milliseconds between two events that are not to be taken as one
-
 // Shows circuitsvis' AttentionHeads for every panel, side by side, and a slider where they have several frames.
 // Returns how to show other panels of the same number and heads: whatever is locked stays so.
+// What is drawn says so: data-drawn of every attention-viewer is the label of its step.
 function showAttention(el, panels) {
   const steps = panels[0].frames.map((frame) => frame.label);
   const slider = document.createElement("input");
@@ -13,7 +12,8 @@ function showAttention(el, panels) {
   row.style.cssText = "display: flex; flex-wrap: wrap; gap: 2em; background: #fff; color: #000; padding: 4px";
   el.replaceChildren(...(steps.length > 1 ? [slider, " ", label] : []), row);
 
-  const boxes = panels.map((panel, place) => {
+  const views = [];
+  panels.forEach((panel, place) => {
     const box = document.createElement("div");
     box.id = `attention-viewer-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
     const column = document.createElement("div");
@@ -21,28 +21,38 @@ function showAttention(el, panels) {
     if (panel.title) column.append(Object.assign(document.createElement("h3"), { textContent: panel.title }));
     column.append(box);
     row.append(column);
-    const shown = () => CircuitsVis.AttentionHeads(panels[place].frames[slider.value]);
-    const begin = () =>
-      box.isConnected ? CircuitsVis.render(box.id, shown, {}) : requestAnimationFrame(begin);
+    // circuitsvis brings React and does not hand it out: this is a component of it, which can be told to draw again.
+    class View {
+      box = box;
+      componentDidMount() {
+        views.push(this);
+        draw(this);
+      }
+      render() {
+        const props = panels[place].frames[slider.value];
+        const element = { type: CircuitsVis.AttentionHeads, props, key: null, ref: null, _owner: null };
+        return { $$typeof: Symbol.for("react.element"), ...element };
+      }
+    }
+    View.prototype.isReactComponent = {};
+    const begin = () => (box.isConnected ? CircuitsVis.render(box.id, View, {}) : requestAnimationFrame(begin));
     begin();
-    return box;
   });
-  const draw = () => {
-    label.textContent = steps[slider.value];
-    boxes.forEach((box, place) => {
-      // circuitsvis draws again when a head is pointed at or left: here both, at the one that is large already.
-      const large = [...box.querySelectorAll("h3")].at(-1)?.textContent;
-      const head = panels[place].frames[0].attentionHeadNames.findIndex((name) => large === `${name} Zoomed`);
-      const point = (event) =>
-        box.querySelectorAll("canvas")[head]?.dispatchEvent(new MouseEvent(event, { bubbles: true }));
-      point("mouseover");
-      setTimeout(() => point("mouseout"), APART);
-    });
+  const draw = (view) => {
+    const step = steps[slider.value];
+    delete view.box.dataset.drawn;
+    const update = (done) => view.updater.enqueueForceUpdate(view, done);
+    // Charts are drawn after an update, and before the next one begins.
+    update(() => update(() => steps[slider.value] === step && (view.box.dataset.drawn = step)));
   };
-  slider.addEventListener("input", draw);
+  const drawAll = () => {
+    label.textContent = steps[slider.value];
+    views.forEach(draw);
+  };
+  slider.addEventListener("input", drawAll);
   label.textContent = steps[slider.value];
   return (others) => {
     panels = others;
-    draw();
+    drawAll();
   };
 }

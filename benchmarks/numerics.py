@@ -1,6 +1,6 @@
 """Do numbers mean the same in every precision, with any number of threads, and however many sequences run at once?
 
-    python -m benchmarks.numbers [--threshold 0.05] [--json] [MODEL_DIR ...]     (default: transformer_a)
+    python -m benchmarks.numerics [--threshold 0.05] [--json] [MODEL_DIR ...]     (default: transformer_a)
 
 Every model is validated (the paper's appendix E) in single precision, with one thread and as many sequences at once as
 ``circuits.evaluation`` takes, and again with one of these changed, on the same examples. Of two squared errors the
@@ -146,7 +146,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = [row for name in arguments.models for row in measure(name, arguments.threshold)]
     if arguments.json:
-        command = f"python -m benchmarks.numbers --threshold {arguments.threshold:g} {' '.join(arguments.models)}"
+        command = f"python -m benchmarks.numerics --threshold {arguments.threshold:g} {' '.join(arguments.models)}"
         models = [about(name, load(name)[0]) for name in arguments.models]
         print(json.dumps({"command": command, "seed": SEED, "models": models, "settings": rows}, indent=2))
     else:

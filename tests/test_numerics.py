@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.numbers import SETTINGS, USUAL, compare, losses, report
+from benchmarks.numerics import SETTINGS, USUAL, compare, losses, report
 from circuits import Circuit, evaluate, evaluation
 from retrieval_interp import load
 

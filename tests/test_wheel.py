@@ -1,0 +1,58 @@
+"""The built wheel: what it holds, and that it works where no checkout is."""
+
+import json
+import os
+import site
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from retrieval_interp.checkpoints import CONFIG
+from tests.annotations import ROOT
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
+
+
+def test_the_wheel_holds_every_trained_model_and_neither_logs_of_sweeps_nor_results_of_benchmarks(wheel: Path) -> None:
+    names = {name.removeprefix("retrieval_interp/") for name in zipfile.ZipFile(wheel).namelist()}
+    held = {name for name in names if name.startswith("data/")}
+    models = {str(path.relative_to(ROOT)) for path in (ROOT / "data").glob(f"*/{CONFIG}")}
+    assert len(models) >= 10
+    assert models <= held
+    assert not [name for name in held if name.startswith("data/sweeps") and not name.endswith(".csv")]
+    assert not [name for name in held if name.count("/") == 1]
+
+
+def test_installed_into_an_empty_environment_the_demo_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    environment, empty = tmp_path / "environment", tmp_path / "empty"
+    venv.create(environment)
+    empty.mkdir()
+    (packages,) = environment.glob("lib/python*/site-packages")
+    # The libraries are those of this environment, whose own .pth files, and so the checkout, are not read there.
+    (packages / "libraries.pth").write_text("\n".join(site.getsitepackages()))
+    zipfile.ZipFile(wheel).extractall(packages)
+    program = "import retrieval_interp.__main__ as m; assert 'environment' in m.__file__; m.main()"
+    run = subprocess.run(
+        [environment / "bin" / "python", "-P", "-c", program, "demo"],
+        cwd=empty,
+        env={name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "COVERAGE_PROCESS_START")},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    report = json.loads((empty / "reports" / "transformer_a" / "report.json").read_text())
+    assert report["passed"]
+    assert (empty / "reports" / "transformer_a" / "report.html").stat().st_size > 10**6
