@@ -52,21 +52,21 @@ def transformers_server(folder: Path) -> Iterator[str]:
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(240):
-            try:
-                if httpx.get(f"{address}/health", timeout=2).status_code == 200:
-                    break
-            except httpx.HTTPError:
-                pass
+        while not _answers(address):
             assert server.poll() is None, "the server ended"
-            time.sleep(0.5)
-        else:
-            raise TimeoutError("the server does not answer")
+            time.sleep(0.2)
         yield f"{address}/v1"
         assert listening(server.pid) == {"127.0.0.1"}
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait()
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/health", timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 class PatientServer(ThreadingHTTPServer):

@@ -82,7 +82,7 @@ def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups
 
 def test_a_killed_training_is_brought_to_the_end_of_one_that_nobody_killed():
     command = [sys.executable, "-m", "benchmarks.faults", "training", "--kills", "3", "--json"]
-    ended = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=600)
+    ended = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads(ended.stdout)["kinds"]["training"]
     assert found["kills"] == {"SIGKILL": 1, "SIGTERM": 1, "SIGINT": 1}

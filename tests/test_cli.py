@@ -42,11 +42,10 @@ def test_validating_the_shipped_transformer_passes_and_writes_the_three_reports(
     assert (folder / "report.md").read_text().startswith("# transformer_a: holds")
 
 
-def test_json_is_one_document_on_standard_output_and_nothing_else():
-    command = [sys.executable, "-m", "retrieval_interp", "validate", "induction", "--threshold", "0.1", *FEW, "--json"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout)
+def test_json_is_one_document_on_standard_output_and_nothing_else(capfd):
+    code, out, errors = run(capfd, "validate", "induction", "--threshold", "0.1", *FEW, "--json")
+    assert code == 0, errors
+    report = json.loads(out)
     assert report["passed"] is True
     assert report["about"]["model"] == "induction"
 
@@ -91,6 +90,11 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["train", "--resume", "--out", "nowhere"], "no such model directory"),
         (["train", "tiny", "--out", "/proc/nothing"], "cannot be written"),
         (["train", "tiny", "--seed", "-1"], "seed -1"),
+        (["train", "tiny", "--set", "colour=red"], "colour=red'; expected NAME=VALUE, where NAME is one of steps"),
+        (["train", "tiny", "--set", "warmup"], "expected NAME=VALUE"),
+        (["train", "tiny", "--set", "warmup=long"], "warmup is 'long'; expected a whole number from 0"),
+        (["train", "tiny", "--set", "precision=half"], "expected one of auto, float32, bfloat16"),
+        (["train", "--resume", "--set", "warmup=1"], "--resume takes preset"),
         (["train", "tiny", "--device", "tpu"], "device 'tpu' is not usable here"),
         (["validate", "x" * 5000], "is no path"),
         (["validate", "transformer_a", "--circuit", "/dev/zero"], "is no file"),

@@ -35,7 +35,9 @@ SLOW = Preset(  # some seconds, so that it can be lost in the middle
     Architecture(1, 1, d_model=8, d_head=8),
     Recipe(steps=400, batch=8, training_examples=64),
 )
+pytestmark = pytest.mark.slow
 PLAN = Plan("mine", ("slow", "slower"), 2)
+HEAD = {"num_cpus": 0, "node_ip_address": HERE, "include_dashboard": False}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def cluster() -> Iterator[Cluster]:
             patched.setenv(name, value)
         # As on a laptop that Ray keeps to itself; else it takes 127.0.0.1 for a name of this machine's other addresses.
         patched.setattr(ray_constants, "ENABLE_RAY_CLUSTER", False)
-        here = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": HERE})
+        here = Cluster(initialize_head=True, head_node_args=HEAD)
         try:
             yield here
         finally:
@@ -73,7 +75,7 @@ def workers() -> list[psutil.Process]:
 
 def both_at_work() -> list[psutil.Process]:
     """The two, when there are two."""
-    for _ in range(1800):
+    for _ in range(6000):
         if len(busy := workers()) == 2:
             return busy
         time.sleep(0.1)

@@ -261,11 +261,10 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     log = tmp_path / "run" / "log.jsonl"
-    deadline = time.monotonic() + 120
-    while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
+    while process.poll() is None and not (log.exists() and log.read_text()):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate()
     assert process.returncode == 130, errors
     assert f"retrieval-interp train --resume --out {tmp_path / 'run'}".encode() in errors
     resumed = training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False)
