@@ -20,7 +20,7 @@ import torch
 from circuits.explorer import Explorer, explore
 from retrieval_interp import load
 from retrieval_interp.provenance import versions
-from tests.jupyter import PATIENCE, notebook
+from tests.jupyter import jupyter_server, notebook
 
 ROUNDS = 5
 QUIET = 2000  # milliseconds between two clicks, so that nothing is still being drawn
@@ -60,8 +60,12 @@ def in_kernel(explorer: Explorer) -> dict[str, float]:
 
 def in_lab(model: str, clicked: dict[str, list[str]]) -> dict[str, float]:
     """Seconds in JupyterLab."""
-    with tempfile.TemporaryDirectory() as folder, notebook(Path(folder), CELL.format(model=model)) as (page, _):
-        page.locator("[role=status]").get_by_text("The circuit's loss").wait_for(timeout=PATIENCE)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        jupyter_server(Path(folder)) as server,
+        notebook(server, "explored", CELL.format(model=model)) as (page, _),
+    ):
+        page.locator("[role=status]").get_by_text("The circuit's loss").wait_for()
         taken: dict[str, list[float]] = {name: [] for name in clicked}
         for name, every in clicked.items():
             for act in every:

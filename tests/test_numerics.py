@@ -16,12 +16,13 @@ TOLERANCE = {"bfloat16": (2e-3, 0.02), "float16": (2e-4, 0.002), "2 threads": (1
 
 @pytest.fixture(scope="module")
 def usual():
-    return {n: report("induction", replace(USUAL, examples=n), threshold=0.1)[0] for n in (FEW, 4096)}
+    return {n: report("induction", replace(USUAL, examples=n), threshold=0.1)[0] for n in (32, FEW)}
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.change)
+# 4,096 sequences at once are run below.
+@pytest.mark.parametrize("setting", SETTINGS[:-1], ids=lambda setting: setting.change)
 def test_no_setting_changes_a_verdict_and_hardly_a_loss(usual, setting):
-    n_examples = max(FEW, setting.examples) if setting.batch == 4096 else FEW
+    n_examples = min(FEW, setting.examples)
     other, at_once = report("induction", replace(setting, examples=n_examples), threshold=0.1)
     found = compare(other, usual[n_examples], setting)
     assert found["same_verdicts"]
@@ -30,7 +31,6 @@ def test_no_setting_changes_a_verdict_and_hardly_a_loss(usual, setting):
     absolute, share = TOLERANCE.get(setting.change, (1e-5, 1e-4))
     torch.testing.assert_close(losses(other), losses(usual[n_examples]), atol=absolute, rtol=share)
     assert at_once <= (setting.batch or at_once)
-    assert at_once == 4096 or setting.batch != 4096
 
 
 def test_how_many_examples_run_at_once_hardly_changes_a_loss(monkeypatch):

@@ -80,9 +80,10 @@ def test_every_formulation_is_a_problem_for_the_circuit_tools(
     assert examples.inputs.shape[0] == 6
     again = problem.examples(6, seed=0)
     assert torch.equal(examples.inputs, again.inputs)
+    questions = problem.formulation.questions(300, 0)
     for row, target in zip(examples.inputs, examples.targets, strict=True):
         text = bytes_tokenizer.decode(row)
-        answers = [q.answer for q in problem.formulation.questions(300, 0) if q.prompt + "\n" == text]
+        answers = [q.answer for q in questions if q.prompt + "\n" == text]
         assert answers[0].startswith(bytes_tokenizer.decode(int(target)))
 
 
