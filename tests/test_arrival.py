@@ -38,6 +38,7 @@ def test_the_first_layer_that_reads_a_symbol_is_named_and_what_is_never_read_is_
     assert table["layer"].tolist() == [-1, 0, 1] * 2
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_flow_predicts_beside_what_was_measured(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["arrival", "induction", "--examples", "256", "--out", str(tmp_path), "--json"])

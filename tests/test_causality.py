@@ -151,6 +151,7 @@ def test_the_lower_half_is_forced_in_the_first_head_of_the_first_layer():
     assert dict(clamp.rows) == {"pair1.second": "pair1.first", "pair2.second": "pair2.first"}
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_rows_and_writes_its_page(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(PRESETS, "micro", MICRO)
     with pytest.raises(SystemExit) as ended:
@@ -162,6 +163,7 @@ def test_the_command_prints_its_rows_and_writes_its_page(tmp_path, capsys, monke
     assert (tmp_path / "new" / "causality.html").exists()
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_condition_without_a_network(tmp_path, by_hand):
     with opened(write_causality(by_hand, tmp_path, "retrieval-interp causality")) as (page, complaints):
         assert page.locator("#sentences li").count() == len(CONDITIONS)

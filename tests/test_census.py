@@ -66,6 +66,7 @@ def test_the_sentences_count(by_hand: list[Examined]) -> None:
     assert "2 kinds of circuit; the most frequent, in 3: pair1.second -> pair1.first, pair2.second" in kinds
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_model_and_kind_offline(by_hand: list[Examined], tmp_path: Path) -> None:
     with opened(write_census(by_hand, 0, tmp_path, "by hand")) as (page, complaints):
         assert page.locator("#models tr").count() == 1 + 6

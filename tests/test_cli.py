@@ -25,6 +25,7 @@ def one_line(code, out, errors):
     return errors
 
 
+@pytest.mark.slow
 def test_validating_the_shipped_transformer_passes_and_writes_the_three_reports(capsys, monkeypatch, tmp_path):
     for number in ("RANDOM_CIRCUITS", "SUPERFLUOUS_PATHS", "FOR_EACH_PATH"):
         monkeypatch.setattr(statistics, number, 1)  # what chance could have done is tested elsewhere, on smaller models
@@ -42,6 +43,7 @@ def test_validating_the_shipped_transformer_passes_and_writes_the_three_reports(
     assert (folder / "report.md").read_text().startswith("# transformer_a: holds")
 
 
+@pytest.mark.slow
 def test_json_is_one_document_on_standard_output_and_nothing_else(capfd):
     code, out, errors = run(capfd, "validate", "induction", "--threshold", "0.1", *FEW, "--json")
     assert code == 0, errors
@@ -58,6 +60,7 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
     assert "does not hold" in out
 
 
+@pytest.mark.slow
 def test_a_stricter_threshold_turns_the_verdict(capsys):
     assert run(capsys, "validate", "induction", *FEW, "--threshold", "0.1")[0] == 0
     assert run(capsys, "validate", "induction", *FEW, "--threshold", "0.05")[0] == 1
@@ -183,6 +186,7 @@ def test_an_interrupted_command_says_so(capsys, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_validation_goes_on_with_the_same_command(capsys, monkeypatch, tmp_path):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -206,6 +210,7 @@ def test_a_model_without_a_circuit_asks_for_one(capsys, tmp_path):
     assert "name one with --circuit" in one_line(*run(capsys, "validate", tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_export_makes_a_small_model_directory_of_a_run(capsys, tmp_path):
     run(capsys, "train", "tiny", "--steps", "3", "--no-compile", "--out", tmp_path / "run")
     code, out, _ = run(capsys, "export", tmp_path / "run", tmp_path / "small", "--json")
@@ -244,6 +249,7 @@ def somebody_elses_model(folder):
     return folder
 
 
+@pytest.mark.slow
 def test_discovery_finds_the_circuit_of_a_transformer_that_somebody_else_trained(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     theirs = somebody_elses_model(tmp_path / "theirs")

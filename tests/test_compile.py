@@ -53,6 +53,7 @@ def test_two_roles_without_a_symbol_in_common_cannot_be_joined(two_steps):
         compile_circuit(blind, ChainProblem(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_steps", range(1, 16))
 def test_the_minimal_circuit_solves_its_problem_in_the_fewest_layers(n_steps):
     problem, circuit = ChainProblem(n_steps), minimal_circuit(n_steps)

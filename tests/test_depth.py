@@ -145,6 +145,7 @@ def test_bad_numbers_of_hops_are_one_line_and_exit_code_2(hops, capsys):
     assert (out, err.count("\n")) == ("", 1)
 
 
+@pytest.mark.slow
 def test_the_page_steps_through_the_layers_offline(tmp_path):
     with opened(write_depth(depths([1, 3]), tmp_path, "by hand")) as (page, complaints):
         assert page.locator("#depth-table tr").count() == 3

@@ -30,16 +30,19 @@ def test_every_candidate_stands_in_the_log_with_its_loss_and_the_reason(model, p
     assert {"L1H0": "query -> pair1.second"} in taken
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_discovery(model, problem):
     assert discover(model, problem, seed=3).to_json() == discover(model, problem, seed=3).to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 4, 5, 8])
 def test_a_planted_circuit_is_recovered_exactly(seed):
     row = recover(plant(seed))
     assert (row["precision"], row["recall"]) == (1.0, 1.0), row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backups", [[(1, 1)], [(1, 1), (1, 2)], [(2, 0), (3, 0)]])
 def test_of_heads_that_back_each_other_up_one_is_named_and_all_others_are_offered(backups):
     answering = {Head(1, 0), *(Head(*backup) for backup in backups)}  # alone each looks useless
@@ -54,6 +57,7 @@ def test_of_heads_that_back_each_other_up_one_is_named_and_all_others_are_offere
     assert named | offered == answering
 
 
+@pytest.mark.slow
 def test_a_circuit_that_chance_could_decide_on_few_examples_is_judged_on_more():
     model, task, _ = load("induction")
     found = discover(model, task, threshold=0.083)  # 0.077, with a standard error of 0.001 on two thousand examples
@@ -61,6 +65,7 @@ def test_a_circuit_that_chance_could_decide_on_few_examples_is_judged_on_more():
     assert found.judgement.loss.n_examples > 512
 
 
+@pytest.mark.slow
 def test_in_a_trained_token_model_the_previous_token_head_and_the_induction_head_come_out():
     torch.manual_seed(0)
     model, problem = trained_model(), RepeatedTokens()

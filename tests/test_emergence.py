@@ -174,6 +174,7 @@ def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch)
     assert list(emergence(tmp_path / "run", other).attention) == ["L3H0 pair1.second -> pair3.second"]
 
 
+@pytest.mark.slow
 def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
     nasty = "<img src=x onerror=document.title='owned'>"
     tmp_path = tmp_path / nasty

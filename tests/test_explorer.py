@@ -306,6 +306,7 @@ for call in (
 """
 
 
+@pytest.mark.slow
 def test_what_is_no_model_problem_circuit_or_examples_is_named():
     # In a process of its own: in this one every type is checked before.
     said = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True).stdout

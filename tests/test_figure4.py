@@ -81,6 +81,7 @@ def test_the_table_has_a_row_for_every_preset_and_symbol(by_hand: list[Result]) 
     assert rows.loc[("laptop_nonic_3", "all"), "loss"] == pytest.approx(0.7)
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_run_offline(by_hand: list[Result], tmp_path: Path) -> None:
     with opened(write_figure4(by_hand, tmp_path, "by hand")) as (page, complaints):
         names = page.locator("#losses .legendtext").all_text_contents()

@@ -62,6 +62,7 @@ def test_the_same_seed_gives_the_same_gradients_and_leaves_the_model_alone(gradi
     assert not any(point.fwd_hooks for point in random_model.hook_dict.values())
 
 
+@pytest.mark.slow
 def test_the_command_counts_the_pairs_and_shows_them(tmp_path, capsys):
     page = tmp_path / "gradients.html"
     with pytest.raises(SystemExit) as ended:

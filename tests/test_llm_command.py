@@ -22,6 +22,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_figure_2_is_made_of_existing_logs_and_works_offline(logs: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = run(capsys, "llm", "--from-logs", logs, "--out", tmp_path)
     assert code == 0
@@ -38,6 +39,7 @@ def test_figure_2_is_made_of_existing_logs_and_works_offline(logs: Path, tmp_pat
     assert (tmp_path / "accuracy.csv").read_text().startswith(f"# retrieval-interp llm --from-logs {logs}\n")
 
 
+@pytest.mark.slow
 def test_names_of_models_from_logs_appear_as_text_and_are_no_links(logs: Path, tmp_path: Path) -> None:
     nasty = "<a href='http://evil.example/'>m</a></script><script>document.title='owned'</script>"
     table = results(logs_in(logs)).assign(model=nasty)

@@ -55,6 +55,7 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_random_model_on_a_real_server_comes_to_chance(
     random_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_random_model_on_a_real_server_comes_to_chance(
     assert_at_chance(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_local_hugging_face_model_is_asked(random_model: Path, tmp_path: Path) -> None:
     model = get_model(f"hf/{random_model}", device="cpu", batch_size=8, memoize=False)
     tasks = chosen(["equations"], [2], samples=2, chains=4, seed=0, attempts=200)
@@ -74,6 +76,7 @@ def test_a_local_hugging_face_model_is_asked(random_model: Path, tmp_path: Path)
     assert results(logs_in(tmp_path)).iloc[0]["asked"] == 2
 
 
+@pytest.mark.slow
 def test_an_oracle_on_a_server_is_always_right_whatever_its_rate_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +90,7 @@ def test_an_oracle_on_a_server_is_always_right_whatever_its_rate_limits(
     assert Oracle.asked > 30
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOWHERE_API_KEY", "none")
     monkeypatch.setenv("NOWHERE_BASE_URL", "http://127.0.0.1:9/v1")
@@ -97,6 +101,7 @@ def test_a_server_that_is_not_there_is_one_clear_line(tmp_path: Path, monkeypatc
     assert results(logs_in(tmp_path)).iloc[0]["failed"] == 1
 
 
+@pytest.mark.slow
 def test_an_untrained_hooked_transformer_comes_to_chance(untrained: Path, tmp_path: Path) -> None:
     tasks = chosen(["equations"], [2], samples=24, chains=4, seed=0, attempts=200)
     assert ask(tasks, [f"hooked/{untrained}"], tmp_path, quiet=True, max_tokens=1).missing is None
@@ -271,6 +276,7 @@ def test_models_that_read_no_text_or_do_not_exist_are_named() -> None:
         language_model("nosuchmodel")
 
 
+@pytest.mark.slow
 def test_inspects_own_command_finds_the_tasks_and_the_models(untrained: Path, tmp_path: Path) -> None:
     command = [
         str(Path(sys.executable).with_name("inspect")),

@@ -23,6 +23,7 @@ CPU = torch.device("cpu")
 
 
 # Measured: single precision differs by at most 2e-7 after one step and 6e-6 after 60; bf16 by up to 2e-3.
+@pytest.mark.slow
 @pytest.mark.parametrize("forward", [taking_turns, vmap])  # as on a CPU, and as on a GPU
 def test_seeds_trained_together_learn_what_they_learn_alone(
     forward: Callable[[Forward], Forward], monkeypatch: pytest.MonkeyPatch

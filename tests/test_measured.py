@@ -46,6 +46,7 @@ def whole(model, problem, circuit):
     return run(counted, model, problem, circuit, None), counted.n
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(data=st.data())
 def test_a_stopped_validation_goes_on_where_it_was_and_finds_the_very_same(
@@ -62,6 +63,7 @@ def test_a_stopped_validation_goes_on_where_it_was_and_finds_the_very_same(
     assert run(Counted(fails_at=0), model, problem, circuit, folder) == expected  # nothing runs again
 
 
+@pytest.mark.slow
 def test_what_validation_measured_is_not_measured_again_against_chance(model, problem, circuit):
     asked = {"n_examples": 64, "measured": Measured()}
     alone = against_chance(model, problem, circuit, n_examples=64)

@@ -20,6 +20,7 @@ def usual():
 
 
 # 4,096 sequences at once are run below.
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS[:-1], ids=lambda setting: setting.change)
 def test_no_setting_changes_a_verdict_and_hardly_a_loss(usual, setting):
     n_examples = min(FEW, setting.examples)
@@ -33,6 +34,7 @@ def test_no_setting_changes_a_verdict_and_hardly_a_loss(usual, setting):
     assert at_once <= (setting.batch or at_once)
 
 
+@pytest.mark.slow
 def test_how_many_examples_run_at_once_hardly_changes_a_loss(monkeypatch):
     model, task, circuit = load("induction")
     examples = task.examples(4096, seed=1)

@@ -24,6 +24,7 @@ def assert_inked(page, viewer):
     )
 
 
+@pytest.mark.slow
 def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tmp_path):
     model, task, circuit = load("induction")
     report = validate(model, task, circuit, n_examples=32, threshold=0.1)
@@ -42,6 +43,7 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tm
         assert complaints == []
 
 
+@pytest.mark.slow
 def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_each_example(tmp_path):
     file = tmp_path / "attention.html"
     with pytest.raises(SystemExit) as ended:
@@ -55,6 +57,7 @@ def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_
     assert '"1:pair3.second"' in file.read_text()
 
 
+@pytest.mark.slow
 def test_names_from_files_appear_as_text_and_are_never_run(model, problem, circuit, tmp_path):
     nasty = "</script><script>document.title='owned'</script>"
     report = validate(model, problem, replace(circuit, name=nasty, description=nasty), n_examples=8)
@@ -65,6 +68,7 @@ def test_names_from_files_appear_as_text_and_are_never_run(model, problem, circu
         assert complaints == []
 
 
+@pytest.mark.slow
 def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, problem, circuit, tmp_path):
     report = validate(model, problem, Circuit(dict(list(circuit.heads.items())[:1])), n_examples=8)
     chance = against_chance(model, problem, circuit, n_examples=8)
@@ -73,6 +77,7 @@ def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, problem
         assert "step 4 failed" in page.locator("#verdict").inner_text()
 
 
+@pytest.mark.slow
 def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, problem, tmp_path):
     found = discover(model, problem)
     report = validate(model, problem, found.circuit, n_examples=64, seed=1)

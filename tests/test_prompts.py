@@ -349,6 +349,7 @@ def test_variables_go_on_after_z_and_names_after_the_list() -> None:
     assert {"Zoe", "Alice2", "Henry2"} <= people
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMULATIONS)
 def test_shortcuts_stay_at_chance_and_answers_are_equally_likely(name: str) -> None:
     found = measure(formulation(name), 1000, 1)

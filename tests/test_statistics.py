@@ -108,6 +108,7 @@ def test_too_few_superfluous_paths_to_pass_the_correction_are_said_to_be_too_few
     assert "Against 200 different superfluous paths" in " ".join(enough.sentences())
 
 
+@pytest.mark.slow
 def test_no_path_is_called_superfluous_where_the_circuit_itself_is_above_the_threshold(model, problem, circuit):
     wrong = circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"}))
     found = against_chance(model, problem, wrong, n_examples=8)

@@ -96,6 +96,7 @@ def swept_elsewhere(folder: Path, made: "multiprocessing.Queue[str]") -> None:
     sweep(Plan("mine", ("micro", "other"), 20).runs, Store(folder), noted, lambda share: None)
 
 
+@pytest.mark.slow
 def test_two_sweeps_on_one_store_share_the_work_and_both_wait_for_all_of_it(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     made = context.Queue()

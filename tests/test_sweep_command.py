@@ -13,6 +13,7 @@ from tests.sweeps import trained
 pytestmark = pytest.mark.usefixtures("micro_presets")
 
 
+@pytest.mark.slow
 def test_the_command_trains_a_plan_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, store = tmp_path / "mine.yaml", tmp_path / "store"
     plan.write_text("seeds: 2\npresets: [micro, other]\n")

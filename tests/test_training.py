@@ -39,6 +39,7 @@ def records(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [7, 20, 33, 50])
 def test_a_resumed_run_continues_bit_for_bit(tmp_path, stop):
     whole = start(tmp_path / "whole")
@@ -71,6 +72,7 @@ def test_a_run_killed_between_a_checkpoint_and_its_state_has_the_checkpoint_in_t
     assert training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False).step == 0
 
 
+@pytest.mark.slow
 def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
     run = tmp_path / "run"
     training.start_run(run, "micro", steps=200)
@@ -154,6 +156,7 @@ def test_a_run_that_diverges_at_a_checkpoint_step_names_the_state_that_is_really
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-0000020.safetensors"]
 
 
+@pytest.mark.slow
 def test_a_damaged_log_is_refused_and_left_as_it_is(tmp_path):
     run = start(tmp_path / "run")
     while run.step < 50:
@@ -247,6 +250,7 @@ def test_a_damaged_state_is_refused_and_left_as_it_is(tmp_path):
     assert path.read_bytes() == damaged
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_resume(tmp_path):
     command = [
         sys.executable,

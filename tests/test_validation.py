@@ -172,6 +172,7 @@ def test_a_path_that_leads_to_the_wrong_role_is_told_the_right_one(model, proble
     assert "L1H0 query -> pair1.first (pair1.second 0.0000" in verdict(report, "rivals").sentence
 
 
+@pytest.mark.slow
 def test_heads_that_could_be_one_are_told_and_only_those():
     """The query takes x1 and x2 from the first pair, then x3 and x4 from the third, each filled by a head below."""
     circuit = Circuit(

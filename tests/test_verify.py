@@ -39,12 +39,14 @@ def written(report, folder):
     return path
 
 
+@pytest.mark.slow
 def test_a_report_says_of_what_it_was_made(report):
     assert report["about"]["precision"] == "float32"
     assert len(report["about"]["weights_sha256"]) == len(report["circuit"]["sha256"]) == 64
     assert report["circuit"]["sha256"] == load_circuit(CIRCUIT).digest
 
 
+@pytest.mark.slow
 def test_a_report_that_was_just_made_holds(report, tmp_path, capsys):
     report["about"]["torch"] = "1.0"
     written(report, tmp_path)
@@ -54,6 +56,7 @@ def test_a_report_that_was_just_made_holds(report, tmp_path, capsys):
     assert "report.json holds: every number in it was found again." in said
 
 
+@pytest.mark.slow
 def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
     report["paths"][1]["losses"]["uniform"] += 0.01
     report["verdicts"][4]["outcome"] = "undetermined"

@@ -141,6 +141,7 @@ VS_CODE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["", VS_CODE], ids=["anywhere", "under VS Code's policy"])
 def test_in_a_notebook_the_viewer_brings_all_it_needs_in_a_frame_as_high_as_it_is(policy, model, examples, tmp_path):
     notebook = tmp_path / "notebook.html"
@@ -178,6 +179,7 @@ def view(*arguments):
     return ended.value.code
 
 
+@pytest.mark.slow
 def test_the_command_shows_models_side_by_side_and_one_through_its_training(tmp_path, monkeypatch):
     kept = replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20))
     monkeypatch.setitem(presets.PRESETS, "micro", kept)
