@@ -80,6 +80,7 @@ def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups
             assert solves(without_path(planted.circuit, path), planted.problem) == (path in planted.backups)
 
 
+@pytest.mark.slow
 def test_a_killed_training_is_brought_to_the_end_of_one_that_nobody_killed():
     command = [sys.executable, "-m", "benchmarks.faults", "training", "--kills", "3", "--json"]
     ended = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True)

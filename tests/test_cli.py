@@ -95,7 +95,7 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["train", "tiny", "--seed", "-1"], "seed -1"),
         (["train", "tiny", "--set", "colour=red"], "colour=red'; expected NAME=VALUE, where NAME is one of steps"),
         (["train", "tiny", "--set", "warmup"], "expected NAME=VALUE"),
-        (["train", "tiny", "--set", "warmup=long"], "warmup is 'long'; expected a whole number from 0"),
+        (["train", "tiny", "--set", "warmup=-1"], "warmup is -1; expected a whole number from 0"),
         (["train", "tiny", "--set", "precision=half"], "expected one of auto, float32, bfloat16"),
         (["train", "--resume", "--set", "warmup=1"], "--resume takes preset"),
         (["train", "tiny", "--device", "tpu"], "device 'tpu' is not usable here"),
