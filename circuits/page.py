@@ -21,9 +21,13 @@ UNFOLD = """new Response(new Blob([Uint8Array.from(atob("{packed}"), (c) => c.ch
 
 
 def figure_element(figure: go.Figure, name: str) -> Markup:
-    """A plotly figure for a page that holds plotly.js already; ``name`` becomes its id."""
-    html = figure.to_html(full_html=False, include_plotlyjs=False, config=PLOTLY_CONFIG, div_id=name, auto_play=False)
-    return Markup(html)
+    """A plotly figure for a page that holds plotly.js already; ``name`` becomes its id.
+
+    The page sets its attribute ``data-drawn`` when it has drawn it.
+    """
+    drawn = "document.getElementById('{plot_id}').dataset.drawn = ''"
+    options: dict[str, Any] = {"full_html": False, "include_plotlyjs": False, "auto_play": False}
+    return Markup(figure.to_html(config=PLOTLY_CONFIG, div_id=name, post_script=drawn, **options))
 
 
 @cache

@@ -19,6 +19,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 PATIENCE = 120_000  # milliseconds, for whatever a page is waited for: machines may be busy
+# Figures and viewers say so when they are drawn.
+NOT_DRAWN = ".plotly-graph-div:not([data-drawn]), .attention-viewer:not(:has([data-drawn]))"
 
 expect.set_options(timeout=PATIENCE)
 
@@ -77,4 +79,5 @@ def opened(file: Path) -> Iterator[tuple[Page, list[str]]]:
     with new_page(offline=True, viewport={"width": 1200, "height": 900}) as (page, complaints):
         page.on("request", lambda request: complaints.append(request.url) if request.url != file.as_uri() else None)
         page.goto(file.as_uri())
+        page.wait_for_function(f"document.querySelector({NOT_DRAWN!r}) === null")
         yield page, complaints
