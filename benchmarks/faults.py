@@ -39,10 +39,10 @@ from benchmarks.untrained import write_untrained
 from circuits import measured
 from circuits.files import PARTIAL
 from retrieval_interp import cli
-from retrieval_interp.checkpoints import CONFIG
 from retrieval_interp.library import load
 from retrieval_interp.llm.results import logs_in
 from retrieval_interp.model import build
+from retrieval_interp.model_dir import CONFIG
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.provenance import versions
 from retrieval_interp.sweep.store import LOCKS, Result, Store, Trained

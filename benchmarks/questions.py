@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.solver import solve
-from circuits.statistics import Interval
+from circuits.interval import Interval
 from retrieval_interp.prompts import FORMULATIONS, Formulation, Question, formulation
 from retrieval_interp.provenance import versions
 

@@ -19,22 +19,14 @@ from circuits.errors import BadInput
 from circuits.facts import load_facts
 from circuits.measured import Ledger
 from retrieval_interp import causality, presets, staircase
-from retrieval_interp.checkpoints import (
-    CONFIG,
-    LOG,
-    STATE,
-    WEIGHTS,
-    architecture_from,
-    load_model,
-    read_config,
-    task_from,
-)
-from retrieval_interp.emergence import read_attention, read_losses
+from retrieval_interp.checkpoints import load_model
+from retrieval_interp.curves import read_attention, read_losses
 from retrieval_interp.experiments import RUNS, read_runs
 from retrieval_interp.library import data_folder
 from retrieval_interp.llm.results import results
 from retrieval_interp.llm.tasks import kingdoms
 from retrieval_interp.model import build
+from retrieval_interp.model_dir import CONFIG, LOG, STATE, WEIGHTS, architecture_from, read_config, task_from
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.stored_report import read_report
 from retrieval_interp.sweep.census import FOUND, Census

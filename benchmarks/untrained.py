@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from circuits.files import write_atomically
-from retrieval_interp.checkpoints import CONFIG, WEIGHTS, config_json, save_tensors
+from retrieval_interp.checkpoints import save_tensors
 from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.model import build
+from retrieval_interp.model_dir import CONFIG, WEIGHTS, config_json
 from retrieval_interp.presets import Architecture
 
 

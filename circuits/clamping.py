@@ -4,19 +4,18 @@ An ablation replaces what a trained head does; a clamp takes away a choice that 
 attention scores, before the softmax, so that every row still sums to one and what it leaves open stays trainable.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
-from transformer_lens import HookedTransformer
-from transformer_lens.hook_points import HookPoint
 
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
+from circuits.lazy import torch, transformer_lens
 from circuits.mechanisms import OneHot
 from circuits.roles import Roles
 
@@ -37,7 +36,7 @@ class Clamp:
     head: Head | None = None
     forced: bool = False
 
-    def closed(self, roles: Roles, n_positions: int) -> Bool[Tensor, "batch query key"]:
+    def closed(self, roles: Roles, n_positions: int) -> Bool[torch.Tensor, "batch query key"]:
         """Where attention may no longer go, True at ``[example, query, key]``.
 
         Raises:
@@ -57,7 +56,9 @@ class Clamp:
 
 
 @contextmanager
-def clamped(model: HookedTransformer, clamps: Sequence[Clamp], roles: Roles) -> Iterator[HookedTransformer]:
+def clamped(
+    model: transformer_lens.HookedTransformer, clamps: Sequence[Clamp], roles: Roles
+) -> Iterator[transformer_lens.HookedTransformer]:
     """The model with the clamps on; afterwards it is as it was. Gradients flow through what is left open.
 
     Args:
@@ -84,7 +85,7 @@ def clamped(model: HookedTransformer, clamps: Sequence[Clamp], roles: Roles) -> 
 
 def _closed(
     clamps: Sequence[Clamp], layer: int, n_heads: int, roles: Roles, n_positions: int
-) -> Bool[Tensor, "batch head query key"]:
+) -> Bool[torch.Tensor, "batch head query key"]:
     shape = (len(roles), n_heads, n_positions, n_positions)
     closed = torch.zeros(shape, dtype=torch.bool, device=roles.positions.device)
     for clamp in clamps:
@@ -99,8 +100,10 @@ def _closed(
 
 
 def _mask(
-    closed: Bool[Tensor, "batch head query key"], scores: Float[Tensor, "batch head query key"], hook: HookPoint
-) -> Float[Tensor, "batch head query key"]:
+    closed: Bool[torch.Tensor, "batch head query key"],
+    scores: Float[torch.Tensor, "batch head query key"],
+    hook: transformer_lens.hook_points.HookPoint,
+) -> Float[torch.Tensor, "batch head query key"]:
     if closed.shape != scores.shape:
         raise BadInput(f"the clamps are made for scores of shape {[*closed.shape]}; the model has {[*scores.shape]}")
     return scores.masked_fill(closed, -torch.inf)

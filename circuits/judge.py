@@ -14,9 +14,8 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
-from circuits.errors import BadInput
 from circuits.evaluation import pieces
-from circuits.loss import Loss
+from circuits.loss import Loss, check_threshold
 from circuits.measured import Ledger
 from circuits.problem import Examples, Problem
 from circuits.sample import Sample, blocks, check_number
@@ -138,13 +137,3 @@ class Judge:
         if loss.near(self.threshold):
             return Judgement(loss, "undecided")
         return Judgement(loss, "below" if loss.mean < self.threshold else "above")
-
-
-def check_threshold(threshold: float) -> None:
-    """Refuse what cannot be the loss below which a loss counts as low.
-
-    Raises:
-        BadInput: it is no number above 0.
-    """
-    if not 0 < threshold < float("inf"):
-        raise BadInput(f"the threshold is {threshold}; expected a number above 0")

@@ -1,8 +1,11 @@
-"""Names of a package, imported on first use: TransformerLens takes seconds, a command's ``--help`` should not."""
+"""What is imported on first use: TransformerLens takes seconds, which a command's ``--help`` should not.
+
+Who only describes says ``from circuits.lazy import torch``, and has PyTorch when it computes for the first time.
+"""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -14,3 +17,23 @@ def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return getattr(import_module(f"{package}.{homes[name]}"), name)
 
     return getattr_
+
+
+class Deferred:
+    """A library that is imported when one of its names is asked for."""
+
+    def __init__(self, library: str) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._library), name)
+
+
+if TYPE_CHECKING:
+    import pandas as pandas
+    import torch as torch
+    import transformer_lens as transformer_lens
+    import transformers as transformers
+else:
+    pandas, torch = Deferred("pandas"), Deferred("torch")
+    transformer_lens, transformers = Deferred("transformer_lens"), Deferred("transformers")

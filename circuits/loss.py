@@ -1,10 +1,14 @@
 """A loss over examples, with its spread."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Float
-from torch import Tensor
+
+from circuits.errors import BadInput
+from circuits.lazy import torch
 
 SURE = 3.0  # standard errors: a difference that chance does not make
 
@@ -26,7 +30,7 @@ class Loss:
     n_examples: int
 
     @classmethod
-    def of(cls, losses: Float[Tensor, "example part"], names: tuple[str, ...]) -> "Loss":
+    def of(cls, losses: Float[torch.Tensor, "example part"], names: tuple[str, ...]) -> Loss:
         """Summarise the partial losses of every example."""
         each = losses.double().mean(dim=1)
         spread = each.std().item() if len(each) > 1 else float("nan")
@@ -44,3 +48,13 @@ class Loss:
         """``mean``, ``standard_error``, ``parts`` and ``examples``."""
         numbers = {"mean": self.mean, "standard_error": self.standard_error}
         return {**numbers, "parts": self.parts, "examples": self.n_examples}
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse what cannot be the loss below which a loss counts as low.
+
+    Raises:
+        BadInput: it is no number above 0.
+    """
+    if not 0 < threshold < float("inf"):
+        raise BadInput(f"the threshold is {threshold}; expected a number above 0")

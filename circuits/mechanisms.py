@@ -4,15 +4,16 @@ A mechanism is simple (``Uniform``, ``Identity``, ``Previous``) or ``OneHot``: z
 named role is expected to attend. Rows of a ``OneHot`` may be simple too, so that single paths can be ablated.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from circuits.errors import BadInput
+from circuits.lazy import torch
 from circuits.roles import Roles
 
 
@@ -28,7 +29,7 @@ class Mechanism(ABC):
         return self.name
 
     @abstractmethod
-    def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """The attention pattern of every example; the batch is 1 where all examples share it."""
 
 
@@ -42,7 +43,7 @@ class Uniform(Mechanism):
 
     name = "uniform"
 
-    def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """1/(p+1) at every key up to the query's position p."""
         seen = torch.ones(n_positions, n_positions, device=_device(roles)).tril()
         return (seen / seen.sum(dim=-1, keepdim=True))[None]
@@ -54,7 +55,7 @@ class Identity(Mechanism):
 
     name = "identity"
 
-    def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """The identity matrix."""
         return torch.eye(n_positions, device=_device(roles))[None]
 
@@ -65,7 +66,7 @@ class Previous(Mechanism):
 
     name = "previous"
 
-    def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Ones directly below the diagonal, and one at the first position."""
         pattern = torch.ones(n_positions - 1, device=_device(roles)).diag(-1)
         pattern[0, 0] = 1
@@ -78,7 +79,7 @@ class Zero(Mechanism):
 
     name = "zero"
 
-    def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """All zeros."""
         return torch.zeros(1, n_positions, n_positions, device=_device(roles))
 
@@ -120,11 +121,11 @@ class OneHot(Mechanism):
         """The rows that attend to a role, as (from-role, to-role)."""
         return tuple((source, target) for source, target in self.rows if target not in ROWS)
 
-    def with_row(self, source: str, target: str) -> "OneHot":
+    def with_row(self, source: str, target: str) -> OneHot:
         """The same mechanism with one row changed."""
         return OneHot({**dict(self.rows), source: target}, self.elsewhere)
 
-    def without_row(self, source: str) -> "OneHot":
+    def without_row(self, source: str) -> OneHot:
         """The same mechanism with one row left to ``elsewhere``."""
         return OneHot({role: target for role, target in self.rows if role != source}, self.elsewhere)
 
@@ -132,7 +133,7 @@ class OneHot(Mechanism):
         rows = ", ".join(f"{source} -> {target}" for source, target in self.rows)
         return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
 
-    def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "#batch query key"]:
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """One pattern for every example, ``[batch, query, key]``.
 
         Raises:

@@ -7,7 +7,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import circuitsvis
 import jinja2
 import plotly.graph_objects as go
 from markupsafe import Markup
@@ -33,6 +32,8 @@ def figure_element(figure: go.Figure, name: str) -> Markup:
 @cache
 def viewer_code() -> str:
     """The JavaScript of attention viewers: circuitsvis, and the function that shows it."""
+    import circuitsvis  # brings in PyTorch, which takes its time
+
     bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"
     own = Path(__file__).parent / "viewer" / "viewer.js"
     code = bundle.read_text(encoding="utf-8").removesuffix("//# sourceMappingURL=iife.js.map\n")

@@ -1,12 +1,13 @@
 """What a model is asked to do: examples with named positions, and a loss in named parts."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
+from circuits.lazy import torch
 from circuits.roles import Roles
 
 
@@ -20,18 +21,18 @@ class Examples:
         roles: the named positions of every example.
     """
 
-    inputs: Tensor
-    targets: Tensor
+    inputs: torch.Tensor
+    targets: torch.Tensor
     roles: Roles
 
     def __len__(self) -> int:
         return self.inputs.shape[0]
 
-    def take(self, index: slice | Int[Tensor, " n"]) -> "Examples":
+    def take(self, index: slice | Int[torch.Tensor, " n"]) -> Examples:
         """Some of the examples."""
         return Examples(self.inputs[index], self.targets[index], self.roles.take(index))
 
-    def to(self, device: torch.device | str) -> "Examples":
+    def to(self, device: torch.device | str) -> Examples:
         """The same examples on another device."""
         return Examples(self.inputs.to(device), self.targets.to(device), self.roles.to(device))
 
@@ -58,5 +59,7 @@ class Problem(Protocol):
     def examples(self, n: int, seed: int) -> Examples:
         """``n`` fresh examples, the same ones for the same seed."""
 
-    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch part"]:
         """The partial losses of every example, from the model's outputs."""

@@ -17,10 +17,9 @@ from circuits.mechanisms import REPLACEMENTS
 from circuits.page import figure_element, render_page
 from circuits.problem import Examples, Problem
 from circuits.statistics import Statistics
-from circuits.validation_report import PathResult, ValidationReport
+from circuits.validation_report import REPORT_FILES, PathResult, ValidationReport
 from circuits.viewer import attention_viewer
 
-REPORT_FILES = ("report.json", "report.md", "report.html")
 VIEWED_EXAMPLES = 3
 
 

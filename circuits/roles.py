@@ -1,13 +1,14 @@
 """Roles: what each position of an example does, by name."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Int
-from torch import Tensor
 
 from circuits.errors import BadInput
+from circuits.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Roles:
     """
 
     names: tuple[str, ...]
-    positions: Int[Tensor, "batch role chain"]
+    positions: Int[torch.Tensor, "batch role chain"]
 
     def __post_init__(self) -> None:
         if len(self.names) != self.positions.shape[1]:
@@ -30,7 +31,7 @@ class Roles:
         if len(set(self.names)) != len(self.names):
             raise BadInput(f"role names repeat: {', '.join(self.names)}")
 
-    def __getitem__(self, name: str) -> Int[Tensor, "batch chain"]:
+    def __getitem__(self, name: str) -> Int[torch.Tensor, "batch chain"]:
         """Positions of one role in every example and chain, ``[batch, chain]``."""
         if name not in self.names:
             raise BadInput(f"unknown role {name!r}; the roles are {', '.join(self.names)}")
@@ -62,11 +63,11 @@ class Roles:
         distinct = self.distinct
         return tuple((source, target) for source in distinct for target in self.before(source) if target in distinct)
 
-    def take(self, examples: slice | Int[Tensor, " n"]) -> "Roles":
+    def take(self, examples: slice | Int[torch.Tensor, " n"]) -> Roles:
         """The same roles for some of the examples."""
         return Roles(self.names, self.positions[examples])
 
-    def to(self, device: torch.device | str) -> "Roles":
+    def to(self, device: torch.device | str) -> Roles:
         """The same roles on another device."""
         return Roles(self.names, self.positions.to(device))
 

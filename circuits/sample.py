@@ -1,10 +1,11 @@
 """Fresh examples, drawn block by block: however many there are, only one block is in memory."""
 
+from __future__ import annotations
+
 import hashlib
 
-import torch
-
 from circuits.errors import BadInput
+from circuits.lazy import torch
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 

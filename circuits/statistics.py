@@ -9,7 +9,6 @@ After Shi et al. 2024, *Hypothesis Testing the Circuit Hypothesis in LLMs*, with
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit, Head, Path
+from circuits.interval import Interval
 from circuits.judge import Judge
 from circuits.measured import Measured
 from circuits.mechanisms import REPLACEMENTS, OneHot
@@ -26,43 +26,10 @@ from circuits.problem import Problem
 from circuits.roles import Roles
 from circuits.sample import Sample, check_number
 
-RANDOM_CIRCUITS, RESAMPLED = 200, 2000
+RANDOM_CIRCUITS = 200
 SUPERFLUOUS_PATHS, FOR_EACH_PATH = 200, 40  # so many that the smallest p stays below the level after correction
 EXAMPLES = 64  # for random circuits and paths and for heads left untouched, of which there are many
 LEVEL = 0.05
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean, and where chance may have moved it from: 95%, unless told otherwise."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Float[Tensor, " example"], seed: int) -> "Interval":
-        """A bootstrap interval: the examples are drawn ``RESAMPLED`` times with replacement."""
-        numbers = values.double().cpu().numpy()
-        rng = np.random.default_rng(seed)
-        means = [rng.choice(numbers, len(numbers)).mean() for _ in range(RESAMPLED)]
-        low, high = np.quantile(means, [0.025, 0.975])
-        return cls(float(numbers.mean()), float(low), float(high))
-
-    @classmethod
-    def of_share(cls, right: int, n: int, level: float = 0.95) -> "Interval":
-        """Wilson's interval of a share, ``right`` of ``n``."""
-        z, share = NormalDist().inv_cdf((1 + level) / 2), right / n
-        middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-        half = z / (1 + z**2 / n) * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
-        return cls(share, max(0.0, middle - half), min(1.0, middle + half))
-
-    def __str__(self) -> str:
-        return f"{self.mean:.4f} [{self.low:.4f}, {self.high:.4f}]"
-
-    def to_json(self) -> dict[str, float]:
-        """``mean``, ``low`` and ``high``."""
-        return {"mean": self.mean, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,21 @@
 """What a validation found: typed results, tables, and the JSON of docs/report.md."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import pandas as pd
 from jaxtyping import Float
-from torch import Tensor
 
 from circuits.circuit import Circuit, Head, Path
 from circuits.circuit_file import dump_circuit
+from circuits.lazy import pandas as pd
+from circuits.lazy import torch
 from circuits.loss import Loss
 from circuits.soundness import Soundness
 
 SCHEMA = 2
+REPORT_FILES = ("report.json", "report.md", "report.html")
 
 Outcome = Literal["passed", "failed", "undetermined"]
 Alone = Literal["holds", "fails", "undetermined"]
@@ -168,7 +171,7 @@ class ValidationReport:
     paths: tuple[PathResult, ...]
     merges: tuple[Merge, ...]
     verdicts: tuple[Verdict, ...]
-    attention: Float[Tensor, "layer head query_role key_role"] = field(repr=False)
+    attention: Float[torch.Tensor, "layer head query_role key_role"] = field(repr=False)
     flow: Soundness | None = None
     about: dict[str, Any] = field(default_factory=dict)
 

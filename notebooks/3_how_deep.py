@@ -13,10 +13,12 @@
 # the causal mask of a language model and without one (`retrieval_interp/depth.py` holds the proofs).
 
 # %%
+import pandas as pd
+
 from retrieval_interp.depth import depths
 from retrieval_interp.depth_page import depth_figure
 
-depths([1, 2, 3, 5, 8, 16, 100])
+pd.DataFrame(depths([1, 2, 3, 5, 8, 16, 100]))
 
 # %%
 depth_figure(depths(range(1, 65)))
@@ -81,8 +83,6 @@ print(f"loss of a single layer: {one_hop.losses(shallow(fresh.inputs), fresh).me
 # How? Most of its heads fetch fixed positions, whatever stands there, for the MLP to compare; one, L0H2, follows a role.
 
 # %%
-import pandas as pd
-
 from circuits.attention import roles_or_positions
 
 to_roles, to_position = roles_or_positions(shallow, fresh, "query")

@@ -1,17 +1,17 @@
 """What a model can be trained on, whatever it reads."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from circuits.errors import check_size
 from circuits.flow import Layout
+from circuits.lazy import torch, transformers
 from circuits.problem import Examples
 from retrieval_interp.streams import Stream
 
@@ -25,7 +25,7 @@ class Drawn:
     def __len__(self) -> int:
         return len(self._tensors()[0])
 
-    def take(self: Kind, index: Int[Tensor, " n"]) -> Kind:
+    def take(self: Kind, index: Int[torch.Tensor, " n"]) -> Kind:
         """Some of the examples, in the order of ``index``."""
         return type(self)(*(tensor[index] for tensor in self._tensors()))
 
@@ -34,11 +34,11 @@ class Drawn:
         return type(self)(*(tensor.to(device) for tensor in self._tensors()))
 
     @staticmethod
-    def joined(draws: "Sequence[Kind]") -> "Kind":
+    def joined(draws: Sequence[Kind]) -> Kind:
         """Several draws, one after the other."""
         return type(draws[0])(*(torch.cat(same) for same in zip(*(one._tensors() for one in draws), strict=True)))
 
-    def _tensors(self) -> list[Tensor]:
+    def _tensors(self) -> list[torch.Tensor]:
         return [getattr(self, field.name) for field in fields(self)]
 
 
@@ -70,7 +70,7 @@ class Task(ABC):
         return " ... ".join(dict.fromkeys((self.parts[0], self.parts[-1])))
 
     @property
-    def tokenizer(self) -> PreTrainedTokenizerBase | None:
+    def tokenizer(self) -> transformers.PreTrainedTokenizerBase | None:
         """What makes tokens of texts; None where vectors are read."""
         return None
 
@@ -119,7 +119,9 @@ class Task(ABC):
         """``n`` examples for evaluation, drawn apart from every training set, whatever the seeds."""
 
     @abstractmethod
-    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch part"]:
         """The partial losses of every example."""
 
     def training_set(self, size: int, seed: int) -> Drawn:
@@ -140,7 +142,7 @@ class Task(ABC):
         return self.parts
 
     def training_losses(
-        self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples
-    ) -> Float[Tensor, "batch trained"]:
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch trained"]:
         """What training makes small, for every example; ``losses``, unless it has targets of its own."""
         return self.losses(outputs, examples)

@@ -1,17 +1,17 @@
 """With which layer can each symbol be read where it is asked? Measured, beside what information flow predicts."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pandas as pd
-import torch
 from jaxtyping import Float
-from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.flow import layers_until
+from circuits.lazy import pandas as pd
+from circuits.lazy import torch, transformer_lens
 from circuits.problem import Examples
-from retrieval_interp.emergence import EMERGED
+from retrieval_interp.curves import EMERGED
 from retrieval_interp.vectors import VectorTask
 
 AT_ONCE = 256  # examples that are run at once
@@ -31,8 +31,8 @@ class Arrival:
     """
 
     parts: tuple[str, ...]
-    own: Float[Tensor, "layer part"]
-    ridge: Float[Tensor, "layer part"]
+    own: Float[torch.Tensor, "layer part"]
+    ridge: Float[torch.Tensor, "layer part"]
 
     def layers(self, readout: str) -> dict[str, int | None]:
         """For every symbol the first layer after which ``own`` or ``ridge`` reads it; -1 before any, None if never."""
@@ -49,9 +49,8 @@ class Arrival:
         return pd.DataFrame(rows)
 
 
-@torch.no_grad()
 def arrival(
-    model: HookedTransformer,
+    model: transformer_lens.HookedTransformer,
     task: VectorTask,
     *,
     n_examples: int = 1024,
@@ -76,12 +75,13 @@ def arrival(
         parts = [place for place, part in enumerate(task.parts) if task.read_at[part] == role]
         fit_to, score_to = (each.targets[:, :, parts].flatten(0, 1).flatten(1) for each in (fit_on, score_on))
 
-        def errors(answers: Tensor, wanted: Tensor = score_to, n_parts: int = len(parts)) -> Tensor:
+        def errors(answers: torch.Tensor, wanted: torch.Tensor = score_to, n_parts: int = len(parts)) -> torch.Tensor:
             return (answers - wanted).square().unflatten(-1, (n_parts, -1)).mean(dim=(0, 2)).cpu()
 
-        for layer, (before, after) in enumerate(zip(fit_at[role], score_at[role], strict=True)):
-            own[layer, parts] = errors(model.unembed(model.ln_final(after[None]))[0])
-            ridge[layer, parts] = errors(_ridge(before, fit_to, after))
+        with torch.no_grad():
+            for layer, (before, after) in enumerate(zip(fit_at[role], score_at[role], strict=True)):
+                own[layer, parts] = errors(model.unembed(model.ln_final(after[None]))[0])
+                ridge[layer, parts] = errors(_ridge(before, fit_to, after))
     return Arrival(task.parts, own, ridge)
 
 
@@ -92,15 +92,16 @@ def possible(task: VectorTask) -> dict[str, int | None]:
 
 
 def _streams(
-    model: HookedTransformer, task: VectorTask, examples: Examples, progress: Callable[[float], None]
-) -> dict[str, Float[Tensor, "layer read d_model"]]:
+    model: transformer_lens.HookedTransformer, task: VectorTask, examples: Examples, progress: Callable[[float], None]
+) -> dict[str, Float[torch.Tensor, "layer read d_model"]]:
     """The residual stream wherever something is asked, by role, before any layer and after each."""
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_layers))]
     places = {role: examples.roles[role].sort(dim=1).values for role in task.readout}  # as the targets stand
-    found: dict[str, list[Tensor]] = {role: [] for role in places}
+    found: dict[str, list[torch.Tensor]] = {role: [] for role in places}
     for start in range(0, len(examples), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        _, cache = model.run_with_cache(examples.inputs[part], names_filter=names)
+        with torch.no_grad():
+            _, cache = model.run_with_cache(examples.inputs[part], names_filter=names)
         for role, at in places.items():
             rows = torch.arange(len(at[part]), device=at.device)[:, None]
             found[role].append(torch.stack([cache[name][rows, at[part]].flatten(0, 1) for name in names]))
@@ -109,8 +110,10 @@ def _streams(
 
 
 def _ridge(
-    fit_at: Float[Tensor, "fitted d_model"], fit_to: Float[Tensor, "fitted d_out"], at: Float[Tensor, "scored d_model"]
-) -> Float[Tensor, "scored d_out"]:
+    fit_at: Float[torch.Tensor, "fitted d_model"],
+    fit_to: Float[torch.Tensor, "fitted d_out"],
+    at: Float[torch.Tensor, "scored d_model"],
+) -> Float[torch.Tensor, "scored d_out"]:
     """Answers of a ridge regression with an intercept."""
     mean, offset = fit_at.mean(dim=0), fit_to.mean(dim=0)
     x, y = (fit_at - mean).double(), (fit_to - offset).double()

@@ -10,8 +10,8 @@ from huggingface_hub import ModelCard, ModelCardData
 from circuits.circuit_file import dump_circuit, load_circuit
 from circuits.errors import BadInput
 from circuits.flow import layers_until
-from retrieval_interp.checkpoints import CIRCUIT, CONFIG, read_config, task_from
 from retrieval_interp.depth import bound_paper
+from retrieval_interp.model_dir import CIRCUIT, CONFIG, read_config, task_from
 from retrieval_interp.presets import Recipe
 from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
 from retrieval_interp.task import RetrievalTask

@@ -5,26 +5,25 @@ Here a path is forced on from the first step, or forbidden throughout, and every
 Every condition sees the same weights and the same data for the same seed, so that seeds pair up.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import torch
-from torch import Tensor
-
 from circuits.circuit import Head
 from circuits.clamping import Clamp, clamped
 from circuits.errors import BadInput
+from circuits.interval import Interval
+from circuits.lazy import pandas as pd
+from circuits.lazy import torch, transformer_lens
 from circuits.problem import Examples
-from circuits.statistics import Interval
 from retrieval_interp.any_task import Task
-from retrieval_interp.emergence import EMERGED, first_crossing
+from retrieval_interp.curves import EMERGED, first_below
 from retrieval_interp.experiments import RUNS, all_runs, check_length, read_runs, stretches
-from retrieval_interp.model import VectorTransformer
-from retrieval_interp.presets import Preset
+from retrieval_interp.presets import Preset, Recipe
 from retrieval_interp.task import RetrievalTask
 from retrieval_interp.training_step import TrainingStep
 
@@ -57,13 +56,16 @@ def clamps(condition: str, task: Task) -> tuple[Clamp, ...]:
     }[condition]
 
 
-@dataclass
 class ClampedStep(TrainingStep):
     """A training step with paths held fast."""
 
-    clamps: Sequence[Clamp] = ()
+    def __init__(
+        self, model: transformer_lens.HookedTransformer, task: Task, recipe: Recipe, clamps: Sequence[Clamp] = ()
+    ) -> None:
+        super().__init__(model, task, recipe)
+        self.clamps = clamps
 
-    def losses(self, examples: Examples) -> Tensor:
+    def losses(self, examples: Examples) -> torch.Tensor:
         """Partial losses averaged over a batch, ``[part]``."""
         with clamped(self.model, self.clamps, examples.roles):
             return super().losses(examples)
@@ -109,16 +111,18 @@ def train_clamped(
     Raises:
         BadInput: the paths held fast do not fit the preset.
     """
+    from retrieval_interp.model import VectorTransformer
+
     task, recipe = chosen.task, chosen.recipe
     held = clamps(condition, task)
     take_step = ClampedStep(VectorTransformer(chosen.config, seed), task, recipe, held)
-    losses: dict[int, list[float]] = {}
+    losses: dict[str, dict[int, float]] = {part: {} for part in task.parts}
     learned: dict[str, float | None] = {}
     for step, parts in stretches(take_step, seed):
-        losses[step] = parts
+        for part, loss in zip(task.parts, parts, strict=True):
+            losses[part][step] = loss
         progress(step / recipe.steps)
-        curves = pd.DataFrame.from_dict(losses, orient="index", columns=task.parts)
-        learned = {part: first_crossing(1 - curves[part], 1 - EMERGED) for part in task.parts}
+        learned = {part: first_below(curve, EMERGED) for part, curve in losses.items()}
         if None not in learned.values():
             break
     return Outcome(condition, seed, name, recipe.steps, learned)
@@ -136,11 +140,9 @@ def experiment(
     Raises:
         BadInput: the folder holds runs of another preset or length, or its file is damaged.
     """
-    task, cfg = chosen.task, chosen.config
+    task = chosen.task
     check_length(chosen.recipe)
-    for condition in CONDITIONS:  # what does not fit shows before anything is trained
-        with clamped(VectorTransformer(cfg), clamps(condition, task), task.examples(1, 0).roles):
-            pass
+    held = [clamps(condition, task) for condition in CONDITIONS]
     file = folder / RUNS
     done = read_runs(file, _outcome)
     for outcome in done:
@@ -148,6 +150,11 @@ def experiment(
             raise BadInput(f"{file}: holds runs that learn {', '.join(outcome.learned)}; choose another folder")
         if (outcome.preset, outcome.steps) != (name, chosen.recipe.steps):
             raise BadInput(f"{file}: holds runs of {outcome.preset} with {outcome.steps} steps; choose another folder")
+    from retrieval_interp.model import VectorTransformer
+
+    for clamping in held:  # what does not fit shows before anything is trained
+        with clamped(VectorTransformer(chosen.config), clamping, task.examples(1, 0).roles):
+            pass
     there = {(outcome.condition, outcome.seed): outcome for outcome in done}
     wanted = [(condition, seed) for seed, condition in product(range(n_seeds), CONDITIONS)]
     return all_runs(wanted, there, file, lambda key, told: train_clamped(name, chosen, *key, told), progress)

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 from circuits.files import write_atomically
 from circuits.page import figure_element, render_page
 from retrieval_interp.causality import CONDITIONS, Outcome, sentences, summary
-from retrieval_interp.emergence import EMERGED
+from retrieval_interp.curves import EMERGED
 
 PAGE = "causality.html"
 

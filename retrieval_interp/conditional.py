@@ -11,13 +11,15 @@ so that neither alone tells z. One example with N = 2 chains, (a: x, y, z) and (
 What stands at the dots is asked of nobody. Within every block all stand in an order of their own.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import torch
 from einops import rearrange
 
 from circuits.facts import Fact, Facts, role
 from circuits.flow import Layout
+from circuits.lazy import torch
 from circuits.problem import Examples
 from circuits.roles import Roles
 from retrieval_interp.streams import Stream

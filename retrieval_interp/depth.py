@@ -30,8 +30,7 @@ knows that one too, and comes to 2^(t+1) - 1. Either way xD is known when 2^t > 
 
 import math
 from collections.abc import Iterable
-
-import pandas as pd
+from typing import NamedTuple
 
 from circuits.errors import BadInput
 
@@ -68,17 +67,23 @@ def layers_by_position(n_steps: int) -> int:
     return _checked(n_steps).bit_length()
 
 
-def depths(hops: Iterable[int]) -> pd.DataFrame:
-    """A table with one row for every number of hops D.
+class Depth(NamedTuple):
+    """The layers that a number of hops D takes."""
 
-    Its columns are ``hops``, ``bound_paper``, ``layers_full``, ``layers_causal`` and ``layers_by_position``.
+    hops: int
+    bound_paper: float
+    layers_full: int
+    layers_causal: int
+    layers_by_position: int
+
+
+def depths(hops: Iterable[int]) -> list[Depth]:
+    """One row for every number of hops D; ``pandas.DataFrame`` makes a table of them.
 
     Raises:
         BadInput: a number of hops is below 1, or beyond all use.
     """
-    counted = (bound_paper, layers_full, layers_causal, layers_by_position)
-    rows = [{"hops": d, **{count.__name__: count(d) for count in counted}} for d in hops]
-    return pd.DataFrame(rows, columns=["hops", *(count.__name__ for count in counted)])
+    return [Depth(d, bound_paper(d), layers_full(d), layers_causal(d), layers_by_position(d)) for d in hops]
 
 
 def _checked(n_steps: int) -> int:

@@ -1,8 +1,11 @@
 """The depth of the retrieval problem as a table and one offline page."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
-import pandas as pd
 import plotly.graph_objects as go
 
 from circuits.files import write_together
@@ -10,7 +13,9 @@ from circuits.flow import chain
 from circuits.flow_figure import sharing_figure, spread_figure
 from circuits.grid import Cell, Grid
 from circuits.grid_figure import grid_figure
+from circuits.lazy import pandas as pd
 from circuits.page import figure_element, render_page
+from retrieval_interp.depth import Depth
 from retrieval_interp.writing import fewest_written_table, hops_table
 
 CSV, PAGE = "depth.csv", "depth.html"
@@ -19,7 +24,7 @@ MOST_ROWS = 20  # of the table of written symbols
 MOST_DRAWN = 12  # steps of the chain that is drawn; more would be too small to read
 
 
-def depth_figure(table: pd.DataFrame) -> go.Figure:
+def depth_figure(rows: Sequence[Depth]) -> go.Figure:
     """Layers over hops: the paper's bound, and the exact numbers."""
     figure = go.Figure()
     lines = {
@@ -28,13 +33,13 @@ def depth_figure(table: pd.DataFrame) -> go.Figure:
         "layers_causal": ("with the causal mask", "solid"),
         "layers_by_position": ("with the causal mask, pairs fetched by position", "dashdot"),
     }
-    ordered = table.sort_values("hops")
-    gaps = bool((ordered["hops"].diff() > 1).any())  # a line across them would say what is not so
+    ordered = sorted(rows)
+    gaps = any(then.hops - one.hops > 1 for one, then in pairwise(ordered))  # a line would say what is not so
     for column, (name, dash) in lines.items():
         figure.add_trace(
             go.Scatter(
-                x=ordered["hops"],
-                y=ordered[column],
+                x=[row.hops for row in ordered],
+                y=[getattr(row, column) for row in ordered],
                 name=name,
                 mode="markers" if gaps else "lines+markers" if len(ordered) < 30 else "lines",
                 line={"dash": dash, "shape": "linear" if column == "bound_paper" else "hv"},
@@ -46,17 +51,17 @@ def depth_figure(table: pd.DataFrame) -> go.Figure:
     return figure.update_layout(template="plotly_white", height=420, margin={"t": 30}, legend={"x": 0.02, "y": 0.98})
 
 
-def write_depth(table: pd.DataFrame, folder: Path, command: str) -> Path:
+def write_depth(rows: Sequence[Depth], folder: Path, command: str) -> Path:
     """Write the table and the page; returns the page's path.
 
     Raises:
         BadInput: the folder cannot be written.
     """
-    drawn = int(min(MOST_DRAWN, max(table["hops"])))
+    drawn = int(min(MOST_DRAWN, max(row.hops for row in rows)))
     layout = chain(drawn)
     order = ["query", *(f"pair{k}.{which}" for k in range(1, drawn + 1) for which in ("first", "second"))]
     figures = {
-        "depth": depth_figure(table),
+        "depth": depth_figure(rows),
         "sharing": sharing_figure(layout, order),
         "causal": spread_figure(layout, order, causal=True),
         "full": spread_figure(layout, order, causal=False),
@@ -68,10 +73,10 @@ def write_depth(table: pd.DataFrame, folder: Path, command: str) -> Path:
         "retrieval_interp",
         command=command,
         drawn=drawn,
-        table=table,
+        rows=rows,
         hops=hops_table(),
-        written=fewest_written_table(sorted({*table["hops"]})[:MOST_ROWS]),
+        written=fewest_written_table(sorted({row.hops for row in rows})[:MOST_ROWS]),
         figures={name: figure_element(figure, name) for name, figure in figures.items()},
     )
-    write_together({folder / CSV: f"# {command}\n{table.to_csv(index=False)}", folder / PAGE: page})
+    write_together({folder / CSV: f"# {command}\n{pd.DataFrame(rows).to_csv(index=False)}", folder / PAGE: page})
     return folder / PAGE

@@ -1,5 +1,7 @@
 """Figures 6 and 7 (right) of the paper and its Appendix D, for any run, as one offline page; the numbers as CSV."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import plotly.colors
@@ -7,8 +9,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from circuits.files import write_together
+from circuits.lazy import pandas as pd
 from circuits.page import figure_element, render_page
-from retrieval_interp.emergence import ATTENTION, EMERGED, Emergence
+from retrieval_interp.curves import ATTENTION, EMERGED
+from retrieval_interp.emergence import Emergence
 from retrieval_interp.observations import observations
 
 FILES = ("emergence.html", ATTENTION, "emergence.csv", "losses.csv")
@@ -18,15 +22,17 @@ COLUMNS = 4
 def loss_figure(run: Emergence) -> go.Figure:
     """Figure 6: training and validation loss, and the partial losses, over the steps."""
     figure = make_subplots(1, 2, subplot_titles=["loss", "partial losses, training"], shared_yaxes=True)
-    measured = run.losses["validation"].dropna()
-    curves = [(run.losses["loss"], "training", 1, "lines"), (measured, "validation", 1, "lines+markers")]
+    curves = [
+        (run.losses["loss"], "training", 1, "lines"),
+        (run.losses["validation"], "validation", 1, "lines+markers"),
+    ]
     curves += [(run.losses[part], part, 2, "lines") for part in run.parts]
     colours = plotly.colors.qualitative.Safe
     for place, (values, name, column, mode) in enumerate(curves):
         figure.add_trace(
             go.Scatter(
-                x=values.index,
-                y=values,
+                x=[*values],
+                y=[*values.values()],
                 name=name,
                 mode=mode,
                 line={"color": colours[place % len(colours)]},
@@ -66,7 +72,7 @@ def emerged_figure(run: Emergence) -> go.Figure:
 
 def path_figure(run: Emergence) -> go.Figure:
     """Appendix D: one small plot for each path, its average attention over the steps."""
-    paths = list(run.attention.columns)
+    paths = list(run.attention)
     columns = min(COLUMNS, len(paths))
     rows = -(-len(paths) // columns)
     figure = make_subplots(
@@ -80,8 +86,8 @@ def path_figure(run: Emergence) -> go.Figure:
     )
     for place, path in enumerate(paths):
         curve = go.Scatter(
-            x=run.attention.index,
-            y=run.attention[path],
+            x=[*run.attention[path]],
+            y=[*run.attention[path].values()],
             mode="lines",
             line={"color": plotly.colors.qualitative.Safe[1]},
             showlegend=False,
@@ -119,7 +125,8 @@ def write_emergence(run: Emergence, name: str, folder: Path, measured: str, foll
         emerged=figure_element(emerged_figure(run), "emerged"),
         paths=figure_element(path_figure(run), "paths"),
     )
-    tables = (run.everywhere.round(4), run.table().round(3), run.losses)
+    everywhere, losses = (pd.DataFrame(curves).rename_axis("step") for curves in (run.everywhere, run.losses))
+    tables = (everywhere.round(4), run.table().round(3), losses)
     commands = (measured, followed, measured)
     contents = (page, *(f"# {made}\n{table.to_csv()}" for made, table in zip(commands, tables, strict=True)))
     write_together({folder / file: content for file, content in zip(FILES, contents, strict=True)})

@@ -10,20 +10,19 @@ The texts have 1 to D steps each, the implicit curriculum. Only what is marked i
 equation defines, which joins the two sides, models stay on the plateau (see docs/results.md).
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from jaxtyping import Float, Integer
 from tokenizers import Regex, Tokenizer, models
 from tokenizers.pre_tokenizers import Sequence, Split
-from torch import Tensor
-from torch.nn import functional
-from transformers import PreTrainedTokenizerFast
 
 from circuits.flow import Layout
+from circuits.lazy import torch, transformers
 from circuits.problem import Examples
 from circuits.roles import Roles
 from retrieval_interp.any_task import Drawn, Task
@@ -52,10 +51,10 @@ class Texts(Drawn):
         steps: how many blocks the text has; those after them are not written.
     """
 
-    links: Integer[Tensor, "example block chain"]
-    order: Integer[Tensor, "example block chain"]
-    asked: Integer[Tensor, " example"]
-    steps: Integer[Tensor, " example"]
+    links: Integer[torch.Tensor, "example block chain"]
+    order: Integer[torch.Tensor, "example block chain"]
+    asked: Integer[torch.Tensor, " example"]
+    steps: Integer[torch.Tensor, " example"]
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,12 @@ class EquationsTask(Task):
         return tuple(dict.fromkeys([*variables, *numbers, *asked, UNKNOWN]))
 
     @cached_property
-    def tokenizer(self) -> PreTrainedTokenizerFast:
+    def tokenizer(self) -> transformers.PreTrainedTokenizerFast:
         """One token for each word, number, mark and line break."""
         tokenizer = Tokenizer(models.WordLevel({one: i for i, one in enumerate(self.words)}, UNKNOWN))
         apart = [Split(Regex(" +"), "removed"), Split(Regex("\\n|[?,.=]"), "isolated")]
         tokenizer.pre_tokenizer = Sequence(apart)
-        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, pad_token=UNKNOWN)
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, pad_token=UNKNOWN)
 
     @cached_property
     def prompted(self) -> Prompted:
@@ -128,17 +127,17 @@ class EquationsTask(Task):
     @property
     def roles(self) -> tuple[str, ...]:
         """Those of the formulation, and ``answer``."""
-        return self.prompted.roles
+        return (*self.formulation.roles, ANSWER)
 
     @property
     def parts(self) -> tuple[str, ...]:
         """``xD``."""
-        return self.prompted.parts
+        return (f"x{self.n_steps}",)
 
     @property
     def read_at(self) -> Mapping[str, str]:
         """xD is read at the last token of the prompt."""
-        return self.prompted.read_at
+        return dict.fromkeys(self.parts, ANSWER)
 
     @property
     def layout(self) -> Layout:
@@ -149,13 +148,15 @@ class EquationsTask(Task):
     def _question(self) -> tuple[int, ...]:
         """The tokens of the last line, with some variable, and the line break after it."""
         last = self.formulation.questions(1, 0)[0].prompt.rsplit("\n", 1)[1]
-        return tuple(self.tokenizer(last + "\n")["input_ids"])
+        return tuple(map(self.words.index, pieces(last + "\n")))
 
     def examples(self, n: int, seed: int) -> Examples:
         """``n`` of the longest questions, without their answers."""
         return self.prompted.examples(n, seed)
 
-    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch part"]:
         """The chance of another answer than the right one."""
         return self.prompted.losses(outputs, examples)
 
@@ -223,8 +224,8 @@ class EquationsTask(Task):
         return KINDS
 
     def training_losses(
-        self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples
-    ) -> Float[Tensor, "batch trained"]:
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch trained"]:
         """Cross-entropy of each kind of target, among the variables, the numbers, and all words."""
         V = self.n_steps * self.n_chains
         among = {VARIABLE: slice(0, V), VALUE: slice(V, V + self.n_chains), WORD: slice(None)}
@@ -232,7 +233,7 @@ class EquationsTask(Task):
         for kind, some in among.items():
             targets = examples.targets[..., kind]
             wanted = targets - (some.start or 0) * (targets != NOT_ASKED)
-            each = functional.cross_entropy(outputs[..., some].transpose(1, 2), wanted, reduction="none")
+            each = torch.nn.functional.cross_entropy(outputs[..., some].transpose(1, 2), wanted, reduction="none")
             found.append(each.sum(dim=1) / (targets != NOT_ASKED).sum(dim=1))
         return torch.stack(found, dim=1)
 

@@ -1,15 +1,16 @@
 """Many small runs whose learning is compared: each is trained in memory, and kept as one line of a file."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from circuits.errors import BadInput
 from circuits.files import append_line, read_text
+from circuits.lazy import torch
 from retrieval_interp.presets import Recipe
 from retrieval_interp.training_step import Batches, TrainingStep, learning_rate
 

@@ -1,28 +1,18 @@
 """A finished run as a small model directory: its weights in the smallest precision that leaves the loss as it is."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
-from circuits.evaluation import evaluate
 from circuits.files import read_text, write_atomically
+from circuits.lazy import torch
 from circuits.loss import Loss
-from retrieval_interp.checkpoints import (
-    CHECKPOINTS,
-    CONFIG,
-    LOG,
-    WEIGHTS,
-    checkpoint_path,
-    config_json,
-    load_model,
-    load_tensors,
-    read_config,
-    save_tensors,
-)
+from retrieval_interp.checkpoints import load_model, load_tensors, save_tensors
+from retrieval_interp.model_dir import CHECKPOINTS, CONFIG, LOG, WEIGHTS, checkpoint_path, config_json, read_config
 from retrieval_interp.training import recipe_from, train_command
 
 EXAMPLES, SEED = 4096, 20_250_000
@@ -49,6 +39,8 @@ def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, An
         if not path.exists():
             raise BadInput(f"{path}: no such checkpoint")
     model, task = load_model(run)
+    from circuits.evaluation import evaluate
+
     config = read_config(run)
     made = dict(config.get("made", {}))
     examples = task.examples(EXAMPLES, SEED)
@@ -81,5 +73,5 @@ def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, An
     return measured
 
 
-def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _halved(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}

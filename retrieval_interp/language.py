@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from circuits.errors import BadInput
 from retrieval_interp import library
-from retrieval_interp.checkpoints import CONFIG
+from retrieval_interp.model_dir import CONFIG
 
 TOKENIZER = "tokenizer_config.json"  # what only a folder in Hugging Face's format has
 

@@ -1,22 +1,24 @@
 """Loading a model directory by path, from the Hugging Face Hub, or one of the trained transformers by name."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import NamedTuple
-
-from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
+from circuits.lazy import transformer_lens
 from retrieval_interp.any_task import Task
-from retrieval_interp.checkpoints import CIRCUIT, CONFIG, load_model
+from retrieval_interp.checkpoints import load_model
+from retrieval_interp.model_dir import CIRCUIT, CONFIG, read_config, task_from
 from retrieval_interp.sharing import PREFIX, fetch
 
 
 class Loaded(NamedTuple):
     """A model with its task, and its circuit where one stands beside it."""
 
-    model: HookedTransformer
+    model: transformer_lens.HookedTransformer
     task: Task
     circuit: Circuit | None
 
@@ -60,6 +62,24 @@ def load(name: str | Path) -> Loaded:
         BadInput: it is missing, damaged, or does not fit together.
     """
     folder = find(name)
-    model, task = load_model(folder)
+    circuit = own_circuit(folder)
+    return Loaded(*load_model(folder), circuit)
+
+
+def own_circuit(folder: Path) -> Circuit | None:
+    """The circuit that stands in a model directory; None where there is none.
+
+    Raises:
+        BadInput: it is damaged.
+    """
     path = folder / CIRCUIT
-    return Loaded(model, task, load_circuit(path) if path.exists() else None)
+    return load_circuit(path) if path.exists() else None
+
+
+def own_task(folder: Path) -> Task:
+    """The task of a model directory, without its model.
+
+    Raises:
+        BadInput: its config is damaged, or missing.
+    """
+    return task_from(read_config(folder), folder / CONFIG)

@@ -12,7 +12,8 @@ from typing import Any
 
 from circuits.circuit import Path
 from circuits.flow import along, chain
-from retrieval_interp.emergence import EMERGED, STEPS_PER_EPOCH, Emergence, first_crossing
+from retrieval_interp.curves import EMERGED, first_crossing
+from retrieval_interp.emergence import STEPS_PER_EPOCH, Emergence
 
 BARELY = 0.1  # attention from which the rise of a path is counted
 
@@ -73,6 +74,7 @@ def _first(run: Emergence, arrivals: dict[int, tuple[Path, float]]) -> Observati
     before = [p for p in run.circuit.paths if p.head.layer < path.head.layer and p.source in (path.target, "*")]
     beneath = {str(p): run.emerged[str(p)] for p in before}
     attention = run.attention[str(path)]
+    earliest, lowest = next(iter(attention.items()))
     started = first_crossing(attention, BARELY) or 0.0
     rise = step - started
     first = all(step < later for later in others)
@@ -81,9 +83,9 @@ def _first(run: Emergence, arrivals: dict[int, tuple[Path, float]]) -> Observati
         f"The query fetches x1 along {path}, whose attention passes {EMERGED:g} at step {_at(step)}, "
         f"{'before' if first else 'not before'} any other symbol; "
     )
-    if started == attention.index[0]:
+    if started == earliest:
         abrupt = None
-        sentence += f"it is {attention.iloc[0]:.2f} at the first checkpoint already, too late to say how abruptly."
+        sentence += f"it is {lowest:.2f} at the first checkpoint already, too late to say how abruptly."
     else:
         sentence += (
             f"from {BARELY:g} to {EMERGED:g} it takes {rise:.0f} steps, {100 * rise / step:.0f}% of the time until "

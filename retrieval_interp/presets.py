@@ -16,14 +16,14 @@ equations                    a language model of the equations of the prompts (a
 writing, at_once             D = 7 in two layers, too few: with its symbols written and read again, and without
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-import torch
-from transformer_lens import HookedTransformerConfig
-
 from circuits.errors import BadInput
+from circuits.lazy import torch, transformer_lens
 from retrieval_interp.any_task import Task
 from retrieval_interp.conditional import ConditionalTask
 from retrieval_interp.equations_task import EquationsTask
@@ -41,14 +41,14 @@ class Architecture:
     d_head: int
     mlp: bool = True
 
-    def config(self, task: Task, initializer_range: float | None = None) -> HookedTransformerConfig:
+    def config(self, task: Task, initializer_range: float | None = None) -> transformer_lens.HookedTransformerConfig:
         """The TransformerLens config of this shape for this task, on the CPU in fp32.
 
         Args:
             task: what the model reads and answers.
             initializer_range: standard deviation of the initial weights; None: TransformerLens's 0.8/sqrt(d_model).
         """
-        return HookedTransformerConfig(
+        return transformer_lens.HookedTransformerConfig(
             initializer_range=-1.0 if initializer_range is None else initializer_range,
             n_layers=self.n_layers,
             n_heads=self.n_heads,
@@ -166,11 +166,11 @@ class Preset:
             raise BadInput("only retrieval problems that ask for xD alone can grow")
 
     @property
-    def config(self) -> HookedTransformerConfig:
+    def config(self) -> transformer_lens.HookedTransformerConfig:
         """The TransformerLens config of its model, with the initial weights that the recipe asks for."""
         return self.architecture.config(self.task, self.recipe.initializer_range)
 
-    def with_recipe(self, **changes: Any) -> "Preset":
+    def with_recipe(self, **changes: Any) -> Preset:
         """The same with other fields of its recipe.
 
         Raises:

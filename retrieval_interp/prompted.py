@@ -1,16 +1,16 @@
 """Questions in words as a problem for the circuit tools: which token is which symbol of which chain."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from circuits.errors import BadInput, check_size
 from circuits.flow import Layout, chain
+from circuits.lazy import torch, transformers
 from circuits.problem import Examples
 from circuits.roles import Roles
 from retrieval_interp.prompts import Chains, Formulation, Question
@@ -21,7 +21,7 @@ SAMPLE = 8  # questions by which the commonest length is judged
 TRIES = 50  # questions drawn for each that is wanted, before their lengths are said to differ too much
 
 
-def as_text(tokenizer: PreTrainedTokenizerBase, question: str) -> str:
+def as_text(tokenizer: transformers.PreTrainedTokenizerBase, question: str) -> str:
     """The whole text after which the answer comes: in a chat where the tokenizer knows one, else on the next line."""
     if tokenizer.chat_template is not None:
         asked = [{"role": "user", "content": question}]
@@ -35,7 +35,7 @@ def as_text(tokenizer: PreTrainedTokenizerBase, question: str) -> str:
     return question + "\n"
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+def token_ids(tokenizer: transformers.PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[tuple[int, int]]]:
     """The tokens of a text, and the characters that each stands for, from the first to one past the last.
 
     Raises:
@@ -68,11 +68,11 @@ class Placed:
         places: for every role the position of its token, for every chain that has one.
     """
 
-    tokens: Int[Tensor, " pos"]
+    tokens: Int[torch.Tensor, " pos"]
     places: Mapping[tuple[str, int], int]
 
 
-def placed(tokenizer: PreTrainedTokenizerBase, question: Question) -> Placed:
+def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) -> Placed:
     """A question as tokens, and which token is which symbol of which chain.
 
     A symbol of several tokens stands at its last one, where all of it has been read. The last token of all, at which
@@ -112,7 +112,7 @@ class Prompted:
     """
 
     formulation: Formulation
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: transformers.PreTrainedTokenizerBase
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -177,7 +177,9 @@ class Prompted:
             raise BadInput(f"the tokenizer joins the answer {answer!r} to the prompt")
         return together[len(before)]
 
-    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch part"]:
         """The chance of another answer than the right one.
 
         Raises:

@@ -1,11 +1,12 @@
 """What a result has to say of its origin: versions, device, and which weights it was measured on."""
 
+from __future__ import annotations
+
 import hashlib
 from importlib.metadata import version
 from typing import Any
 
-import torch
-from transformer_lens import HookedTransformer
+from circuits.lazy import torch, transformer_lens
 
 
 def versions() -> dict[str, str]:
@@ -13,7 +14,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("retrieval-interp", "torch", "transformer-lens")}
 
 
-def about(name: str, model: HookedTransformer) -> dict[str, Any]:
+def about(name: str, model: transformer_lens.HookedTransformer) -> dict[str, Any]:
     """The model's name, the hash of its weights, the device, the precision and the versions."""
     digest = hashlib.sha256()
     for key, tensor in sorted(model.state_dict().items()):

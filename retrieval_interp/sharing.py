@@ -6,8 +6,9 @@ import huggingface_hub
 
 from circuits.errors import BadInput
 from retrieval_interp.card import CARD, model_card
-from retrieval_interp.checkpoints import CIRCUIT, CONFIG, LOG, WEIGHTS, load_model
-from retrieval_interp.emergence import ATTENTION
+from retrieval_interp.checkpoints import load_model
+from retrieval_interp.curves import ATTENTION
+from retrieval_interp.model_dir import CIRCUIT, CONFIG, LOG, WEIGHTS
 from retrieval_interp.stored_report import REPORT
 
 PREFIX = "hf:"

@@ -6,20 +6,20 @@ compare them (``depth.layers_by_position``); so models are trained in every comb
 or with MLPs, one head or eight, pairs shuffled within their blocks or over the whole sequence.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import torch
-
 from circuits.errors import BadInput
-from circuits.statistics import Interval
+from circuits.interval import Interval
+from circuits.lazy import pandas as pd
+from circuits.lazy import torch
 from retrieval_interp.depth import layers_by_position, layers_causal
 from retrieval_interp.experiments import RUNS, all_runs, check_length, read_runs, stretches
-from retrieval_interp.model import VectorTransformer
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask, StepOrder
 from retrieval_interp.training_step import TrainingStep
@@ -126,6 +126,8 @@ Key = tuple[int, Point]  # a seed comes first
 
 def train_point(key: Key, steps: int, progress: Callable[[float], None] = lambda share: None) -> Run:
     """Train one model, until every symbol is mastered or the steps are over."""
+    from retrieval_interp.model import VectorTransformer
+
     seed, point = key
     chosen, world = point.preset(steps), point.world
     model = VectorTransformer(chosen.config, seed)

@@ -7,7 +7,7 @@ from typing import Any
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.files import read_text
-from retrieval_interp.checkpoints import CIRCUIT
+from retrieval_interp.model_dir import CIRCUIT
 
 REPORT = "report.json"
 

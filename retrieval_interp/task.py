@@ -10,14 +10,16 @@ One example with N = 2 chains of D = 2 steps; the chains are A-B-C and a-b-c, th
 Within every block the chains stand in an order of their own.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import torch
 from einops import rearrange
 
 from circuits.errors import BadInput
 from circuits.flow import Layout, chain
+from circuits.lazy import torch
 from circuits.problem import Examples
 from circuits.roles import Roles
 from retrieval_interp.streams import Stream
@@ -114,7 +116,7 @@ class RetrievalTask(VectorTask):
         pairs = rearrange(shuffles(rng, n, 1, D * N), "n 1 (block slot) -> n block slot", slot=N)
         return Draws(symbols, torch.cat([pairs, shuffles(rng, n, 1, N).to(pairs.dtype)], dim=1))
 
-    def shortened(self, n_steps: int) -> "RetrievalTask":
+    def shortened(self, n_steps: int) -> RetrievalTask:
         """The same problem with fewer steps."""
         return replace(self, n_steps=n_steps)
 

@@ -5,6 +5,8 @@ follow from the seed, and the learning rate from the step. Weights, moments and 
 state, and a resumed run on the same device, with the same threads, continues bit for bit.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import math
@@ -17,15 +19,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
 from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor
 
 from circuits.errors import BadInput
-from circuits.files import append_line, read_text, write_atomically
-from retrieval_interp.checkpoints import (
+from circuits.files import append_line, check_writable, read_text, write_atomically
+from circuits.lazy import torch
+from retrieval_interp.checkpoints import load_tensors, most_numbers, save_tensors
+from retrieval_interp.model_dir import (
     CONFIG,
     LOG,
     STATE,
@@ -33,13 +35,9 @@ from retrieval_interp.checkpoints import (
     architecture_from,
     checkpoint_path,
     config_json,
-    load_tensors,
-    most_numbers,
     read_config,
-    save_tensors,
     task_from,
 )
-from retrieval_interp.model import build
 from retrieval_interp.presets import Preset, Recipe, preset
 from retrieval_interp.provenance import versions
 from retrieval_interp.streams import Stream
@@ -66,6 +64,8 @@ class TrainingRun:
         Raises:
             BadInput: there is no run, or its state is damaged or was not kept.
         """
+        from retrieval_interp.model import build
+
         config = config_of_run(folder)
         self.folder, self.made = folder, config["made"]
         self.task = task_from(config, folder / CONFIG)
@@ -148,14 +148,13 @@ class TrainingRun:
         append_line(self.folder / LOG, json.dumps(record))
         return record
 
-    @torch.no_grad()
     def _validate(self) -> list[float]:
         device = self.take_step.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.take_step.autocast):
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=self.take_step.autocast):
             outputs = self.model(self.validation.inputs)
         return self.task.losses(outputs.float(), self.validation).mean(dim=0).tolist()
 
-    def _check(self, *numbers: Tensor) -> None:
+    def _check(self, *numbers: torch.Tensor) -> None:
         if all(tensor.isfinite().all() for tensor in numbers):
             return
         where = f"the state of step {self.saved_step} is intact" if self.saved_step else "no checkpoint was written yet"
@@ -216,18 +215,25 @@ def start_run(folder: Path, name: str, *, seed: int | None = None, **changes: An
     Raises:
         BadInput: no such preset or field, the folder already holds a run, or cannot be written.
     """
-    _check_new(folder)
-    chosen = preset(name).with_recipe(**changes)
-    seed = chosen.seed if seed is None else seed
-    Stream.TRAINING.generator(seed)  # refuses a seed that cannot be used
+    check_start(folder, name, seed, **changes)
     with alone_in(folder):
-        _check_new(folder)  # again: somebody else may just have begun a run there
+        chosen, seed = check_start(folder, name, seed, **changes)  # somebody else may just have begun a run there
         write_atomically(folder / CONFIG, run_config(name, chosen, seed))
 
 
-def _check_new(folder: Path) -> None:
+def check_start(folder: Path, name: str, seed: int | None, **changes: Any) -> tuple[Preset, int]:
+    """What a new run is to train and its seed, if it can begin; as ``start_run``, but writes nothing.
+
+    Raises:
+        BadInput: as ``start_run``.
+    """
     if (folder / CONFIG).exists():
         raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
+    chosen = preset(name).with_recipe(**changes)
+    seed = chosen.seed if seed is None else seed
+    Stream.TRAINING.generator(seed)  # refuses a seed that cannot be used
+    check_writable(folder / CONFIG)
+    return chosen, seed
 
 
 def run_config(name: str, chosen: Preset, seed: int) -> str:

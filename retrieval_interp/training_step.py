@@ -1,16 +1,15 @@
 """One step of training: the batch it sees, its learning rate, its device, and what it does to the weights."""
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-from transformer_lens import HookedTransformer
-
 from circuits.errors import BadInput
+from circuits.lazy import torch, transformer_lens
 from circuits.problem import Examples
 from retrieval_interp.any_task import Drawn, Task
 from retrieval_interp.presets import Recipe
@@ -32,9 +31,9 @@ def largest_norm(recipe: Recipe) -> float:
     return math.inf if recipe.max_grad_norm is None else recipe.max_grad_norm
 
 
-def adamw(trained: Iterable[tuple[str, Tensor]], recipe: Recipe) -> torch.optim.AdamW:
+def adamw(trained: Iterable[tuple[str, torch.Tensor]], recipe: Recipe) -> torch.optim.AdamW:
     """AdamW over named weights, with decoupled weight decay on matrices, none on biases and norms."""
-    groups: dict[bool, list[Tensor]] = {True: [], False: []}
+    groups: dict[bool, list[torch.Tensor]] = {True: [], False: []}
     for name, weight in trained:
         groups[name.rsplit(".", 1)[-1].startswith("W_")].append(weight)
     decays = {True: recipe.weight_decay, False: 0.0}
@@ -103,7 +102,7 @@ def compiled(forward: Any, device: torch.device, tried: Callable[[Any], None]) -
 class TrainingStep:
     """One optimiser step of a model on a batch, in the precision of its recipe, compiled where that works."""
 
-    model: HookedTransformer
+    model: transformer_lens.HookedTransformer
     task: Task
     recipe: Recipe
 
@@ -125,13 +124,13 @@ class TrainingStep:
         self.forward = compiled(self.model, self.device, tried)
         self.optimizer.zero_grad()
 
-    def losses(self, examples: Examples) -> Tensor:
+    def losses(self, examples: Examples) -> torch.Tensor:
         """Partial losses averaged over a batch, ``[part]``."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outputs = self.forward(examples.inputs)
         return self.task.training_losses(outputs.float(), examples).mean(dim=0)
 
-    def __call__(self, examples: Examples, lr: float) -> Tensor:
+    def __call__(self, examples: Examples, lr: float) -> torch.Tensor:
         """Take one step; returns the partial losses before it, ``[part]``."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr

@@ -4,15 +4,16 @@ Each input vector is a symbol, K numbers drawn from N(0, 1), followed by a rotar
 Answers are read at the last positions of the sequence, and scored by their squared error.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Float, Integer
-from torch import Tensor
 
 from circuits.errors import BadInput
+from circuits.lazy import torch
 from circuits.problem import Examples
 from retrieval_interp.any_task import Drawn, Task
 from retrieval_interp.streams import Stream
@@ -29,8 +30,8 @@ class Draws(Drawn):
         order: in which order things stand, block by block.
     """
 
-    symbols: Float[Tensor, "example chain symbol dim"]
-    order: Integer[Tensor, "example block slot"]
+    symbols: Float[torch.Tensor, "example chain symbol dim"]
+    order: Integer[torch.Tensor, "example block slot"]
 
 
 class VectorTask(Task):
@@ -74,18 +75,18 @@ class VectorTask(Task):
     def assemble(self, draws: Draws) -> Examples:
         """Lay the drawn symbols out as sequences with targets and roles."""
 
-    def position_codes(self) -> Float[Tensor, "pos dim"]:
+    def position_codes(self) -> Float[torch.Tensor, "pos dim"]:
         """Rotary position codes: cos(p θ_i), sin(p θ_i) with θ_i = 10000^(-2i/K), ``[pos, K]``."""
         i = torch.arange(self.n_dims // 2)
         angle = torch.arange(self.n_positions)[:, None] * 10000.0 ** (-2 * i / self.n_dims)
         return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
 
-    def inputs(self, symbols: Float[Tensor, "example pos dim"]) -> Float[Tensor, "example pos d_in"]:
+    def inputs(self, symbols: Float[torch.Tensor, "example pos dim"]) -> Float[torch.Tensor, "example pos d_in"]:
         """The symbols of whole sequences, with their position codes."""
         codes = self.position_codes().to(symbols.device).expand(len(symbols), -1, -1)
         return torch.cat([symbols, codes], dim=-1)
 
-    def answers(self, outputs: Float[Tensor, "batch pos d_out"]) -> Float[Tensor, "batch chain part dim"]:
+    def answers(self, outputs: Float[torch.Tensor, "batch pos d_out"]) -> Float[torch.Tensor, "batch chain part dim"]:
         """What a model's outputs answer, in the form of the targets.
 
         Raises:
@@ -94,7 +95,7 @@ class VectorTask(Task):
         self.check_width(outputs)
         return outputs[:, -self.n_chains :].unflatten(-1, (len(self.parts), self.n_dims))
 
-    def check_width(self, outputs: Float[Tensor, "batch pos d_out"]) -> None:
+    def check_width(self, outputs: Float[torch.Tensor, "batch pos d_out"]) -> None:
         """Refuse the outputs of a model for something else.
 
         Raises:
@@ -103,12 +104,14 @@ class VectorTask(Task):
         if outputs.shape[-1] != self.d_output:
             raise BadInput(f"the model answers with {outputs.shape[-1]} numbers; this task asks for {self.d_output}")
 
-    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch part"]:
         """Squared error of every answered symbol, averaged over the N queries and K numbers."""
         return (self.answers(outputs) - examples.targets).square().mean(dim=(1, 3))
 
 
-def drawn_symbols(rng: np.random.Generator, n: int, *shape: int) -> Float[Tensor, "example chain symbol dim"]:
+def drawn_symbols(rng: np.random.Generator, n: int, *shape: int) -> Float[torch.Tensor, "example chain symbol dim"]:
     """``n`` times so many symbols.
 
     Raises:
@@ -121,7 +124,7 @@ def drawn_symbols(rng: np.random.Generator, n: int, *shape: int) -> Float[Tensor
     return torch.from_numpy(rng.standard_normal((n, *shape), dtype=np.float32))
 
 
-def shuffles(rng: np.random.Generator, n: int, blocks: int, size: int) -> Integer[Tensor, "example block slot"]:
+def shuffles(rng: np.random.Generator, n: int, blocks: int, size: int) -> Integer[torch.Tensor, "example block slot"]:
     """``n`` times so many blocks, each in an order of its own; in the smallest form."""
     smallest = np.uint8 if size <= 256 else np.int32
     order = rng.permuted(np.broadcast_to(np.arange(size, dtype=smallest), (n, blocks, size)), axis=-1)

@@ -12,7 +12,7 @@ from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.errors import BadInput
 from circuits.sample import check_number
-from retrieval_interp.checkpoints import CIRCUIT
+from retrieval_interp.model_dir import CIRCUIT
 from retrieval_interp.stored_report import check_is_of
 
 ABSOLUTE, RELATIVE = 1e-4, 1e-3  # by how much numbers may differ: other machines add in another order

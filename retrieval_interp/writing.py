@@ -5,11 +5,12 @@ down, that symbol stands at a position of its own: a query once more, with the r
 comes as far again. Every written symbol adds as many hops. Other orders of the pairs may do more.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
-import pandas as pd
-
 from circuits.errors import BadInput
+from circuits.lazy import pandas as pd
 
 
 def hops(n_layers: int, n_written: int = 0) -> int:

@@ -11,15 +11,16 @@ Trained on what should have been written; ``write`` then lets a model read what 
 away, however long the chain (``writing.py``: that takes two layers).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import torch
 from einops import rearrange
 from jaxtyping import Float
-from torch import Tensor
 
 from circuits.flow import Layout, chain
+from circuits.lazy import torch
 from circuits.loss import Loss
 from circuits.problem import Examples
 from circuits.roles import Roles
@@ -105,17 +106,16 @@ class WritingTask(VectorTask):
         symbols = torch.cat([asked.inputs[..., : self.n_dims], written], dim=1)
         return Examples(self.inputs(symbols), asked.targets, roles)
 
-    def answers(self, outputs: Float[Tensor, "batch pos d_out"]) -> Float[Tensor, "batch chain part dim"]:
+    def answers(self, outputs: Float[torch.Tensor, "batch pos d_out"]) -> Float[torch.Tensor, "batch chain part dim"]:
         """What a model's outputs answer, at the queries and where something is written."""
         self.check_width(outputs)
         last = outputs[:, -self.n_chains * self.n_steps :]
         return rearrange(last, "n (part slot) dim -> n slot part dim", slot=self.n_chains)
 
 
-@torch.no_grad()
 def write(
-    model: Callable[[Tensor], Tensor], task: WritingTask, examples: Examples
-) -> Float[Tensor, "batch chain part dim"]:
+    model: Callable[[torch.Tensor], torch.Tensor], task: WritingTask, examples: Examples
+) -> Float[torch.Tensor, "batch chain part dim"]:
     """What a model answers that reads what it wrote itself, instead of what it should have written.
 
     Args:
@@ -127,16 +127,17 @@ def write(
     inputs = examples.inputs.clone()
     inputs[:, queries:, : task.n_dims] = torch.nan  # whatever looked at it would show
     answers = []
-    for end in range(queries, task.n_positions + N, N):
-        answers.append(model(inputs[:, :end])[:, -N:])
-        if end < task.n_positions:
-            inputs[:, end : end + N, : task.n_dims] = answers[-1]
+    with torch.no_grad():
+        for end in range(queries, task.n_positions + N, N):
+            answers.append(model(inputs[:, :end])[:, -N:])
+            if end < task.n_positions:
+                inputs[:, end : end + N, : task.n_dims] = answers[-1]
+
     return torch.stack(answers, dim=2)
 
 
-@torch.no_grad()
 def written_losses(
-    model: Callable[[Tensor], Tensor],
+    model: Callable[[torch.Tensor], torch.Tensor],
     task: WritingTask,
     examples: Examples,
     progress: Callable[[float], None] = lambda share: None,
@@ -150,9 +151,11 @@ def written_losses(
         progress: is told the finished share, 0 to 1.
     """
     shown, own = [], []
-    for start in range(0, len(examples), AT_ONCE):
-        batch = examples.take(slice(start, start + AT_ONCE))
-        shown.append(task.losses(model(batch.inputs), batch))
-        own.append((write(model, task, batch) - batch.targets).square().mean(dim=(1, 3)))
-        progress(min(1.0, (start + AT_ONCE) / len(examples)))
+    with torch.no_grad():
+        for start in range(0, len(examples), AT_ONCE):
+            batch = examples.take(slice(start, start + AT_ONCE))
+            shown.append(task.losses(model(batch.inputs), batch))
+            own.append((write(model, task, batch) - batch.targets).square().mean(dim=(1, 3)))
+            progress(min(1.0, (start + AT_ONCE) / len(examples)))
+
     return Loss.of(torch.cat(shown), task.parts), Loss.of(torch.cat(own), task.parts)

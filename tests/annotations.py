@@ -11,8 +11,9 @@ from beartype.claw import beartype_packages
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parent.parent
-# Beartype alone wants names that are there for type checkers only, and gives classes a method that Ray does not take.
-SLOW = ("jaxtyping", "TYPE_CHECKING", "ray.remote")
+# Beartype alone wants names that are there for type checkers only, gives classes a method that Ray does not take, and
+# does not find what a NamedTuple's annotations name that are read later.
+SLOW = ("jaxtyping", "TYPE_CHECKING", "ray.remote", "class Loaded(NamedTuple)")
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
     for package in ("circuits", "retrieval_interp")

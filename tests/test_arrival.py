@@ -68,8 +68,8 @@ def test_what_is_possible_is_what_the_depth_of_the_chain_allows():
     assert possible(RetrievalTask(n_steps=4)) == {"x1": 1, "x2": 2, "x3": 2, "x4": 3}
 
 
-def test_a_regression_on_no_examples_is_refused(capsys):
+def test_a_regression_on_one_example_is_refused(capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["arrival", "induction", "--examples", "0"])
+        main(["arrival", "induction", "--examples", "1"])
     assert ended.value.code == 2
-    assert "0 examples; expected at least 2" in capsys.readouterr().err
+    assert "1 examples; expected at least 2" in capsys.readouterr().err

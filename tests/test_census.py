@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from circuits import BadInput, Circuit, Head, OneHot, Previous, load_circuit
-from retrieval_interp.checkpoints import CIRCUIT, WEIGHTS
 from retrieval_interp.cli import main
 from retrieval_interp.library import data_folder, load
 from retrieval_interp.model import build
+from retrieval_interp.model_dir import CIRCUIT, WEIGHTS
 from retrieval_interp.presets import preset
 from retrieval_interp.provenance import about
 from retrieval_interp.sweep.census import FOUND, Census, Examined, Finding
@@ -135,7 +135,7 @@ def test_what_was_examined_is_not_examined_again(
 ) -> None:
     for run in store.runs:
         Census(store, 0.1).add(Examined(Finding(run.preset, run.seed, 0.1, solved=False), None))
-    monkeypatch.setattr("retrieval_interp.sweep.census.discover", None)
+    monkeypatch.setattr("circuits.discover", None, raising=False)
     code, out, _ = census(store, capsys)
     assert (code, len(json.loads(out)["rows"])) == (0, 2)
 

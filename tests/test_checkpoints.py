@@ -7,7 +7,8 @@ from safetensors.torch import save_file
 from benchmarks.memory import MIB, peak, reset
 from circuits import BadInput
 from retrieval_interp import RetrievalTask, VectorTransformer, load
-from retrieval_interp.checkpoints import config_json, load_model, load_tensors, save_tensors
+from retrieval_interp.checkpoints import load_model, load_tensors, save_tensors
+from retrieval_interp.model_dir import config_json
 from retrieval_interp.presets import Architecture
 from retrieval_interp.task import StepOrder
 

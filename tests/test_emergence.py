@@ -12,7 +12,8 @@ from circuits.attention import path_attention
 from circuits.circuit import Path
 from retrieval_interp import presets, training
 from retrieval_interp.checkpoints import load_model
-from retrieval_interp.emergence import emergence, first_crossing
+from retrieval_interp.curves import first_crossing
+from retrieval_interp.emergence import emergence
 from retrieval_interp.observations import arrived, observations
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask
@@ -56,19 +57,19 @@ def written(folder, attention=ATTENTION):
 
 
 def test_a_crossing_is_interpolated_between_two_checkpoints():
-    assert first_crossing(pd.Series([0.1, 0.9], index=[100, 200]), 0.5) == 150
-    assert first_crossing(pd.Series([0.7, 0.9], index=[100, 200]), 0.5) == 100
-    assert first_crossing(pd.Series([0.1, 0.5], index=[100, 200]), 0.5) is None
-    assert first_crossing(pd.Series([0.1, 0.9, 0.1, 0.9], index=[0, 8, 16, 24]), 0.5) == 4
+    assert first_crossing({100: 0.1, 200: 0.9}, 0.5) == 150
+    assert first_crossing({100: 0.7, 200: 0.9}, 0.5) == 100
+    assert first_crossing({100: 0.1, 200: 0.5}, 0.5) is None
+    assert first_crossing({0: 0.1, 8: 0.9, 16: 0.1, 24: 0.9}, 0.5) == 4
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=20), st.floats(0.01, 0.99))
 def test_everything_before_a_crossing_is_at_most_the_level(heights, level):
-    values = pd.Series(heights, index=range(0, 10 * len(heights), 10))
-    crossing = first_crossing(values, level)
-    before = [h for step, h in zip(values.index, heights, strict=True) if crossing is None or step < crossing]
+    curve = {10 * place: height for place, height in enumerate(heights)}
+    crossing = first_crossing(curve, level)
+    before = [height for step, height in curve.items() if crossing is None or step < crossing]
     assert max(before, default=0.0) <= level
-    assert crossing is None or values[values.index >= crossing].iloc[0] >= level or crossing == values.index[0]
+    assert crossing is None or next(h for step, h in curve.items() if step >= crossing) >= level or crossing == 0
 
 
 def test_attention_along_the_paths_of_a_model_written_by_hand_is_one_and_elsewhere_nothing(model, problem):
@@ -89,8 +90,8 @@ def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
     emerged = {"L1H0 query -> pair1.second": 100, "L2H0 query -> pair1.second": 200}
     emerged["L1H0 pair1.second -> pair2.second"] = 300
     steps = [0, 100, 200, 300, 400]
-    table = pd.DataFrame({name: [float(step > at) for step in steps] for name, at in emerged.items()}, index=steps)
-    run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, everywhere=table.rename_axis("step"))
+    curves = {name: {step: float(step > at) for step in steps} for name, at in emerged.items()}
+    run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, everywhere=curves)
     first, second = (Path(Head(layer, 0), "query", "pair1.second") for layer in (1, 2))
     assert arrived(run) == {1: (first, 150.0), 2: (second, 350.0)}
     assert "x2 comes to the query along L2H0 query -> pair1.second, 200 steps after x1" in observations(run)[1].sentence
@@ -98,7 +99,7 @@ def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
 
 def test_of_a_task_that_is_no_chain_no_arrival_is_known(tmp_path):
     run = emergence(written(tmp_path), CIRCUIT)
-    renamed = replace(run, losses=run.losses.rename(columns={"x3": "z"}))
+    renamed = replace(run, losses={{"x3": "z"}.get(name, name): curve for name, curve in run.losses.items()})
     assert arrived(renamed) == {}
     assert [one.holds for one in observations(renamed)] == [None, None, True, None]
 
@@ -108,7 +109,7 @@ def test_steps_epochs_and_losses_come_out_as_by_hand(tmp_path):
     assert list(run.emerged.values()) == pytest.approx([150, 155.5556, 250, 362.5], abs=1e-3)
     assert run.table()["epoch"].tolist() == pytest.approx([18.75, 19.4444, 31.25, 45.3125], abs=1e-3)
     assert list(run.learned.values()) == pytest.approx([150, 266.6667, 333.3333], abs=1e-3)
-    assert run.losses["validation"].dropna().to_dict() == {200: 0.65}
+    assert run.losses["validation"] == {200: 0.65}
 
 
 def test_the_papers_four_observations_hold_for_a_run_made_like_its_own(tmp_path):
@@ -123,8 +124,8 @@ def test_the_observations_can_differ(tmp_path):
     run = emergence(written(tmp_path), CIRCUIT)
     backwards = replace(
         run,
-        everywhere=run.attention[[PATHS[0], *PATHS[:0:-1]]].set_axis(PATHS, axis=1),
-        losses=run.losses.rename(columns={"x1": "x3", "x3": "x1"})[["loss", "x1", "x2", "x3", "validation"]],
+        everywhere=dict(zip((PATHS[0], *PATHS[:0:-1]), run.attention.values(), strict=True)),
+        losses={**run.losses, "x1": run.losses["x3"], "x3": run.losses["x1"]},
     )
     assert [one.holds for one in observations(backwards)] == [False, False, False, False]
 
@@ -155,10 +156,10 @@ def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch)
     told = []
     run = emergence(tmp_path / "run", CIRCUIT, progress=told.append)
     assert run.source == "2 checkpoints, 32 sequences each"
-    assert list(run.attention.index) == [10, 20]
+    assert {tuple(curve) for curve in run.attention.values()} == {(10, 20)}
     assert told == [0.5, 1.0]
     model, task = load_model(tmp_path / "run")  # the weights of the last step
-    assert run.attention.loc[20].tolist() == pytest.approx(
+    assert [curve[20] for curve in run.attention.values()] == pytest.approx(
         path_attention(model, task.examples(32, 0), CIRCUIT.paths).tolist()
     )
     # What is written can be kept instead of the checkpoints, and says the same.
@@ -167,9 +168,10 @@ def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch)
     (tmp_path / "run" / "attention.csv").write_text((tmp_path / "out" / "attention.csv").read_text())
     again = emergence(tmp_path / "run", CIRCUIT)
     assert again.source == "2 checkpoints, as kept in attention.csv"
-    assert (again.everywhere - run.everywhere).abs().max(axis=None) < 1e-4
+    for path, curve in run.everywhere.items():
+        assert again.everywhere[path] == pytest.approx(curve, abs=1e-4)
     # Four heads, each with the position before and 21 pairs of roles: other circuits can be followed as well.
-    assert again.everywhere.shape == (2, 4 * (1 + 21))
+    assert len(again.everywhere) == 4 * (1 + 21)
     other = Circuit({Head(3, 0): OneHot({"pair1.second": "pair3.second"})})
     assert list(emergence(tmp_path / "run", other).attention) == ["L3H0 pair1.second -> pair3.second"]
 

@@ -1,13 +1,17 @@
 import ast
+import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import circuits
 import retrieval_interp
+from tests.annotations import MODULES
 
 
 def test_circuits_never_imports_retrieval_interp():
@@ -46,3 +50,13 @@ def test_every_public_name_is_there(package):
         assert name == "PRESETS" or found.__name__ == name  # a table has no name of its own
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         package.nonsense  # noqa: B018
+
+
+def test_every_annotation_can_be_read_while_the_tests_run_for_else_nobody_would_check_it():
+    for name in (name for name in MODULES if not name.startswith("retrieval_interp.cli.")):
+        own = [one for one in vars(import_module(name)).values() if getattr(one, "__module__", "") == name]
+        for kind in filter(inspect.isclass, own):
+            own += (getattr(one, "__func__", getattr(one, "fget", one)) for one in vars(kind).values())
+        for function in filter(inspect.isfunction, own):
+            if function.__module__ == name:
+                get_type_hints(function)

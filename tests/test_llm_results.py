@@ -6,7 +6,7 @@ from inspect_ai.log import write_eval_log
 
 from benchmarks.solver import solve
 from circuits import BadInput
-from circuits.statistics import Interval
+from circuits.interval import Interval
 from retrieval_interp.llm.page import accuracy_figure, by_formulation, with_series, write_accuracy
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen, set_damaged_aside

@@ -31,7 +31,7 @@ from transformers import (
 
 from circuits import BadInput, Circuit, Head, OneHot, role_attention
 from circuits.evaluation import evaluate
-from circuits.statistics import Interval
+from circuits.interval import Interval
 from retrieval_interp.equations_task import EquationsTask
 from retrieval_interp.language import language_model
 from retrieval_interp.llm.results import logs_in, results

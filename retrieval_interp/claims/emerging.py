@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from circuits.circuit_file import load_circuit
-from retrieval_interp.checkpoints import CIRCUIT
 from retrieval_interp.claims.claim import Claim, verdict_of
 from retrieval_interp.claims.tables import D, training_loss, validated
 from retrieval_interp.emergence import emergence
+from retrieval_interp.model_dir import CIRCUIT
 from retrieval_interp.observations import observations
 from retrieval_interp.stored_report import found
 
@@ -18,7 +18,7 @@ def section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
     loss, combined = training_loss(folder), report["loss"]["details"]["combined"]
     followed = emergence(folder, load_circuit(folder / CIRCUIT))
     said = {one.name: one for one in observations(followed)}
-    steps = f"{followed.losses.index[-1]:,}"
+    steps = f"{[*followed.losses['loss']][-1]:,}"
     paper = {
         "i": ("an induction head emerges first and abruptly", "after 450 epochs"),
         "ii": ("quickly after, a head above it reuses it to fetch x2", "layer 22 above 14 and 21"),

@@ -6,9 +6,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from circuits.errors import BadInput
-from retrieval_interp.checkpoints import LOG
 from retrieval_interp.claims.claim import Claim, verdict_of
 from retrieval_interp.claims.tables import ABC, FIGURE4, D, crossings
+from retrieval_interp.model_dir import LOG
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.figure4 import (
     ANY,
@@ -24,8 +24,7 @@ from retrieval_interp.sweep.figure4 import (
     with_curriculum,
 )
 from retrieval_interp.sweep.runs_table import read_runs
-from retrieval_interp.sweep.store import Result
-from retrieval_interp.sweep.training import LEARNED
+from retrieval_interp.sweep.store import LEARNED, Result
 from retrieval_interp.training import LOG_EVERY
 
 COMMAND = "retrieval-interp sweep figure4"

@@ -8,13 +8,13 @@ there is an error.
 from pathlib import Path
 
 from circuits.errors import BadInput
-from retrieval_interp.checkpoints import CONFIG
 from retrieval_interp.claims.claim import Claim
 from retrieval_interp.claims.depth import section_5
 from retrieval_interp.claims.emerging import section_9
 from retrieval_interp.claims.found_circuits import appendix_e, section_8
 from retrieval_interp.claims.learning import section_7
 from retrieval_interp.claims.tables import ABC, D, check_all_there, report_of
+from retrieval_interp.model_dir import CONFIG
 from retrieval_interp.stored_report import REPORT
 
 SECTION_4 = [

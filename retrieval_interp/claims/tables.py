@@ -6,9 +6,9 @@ from typing import Any
 
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
-from retrieval_interp.checkpoints import CIRCUIT, CONFIG, LOG, read_config
-from retrieval_interp.emergence import ATTENTION, EMERGED, first_crossing, read_losses
+from retrieval_interp.curves import ATTENTION, EMERGED, first_below, parts_of, read_losses
 from retrieval_interp.experiments import RUNS
+from retrieval_interp.model_dir import CIRCUIT, CONFIG, LOG, read_config
 from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
 
 STAIRCASE = "staircase"
@@ -77,8 +77,7 @@ def training_loss(folder: Path) -> dict[str, Any]:
 def crossings(log: Path) -> list[float | None]:
     """For every symbol the step at which its loss fell below 0.5 first; None where it never did."""
     losses = read_losses(log)
-    parts = [name for name in losses.columns if name not in ("loss", "validation")]
-    return [first_crossing(1 - losses[part], 1 - EMERGED) for part in parts]
+    return [first_below(losses[part], EMERGED) for part in parts_of(losses)]
 
 
 def validated(names: Iterable[str]) -> str:

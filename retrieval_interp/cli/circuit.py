@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import CircuitFile, Examples, Interrupted, Json, Model, Threshold
+from retrieval_interp.cli.options import (
+    CircuitFile,
+    Examples,
+    Interrupted,
+    Json,
+    Model,
+    Threshold,
+    usable_number,
+    usable_seed,
+)
 from retrieval_interp.cli.terminal import announce, print_report, printable, progress_bar
 
 if TYPE_CHECKING:
@@ -37,7 +46,7 @@ def validate(
     circuit: CircuitFile = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
     examples: Examples = 1024,
-    seed: Annotated[int, typer.Option(help="Seed of the examples; discover selects on 0.")] = 1,
+    seed: Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples; discover selects on 0.")] = 1,
     threshold: Threshold = 0.05,
     as_json: Json = False,
 ) -> None:
@@ -48,17 +57,21 @@ def validate(
     """
     import circuits
     from circuits.files import check_writable
-    from circuits.measured import Measured
-    from circuits.report import REPORT_FILES, to_json, write_report
+    from circuits.validation_report import REPORT_FILES
     from retrieval_interp import library
 
-    model, task, own = library.load(model_dir)
-    hypothesis = own if circuit is None else circuits.load_circuit(circuit)
+    folder = library.find(model_dir)
+    library.own_task(folder)  # refuses what is no model directory before its circuit is looked for
+    hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
     if hypothesis is None:
         raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
     if out is not None:
         for name in REPORT_FILES:
             check_writable(out / name)
+    model, task, _ = library.load(folder)
+    from circuits.measured import Measured
+    from circuits.report import to_json, write_report
+
     measured = Measured(out / UNFINISHED if out else None)
     if measured.begun:
         typer.echo(f"What was measured before is taken from {measured.folder}.", err=True)
@@ -85,9 +98,12 @@ def discover(
     out: Annotated[Path, typer.Option(help="The circuit YAML to write.")] = Path("circuit.yaml"),
     report: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
     examples: Annotated[
-        int, typer.Option(min=2, help="Fresh examples to judge on; more where they cannot decide.")
+        int,
+        typer.Option(min=2, callback=usable_number, help="Fresh examples to judge on; more where they cannot decide."),
     ] = 1024,
-    seed: Annotated[int, typer.Option(help="Seed of the examples to select on; seed + 1 judges.")] = 0,
+    seed: Annotated[
+        int, typer.Option(callback=usable_seed, help="Seed of the examples to select on; seed + 1 judges.")
+    ] = 0,
     threshold: Threshold = 0.05,
     as_json: Json = False,
 ) -> None:
@@ -97,14 +113,16 @@ def discover(
     """
     import circuits
     from circuits.files import check_writable
-    from circuits.report import REPORT_FILES, to_json, write_report
+    from circuits.validation_report import REPORT_FILES
     from retrieval_interp import library
 
-    model, task, _ = library.load(model_dir)
+    usable_seed(seed + 1)
+    folder = library.find(model_dir)
     for path in (out, *(report / name for name in REPORT_FILES if report)):
         check_writable(path)
-    for each in (seed, seed + 1):
-        task.examples(1, each)  # refuses what cannot be a seed before the search, not after it
+    model, task, _ = library.load(folder)
+    from circuits.report import to_json, write_report
+
     with progress_bar("discovering") as progress:
         found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
     command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g}"
@@ -142,7 +160,6 @@ def verify(
 
     Exits with 0 if everything was found again, 1 if not, 2 on bad input, such as other weights.
     """
-    from circuits.report import to_json
     from retrieval_interp import library, provenance
     from retrieval_interp.sharing import PREFIX
     from retrieval_interp.stored_report import REPORT, read_report
@@ -154,6 +171,8 @@ def verify(
     if model_dir is None and said.model.startswith(PREFIX):  # what a stranger wrote does not send us anywhere
         raise BadInput(f"{path}: is of a model on the Hub; name it with --model {said.model}")
     model, task, _ = library.load(model_dir or said.model)
+    from circuits.report import to_json
+
     now = provenance.about(said.model, model)
     if now["weights_sha256"] != said.weights_sha256:
         raise BadInput(f"{model_dir or said.model}: its weights are not those of {path}")

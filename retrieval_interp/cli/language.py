@@ -85,6 +85,10 @@ def llm(
     as_json: Json = False,
 ) -> None:
     """Language models on the questions, with Inspect: accuracy, as a table and as figure 2."""
+    if from_logs is None and not model:
+        raise BadInput("name a model with --model, such as openai/gpt-4o or hooked/equations; or give --from-logs")
+    if from_logs is not None and model:
+        raise BadInput("--from-logs asks nobody; leave --model out")
     from circuits.files import check_writable
     from retrieval_interp.cli.terminal import print_accuracy
     from retrieval_interp.llm.page import FILES, write_accuracy
@@ -92,10 +96,6 @@ def llm(
     from retrieval_interp.prompts import FORMULATIONS
     from retrieval_interp.provenance import versions
 
-    if from_logs is None and not model:
-        raise BadInput("name a model with --model, such as openai/gpt-4o or hooked/equations; or give --from-logs")
-    if from_logs is not None and model:
-        raise BadInput("--from-logs asks nobody; leave --model out")
     for name in FILES:
         check_writable(out / name)
     missing = None

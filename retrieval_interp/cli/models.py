@@ -42,6 +42,7 @@ def train(
         recipe = dict(map(_recipe_field, changes or ()))
         if steps is not None:
             recipe["steps"] = steps
+        training.check_start(out, preset, seed, **recipe)
         choose_device(device)  # refuses one that is not there before a folder is made
         training.start_run(out, preset, seed=seed, **recipe)
     try:

@@ -27,8 +27,8 @@ def emergence(
     from circuits.files import check_writable
     from retrieval_interp import emergence as room
     from retrieval_interp import library
-    from retrieval_interp.checkpoints import CIRCUIT
     from retrieval_interp.emergence_page import FILES, write_emergence
+    from retrieval_interp.model_dir import CIRCUIT
     from retrieval_interp.observations import observations
 
     run = library.find(run_dir)

@@ -2,10 +2,11 @@
 
 import json
 import shlex
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -53,6 +54,10 @@ def sweep(
 
     Exits with 1 where runs failed, again and again.
     """
+    if engine is EngineName.LOCAL and (address != "auto" or gpus):
+        raise BadInput("--address and --gpus are for --engine ray")
+    if scale and plan != "figure4":
+        raise BadInput("--scale is for figure4")
     from circuits.files import check_writable
     from retrieval_interp.sweep.census import examinable
     from retrieval_interp.sweep.cluster import connect, on_cluster
@@ -63,24 +68,21 @@ def sweep(
     from retrieval_interp.sweep.run import Engine
     from retrieval_interp.sweep.run import sweep as run_sweep
     from retrieval_interp.sweep.store import Store, Trained
-    from retrieval_interp.sweep.training import train_seeds
     from retrieval_interp.training_step import check_device_name, choose_device
 
-    if engine is EngineName.LOCAL and (address != "auto" or gpus):
-        raise BadInput("--address and --gpus are for --engine ray")
-    if scale and plan != "figure4":
-        raise BadInput("--scale is for figure4")
     chosen = load_plan(plan, scale or Scale.LAPTOP)
     folder = out or Path("reports/sweeps") / chosen.name
     for name in FILES:
         check_writable(folder / name)
-    work = partial(train_seeds, device=device, weights=weights)
     if engine is EngineName.RAY:
         check_device_name(device)
-        train: Engine[Trained] = partial(on_cluster, work=work, ray=connect(address, gpus), gpus=gpus)
+        worked: Callable[..., Any] = partial(on_cluster, ray=connect(address, gpus), gpus=gpus)
     else:
         choose_device(device)
-        train = partial(local, work=work)
+        worked = local
+    from retrieval_interp.sweep.training import train_seeds
+
+    train: Engine[Trained] = partial(worked, work=partial(train_seeds, device=device, weights=weights))
     store = Store(folder)
     for result in store.results(chosen.runs):  # a damaged run is told before the others are trained
         if weights and not examinable(store, result.run):

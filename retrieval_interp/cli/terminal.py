@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
     from retrieval_interp.claims.claim import Claim
+    from retrieval_interp.depth import Depth
 
 
 @contextmanager
@@ -97,14 +98,14 @@ def print_report(report: "ValidationReport", chance: "Statistics") -> None:
         console.print(Text.assemble(f"{'chance':>10} ", sentence))
 
 
-def print_depths(table: "pd.DataFrame") -> None:
+def print_depths(rows: "Sequence[Depth]") -> None:
     """Layers for every number of hops."""
     from rich.console import Console
     from rich.table import Column, Table
 
     titles = ("hops D", "the paper's bound, log3(2D)", "without a mask", "with the causal mask", "fetched by position")
     shown = Table(*(Column(title, justify="right") for title in titles), title="Layers that it takes")
-    for hops, bound, *layers in table.itertuples(index=False):
+    for hops, bound, *layers in rows:
         shown.add_row(str(hops), f"{bound:.2f}", *map(str, layers))
     Console().print(shown)
 

@@ -26,18 +26,19 @@ def depth(
     from retrieval_interp.cli.terminal import print_depths
     from retrieval_interp.depth import depths
 
-    table = depths(hops or range(1, 101))
+    rows = depths(hops or range(1, 101))
     page = None
     if out is not None:
         from retrieval_interp.depth_page import FILES, write_depth  # brings in plotly, which takes its time
 
         for name in FILES:
             check_writable(out / name)
-        page = write_depth(table, out, " ".join(["retrieval-interp depth", *map(str, hops or [])]))
+        page = write_depth(rows, out, " ".join(["retrieval-interp depth", *map(str, hops or [])]))
     if as_json:
-        print(table.to_json(orient="records", indent=2))
+        document = [{**row._asdict(), "bound_paper": round(row.bound_paper, 10)} for row in rows]
+        print(json.dumps(document, indent=2, separators=(",", ":")))
         return
-    print_depths(table)
+    print_depths(rows)
     if page:
         typer.echo(f"The page is at {page}")
 
@@ -53,14 +54,14 @@ def staircase(
     as_json: Json = False,
 ) -> None:
     """Is depth enough, is it needed? Trains small models with too few layers, and with enough."""
+    asked = list(dict.fromkeys(hops or (1, 2)))
+    if not all(1 <= n <= 7 for n in asked):
+        raise BadInput(f"{', '.join(map(str, asked))} hops; expected whole numbers from 1 to 7")
     from circuits.files import check_writable
     from retrieval_interp import staircase as room
     from retrieval_interp.provenance import versions
     from retrieval_interp.staircase_page import FILES, write_staircase
 
-    asked = list(dict.fromkeys(hops or (1, 2)))
-    if not all(1 <= n <= 7 for n in asked):
-        raise BadInput(f"{', '.join(map(str, asked))} hops; expected whole numbers from 1 to 7")
     for name in FILES:
         check_writable(out / name)
     with runs_bar() as progress:
@@ -126,12 +127,13 @@ def arrival(
 
     if examples < 2:
         raise BadInput(f"{examples} examples; expected at least 2, to fit a regression")
-    model, task, circuit = library.load(model_dir)
-    if not isinstance(task, VectorTask):
+    folder = library.find(model_dir)
+    if not isinstance(task := library.own_task(folder), VectorTask):
         raise BadInput(f"{model_dir}: reads words; the symbols that are read here are vectors")
     if out is not None:
         for name in FILES:
             check_writable(out / name)
+    model, _, circuit = library.load(folder)
     with progress_bar("reading") as progress:
         read = measured(model, task, n_examples=examples, seed=seed, progress=progress)
     flow = soundness(circuit, task) if circuit else None
@@ -163,9 +165,10 @@ def write(
     from retrieval_interp.provenance import about
     from retrieval_interp.writing_task import WritingTask, written_losses
 
-    model, task, _ = library.load(model_dir)
-    if not isinstance(task, WritingTask):
+    folder = library.find(model_dir)
+    if not isinstance(task := library.own_task(folder), WritingTask):
         raise BadInput(f"{model_dir}: was trained to answer in one pass; expected a model that writes (preset writing)")
+    model = library.load(folder).model
     with progress_bar("writing") as progress:
         shown, own = written_losses(model, task, task.examples(examples, seed), progress)
     if as_json:
@@ -187,12 +190,13 @@ def where(
     as_json: Json = False,
 ) -> None:
     """Does each head attend to roles, wherever they stand, or to fixed positions, whatever stands there?"""
-    from circuits.attention import roles_or_positions
     from circuits.circuit import Head
     from retrieval_interp import library
     from retrieval_interp.provenance import about
 
     model, task, _ = library.load(model_dir)
+    from circuits.attention import roles_or_positions
+
     drawn = task.examples(examples, seed)
     rows = []
     for role in task.readout:
@@ -225,18 +229,20 @@ def gradients(
 
     Exits with 0 if it is, 1 if not.
     """
-    import torch
-
     from circuits.files import check_writable, write_atomically
-    from circuits.gradients import agreement, cell_gradients, loss_gradients
-    from circuits.gradients_figure import gradients_figure
     from circuits.page import figure_element, render_page
     from retrieval_interp import library
     from retrieval_interp.provenance import about
 
-    model, task, _ = library.load(model_dir)
+    folder = library.find(model_dir)
     if out is not None:
         check_writable(out)
+    model, task, _ = library.load(folder)
+    import torch
+
+    from circuits.gradients import agreement, cell_gradients, loss_gradients
+    from circuits.gradients_figure import gradients_figure
+
     drawn = task.examples(examples, seed)
     origin = {**about(model_dir, model), "precision": "float64"}
     # In single precision sharp attention comes down to zero by itself; tokens stay what they are.

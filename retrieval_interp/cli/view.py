@@ -35,30 +35,32 @@ def view(
 ) -> None:
     """Write attention maps and circuitsvis viewers into one HTML file that works offline (Appendix C)."""
     from circuits.files import check_writable, write_atomically
-    from circuits.viewer import attention_viewer, over_training, side_by_side
-    from circuits.viewer.attention_page import attention_page
     from retrieval_interp import library
-    from retrieval_interp.checkpoints import checkpoints, load_model, through_training
+    from retrieval_interp.checkpoints import load_model, through_training
+    from retrieval_interp.model_dir import some_checkpoints
 
     check_writable(out)
     if twice := next((name for name in model_dirs if model_dirs.count(name) > 1), None):
         raise BadInput(f"{twice} is named twice")
-    models, tasks = {}, {}
-    for folder in model_dirs:
-        name, found = _name(folder, model_dirs), library.find(folder)
-        newest = list(checkpoints(found).values())[-1:] if training else []  # a run that goes on has no other weights
-        models[name], tasks[name] = load_model(found, *newest)
+    folders = {_name(folder, model_dirs): library.find(folder) for folder in model_dirs}
+    tasks = {name: library.own_task(folder) for name, folder in folders.items()}
     _check_one_task(tasks)
+    newest = {}  # a run that goes on has no other weights
+    if training:
+        newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
+    models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
+    from circuits.viewer import attention_viewer, over_training, side_by_side
+    from circuits.viewer.attention_page import attention_page
+
     task = next(iter(tasks.values()))
     shown = task.examples(examples, seed)
     viewers = []
     with progress_bar("looking") as progress:
         for example in range(examples):
             panels = {}
-            for name, folder in zip(models, model_dirs, strict=True):
+            for name, folder in folders.items():
                 if training:
-                    steps = through_training(library.find(folder))
-                    panels[name] = over_training(steps, shown, example, layer, head)
+                    panels[name] = over_training(through_training(folder), shown, example, layer, head)
                 else:
                     panels[name] = attention_viewer(models[name], shown, example, layer, head)
                 progress((example + len(panels) / len(models)) / examples)

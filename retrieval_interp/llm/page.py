@@ -1,16 +1,18 @@
 """Figure 2 of the paper for any models, as a table and one offline page."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import plotly.colors
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from circuits.files import write_together
+from circuits.lazy import pandas as pd
 from circuits.page import figure_element, render_page
 from retrieval_interp.llm.results import shown_steps
 from retrieval_interp.prompts import FORMULATIONS, STEPS

@@ -1,18 +1,20 @@
 """What Inspect's logs say: one row for each model, formulation and size."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-import pandas as pd
 from inspect_ai.log import EvalLog, EvalSampleSummary, list_eval_logs, read_eval_log, read_eval_log_sample_summaries
 from inspect_ai.scorer import CORRECT
 
 from circuits.errors import BadInput, check_size
 from circuits.files import read_text
-from circuits.statistics import Interval
+from circuits.interval import Interval
+from circuits.lazy import pandas as pd
 from retrieval_interp.llm.tasks import MOST_ATTEMPTS, is_exhausted
 from retrieval_interp.prompts import FORMULATIONS, formulation
 

@@ -11,13 +11,14 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from circuits import discover, load_circuit, save_circuit, validate
+import circuits
 from circuits.circuit import Circuit
+from circuits.circuit_file import load_circuit, save_circuit
 from circuits.errors import BadInput, Unsolved
 from circuits.files import read_text, write_atomically
-from circuits.judge import check_threshold
-from retrieval_interp.checkpoints import CIRCUIT, WEIGHTS
+from circuits.loss import check_threshold
 from retrieval_interp.library import load
+from retrieval_interp.model_dir import CIRCUIT, WEIGHTS
 from retrieval_interp.presets import preset
 from retrieval_interp.provenance import about
 from retrieval_interp.sweep.job import Failure, Job
@@ -201,10 +202,12 @@ def _search(folder: Path, run: Run, threshold: float, progress: Callable[[float]
     model, task, _ = load(folder)
     made = about(str(run), model)
     try:
-        search = discover(model, task, seed=SELECT_ON, threshold=threshold, progress=progress)
+        search = circuits.discover(model, task, seed=SELECT_ON, threshold=threshold, progress=progress)
     except Unsolved:
         return Examined(Finding(run.preset, run.seed, threshold, solved=False, about=made), None)
-    report = validate(model, task, search.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, most=MOST)
+    report = circuits.validate(
+        model, task, search.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, most=MOST
+    )
     finding = Finding(
         run.preset,
         run.seed,

@@ -1,10 +1,11 @@
 """The census of circuits as a table and one offline page."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 import plotly.colors
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -13,6 +14,7 @@ from circuits.circuit import Circuit
 from circuits.files import write_together
 from circuits.flow import Layout
 from circuits.kinds import role_paths
+from circuits.lazy import pandas as pd
 from circuits.page import figure_element, render_page
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.census import Examined

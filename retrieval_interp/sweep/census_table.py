@@ -1,15 +1,16 @@
 """What the circuits of many models have in common: a table of all, and sentences in the paper's words (section 8.2)."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 
-import pandas as pd
-
 from circuits.circuit import Circuit
 from circuits.flow import layers_until
+from circuits.interval import Interval
 from circuits.kinds import joins_first, kind
+from circuits.lazy import pandas as pd
 from circuits.soundness import soundness
-from circuits.statistics import Interval
 from retrieval_interp.any_task import Task
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.census import Examined

@@ -1,16 +1,16 @@
 """What the runs of a sweep have in common: losses by depth, and what section 7.2 of the paper says of them."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-import pandas as pd
-
+from circuits.lazy import pandas as pd
 from retrieval_interp.depth import layers_causal
 from retrieval_interp.presets import Preset, preset
-from retrieval_interp.sweep.store import Result
-from retrieval_interp.sweep.training import LEARNED
+from retrieval_interp.sweep.store import LEARNED, Result
 from retrieval_interp.task import RetrievalTask
 from retrieval_interp.training import LOG_EVERY
 
@@ -125,10 +125,15 @@ def with_curriculum(results: Sequence[Result]) -> list[Result]:
 
 def fewest_layers(results: Sequence[Result], share: float) -> dict[str, int | None]:
     """For every symbol the fewest layers with which more than a share of the seeds learn it; None if with none."""
-    rows = table(results)
-    enough = rows[rows["learned"] > share * rows["runs"]].groupby("symbol")["layers"].min()
-    symbols = [symbol for symbol in rows["symbol"].unique() if symbol != ALL]
-    return {symbol: int(enough[symbol]) if symbol in enough else None for symbol in symbols}
+    found: dict[str, int | None] = {}
+    for symbol in dict.fromkeys(symbol for result in results for symbol in result.losses):
+        learned: dict[str, list[bool]] = {}
+        for result in results:
+            if symbol in result.losses:
+                learned.setdefault(result.preset, []).append(result.losses[symbol] < LEARNED)
+        enough = [name for name, own in learned.items() if sum(own) > share * len(own)]
+        found[symbol] = min((preset(name).architecture.n_layers for name in enough), default=None)
+    return found
 
 
 def order(fell: Mapping[str, int | None]) -> str | None:

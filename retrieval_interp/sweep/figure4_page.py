@@ -1,21 +1,22 @@
 """Figure 4 of the paper for the runs of a sweep, as tables and one offline page."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 import plotly.colors
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from circuits.files import write_together
+from circuits.lazy import pandas as pd
 from circuits.page import figure_element, render_page
 from retrieval_interp.depth import layers_causal
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.figure4 import ALL, FAILED, family, hop, sentences, table
 from retrieval_interp.sweep.runs_table import runs_table
-from retrieval_interp.sweep.store import Result
-from retrieval_interp.sweep.training import LEARNED
+from retrieval_interp.sweep.store import LEARNED, Result
 
 CSV, RUNS, PAGE = "figure4.csv", "runs.csv", "figure4.html"
 FILES = (CSV, RUNS, PAGE)

@@ -1,13 +1,14 @@
 """The results of runs as a table that travels without them."""
 
+from __future__ import annotations
+
 import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from circuits.errors import BadInput
 from circuits.files import read_text
+from circuits.lazy import pandas as pd
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.store import Result

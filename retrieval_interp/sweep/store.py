@@ -7,6 +7,8 @@ FOLDER/.finished-laptop_ic_3-0000/  runs that ended together, on their way to th
 FOLDER/.locks/                      which runs are being made now; a lock ends with the process that holds it
 """
 
+from __future__ import annotations
+
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from torch import Tensor
 
 from circuits.errors import BadInput
 from circuits.files import append_line, read_text, write_atomically
-from retrieval_interp.checkpoints import CONFIG, LOG, WEIGHTS, save_tensors
+from circuits.lazy import torch
+from retrieval_interp.checkpoints import save_tensors
+from retrieval_interp.model_dir import CONFIG, LOG, WEIGHTS
 from retrieval_interp.presets import PRESETS, preset
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.record import record_of
@@ -28,6 +31,7 @@ from retrieval_interp.training import run_config
 STORE, RESULT, FAILURES = "store.json", "result.json", "failures.jsonl"
 LOCKS, PARTIAL, FINISHED = ".locks", ".partial", ".finished-"
 FORMAT = 1
+LEARNED = 0.5  # a partial loss below it (paper, section 7.2)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Trained:
 
     result: Result
     log: str
-    weights: Mapping[str, Tensor] | None
+    weights: Mapping[str, torch.Tensor] | None
 
 
 @dataclass(frozen=True)

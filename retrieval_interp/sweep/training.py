@@ -8,13 +8,12 @@ import torch
 
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.many_seeds import ManySeeds
-from retrieval_interp.sweep.store import Result, Trained
+from retrieval_interp.sweep.store import LEARNED, Result, Trained
 from retrieval_interp.training import LOG_EVERY, VALIDATION_EXAMPLES
 from retrieval_interp.training_step import choose_device, learning_rate
 
 LAST = 100  # steps at the end over which the validation loss is averaged (paper, section 7.1)
 VALIDATE_EVERY = 10  # of these
-LEARNED = 0.5  # a partial loss below it (paper, section 7.2)
 
 
 def train_seeds(job: Job, progress: Callable[[float], None], device: str, weights: bool) -> list[Trained | Failure]:

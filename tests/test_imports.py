@@ -1,0 +1,129 @@
+"""Commands that compute nothing with a model, and bad input: neither waits for the libraries that compute.
+
+One process of its own runs all of them, and stops at the first after which such a library is there.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+
+from retrieval_interp.cli import app
+from retrieval_interp.library import data_folder
+
+HEAVY = ("torch", "transformer_lens", "transformers", "pandas")
+RUNNING = """
+import contextlib, io, json, sys
+from retrieval_interp.cli import main
+
+heavy, lines = json.load(sys.stdin)
+for expected, arguments in lines:
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            code = ended.code
+    said = f"{arguments}: exit code {code}, {errors.getvalue()!r}"
+    assert code == expected, said
+    assert code == 0 or errors.getvalue().count("\\n") == 1, said
+    there = [name for name in heavy if name in sys.modules]
+    assert not there, f"{said}: imports {', '.join(there)}"
+print(len(lines))
+"""
+DESCRIBING = """
+claims ; claims --json ; presets ; presets --json ; depth ; depth 1 2 3 --json ; facts FACTS ; facts FACTS --json
+prompts equations --n 2 ; prompts kingdoms --n 2 --json ; prompts lives_with --n 2 --out questions.jsonl
+"""
+BAD = """
+frobnicate ; --frob ; validate ; validate transformer_a --frob ; depth 0 ; depth two ; depth --out NOWHERE
+facts nowhere.yaml ; facts damaged.yaml ; prompts nonsense ; prompts kingdoms --steps 2
+prompts equations --out NOWHERE ; prompts equations --n 0 ; prompts equations --seed -1
+
+arrival nowhere ; card nowhere ; discover nowhere ; gradients nowhere ; view nowhere ; where nowhere
+write nowhere ; validate nowhere ; emergence nowhere ; export nowhere to ; push nowhere hf:a/b
+push bare elsewhere ; validate bare ; validate bare --circuit nowhere.yaml
+validate bare --circuit damaged.yaml ; validate bare --circuit odd.yaml ; validate bare --circuit bare
+validate oddly ; emergence bare ; where weightless ; where cut_off ; validate no_json ; discover no_format
+discover no_task ; card no_json ; arrival no_size ; gradients no_field ; view no_json ; write no_json
+write bare ; export no_json to ; export bare bare ; export bare to --checkpoint 3 ; arrival equations
+validate transformer_a --threshold nan ; validate transformer_a --examples 1 ; where bare --seed -1
+discover transformer_a --examples 1 ; discover transformer_a --threshold 0 ; write bare --examples 0
+validate transformer_a --out NOWHERE ; discover transformer_a --out NOWHERE
+discover transformer_a --report NOWHERE ; gradients bare --out NOWHERE ; view bare --out NOWHERE
+arrival bare --out NOWHERE ; emergence transformer_a --out NOWHERE ; emergence logless ; view bare bare
+view transformer_a induction ; view bare --training ; arrival bare --examples 1 ; where bare --examples 0
+gradients bare --examples 0 ; verify nowhere
+verify damaged.json ; verify empty.json ; verify hubbed.json
+
+train ; train nothing ; train tiny --set frob=1 ; train tiny --set lr=-1 ; train tiny --seed -1
+train tiny --resume ; train --resume --out nowhere ; train --resume --out bare ; train tiny --out bare
+train tiny --steps 0 ; train tiny --out NOWHERE ; causality --preset nothing ; causality --preset induction
+causality --seeds 1 ; causality --steps 3 ; causality --out NOWHERE ; causality --out odd_runs ; staircase 9
+staircase --seeds 0 ; staircase --steps 3 ; staircase --out NOWHERE ; staircase --out odd_runs ; sweep nothing
+sweep damaged.yaml ; sweep odd.yaml ; sweep unknown.yaml ; sweep census --scale paper
+sweep figure4 --engine local --address here:1 ; sweep figure4 --gpus 1 ; sweep figure4 --engine frob
+sweep figure4 --engine ray --gpus 1.5 ; sweep figure4 --engine ray --address nonsense
+sweep figure4 --engine ray --device tpu ; sweep figure4 --out NOWHERE ; census nowhere ; census store
+census store --threshold 0 ; llm ; llm --model a/b --from-logs logs ; llm --model a/b --formulations nonsense
+llm --model a/b --steps x ; llm --model a/b --out NOWHERE
+"""
+
+
+def command_lines(table: str) -> list[list[str]]:
+    """Those of a table, in which a semicolon or the end of a line stands after each."""
+    places = {"FACTS": str(data_folder() / "facts" / "functions.yaml"), "NOWHERE": "/proc/nothing"}
+    lines = [line.split() for line in table.replace("\n", ";").split(";")]
+    return [[places.get(word, word) for word in line] for line in lines if line]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Model directories, circuits, reports and runs, each with something wrong."""
+    architecture = {"n_layers": 1, "n_heads": 1, "d_model": 4, "d_head": 4, "attn_only": True}
+    architecture |= {"n_ctx": 6, "d_vocab": 4, "d_vocab_out": 2}
+    config = {"format": 1, "task": {"n_steps": 1, "n_chains": 2, "n_dims": 2}, "architecture": architecture}
+    odd = {
+        **{"bare": config, "oddly": config, "weightless": config, "cut_off": config, "logless": config},
+        **{"no_format": {**config, "format": 7}, "no_task": {**config, "task": {"n_steps": 0}}},
+        "no_size": {**config, "architecture": {**architecture, "n_layers": "many"}},
+        "no_field": {**config, "architecture": {**architecture, "frob": 1}},
+        "no_json": "{",
+    }
+    for name, said in odd.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(said if isinstance(said, str) else json.dumps(said))
+        if name != "weightless":
+            header = b"{}" if name != "cut_off" else b"{"
+            (tmp_path / name / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    (tmp_path / "oddly" / "circuit.yaml").write_text("heads: {L0H0: sideways}\n")
+    (tmp_path / "logless" / "circuit.yaml").write_text("heads: {L0H0: previous}\n")
+    (tmp_path / "odd.yaml").write_text("heads: {L0H0: {query: [a]}}\n")
+    (tmp_path / "damaged.yaml").write_text("heads: [\n")
+    (tmp_path / "unknown.yaml").write_text("seeds: 1\npresets: [nothing]\n")
+    (tmp_path / "damaged.json").write_text("{")
+    report = {"paths": [], "verdicts": [], "loss": {}, "passed": True}
+    (tmp_path / "empty.json").write_text(json.dumps(report))
+    about = {"model": "hf:a/b", "weights_sha256": "0", "examples": 8, "seed": 1, "threshold": 0.1}
+    none = {"yaml": "heads: {}\n", "sha256": "0"}
+    (tmp_path / "hubbed.json").write_text(json.dumps({**report, "about": about, "circuit": none}))
+    (tmp_path / "odd_runs").mkdir()
+    (tmp_path / "odd_runs" / "runs.jsonl").write_text("{}\n")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "store.json").write_text('{"format": 1}\n')
+    return tmp_path
+
+
+def test_what_computes_nothing_imports_nothing_that_computes(folder):
+    helped = [["--help"], *([command, "--help"] for command in get_command(app).commands)]
+    lines = [(0, line) for line in (*helped, *command_lines(DESCRIBING))] + [(2, line) for line in command_lines(BAD)]
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNING],
+        input=json.dumps([HEAVY, lines]),
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{len(lines)}\n"), done.stderr.strip().splitlines()[-1]
