@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from huggingface_hub import ModelCard, ModelCardData
 
 from circuits.circuit_file import dump_circuit, load_circuit
 from circuits.errors import BadInput
@@ -39,6 +38,8 @@ def model_card(folder: Path, address: str) -> str:
 
 
 def _filled(folder: Path, address: str) -> str:
+    from huggingface_hub import ModelCard, ModelCardData  # brings in what talks to a network
+
     config = read_config(folder)
     task = task_from(config, folder / CONFIG)
     made = config.get("made", {})
