@@ -32,6 +32,12 @@ class Fork:
         return found
 
     @cached_property
+    def prescribed(self) -> list[int]:
+        """For every branch what it prescribes in this layer, by its place in ``by_heads``."""
+        places = {heads: place for place, heads in enumerate(self.by_heads)}
+        return [places[branch.heads] for branch in self.branches]
+
+    @cached_property
     def parents(self) -> list[int]:
         """For every branch the one of the layer below that it comes from."""
         return [branch.parent for branch in self.branches]

@@ -27,7 +27,6 @@ from transformer_lens.components import MLP, LayerNorm
 from circuits.branches import Fork, forks
 from circuits.circuit import Circuit, check_all
 from circuits.errors import BadInput
-from circuits.heads import Layer
 from circuits.mechanisms import Mechanism
 from circuits.problem import Examples, Problem
 
@@ -37,6 +36,7 @@ POSITIONS_AT_ONCE = 2**13
 ENTRIES_AT_ONCE = 2**26
 # Rows of an MLP at once on a CPU: its hidden layer then stays in the cache, which halves the time.
 MLP_ROWS_AT_ONCE = 512
+FREE = 2.0  # in the pattern of a head that is left free: no mechanism attends so much
 TANH_GELUS = ("gelu_pytorch_tanh", "gelu_new", "gelu_fast")  # TransformerLens's names for one and the same function
 
 
@@ -150,7 +150,7 @@ class Batch:
     def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples) -> None:
         self.model, self.problem, self.examples = model, problem, examples
         self.n, self.n_positions = examples.inputs.shape[:2]
-        self._patterns, self._reach = Recent(), Recent()
+        self._patterns, self._stacks = Recent(), Recent()
 
     @torch.no_grad()
     def losses(self, layers: Sequence[Fork]) -> Float[Tensor, "circuit example part"]:
@@ -160,7 +160,7 @@ class Batch:
         changed = torch.zeros(1, self.n, self.n_positions, dtype=torch.bool, device=residual.device)
         for layer, fork in enumerate(layers):
             parents = torch.tensor(fork.parents, device=residual.device)
-            changed = self._changed(fork, changed[parents])
+            changed = self._changed(layer, fork, changed[parents])
             if self._is_usual() and fork.prescribes(self.model.cfg.n_heads):
                 residual = self._rows(layer, fork, residual, parents, changed, needed[layer])
             else:
@@ -189,48 +189,40 @@ class Batch:
         """A mechanism's pattern on every example."""
         return self._patterns.get(mechanism, lambda: mechanism.pattern(self.examples.roles, self.n_positions))
 
-    def _attends(self, heads: Layer) -> Bool[Tensor, "#example query key"]:
-        """Which positions each position of a layer may attend to, through any of its heads."""
-        return self._reach.get(heads, lambda: self._union(heads))
+    def _stack(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
+        """The patterns of a layer for all that its branches prescribe; a free head is ``FREE`` where it may attend."""
+        return self._stacks.get(layer, lambda: self._stacked(fork))
 
-    def _union(self, heads: Layer) -> Bool[Tensor, "#example query key"]:
-        size = self.n_positions, self.n_positions
-        if len(heads) < self.model.cfg.n_heads:
-            return torch.ones(1, *size, dtype=torch.bool, device=self.examples.inputs.device).tril()
-        reach = torch.zeros(1, *size, dtype=torch.bool, device=self.examples.inputs.device)
-        for mechanism in {mechanism for _, mechanism in heads}:
-            reach = reach | (self._pattern(mechanism) != 0)
-        return reach
+    def _stacked(self, fork: Fork) -> Float[Tensor, "heads example head query key"]:
+        shape = len(fork.by_heads), self.n, self.model.cfg.n_heads, self.n_positions, self.n_positions
+        stack = torch.full(shape, FREE, device=self.examples.inputs.device).tril()
+        for own, heads in zip(stack, fork.by_heads, strict=True):
+            for index, mechanism in heads:
+                own[:, index] = self._pattern(mechanism)
+        return stack
+
+    def _reach(self, layer: int, fork: Fork) -> Float[Tensor, "heads example query key"]:
+        """1 where a position may attend to another through any head, for all that the branches prescribe."""
+        return (self._stack(layer, fork) != 0).any(dim=2).float()
 
     def _needed(self, layers: Sequence[Fork]) -> list[Bool[Tensor, "example pos"]]:
         """For every layer, the positions of its output that some circuit's loss depends on."""
         needed = [self._read()]
-        for fork in reversed(layers[1:]):
-            below = needed[0].clone()
-            for own in fork.by_heads:
-                below |= (self._attends(own) & needed[0][:, :, None]).any(dim=1)
-            needed.insert(0, below)
+        for layer in range(len(layers) - 1, 0, -1):
+            reach = self._reach(layer, layers[layer])
+            needed.insert(0, needed[0] | (torch.einsum("seqk,eq->ek", reach, needed[0].float()) > 0))
         return needed
 
-    def _changed(self, fork: Fork, changed: Bool[Tensor, "branch example pos"]) -> Bool[Tensor, "branch example pos"]:
+    def _changed(
+        self, layer: int, fork: Fork, changed: Bool[Tensor, "branch example pos"]
+    ) -> Bool[Tensor, "branch example pos"]:
         """For every branch, the positions that may differ from the trunk's after this layer."""
-        after = changed.clone()
-        trunk = fork.branches[0].heads
-        for heads, indices in fork.by_heads.items():
-            reach = self._attends(heads).float().expand(self.n, -1, -1)
-            seen = torch.einsum("eqk,bek->beq", reach, changed[indices].float()) > 0
-            after[indices] |= seen | self._rows_that_differ(heads, trunk)
+        stack = self._stack(layer, fork)
+        differ = (stack != stack[0]).any(dim=4).any(dim=2)
+        seen = torch.einsum("beqk,bek->beq", self._reach(layer, fork)[fork.prescribed], changed.float()) > 0
+        after = changed | seen | differ[fork.prescribed]
         after[0] = False
         return after
-
-    def _rows_that_differ(self, heads: Layer, trunk: Layer) -> Bool[Tensor, "example query"]:
-        differ = torch.zeros(self.n, self.n_positions, dtype=torch.bool, device=self.examples.inputs.device)
-        if [index for index, _ in heads] != [index for index, _ in trunk]:
-            return ~differ
-        for (_, own), (_, other) in zip(heads, trunk, strict=True):
-            if own != other:
-                differ |= (self._pattern(own) != self._pattern(other)).any(dim=2)
-        return differ
 
     def _is_usual(self) -> bool:
         """Whether a block is GPT-2's: attention, then an MLP or none, each after a norm."""
@@ -292,23 +284,15 @@ class Batch:
         block, n_branches = self.model.blocks[layer], len(fork.branches)
         rows = changed & needed
         rows[0] = needed
-        attended = torch.zeros(below.shape[:3], dtype=torch.bool, device=below.device)
-        for heads, indices in fork.by_heads.items():
-            reach = self._attends(heads).float().expand(self.n, -1, -1)
-            seen = torch.einsum("eqk,beq->bek", reach, rows[indices].float()) > 0
-            for index, own in zip(indices, seen, strict=True):
-                attended[fork.parents[index]] |= own
+        seen = torch.einsum("beqk,beq->bek", self._reach(layer, fork)[fork.prescribed], rows.float())
+        attended = seen.new_zeros(below.shape[:3]).index_add_(0, parents, seen) > 0
         values = below.new_zeros(*below.shape[:3], self.model.cfg.n_heads, self.model.cfg.d_head)
         seen_rows = attended.flatten().nonzero()[:, 0]
         normal = _normalised(block.ln1, below.flatten(0, 2).index_select(0, seen_rows))
         own_values = torch.einsum("rd,hdv->rhv", normal, block.attn.W_V) + block.attn.b_V
         values.flatten(0, 2).index_copy_(0, seen_rows, own_values)
-        mixed = below.new_empty(n_branches, *values.shape[1:])
-        for heads, indices in fork.by_heads.items():
-            each = [self._pattern(mechanism).expand(self.n, -1, -1) for _, mechanism in heads]
-            pattern = torch.stack(each, dim=1).to(values.dtype)
-            mixed[indices] = torch.einsum("ehqk,bekhv->beqhv", pattern, values[parents[indices]])
-        after = below[parents[:1]].expand(n_branches, -1, -1, -1).clone()
+        pattern = self._stack(layer, fork)[fork.prescribed].to(values.dtype)
+        mixed = torch.einsum("behqk,bekhv->beqhv", pattern, values[parents])
         flat_rows = rows.flatten().nonzero()[:, 0]
         per_branch = self.n * self.n_positions
         from_parent = parents[flat_rows // per_branch] * per_branch + flat_rows % per_branch
@@ -316,8 +300,9 @@ class Batch:
         added = torch.einsum("rhv,hvd->rd", read, block.attn.W_O) + block.attn.b_O
         middle = below.flatten(0, 2).index_select(0, from_parent) + added
         middle = self._through_mlp(layer, middle)
-        after[0][needed] = middle[: int(needed.sum())]
-        after[1:] = after[:1]
+        trunk = below[parents[0]].clone()
+        trunk[needed] = middle[: int(needed.sum())]
+        after = trunk.expand(n_branches, -1, -1, -1).clone()
         after.flatten(0, 2).index_copy_(0, flat_rows, middle)
         return after
 
