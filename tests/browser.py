@@ -42,8 +42,14 @@ def chromium() -> str:
 def _browser() -> tuple[Browser, asyncio.AbstractEventLoop]:
     """The browser of this process, which ends with it, and the event loop in which it is talked to."""
     playwright = sync_playwright().start()
-    atexit.register(playwright.stop)
-    return playwright.chromium.launch(executable_path=chromium(), args=list(SILENT)), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
+
+    @atexit.register
+    def stop() -> None:
+        asyncio._set_running_loop(loop)
+        playwright.stop()
+
+    return playwright.chromium.launch(executable_path=chromium(), args=list(SILENT)), loop
 
 
 @contextmanager

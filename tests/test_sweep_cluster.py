@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -40,6 +40,14 @@ PLAN = Plan("mine", ("slow", "slower"), 2)
 HEAD = {"num_cpus": 0, "node_ip_address": HERE, "include_dashboard": False}
 
 
+def patiently(start: Callable[[], Any]) -> Any:
+    """Ray gives a node 30 seconds to start; a busy machine may need more, and is asked again."""
+    for _ in range(9):
+        with suppress(Exception):  # of no class of its own
+            return start()
+    return start()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A head without processors of its own, to which nodes are added."""
@@ -55,7 +63,7 @@ def cluster() -> Iterator[Cluster]:
             patched.setenv(name, value)
         # As on a laptop that Ray keeps to itself; else it takes 127.0.0.1 for a name of this machine's other addresses.
         patched.setattr(ray_constants, "ENABLE_RAY_CLUSTER", False)
-        here = Cluster(initialize_head=True, head_node_args=HEAD)
+        here = patiently(lambda: Cluster(initialize_head=True, head_node_args=HEAD))
         try:
             yield here
         finally:
@@ -92,7 +100,7 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
 ) -> None:
     monkeypatch.setitem(presets.PRESETS, "slow", SLOW)
     monkeypatch.setitem(presets.PRESETS, "slower", replace(SLOW, recipe=replace(SLOW.recipe, steps=500)))
-    _, second = (cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=HERE) for _ in range(2))
+    _, second = (patiently(lambda: cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=HERE)) for _ in range(2))
     with pytest.raises(BadInput, match="a job takes 2 GPU, and no node of this cluster has more than 1"):
         connect(cluster.address, 2.0)
     connect(cluster.address, 0.5)
