@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 # and two processes on two cores take ten times as long and more (40 circuits on 32 examples: 1.5 s instead of 7 to 47).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """A package's ``__getattr__``; ``homes`` says in which of its modules each name lives."""
 
