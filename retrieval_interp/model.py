@@ -78,6 +78,7 @@ class TokenTransformer(HookedTransformer):
         cfg.init_weights = False
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")
+            tokenizer = copy.deepcopy(tokenizer)  # TransformerLens changes it, so that it could be used only once
             super().__init__(cfg, tokenizer, move_to_device=False, default_padding_side="right")
         initialise_like_gpt2(self, seed)
         with torch.no_grad():

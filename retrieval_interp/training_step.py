@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from circuits.errors import BadInput
@@ -15,6 +16,7 @@ from retrieval_interp.any_task import Drawn, Task
 from retrieval_interp.presets import Recipe
 from retrieval_interp.streams import Stream
 from retrieval_interp.task import RetrievalTask
+from retrieval_interp.training_pass import training_pass
 from retrieval_interp.vectors import Draws
 
 
@@ -111,7 +113,7 @@ class TrainingStep:
         self.optimizer = adamw(((n, p) for n, p in self.model.named_parameters() if p.requires_grad), self.recipe)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.autocast = in_bfloat16(self.recipe, self.device)
-        self.forward: Any = self.model
+        self.forward: Any = partial(training_pass, self.model)
 
     def compile(self) -> None:
         """Compile the forward and the backward pass, where a compiler is found; else say so and go on without."""
@@ -121,7 +123,7 @@ class TrainingStep:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
                 forward(few).float().sum().backward()
 
-        self.forward = compiled(self.model, self.device, tried)
+        self.forward = compiled(self.forward, self.device, tried)
         self.optimizer.zero_grad()
 
     def losses(self, examples: Examples) -> torch.Tensor:

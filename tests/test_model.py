@@ -8,7 +8,9 @@ from transformer_lens import ActivationCache, HookedTransformer
 
 from circuits import BadInput
 from retrieval_interp import PRESETS, RetrievalTask, VectorTransformer, preset
+from retrieval_interp.model import build
 from retrieval_interp.presets import Architecture
+from retrieval_interp.training_pass import training_pass
 
 TASK = RetrievalTask(n_steps=2)
 
@@ -36,6 +38,33 @@ def test_run_with_cache_hooks_and_start_at_layer_just_work(small):
     zeroed = small.run_with_hooks(x, fwd_hooks=[("blocks.0.attn.hook_z", lambda z, hook: z * 0)])
     assert not torch.allclose(zeroed, outputs)
     assert torch.equal(copy.deepcopy(small)(x), outputs)
+
+
+@pytest.mark.parametrize("preset_name", ["tiny", "transformer_d", "equations"])
+@pytest.mark.parametrize("n_heads", [1, 3])
+@pytest.mark.parametrize("normalization_type", ["LN", "LNPre", None])
+def test_the_pass_that_training_takes_has_the_answers_and_gradients_of_the_transformer(
+    preset_name, n_heads, normalization_type
+):
+    task = preset(preset_name).task
+    shape = Architecture(n_layers=2, n_heads=n_heads, d_model=12, d_head=4, mlp=preset(preset_name).architecture.mlp)
+    cfg = shape.config(task)
+    cfg.normalization_type, cfg.dtype = normalization_type, torch.float64
+    model = build(task, cfg, seed=1)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weights in model.parameters():  # none is zero, biases among them
+            weights.add_(torch.randn(weights.shape, generator=generator))
+    inputs = task.examples(3, 0).inputs
+    trained = [weights for weights in model.parameters() if weights.requires_grad]
+    both = []
+    for answers in (model(inputs), training_pass(model, inputs)):
+        towards = torch.randn(answers.shape, generator=torch.Generator().manual_seed(2)).double()
+        both.append((answers, torch.autograd.grad((answers * towards).sum(), trained)))
+    (answers, gradients), (fast, fast_gradients) = both
+    torch.testing.assert_close(fast, answers)
+    for one, other in zip(fast_gradients, gradients, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_attention_is_causal(small):
