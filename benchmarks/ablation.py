@@ -2,10 +2,12 @@
 
     python -m benchmarks.ablation [--model transformer_a] [--examples 1024] [--json]
 
-For all of `validate` (steps 3, 5 and 6, and the rivals) on the model's circuit, and for all of `discover`:
+For all of `validate` (steps 3, 5 and 6, and the rivals) on the model's circuit, for all of `against_chance` after it,
+and for all of `discover`:
 
     ratio                  the loop over the same circuits, each on all examples, against ours
     ratio_same_examples    the loop only over those examples that ours took to decide each circuit
+    ratio_chance           the loop over the same circuits and examples, which nothing decides early
     limit                  what the ratio would be if ours took time for nothing but its matrix products, at the
                            machine's rate
 
@@ -15,12 +17,14 @@ one size is doubled twice and nothing is decided early.
 """
 
 import argparse
+import copy
 import json
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -29,9 +33,10 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from transformer_lens import HookedTransformer
 
-from circuits import Circuit, Head, OneHot, Problem, Uniform, discover, evaluate, run_ablated, validate
+from circuits import Circuit, Head, OneHot, Problem, Uniform, against_chance, discover, evaluate, run_ablated, validate
 from circuits import judge as judge_module
 from circuits.evaluation import MLP_ROWS_AT_ONCE, Piece, pieces
+from circuits.measured import Measured
 from circuits.problem import Examples
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.presets import Architecture
@@ -42,24 +47,29 @@ SAMPLED, TIMED = 24, 256  # circuits that the loop really runs, and examples
 
 @dataclass
 class Recorder:
-    """Stands in the place of ``pieces`` and notes what was asked of it."""
+    """Stands in the place of ``pieces`` and notes what was run of it, with the number of examples."""
 
-    asked: list[tuple[Circuit, int]] = field(default_factory=list)
+    run: list[tuple[Circuit, int]] = field(default_factory=list)
 
     def __call__(
         self, model: HookedTransformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]
     ) -> Iterator[Piece]:
-        self.asked += [(circuit, len(examples)) for circuit in circuits]
-        return pieces(model, problem, examples, circuits)
+        for piece in pieces(model, problem, examples, circuits):
+            yield replace(piece, losses=partial(self._noted, piece, circuits))
+
+    def _noted(self, piece: Piece, circuits: Sequence[Circuit]) -> Tensor:
+        n_examples = piece.examples.stop - piece.examples.start
+        self.run += [(circuits[index], n_examples) for index in piece.circuits]
+        return piece.losses()
 
 
 def recorded(work: Callable[[], object]) -> tuple[float, list[tuple[Circuit, int]]]:
-    """Seconds that the work takes, and every circuit that it evaluates with its number of examples."""
+    """Seconds that the work takes, and every circuit that it runs with its number of examples, batch by batch."""
     recorder = Recorder()
     with patch.object(judge_module, "pieces", recorder):
         started = time.perf_counter()
         work()
-        return time.perf_counter() - started, recorder.asked
+        return time.perf_counter() - started, recorder.run
 
 
 @torch.no_grad()
@@ -135,7 +145,12 @@ def growth() -> dict[str, dict[str, object]]:
 
 
 def compared(
-    name: str, model: HookedTransformer, problem: Problem, n_examples: int, work: Callable[[], object]
+    name: str,
+    model: HookedTransformer,
+    problem: Problem,
+    n_examples: int,
+    work: Callable[[], object],
+    decides_early: bool = True,
 ) -> dict[str, object]:
     """Some work of ours against the loop over the same circuits, and against its matrix products alone."""
     taken, asked = recorded(work)
@@ -145,10 +160,12 @@ def compared(
         work()
     at_least = counter.get_total_flops() / rate
     different = len({circuit for circuit, _ in asked})
+    same_examples = each * sum(n for _, n in asked)
+    loop_takes = each * different * n_examples if decides_early else same_examples
     return {
-        f"ratio_{name}": each * different * n_examples / taken,
-        f"ratio_{name}_same_examples": each * sum(n for _, n in asked) / taken,
-        f"limit_{name}": each * different * n_examples / at_least,
+        f"ratio_{name}": loop_takes / taken,
+        **({f"ratio_{name}_same_examples": same_examples / taken} if decides_early else {}),
+        f"limit_{name}": loop_takes / at_least,
         f"seconds_{name}": taken,
         f"seconds_{name}_products": at_least,
         f"circuits_{name}": different,
@@ -167,6 +184,16 @@ def main() -> None:
     n = arguments.examples
     result: dict[str, object] = compared(
         "validation", model, task, n, lambda: validate(model, task, circuit, n_examples=n)
+    )
+    measured = Measured()
+    validate(model, task, circuit, n_examples=n, measured=measured)
+    result |= compared(
+        "chance",
+        model,
+        task,
+        n,
+        lambda: against_chance(model, task, circuit, n_examples=n, measured=copy.deepcopy(measured)),
+        decides_early=False,
     )
     result |= compared("discovery", model, task, n, lambda: discover(model, task))
     result |= {

@@ -11,9 +11,11 @@ What is left goes through values, output projection and MLP as one list of rows,
 
 Memory is bounded, however many circuits and examples there are: so many sequences run at once that they have no more
 than ``POSITIONS_AT_ONCE`` positions and a layer's attention no more than ``ENTRIES_AT_ONCE`` entries; one at least.
+On a CPU there are as many such pieces at once as PyTorch has threads, and they share the entries.
 """
 
 import math
+import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,13 +28,14 @@ from transformer_lens.components import MLP, LayerNorm
 
 from circuits.branches import Fork, forks
 from circuits.circuit import Circuit, check_all
+from circuits.cores import cores, on_all_cores
 from circuits.errors import BadInput
 from circuits.mechanisms import Mechanism
 from circuits.problem import Examples, Problem
 
 # Sequence positions run through a layer at once: enough to keep the processor busy, small enough for its caches.
 POSITIONS_AT_ONCE = 2**13
-# Entries of attention patterns, of all heads of a layer: 256 MiB in single precision.
+# Entries of attention patterns, of all heads of a layer and all pieces at once: 256 MiB in single precision.
 ENTRIES_AT_ONCE = 2**26
 # Rows of an MLP at once on a CPU: its hidden layer then stays in the cache, which halves the time.
 MLP_ROWS_AT_ONCE = 512
@@ -62,10 +65,14 @@ def evaluate(
     """
     losses = torch.empty(len(circuits), len(examples), len(problem.parts), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
-    for piece in pieces(model, problem, examples, circuits):
-        losses[piece.circuits, piece.examples] = piece.losses()
+
+    def take(piece: Piece, own: Tensor) -> None:
+        nonlocal done
+        losses[piece.circuits, piece.examples] = own
         done += piece.size
         progress(done / work)
+
+    on_all_cores(lambda piece: piece.losses(), pieces(model, problem, examples, circuits), take, losses.device)
     return losses
 
 
@@ -76,7 +83,7 @@ class Piece:
     Attributes:
         circuits: which of the circuits.
         examples: which of the examples.
-        losses: runs them.
+        losses: runs them; several pieces may run at once, each in a thread of its own.
     """
 
     circuits: Sequence[int]
@@ -104,7 +111,7 @@ def pieces(
     # What one circuit leaves free another would have to compute, so whole circuits stay among themselves.
     whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
     others = sorted({*range(len(circuits))} - {*whole})
-    most = sequences_at_once(cfg.n_heads, examples.inputs.shape[1])
+    most = sequences_at_once(cfg.n_heads, examples.inputs.shape[1], cores(examples.inputs.device))
     for group in (others, whole):
         for first in range(0, len(group), most):
             indices = group[first : first + most]
@@ -121,9 +128,10 @@ def _losses(
     return Batch(model, problem, examples.take(part)).losses(layers)
 
 
-def sequences_at_once(n_heads: int, n_positions: int) -> int:
-    """How many sequences run at once, circuits times examples."""
-    return max(1, min(POSITIONS_AT_ONCE // n_positions, ENTRIES_AT_ONCE // (n_heads * n_positions**2)))
+def sequences_at_once(n_heads: int, n_positions: int, n_pieces: int = 1) -> int:
+    """How many sequences are in a piece, circuits times examples, where so many pieces run at once."""
+    entries = ENTRIES_AT_ONCE // n_pieces
+    return max(1, min(POSITIONS_AT_ONCE // n_positions, entries // (n_heads * n_positions**2)))
 
 
 class Recent:
@@ -252,7 +260,11 @@ class Batch:
     ) -> Float[Tensor, "branch example pos d_model"]:
         """A layer as the model itself runs it, at all positions, with the prescribed heads replaced."""
 
+        thread = threading.get_ident()
+
         def override(point: nn.Module, inputs: tuple[Tensor, ...], pattern: Tensor) -> Tensor:
+            if threading.get_ident() != thread:  # another piece of the same model
+                return pattern
             by_branch = pattern.unflatten(0, (len(fork.branches), -1)).clone()
             for heads, indices in fork.by_heads.items():
                 for head, mechanism in heads:

@@ -5,7 +5,7 @@ threshold is dropped there, the others go on, and one so near to the threshold t
 and more examples until it is decided or there are none left.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,8 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
-from circuits.evaluation import pieces
+from circuits.cores import on_all_cores
+from circuits.evaluation import Piece, pieces
 from circuits.loss import Loss, check_threshold
 from circuits.measured import Ledger
 from circuits.problem import Examples, Problem
@@ -33,6 +34,15 @@ class Judgement:
 
     def __str__(self) -> str:
         return f"{self.loss} on {self.loss.n_examples} examples, {self.side}"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A piece of an evaluation with its circuits, and the place of its first example among all."""
+
+    piece: Piece
+    circuits: list[Circuit]
+    first: int
 
 
 class Judge:
@@ -109,17 +119,30 @@ class Judge:
                 going_on.setdefault(self._n.get(circuit.digest, 0), []).append(circuit)
         work = sum(len(group) * (enough - start) for start, group in going_on.items())
         done = 0
-        for start, group in going_on.items():
-            for block in blocks(start, enough):
-                for piece in pieces(self.model, self.problem, self.examples.take(block), group):
-                    own = [group[index] for index in piece.circuits]
-                    first, last = (block.start + end for end in (piece.examples.start, piece.examples.stop))
-                    if any(self._ledger.n(circuit) < last for circuit in own):
-                        self._ledger.add(own, first, piece.losses())
-                    done += piece.size
-                    progress(done / work)
+
+        def take(part: _Part, losses: Tensor | None) -> None:
+            nonlocal done
+            if losses is not None:
+                self._ledger.add(part.circuits, part.first, losses)
+            done += part.piece.size
+            progress(done / work)
+
+        parts = (part for start, group in going_on.items() for part in self._parts(start, enough, group))
+        on_all_cores(self._losses, parts, take, next(self.model.parameters()).device)
+        for group in going_on.values():
             self._n |= dict.fromkeys((circuit.digest for circuit in group), enough)
         self.n_evaluations += work
+
+    def _parts(self, start: int, enough: int, group: list[Circuit]) -> Iterator[_Part]:
+        """What is to be run so that a group has come from ``start`` to ``enough`` examples."""
+        for block in blocks(start, enough):
+            for piece in pieces(self.model, self.problem, self.examples.take(block), group):
+                yield _Part(piece, [group[index] for index in piece.circuits], block.start + piece.examples.start)
+
+    def _losses(self, part: _Part) -> Tensor | None:
+        """The losses of a part, if they are not known."""
+        last = part.first + part.piece.examples.stop - part.piece.examples.start
+        return part.piece.losses() if any(self._ledger.n(circuit) < last for circuit in part.circuits) else None
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """How much higher the loss of ``one`` is, on the examples that both were measured on."""

@@ -1,6 +1,7 @@
 """Commands on a trained model and its circuit."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +19,7 @@ from retrieval_interp.cli.options import (
     usable_number,
     usable_seed,
 )
-from retrieval_interp.cli.terminal import announce, print_report, printable, progress_bar
+from retrieval_interp.cli.terminal import announce, print_chance, print_report, printable, progress_bar
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 UNFINISHED = "unfinished"  # in a report's folder: what a validation has measured, until it is done
+
+
+def nothing(report: "ValidationReport") -> None:
+    """Show nothing."""
 
 
 @app.command()
@@ -75,8 +80,9 @@ def validate(
     measured = Measured(out / UNFINISHED if out else None)
     if measured.begun:
         typer.echo(f"What was measured before is taken from {measured.folder}.", err=True)
+    asked = (model, task, hypothesis, model_dir, examples, seed, threshold, examples)
     try:
-        report, chance = judged(model, task, hypothesis, model_dir, examples, seed, threshold, examples, measured)
+        report, chance = judged(*asked, measured, shown=nothing if as_json else print_report)
     except KeyboardInterrupt:
         if not measured.begun:
             raise
@@ -86,7 +92,7 @@ def validate(
     if as_json:
         print(json.dumps(to_json(report, chance), indent=2))
     else:
-        print_report(report, chance)
+        print_chance(chance)
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if report.passed else 1)
@@ -127,14 +133,15 @@ def discover(
         found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
     command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g}"
     circuit = replace(found.circuit, name=Path(model_dir).resolve().name, description=f"Found by: {command}.")
-    judgement, chance = judged(model, task, circuit, model_dir, examples, seed + 1, threshold, most=16 * examples)
+    asked = (model, task, circuit, model_dir, examples, seed + 1, threshold, 16 * examples)
+    judgement, chance = judged(*asked, shown=nothing if as_json else print_report)
     if found.found:
         circuits.save_circuit(circuit, out)
     page = write_report(judgement, model, task, report, chance, found) if report else None
     if as_json:
         print(json.dumps(to_json(judgement, chance, found), indent=2))
     else:
-        print_report(judgement, chance)
+        print_chance(chance)
         typer.echo(f"{len(found.trials)} candidates were tried on {found.n_evaluations} sequences.")
         for other in found.others():
             typer.echo(other)
@@ -176,9 +183,8 @@ def verify(
     now = provenance.about(said.model, model)
     if now["weights_sha256"] != said.weights_sha256:
         raise BadInput(f"{model_dir or said.model}: its weights are not those of {path}")
-    again, chance = judged(
-        model, task, hypothesis, said.model, said.examples, said.seed, said.threshold, most=said.examples
-    )
+    asked = (model, task, hypothesis, said.model, said.examples, said.seed, said.threshold, said.examples)
+    again, chance = judged(*asked)
     others = {key: value for key, value in now.items() if stored["about"].get(key) != value}
     found = [*differences(stored, json.loads(json.dumps(to_json(again, chance))))]
     if as_json:
@@ -206,8 +212,12 @@ def judged(
     threshold: float,
     most: int,
     measured: "Measured | None" = None,
+    shown: "Callable[[ValidationReport], None]" = nothing,
 ) -> "tuple[ValidationReport, Statistics]":
-    """A circuit validated, and held against chance, on the same fresh examples; as many as ``validate`` needs."""
+    """A circuit validated, and held against chance, on the same fresh examples; as many as ``validate`` needs.
+
+    ``shown`` is told of the validation before it is held against chance, which takes as long again.
+    """
     import circuits
     from circuits.measured import Measured
     from retrieval_interp import provenance
@@ -228,6 +238,7 @@ def judged(
             measured=measured,
             estimated=announce,
         )
+    shown(report)
     with progress_bar("is it chance?") as progress:
         chance = circuits.against_chance(
             model,

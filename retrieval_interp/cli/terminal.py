@@ -61,7 +61,7 @@ def runs_bar(what: str = "training") -> Iterator[Callable[[float], None]]:
         raise Interrupted("interrupted; the finished runs are kept, the same command goes on") from None
 
 
-def print_report(report: "ValidationReport", chance: "Statistics") -> None:
+def print_report(report: "ValidationReport") -> None:
     """The verdict and the tables of a validation on the terminal."""
     from rich.console import Console
     from rich.table import Column, Table
@@ -94,6 +94,14 @@ def print_report(report: "ValidationReport", chance: "Statistics") -> None:
         console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
     for sentence in report.flow_sentences():
         console.print(Text.assemble(f"{'flow':>10} ", sentence))
+
+
+def print_chance(chance: "Statistics") -> None:
+    """What chance could have done, under what a validation printed."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
     for sentence in chance.sentences():
         console.print(Text.assemble(f"{'chance':>10} ", sentence))
 
