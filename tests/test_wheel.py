@@ -36,7 +36,9 @@ def test_the_wheel_holds_every_trained_model_and_neither_logs_of_sweeps_nor_resu
     assert not [name for name in held if name.count("/") == 1]
 
 
-def test_installed_into_an_empty_environment_the_demo_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+def test_installed_into_an_empty_environment_the_demo_holds_and_writes_its_reports_in_an_empty_folder(
+    wheel: Path, tmp_path: Path
+) -> None:
     environment, empty = tmp_path / "environment", tmp_path / "empty"
     venv.create(environment)
     empty.mkdir()
@@ -54,6 +56,14 @@ def test_installed_into_an_empty_environment_the_demo_works_in_an_empty_folder(w
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    report = json.loads((empty / "reports" / "transformer_a" / "report.json").read_text())
-    assert report["passed"]
-    assert (empty / "reports" / "transformer_a" / "report.html").stat().st_size > 10**6
+    assert "transformer_a holds" in run.stdout
+    folder = empty / "reports" / "transformer_a"
+    assert {path.name for path in folder.iterdir()} == {"report.json", "report.md", "report.html"}
+    report = json.loads((folder / "report.json").read_text())
+    assert report["passed"] is True
+    assert report["loss"]["full"] < 0.01
+    assert report["loss"]["combined"] < 0.05
+    assert len(report["heads"]) == 12
+    assert report["about"]["model"] == "transformer_a"
+    assert (folder / "report.md").read_text().startswith("# transformer_a: holds")
+    assert (folder / "report.html").stat().st_size > 10**6
