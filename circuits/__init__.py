@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from circuits.attention import role_attention
     from circuits.circuit import Circuit, Head, Path
     from circuits.circuit_file import load_circuit, save_circuit
+    from circuits.content import ContentOrPosition, content_or_position, mean_patterns
     from circuits.discovery import Discovery, discover
     from circuits.errors import BadInput
     from circuits.evaluation import evaluate
-    from circuits.mechanisms import Identity, Mechanism, OneHot, Previous, Uniform
+    from circuits.mechanisms import Condition, Fixed, Identity, Mechanism, OneHot, Previous, Uniform
     from circuits.problem import Examples, Problem
     from circuits.roles import Roles
     from circuits.statistics import Statistics, against_chance
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BadInput",
     "Circuit",
+    "Condition",
+    "ContentOrPosition",
     "Discovery",
     "Examples",
+    "Fixed",
     "Head",
     "Identity",
     "Mechanism",
@@ -40,9 +44,11 @@ __all__ = [
     "ValidationReport",
     "ablated",
     "against_chance",
+    "content_or_position",
     "discover",
     "evaluate",
     "load_circuit",
+    "mean_patterns",
     "role_attention",
     "run_ablated",
     "save_circuit",
@@ -54,8 +60,11 @@ __getattr__ = lazy(
     {
         "BadInput": "errors",
         "Circuit": "circuit",
+        "Condition": "mechanisms",
+        "ContentOrPosition": "content",
         "Discovery": "discovery",
         "Examples": "problem",
+        "Fixed": "mechanisms",
         "Head": "circuit",
         "Identity": "mechanisms",
         "Mechanism": "mechanisms",
@@ -69,9 +78,11 @@ __getattr__ = lazy(
         "ValidationReport": "validation_report",
         "ablated": "ablation",
         "against_chance": "statistics",
+        "content_or_position": "content",
         "discover": "discovery",
         "evaluate": "evaluation",
         "load_circuit": "circuit_file",
+        "mean_patterns": "content",
         "role_attention": "attention",
         "run_ablated": "ablation",
         "save_circuit": "circuit_file",

@@ -104,10 +104,11 @@ class ChainProblem:
         positions = torch.stack(
             [torch.tensor(self.block(role))[slot[:, (i + 1) // 2]] for i, role in enumerate(self.roles)], dim=1
         )
+        slots = torch.stack([slot[:, (i + 1) // 2] for i in range(len(self.roles))], dim=1)
         inputs = torch.empty(n, self.n_positions, dtype=torch.long)
         for i, role in enumerate(self.roles):
             inputs.scatter_(1, positions[:, i], tokens[:, self.step_of(role)])
-        return Examples(inputs, tokens[:, 1:], Roles(self.roles, positions))
+        return Examples(inputs, tokens[:, 1:], Roles(self.roles, positions, {"slot": slots}))
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
         """Squared error of every one-hot answer; answering nothing scores 1."""

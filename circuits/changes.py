@@ -5,7 +5,7 @@ from itertools import permutations
 
 from circuits.circuit import Circuit, Head, Path
 from circuits.hypotheses import candidates, strongest
-from circuits.mechanisms import REPLACEMENTS, SIMPLE, Mechanism, OneHot
+from circuits.mechanisms import REPLACEMENTS, SIMPLE, Fixed, Mechanism, OneHot
 from circuits.roles import Roles
 
 MERGED_HEADS = 32  # at most: the ways to merge them grow with the square of their number
@@ -76,7 +76,7 @@ def _rows(mechanism: Mechanism, roles: Roles) -> dict[str, str]:
     return {source: target for source, target in roles.pairs if bool((roles[source] == roles[target] + 1).all())}
 
 
-def _elsewhere(mechanism: Mechanism) -> str:
+def _elsewhere(mechanism: Mechanism) -> str | Fixed:
     return mechanism.elsewhere if isinstance(mechanism, OneHot) else "zero"
 
 

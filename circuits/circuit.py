@@ -146,8 +146,14 @@ class Circuit:
                 raise BadInput(f"{self._at(head)}{head} does not exist: a layer has heads 0 to {n_heads - 1}")
             if not isinstance(mechanism, OneHot):
                 continue
+            where = dict(mechanism.where)
             for source, target in mechanism.rows:
                 path = Path(head, source, target)
+                if source in where:
+                    try:
+                        roles.group(where[source].group, where[source].at)
+                    except BadInput as error:
+                        raise BadInput(f"{self._at(path)}{head}: {error}") from None
                 for role in (source, target):
                     if role not in roles.names and not (role == target and role in ROWS):
                         known = ", ".join(roles.names)

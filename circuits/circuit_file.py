@@ -6,9 +6,16 @@ heads:
   L0H0: previous                     # or uniform, identity
   L1H0:
     query: pair1.second              # from-role: to-role
-    elsewhere: zero                  # rows on no path: zero (the default), uniform or identity
+    elsewhere: zero                  # rows on no path: zero (the default), uniform, identity or mean
+  L2H0:
+    query: {to: pair2.second, slot: [0, 2]}   # only on chains in these slots of the to-role's block
+  L3H0: mean                         # what the head does on average; or given: any numbers of one's own
+patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # where the numbers of fixed patterns stand
 """
 
+from __future__ import annotations
+
+import re
 from pathlib import Path as FilePath
 
 import yaml
@@ -16,7 +23,9 @@ import yaml
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
 from circuits.files import read_text, write_atomically
-from circuits.mechanisms import SIMPLE, Mechanism, OneHot
+from circuits.lazy import torch
+from circuits.mechanisms import FIXED, SIMPLE, Condition, Fixed, Mechanism, OneHot
+from circuits.pattern_file import PATTERNS, fixed_patterns, load_patterns, patterns_digest, save_patterns
 from circuits.yaml_file import LARGEST_FILE, SafeLoader, parse
 
 
@@ -24,19 +33,21 @@ def load_circuit(path: FilePath) -> Circuit:
     """Read a circuit; ``Circuit.check`` then holds it against a model and its roles.
 
     Raises:
-        BadInput: missing, empty or malformed; the message names the line.
+        BadInput: missing, empty or malformed; the message names the line. Or the file of its fixed patterns is.
     """
     text = read_text(path, "a circuit in YAML", LARGEST_FILE)
-    return parse_circuit(text, str(path))
+    return parse_circuit(text, str(path), path.parent)
 
 
 def save_circuit(circuit: Circuit, path: FilePath) -> None:
-    """Write a circuit; ``load_circuit`` gives an equal one back."""
-    write_atomically(path, dump_circuit(circuit))
+    """Write a circuit, and the numbers of its fixed patterns beside it; ``load_circuit`` gives an equal one back."""
+    patterns = path.with_suffix(PATTERNS)
+    save_patterns(circuit, patterns)
+    write_atomically(path, dump_circuit(circuit, patterns.name))
 
 
-def dump_circuit(circuit: Circuit) -> str:
-    """The YAML of a circuit."""
+def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
+    """The YAML of a circuit; ``patterns`` is the name of the file beside it with the numbers of its fixed patterns."""
     document: dict[str, object] = {}
     if circuit.name:
         document["name"] = circuit.name
@@ -45,24 +56,42 @@ def dump_circuit(circuit: Circuit) -> str:
     heads: dict[str, object] = {}
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, OneHot):
-            heads[str(head)] = {**dict(mechanism.rows), "elsewhere": mechanism.elsewhere}
+            heads[str(head)] = _one_hot(mechanism)
         else:
             heads[str(head)] = mechanism.name
     document["heads"] = heads
+    if fixed_patterns(circuit):
+        document["patterns"] = {"file": patterns, "sha256": patterns_digest(circuit)}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
 
 
-def parse_circuit(text: str, source: str = "circuit") -> Circuit:
-    """Read a circuit from YAML; ``source`` names it in errors."""
+def _one_hot(mechanism: OneHot) -> dict[str, object]:
+    where = dict(mechanism.where)
+    rows: dict[str, object] = {}
+    for source, target in mechanism.rows:
+        rows[source] = target
+        if source in where:
+            condition = where[source]
+            at = {} if condition.at == target else {"at": condition.at}
+            rows[source] = {"to": target, **at, condition.group: [*condition.labels]}
+    return {
+        **rows,
+        "elsewhere": mechanism.elsewhere if isinstance(mechanism.elsewhere, str) else mechanism.elsewhere.name,
+    }
+
+
+def parse_circuit(text: str, source: str = "circuit", folder: FilePath | None = None) -> Circuit:
+    """Read a circuit from YAML; ``source`` names it in errors, ``folder`` holds the file of its fixed patterns."""
     root = parse(text, source, lambda text: yaml.compose(text, Loader=SafeLoader))
-    return _Reader(source).circuit(root)
+    return _Reader(source, folder).circuit(root)
 
 
 class _Reader:
     """Walks the YAML nodes, because only nodes know their lines."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    def __init__(self, source: str, folder: FilePath | None) -> None:
+        self.source, self.folder = source, folder
+        self.patterns: dict[Head, torch.Tensor] = {}
         self.origin: dict[Head | Path, str] = {}
 
     def circuit(self, root: yaml.Node | None) -> Circuit:
@@ -70,10 +99,12 @@ class _Reader:
             raise BadInput(f"{self.source}: expected a mapping with the key 'heads'")
         entries = self.entries(root)
         for key, (line, _) in entries.items():
-            if key not in ("name", "description", "heads"):
-                raise BadInput(f"{line}: unknown key {key!r}; expected name, description and heads")
+            if key not in ("name", "description", "heads", "patterns"):
+                raise BadInput(f"{line}: unknown key {key!r}; expected name, description, heads and patterns")
         if "heads" not in entries:
             raise BadInput(f"{self.source}: the key 'heads' is missing")
+        if "patterns" in entries:
+            self.patterns = self.fixed(*entries["patterns"])
         line, node = entries["heads"]
         if not isinstance(node, yaml.MappingNode):
             raise BadInput(f"{line}: expected heads with their mechanisms, such as 'L0H0: uniform'")
@@ -93,20 +124,61 @@ class _Reader:
 
     def mechanism(self, head: Head, node: yaml.Node, line: str) -> Mechanism:
         if isinstance(node, yaml.ScalarNode):
-            if self.text(node, line) not in SIMPLE:
-                raise BadInput(f"{line}: {head} is {node.value!r}; expected {', '.join(SIMPLE)}, or paths")
-            return SIMPLE[node.value]
+            name = self.text(node, line)
+            if name in FIXED:
+                return self.pattern(head, name, line)
+            if name not in SIMPLE:
+                raise BadInput(f"{line}: {head} is {name!r}; expected {', '.join((*SIMPLE, *FIXED))}, or paths")
+            return SIMPLE[name]
         if not isinstance(node, yaml.MappingNode):
-            raise BadInput(f"{line}: {head} is a list; expected {', '.join(SIMPLE)}, or paths")
-        rows, elsewhere = {}, "zero"
+            raise BadInput(f"{line}: {head} is a list; expected {', '.join((*SIMPLE, *FIXED))}, or paths")
+        rows: dict[str, str] = {}
+        where: dict[str, Condition] = {}
+        elsewhere: str | Fixed = "zero"
         for source, (row_line, value) in self.entries(node).items():
-            target = self.text(value, row_line)
             if source == "elsewhere":
-                elsewhere = target
+                text = self.text(value, row_line)
+                elsewhere = self.pattern(head, text, row_line) if text in FIXED else text
+                continue
+            if isinstance(value, yaml.MappingNode):
+                rows[source], where[source] = self.conditional(value, row_line)
             else:
-                rows[source] = target
-                self.origin[Path(head, source, target)] = row_line
-        return OneHot(rows, elsewhere)
+                rows[source] = self.text(value, row_line)
+            self.origin[Path(head, source, rows[source])] = row_line
+        return OneHot(rows, elsewhere, where)
+
+    def conditional(self, node: yaml.MappingNode, line: str) -> tuple[str, Condition]:
+        """A row that is there on some chains only: ``{to: role, slot: [0, 2]}``."""
+        entries = self.entries(node)
+        groups = [key for key in entries if key not in ("to", "at")]
+        if "to" not in entries or len(groups) != 1:
+            raise BadInput(f"{line}: expected 'to' and one condition, such as {{to: pair1.second, slot: [0, 2]}}")
+        target = self.text(entries["to"][1], line)
+        labels_line, labels = entries[groups[0]]
+        if not isinstance(labels, yaml.SequenceNode):
+            raise BadInput(f"{labels_line}: {groups[0]} is no list; expected the numbers of some, such as [0, 2]")
+        numbers = [self.text(label, labels_line) for label in labels.value]
+        for number in numbers:
+            if not re.fullmatch("[0-9]{1,6}", number):
+                raise BadInput(f"{labels_line}: {groups[0]} {number!r}; expected whole numbers from 0 on")
+        at = self.text(entries["at"][1], line) if "at" in entries else target
+        return target, Condition(groups[0], at, tuple(map(int, numbers)))
+
+    def pattern(self, head: Head, kind: str, line: str) -> Fixed:
+        """The fixed pattern of a head."""
+        if head not in self.patterns:
+            raise BadInput(f"{line}: {head} is {kind!r}, but its numbers are in no file; expected the key 'patterns'")
+        return Fixed(self.patterns[head], kind)
+
+    def fixed(self, line: str, node: yaml.Node) -> dict[Head, torch.Tensor]:
+        """The numbers of all fixed patterns."""
+        entries = self.entries(node) if isinstance(node, yaml.MappingNode) else {}
+        if {*entries} != {"file", "sha256"}:
+            raise BadInput(f"{line}: expected the file of the fixed patterns: {{file: NAME, sha256: HASH}}")
+        name, digest = (self.text(entries[key][1], entries[key][0]) for key in ("file", "sha256"))
+        if self.folder is None or FilePath(name).name != name:
+            raise BadInput(f"{line}: {name!r}; expected the name of a file that lies beside the circuit")
+        return load_patterns(self.folder / name, digest)
 
     def entries(self, node: yaml.MappingNode) -> dict[str, tuple[str, yaml.Node]]:
         """Keys with their lines and values; a key that stands twice is an error."""

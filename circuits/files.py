@@ -145,20 +145,30 @@ def read_text(path: Path, what: str, largest: int = LARGEST_TEXT) -> str:
     """The text of a file; ``what`` names it in errors ("a circuit", "a config").
 
     Raises:
-        BadInput: the file is missing, no file, unreadable, empty, not UTF-8, or has more than ``largest`` bytes.
+        BadInput: as ``read_bytes``, or it is not UTF-8.
+    """
+    try:
+        return read_bytes(path, what, largest).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not a text file (expected {what})") from error
+
+
+def read_bytes(path: Path, what: str, largest: int) -> bytes:
+    """What a file holds; ``what`` names it in errors.
+
+    Raises:
+        BadInput: the file is missing, no file, unreadable, empty, or has more than ``largest`` bytes.
     """
     try:
         if path.exists() and not path.is_file():
             raise BadInput(f"{path}: is no file (expected {what})")
         if path.stat().st_size > largest:
             raise BadInput(f"{path}: too large to be {what} (more than {largest} bytes)")
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise BadInput(f"{path}: no such file (expected {what})") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not a text file (expected {what})") from error
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from error
-    if not text.strip():
+    if not content.strip():
         raise BadInput(f"{path}: the file is empty (expected {what})")
-    return text
+    return content

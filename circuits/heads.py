@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from circuits.errors import BadInput
-from circuits.mechanisms import Mechanism, OneHot
+from circuits.mechanisms import Fixed, Mechanism, OneHot
 
 
 class Head(NamedTuple):
@@ -122,7 +122,13 @@ NO_HEADS = Heads({})
 
 
 def _said(mechanism: Mechanism) -> object:
-    return [mechanism.rows, mechanism.elsewhere] if isinstance(mechanism, OneHot) else mechanism.name
+    if isinstance(mechanism, Fixed):
+        return [mechanism.kind, mechanism.digest]
+    if not isinstance(mechanism, OneHot):
+        return mechanism.name
+    elsewhere = mechanism.elsewhere if isinstance(mechanism.elsewhere, str) else _said(mechanism.elsewhere)
+    where = [[source, one.group, one.at, one.labels] for source, one in mechanism.where]
+    return [mechanism.rows, elsewhere, *([where] if where else ())]
 
 
 def _digest(document: object) -> str:

@@ -1,16 +1,20 @@
 """Mechanisms: what a head is supposed to do, as an attention pattern (paper, Appendix E).
 
-A mechanism is simple (``Uniform``, ``Identity``, ``Previous``) or ``OneHot``: zero except for one 1 where each
-named role is expected to attend. Rows of a ``OneHot`` may be simple too, so that single paths can be ablated.
+A mechanism is simple (``Uniform``, ``Identity``, ``Previous``), ``Fixed``: the same numbers in every example, or
+``OneHot``: zero except for one 1 where each named role is expected to attend. Rows of a ``OneHot`` may be simple too,
+so that single paths can be ablated, and be there under a condition only.
 """
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from circuits.errors import BadInput
 from circuits.lazy import torch
@@ -87,7 +91,93 @@ class Zero(Mechanism):
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
 ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
 ELSEWHERE = ("zero", "identity", "uniform")  # what the rows of a one-hot head on no path may be
+NO_CONDITIONS: Mapping[str, Condition] = MappingProxyType({})
 REPLACEMENTS = ("uniform", "identity")  # what a row becomes when its path is taken away (paper, Appendix E, step 6)
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Mechanism):
+    """The same attention pattern in every example: what a head does that knows positions and nothing else.
+
+    Attributes:
+        weights: how much each query attends to each key, ``[query, key]``; each row sums to 1, or less.
+        kind: ``mean`` for a head's average over examples, ``given`` for any other.
+    """
+
+    weights: Float[torch.Tensor, "query key"]
+    kind: str = "given"
+
+    def __post_init__(self) -> None:
+        weights, n = self.weights, self.weights.shape[0] if self.weights.ndim == 2 else 0
+        if weights.shape != (n, n) or not n:
+            raise BadInput(f"a fixed pattern of shape {list(weights.shape)}; expected [query, key], both as long")
+        if not weights.is_floating_point() or not weights.isfinite().all() or (weights < 0).any():
+            raise BadInput("a fixed pattern holds what is no weight; expected finite numbers from 0 on")
+        if weights.triu(1).any():
+            raise BadInput("a fixed pattern is against the causal mask: a query attends to a later key")
+        if self.kind not in FIXED:
+            raise BadInput(f"a fixed pattern of the kind {self.kind!r}; expected {' or '.join(FIXED)}")
+
+    @property
+    def name(self) -> str:
+        """``mean`` or ``given``."""
+        return self.kind
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.digest[:8]}"
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of its numbers in single precision."""
+        numbers = self.weights.detach().float().cpu().contiguous().numpy()
+        return hashlib.sha256(f"{numbers.shape}".encode() + numbers.tobytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and (self.kind, self.digest) == (other.kind, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.digest))
+
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
+        """Its numbers.
+
+        Raises:
+            BadInput: the examples have another length.
+        """
+        if n_positions != len(self.weights):
+            raise BadInput(f"a {self.kind} pattern of {len(self.weights)} positions; the examples have {n_positions}")
+        return self.weights.to(_device(roles))[None]
+
+
+FIXED = ("mean", "given")  # kinds of fixed patterns
+
+
+@dataclass(frozen=True)
+class Condition:
+    """On which chains a row is there: those with some labels of a group, at one role.
+
+    Attributes:
+        group: ``position``, or one that the problem offers, such as ``slot``.
+        at: the role at which the label is read.
+        labels: those with which the row is there.
+    """
+
+    group: str
+    at: str
+    labels: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(sorted(set(self.labels))))
+        if not self.labels:
+            raise BadInput(f"a condition on no {self.group}; leave the row out")
+
+    def __str__(self) -> str:
+        return f"{self.group} {', '.join(map(str, self.labels))}"
+
+    def holds(self, roles: Roles) -> Bool[torch.Tensor, "batch chain"]:
+        """For every example and chain, whether the row is there."""
+        labels = roles.group(self.group, self.at)
+        return torch.isin(labels, torch.tensor(self.labels, device=labels.device))
 
 
 @dataclass(frozen=True)
@@ -97,19 +187,31 @@ class OneHot(Mechanism):
     Attributes:
         rows: from-role and target; the target is a role, or ``uniform``, ``identity``, ``previous`` or ``zero``
             where a path was taken away. The order means nothing.
-        elsewhere: the rows of all other positions: ``zero`` (as in the paper), ``uniform`` or ``identity``.
+        elsewhere: the rows of all other positions: ``zero`` (as in the paper), ``uniform``, ``identity``, or those of a
+            fixed pattern. The default of a row too, where its condition does not hold.
+        where: the conditions of rows, by from-role; a row without one is there on every chain.
     """
 
     rows: tuple[tuple[str, str], ...]
-    elsewhere: str = "zero"
+    elsewhere: str | Fixed = "zero"
+    where: tuple[tuple[str, Condition], ...] = ()
 
-    def __init__(self, rows: Mapping[str, str], elsewhere: str = "zero") -> None:
+    def __init__(
+        self,
+        rows: Mapping[str, str],
+        elsewhere: str | Fixed = "zero",
+        where: Mapping[str, Condition] = NO_CONDITIONS,
+    ) -> None:
         object.__setattr__(self, "rows", tuple(sorted(rows.items())))
         object.__setattr__(self, "elsewhere", elsewhere)
+        object.__setattr__(self, "where", tuple(sorted(where.items())))
         if not rows:
             raise BadInput("a one-hot head needs at least one path; use uniform or identity for a head without")
-        if elsewhere not in ELSEWHERE:
+        if isinstance(elsewhere, str) and elsewhere not in ELSEWHERE:
             raise BadInput(f"elsewhere is {elsewhere!r}; expected zero, uniform or identity")
+        for source in where:
+            if source not in rows:
+                raise BadInput(f"a condition on the row of {source!r}, which is not there")
 
     @property
     def name(self) -> str:
@@ -123,14 +225,16 @@ class OneHot(Mechanism):
 
     def with_row(self, source: str, target: str) -> OneHot:
         """The same mechanism with one row changed."""
-        return OneHot({**dict(self.rows), source: target}, self.elsewhere)
+        return OneHot({**dict(self.rows), source: target}, self.elsewhere, dict(self.where))
 
     def without_row(self, source: str) -> OneHot:
         """The same mechanism with one row left to ``elsewhere``."""
-        return OneHot({role: target for role, target in self.rows if role != source}, self.elsewhere)
+        rows = {role: target for role, target in self.rows if role != source}
+        return OneHot(rows, self.elsewhere, {role: condition for role, condition in self.where if role != source})
 
     def __str__(self) -> str:
-        rows = ", ".join(f"{source} -> {target}" for source, target in self.rows)
+        where = {source: f" on {condition}" for source, condition in self.where}
+        rows = ", ".join(f"{source} -> {target}{where.get(source, '')}" for source, target in self.rows)
         return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
@@ -139,19 +243,22 @@ class OneHot(Mechanism):
         Raises:
             BadInput: a role is unknown, or two roles share a position and want different rows there.
         """
-        n = len(roles)
-        pattern = ROWS[self.elsewhere].pattern(roles, n_positions).repeat(n, 1, 1)
+        n, where = len(roles), dict(self.where)
+        base = ROWS[self.elsewhere] if isinstance(self.elsewhere, str) else self.elsewhere
+        pattern = base.pattern(roles, n_positions).repeat(n, 1, 1)
         taken = torch.zeros(n, n_positions, dtype=torch.bool, device=_device(roles))
         example = torch.arange(n, device=_device(roles))[:, None]
         for source, target in self.rows:
             at = roles[source]
+            there = where[source].holds(roles) if source in where else torch.ones_like(at, dtype=torch.bool)
             if target in ROWS:
                 row = ROWS[target].pattern(roles, n_positions)[0][at]
             else:
                 row = torch.nn.functional.one_hot(roles[target], n_positions).to(pattern.dtype)
-            clash = taken[example, at] & (pattern[example, at] != row).any(dim=-1)
-            if clash.any():
+            now = pattern[example, at]
+            if (there & taken[example, at] & (now != row).any(dim=-1)).any():
                 raise BadInput(f"the path from {source!r} meets another path's row at the same position")
-            pattern[example, at] = row
-            taken[example, at] = True
+            of, chain = there.nonzero(as_tuple=True)
+            pattern[of, at[of, chain]] = row[of, chain]
+            taken[of, at[of, chain]] = True
         return pattern

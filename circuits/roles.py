@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from jaxtyping import Int
 
@@ -20,12 +20,18 @@ class Roles:
     Attributes:
         names: the roles, in the order in which people want to see them.
         positions: token positions, ``[batch, role, chain]``, counted from 0.
+        groups: what else tells one chain from another at each role, by name, as numbers from 0 on: its slot in a block,
+            the template of its text. A path may be there on some of them only (``circuits.mechanisms.Condition``).
     """
 
     names: tuple[str, ...]
     positions: Int[torch.Tensor, "batch role chain"]
+    groups: Mapping[str, Int[torch.Tensor, "batch role chain"]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for group, labels in self.groups.items():
+            if labels.shape != self.positions.shape:
+                raise BadInput(f"{group}: {list(labels.shape)} labels for {list(self.positions.shape)} positions")
         if len(self.names) != self.positions.shape[1]:
             raise BadInput(f"{len(self.names)} role names for {self.positions.shape[1]} rows of positions")
         if len(set(self.names)) != len(self.names):
@@ -36,6 +42,15 @@ class Roles:
         if name not in self.names:
             raise BadInput(f"unknown role {name!r}; the roles are {', '.join(self.names)}")
         return self.positions[:, self.names.index(name)]
+
+    def group(self, group: str, role: str) -> Int[torch.Tensor, "batch chain"]:
+        """The labels of a group at one role, ``[batch, chain]``; the group ``position`` is always there."""
+        positions = self[role]
+        if group == "position":
+            return positions
+        if group not in self.groups:
+            raise BadInput(f"unknown group {group!r}; the groups are {', '.join(('position', *self.groups))}")
+        return self.groups[group][:, self.names.index(role)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -65,11 +80,14 @@ class Roles:
 
     def take(self, examples: slice | Int[torch.Tensor, " n"]) -> Roles:
         """The same roles for some of the examples."""
-        return Roles(self.names, self.positions[examples])
+        return self._with(lambda tensor: tensor[examples])
 
     def to(self, device: torch.device | str) -> Roles:
         """The same roles on another device."""
-        return Roles(self.names, self.positions.to(device))
+        return self._with(lambda tensor: tensor.to(device))
+
+    def _with(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Roles:
+        return Roles(self.names, change(self.positions), {name: change(own) for name, own in self.groups.items()})
 
     def labels(self, example: int, n_positions: int) -> list[str]:
         """A label for every position of one example: ``chain:role``, or the bare position where no role stands.

@@ -51,7 +51,12 @@ class Sample:
     def _seed(self, block: int) -> int:
         if block == 0:
             return self.seed
-        return int(hashlib.sha256(f"{self.seed}, {block}".encode()).hexdigest()[:8], 16)
+        return stream_seed(self.seed, str(block))
+
+
+def stream_seed(seed: int, stream: str) -> int:
+    """A seed that follows from another one: what is drawn with it has nothing to do with what the other draws."""
+    return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
 
 
 def check_number(n: int) -> None:

@@ -151,5 +151,7 @@ class RetrievalTask(VectorTask):
         both_positions = rearrange([first_position, first_position + 1], "member n pair -> n pair member")
         pair_positions = rearrange(both_positions, "n (step chain) member -> n (step member) chain", chain=N)
         query_positions = 2 * D * N + order[:, D:].argsort(dim=-1)
-        roles = Roles(self.roles, torch.cat([query_positions, pair_positions], dim=1))
+        pair_slots = pair_positions // 2 if self.step_order is StepOrder.ANY else pair_positions // 2 % N
+        slots = torch.cat([query_positions - 2 * D * N, pair_slots], dim=1)
+        roles = Roles(self.roles, torch.cat([query_positions, pair_positions], dim=1), {"slot": slots})
         return Examples(self.inputs(torch.cat([pairs, asked[:, :, 0]], dim=1)), targets, roles)

@@ -16,7 +16,6 @@ from retrieval_interp.any_task import Drawn, Task
 from retrieval_interp.presets import Recipe
 from retrieval_interp.streams import Stream
 from retrieval_interp.task import RetrievalTask
-from retrieval_interp.training_pass import training_pass
 from retrieval_interp.vectors import Draws
 
 
@@ -109,6 +108,8 @@ class TrainingStep:
     recipe: Recipe
 
     def __post_init__(self) -> None:
+        from retrieval_interp.training_pass import training_pass  # with TransformerLens, which a schedule does without
+
         self.device = next(self.model.parameters()).device
         self.optimizer = adamw(((n, p) for n, p in self.model.named_parameters() if p.requires_grad), self.recipe)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]

@@ -2,10 +2,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import save
 
 from circuits import (
     BadInput,
     Circuit,
+    Condition,
+    Fixed,
     Head,
     Identity,
     OneHot,
@@ -17,6 +20,7 @@ from circuits import (
     save_circuit,
 )
 from circuits.circuit_file import dump_circuit, parse_circuit
+from circuits.pattern_file import save_patterns
 
 ROLES = Roles(("query", "first", "second"), torch.tensor([[[3], [0], [1]]]))
 TEXT = """\
@@ -92,10 +96,63 @@ def test_a_saved_circuit_is_read_back_equal(tmp_path):
     assert load_circuit(tmp_path / "circuit.yaml") == circuit
 
 
+def fixed_circuit():
+    mean = Fixed(torch.tensor([[1.0, 0.0], [0.3, 0.7]]), "mean")
+    where = {"query": Condition("slot", "first", (0, 2)), "first": Condition("position", "query", (3,))}
+    one_hot = OneHot({"query": "first", "first": "first"}, mean, where)
+    return Circuit({Head(0, 0): mean, Head(1, 0): one_hot, Head(1, 1): Uniform()}, name="fixed")
+
+
+def test_fixed_patterns_are_saved_beside_their_circuit_and_read_back(tmp_path):
+    circuit = fixed_circuit()
+    save_circuit(circuit, tmp_path / "one.yaml")
+    assert {path.name for path in tmp_path.iterdir()} == {"one.yaml", "one.patterns.safetensors"}
+    assert load_circuit(tmp_path / "one.yaml") == circuit
+
+
+def test_a_row_on_some_chains_is_written_as_a_person_would():
+    text = dump_circuit(fixed_circuit())
+    assert "query:\n      to: first\n      slot:\n      - 0\n      - 2\n" in text
+    flow = "heads:\n  L1H0:\n    query: {to: first, slot: [2, 0]}\n"
+    assert parse_circuit(flow).heads[Head(1, 0)] == OneHot(
+        {"query": "first"}, where={"query": Condition("slot", "first", (0, 2))}
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "no such file"),
+        (lambda path: path.write_bytes(b"{}"), "holds no fixed patterns"),
+        (lambda path: path.write_bytes(b""), "the file is empty"),
+        (lambda path: save_patterns(Circuit({Head(0, 0): Fixed(torch.eye(2))}), path), "other fixed patterns"),
+        (lambda path: path.write_bytes(save({"L0H0": -torch.eye(2)})), "no weight"),
+        (lambda path: path.write_bytes(save({"first": torch.eye(2)})), "'first' is no head"),
+    ],
+)
+def test_other_or_damaged_fixed_patterns_are_refused(tmp_path, damage, message):
+    save_circuit(fixed_circuit(), tmp_path / "one.yaml")
+    patterns = tmp_path / "one.patterns.safetensors"
+    damage(patterns)
+    with pytest.raises(BadInput, match=message) as caught:
+        load_circuit(tmp_path / "one.yaml")
+    assert str(patterns) in str(caught.value)
+
+
 roles = st.sampled_from(["query", "pair1.first", "pair1.second", "yes", "3", "a: b", "x # y"])
 mechanisms = st.one_of(
     st.sampled_from([Uniform(), Identity(), Previous()]),
-    st.builds(OneHot, st.dictionaries(roles, roles, min_size=1), st.sampled_from(["zero", "uniform", "identity"])),
+    st.builds(
+        lambda rows, elsewhere, where: OneHot(rows, elsewhere, {role: where[role] for role in rows if role in where}),
+        st.dictionaries(roles, roles, min_size=1),
+        st.sampled_from(["zero", "uniform", "identity"]),
+        st.dictionaries(
+            roles,
+            st.builds(
+                Condition, st.sampled_from(["slot", "a: b"]), roles, st.lists(st.integers(0, 9), min_size=1).map(tuple)
+            ),
+        ),
+    ),
 )
 
 
@@ -123,6 +180,15 @@ def test_any_circuit_survives_its_yaml(heads, name):
         ("heads:\n  L0H0:\n    query: first\n    elsewhere: nowhere\n", "elsewhere is 'nowhere'"),
         ("heads: {L0H0: uniform\n", "not YAML"),
         ("heads:\n  L0H0: &a uniform\n  L1H0: *a\n", "aliases are not allowed"),
+        ("heads:\n  L0H0: mean\n", "line 2: L0H0 is 'mean', but its numbers are in no file"),
+        ("patterns: here\nheads: {}\n", "line 1: expected the file of the fixed patterns"),
+        ("patterns: {file: ../a, sha256: 0}\nheads: {}\n", "line 1: '../a'; expected the name of a file"),
+        ("heads:\n  L0H0:\n    query: {slot: [0]}\n", "line 3: expected 'to' and one condition"),
+        ("heads:\n  L0H0:\n    query: {to: first}\n", "line 3: expected 'to' and one condition"),
+        ("heads:\n  L0H0:\n    query: {to: first, slot: [0], x: [1]}\n", "line 3: expected 'to' and one condition"),
+        ("heads:\n  L0H0:\n    query: {to: first, slot: 0}\n", "line 3: slot is no list"),
+        ("heads:\n  L0H0:\n    query: {to: first, slot: []}\n", "line 2: a condition on no slot"),
+        ("heads:\n  L0H0:\n    query: {to: first, slot: [-1]}\n", "line 3: slot '-1'; expected whole numbers"),
         ("colour: red\nheads: {}\n", "line 1: unknown key 'colour'"),
         ("heads:\n  ? [a]\n  : uniform\n", "line 2: expected plain text"),
     ],
@@ -142,6 +208,8 @@ def test_bad_yaml_is_one_clear_line_that_names_the_place(tmp_path, text, message
         ("heads:\n  L0H7: uniform\n", "line 2: L0H7 does not exist: a layer has heads 0 to 1"),
         ("heads:\n  L0H0:\n    query: third\n", "line 3: L0H0 names the unknown role 'third'"),
         ("heads:\n  L0H0:\n    third: query\n", "line 3: L0H0 names the unknown role 'third'"),
+        ("heads:\n  L0H0:\n    query: {to: first, slot: [0]}\n", "line 3: L0H0: unknown group 'slot'"),
+        ("heads:\n  L0H0:\n    query: {to: first, at: end, position: [0]}\n", "line 3: L0H0: unknown role 'end'"),
         ("heads:\n  L0H0:\n    first: query\n", "line 3: L0H0 first -> query is against the causal mask"),
     ],
 )

@@ -178,7 +178,8 @@ def test_an_interrupted_validation_goes_on_with_the_same_command(capsys, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(circuits, "against_chance", interrupted)  # after all that validation measures
         code, out, errors = run(capsys, *command)
-    assert (code, out) == (130, "")
+    assert code == 130
+    assert "induction holds" in out, "the verdict is there before the tests against chance"
     assert errors.endswith(f"interrupted; what was measured is in {unfinished}, the same command goes on\n")
     assert [path.name for path in report.iterdir()] == ["unfinished"]
     code, _, errors = run(capsys, *command)

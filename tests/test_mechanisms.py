@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput, Identity, OneHot, Previous, Roles, Uniform
+from circuits import BadInput, Circuit, Condition, Fixed, Head, Identity, OneHot, Previous, Roles, Uniform
 
 # One example of four positions: the query at 3 sees the pair at 0 and 1.
 ROLES = Roles(("query", "first", "second"), torch.tensor([[[3], [0], [1]]]))
@@ -62,6 +62,78 @@ def test_two_roles_at_one_position_may_not_want_different_rows():
 def test_a_one_hot_head_needs_a_path():
     with pytest.raises(BadInput, match="at least one path"):
         OneHot({})
+
+
+IN_SLOTS = Roles(  # two chains of two examples; their pairs stand in slots 0 and 1, and in 1 and 0
+    ("query", "first"),
+    torch.tensor([[[2, 3], [0, 1]], [[2, 3], [1, 0]]]),
+    {"slot": torch.tensor([[[0, 1], [0, 1]], [[0, 1], [1, 0]]])},
+)
+
+
+def test_a_row_with_a_condition_is_there_on_some_chains_and_elsewhere_on_the_others():
+    on_slot_0 = OneHot({"query": "first"}, "identity", {"query": Condition("slot", "first", (0,))})
+    pattern = on_slot_0.pattern(IN_SLOTS, 4)
+    assert pattern[0, 2:].tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
+    assert pattern[1, 2:].tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
+    assert str(on_slot_0) == "query -> first on slot 0; elsewhere identity"
+
+
+def test_a_condition_goes_with_its_row():
+    both = OneHot({"query": "first", "first": "first"}, where={"query": Condition("slot", "first", (1,))})
+    removed = both.with_row("query", "uniform").pattern(IN_SLOTS, 4)[0]
+    assert removed[2].tolist() == [0, 0, 0, 0]
+    assert removed[3].tolist() == [0.25] * 4
+    assert both.without_row("query").where == ()
+    assert both != OneHot({"query": "first", "first": "first"})
+
+
+def test_every_problem_has_its_positions_as_a_group():
+    at_3 = OneHot({"query": "first"}, where={"query": Condition("position", "query", (3,))})
+    assert at_3.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
+
+
+def test_groups_go_with_the_examples_that_are_taken():
+    assert IN_SLOTS.take(slice(1, 2)).group("slot", "first").tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: Condition("slot", "first", ()), "leave the row out"),
+        (lambda: OneHot({"query": "first"}, where={"first": Condition("slot", "first", (0,))}), "is not there"),
+        (lambda: Condition("colour", "first", (0,)).holds(IN_SLOTS), "the groups are position, slot"),
+        (lambda: Condition("slot", "last", (0,)).holds(IN_SLOTS), "the roles are query, first"),
+        (lambda: Roles(("a",), torch.zeros(1, 1, 2).long(), {"slot": torch.zeros(1, 1, 1).long()}), "slot"),
+        (lambda: Fixed(torch.ones(2, 3)), "as long"),
+        (lambda: Fixed(torch.ones(2, 2)), "causal mask"),
+        (lambda: Fixed(-torch.eye(2)), "no weight"),
+        (lambda: Fixed(torch.eye(2).long()), "no weight"),
+        (lambda: Fixed(torch.eye(2), "odd"), "mean or given"),
+        (lambda: Fixed(torch.eye(2)).pattern(ROLES, 4), "of 2 positions; the examples have 4"),
+    ],
+)
+def test_what_is_no_condition_or_fixed_pattern_is_refused(wrong, message):
+    with pytest.raises(BadInput, match=message):
+        wrong()
+
+
+def test_a_fixed_pattern_is_the_same_in_every_example_and_known_by_its_numbers():
+    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
+    fixed = Fixed(weights, "mean")
+    assert torch.equal(fixed.pattern(ROLES, 2)[0], weights)
+    assert fixed == Fixed(weights.clone(), "mean")
+    assert hash(fixed) == hash(Fixed(weights.clone(), "mean"))
+    assert fixed != Fixed(weights)
+    assert fixed != Fixed(torch.eye(2), "mean")
+    assert Circuit({Head(0, 0): fixed}).digest != Circuit({Head(0, 0): Fixed(torch.eye(2), "mean")}).digest
+
+
+def test_rows_on_no_path_may_be_those_of_a_fixed_pattern():
+    mean = Fixed(torch.full((4, 4), 0.1).tril(), "mean")
+    pattern = OneHot({"query": "second"}, mean).pattern(ROLES, 4)[0]
+    assert torch.equal(pattern[:3], mean.weights[:3])
+    assert pattern[3].tolist() == [0, 1, 0, 0]
 
 
 @given(st.integers(1, 12), st.sampled_from([Uniform(), Identity(), Previous()]))

@@ -5,6 +5,7 @@ import os
 import jupytext
 import nbformat
 import pytest
+from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
 from notebooks.build import HERE, read
@@ -13,12 +14,25 @@ SOURCES = sorted(HERE.glob("[0-9]*.py"))
 EACH = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 
 
+@pytest.fixture(scope="module")
+def kernel():
+    """One kernel for all notebooks: to start one and to import the libraries takes longer than to run most of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(os.environ, "JUPYTER_PLATFORM_DIRS", "1")
+        patched.setitem(os.environ, "OMP_NUM_THREADS", "1")  # other tests run beside it
+        manager = KernelManager()
+        manager.start_kernel()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.slow
 @EACH
-def test_the_notebook_runs_from_top_to_bottom(source, tmp_path, monkeypatch):
-    monkeypatch.setitem(os.environ, "JUPYTER_PLATFORM_DIRS", "1")
-    monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")  # other tests run beside it
-    NotebookClient(read(source), timeout=None, resources={"metadata": {"path": tmp_path}}).execute()
+def test_the_notebook_runs_from_top_to_bottom(source, tmp_path, kernel):
+    notebook = read(source)
+    forget = nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {tmp_path}")
+    notebook.cells.insert(0, forget)
+    NotebookClient(notebook, km=kernel, timeout=None).execute()
 
 
 @EACH

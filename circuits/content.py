@@ -1,0 +1,104 @@
+"""Content or position: which heads look at what stands somewhere, and which only at where it stands.
+
+A head whose attention pattern may be replaced by its average over examples knows positions and nothing else: it is a
+positional head. Where that lifts the loss, the head follows the content: it is a content head. To replace a pattern
+by its average is the field's mean ablation.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from transformer_lens import HookedTransformer
+
+from circuits.attention import position_attention
+from circuits.circuit import Circuit, Head
+from circuits.judge import Judge
+from circuits.loss import Loss
+from circuits.mechanisms import Fixed
+from circuits.problem import Problem
+from circuits.sample import Sample, stream_seed
+
+MEAN_EXAMPLES = 1024  # that a head's average pattern is of
+
+
+@dataclass(frozen=True)
+class ContentOrPosition:
+    """What every head's average pattern does in its place.
+
+    Attributes:
+        means: every head's average attention pattern.
+        full: the model's own loss.
+        alone: the loss with this head's pattern replaced by its average, and no other.
+        positional: heads that are all replaced together with the loss below the threshold.
+        content: the others.
+        together: the loss with all positional heads replaced.
+        threshold: a loss below it counts as low.
+    """
+
+    means: dict[Head, Fixed]
+    full: Loss
+    alone: dict[Head, Loss]
+    positional: tuple[Head, ...]
+    content: tuple[Head, ...]
+    together: Loss
+    threshold: float
+
+
+def mean_patterns(
+    model: HookedTransformer, problem: Problem, n_examples: int = MEAN_EXAMPLES, seed: int = 0
+) -> dict[Head, Fixed]:
+    """Every head's average attention pattern, over examples of a stream that nothing else draws from.
+
+    Raises:
+        BadInput: the seed cannot be used, or the examples have not all the same length.
+    """
+    examples = problem.examples(n_examples, stream_seed(seed, "means")).to(next(model.parameters()).device)
+    average = position_attention(model, examples)
+    heads = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
+    return {head: Fixed(average[head.layer, head.head], "mean") for head in heads}
+
+
+def content_or_position(
+    model: HookedTransformer,
+    problem: Problem,
+    *,
+    n_examples: int = 512,
+    threshold: float = 0.05,
+    seed: int = 0,
+    progress: Callable[[float], None] = lambda share: None,
+) -> ContentOrPosition:
+    """Tell content heads from positional ones.
+
+    Heads whose average alone lifts the loss to the threshold are content heads. Of the others those that bring the
+    loss down most become content heads too, one after the other, until all that are left can be replaced together.
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: its task; all examples have the same length.
+        n_examples: that each loss is measured on.
+        threshold: a loss below it counts as low; the paper takes 0.05.
+        seed: of the examples, and of those that are averaged.
+        progress: is told the finished share, 0 to 1.
+
+    Raises:
+        BadInput: a number is out of range.
+    """
+    sample = Sample(problem, n_examples, stream_seed(seed, "content"), next(model.parameters()).device)
+    judge = Judge(model, problem, sample, threshold)
+    means = mean_patterns(model, problem, seed=seed)
+    single = [Circuit({head: mean}) for head, mean in means.items()]
+    full, *losses = judge.measure([Circuit(), *single], progress=lambda share: progress(0.5 * share))
+    alone = dict(zip(means, losses, strict=True))
+    content = {head for head, loss in alone.items() if loss.mean >= threshold}
+    (together,) = judge.measure([Circuit(means).without_heads(content)])
+    while together.mean >= threshold and len(content) < len(means):
+        rest = [head for head in means if head not in content]
+        without = [Circuit(means).without_heads({*content, head}) for head in rest]
+        fewer = dict(zip(rest, judge.measure(without), strict=True))
+        best = min(rest, key=lambda head: fewer[head].mean)
+        content.add(best)
+        together = fewer[best]
+        progress(0.5 + 0.5 * len(content) / len(means))
+    progress(1.0)
+    positional = tuple(head for head in means if head not in content)
+    return ContentOrPosition(means, full, alone, positional, tuple(sorted(content)), together, threshold)

@@ -1,0 +1,63 @@
+"""The numbers of fixed patterns, in a file beside the circuit that they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from circuits.circuit import Circuit, Head
+from circuits.errors import BadInput
+from circuits.files import read_bytes, write_atomically
+from circuits.lazy import torch
+from circuits.mechanisms import Fixed, OneHot
+
+PATTERNS = ".patterns.safetensors"
+LARGEST_FILE = 2**28
+
+
+def fixed_patterns(circuit: Circuit) -> dict[Head, Fixed]:
+    """The fixed pattern of every head that has one, as its mechanism or in the rows on none of its paths."""
+    found = {}
+    for head, mechanism in circuit.heads.items():
+        own = mechanism.elsewhere if isinstance(mechanism, OneHot) else mechanism
+        if isinstance(own, Fixed):
+            found[head] = own
+    return found
+
+
+def patterns_digest(circuit: Circuit) -> str:
+    """SHA-256 of the numbers of all fixed patterns."""
+    said = [f"{head} {fixed.digest}" for head, fixed in fixed_patterns(circuit).items()]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()
+
+
+def save_patterns(circuit: Circuit, path: Path) -> None:
+    """Write the fixed patterns of a circuit, in single precision; nothing where it has none."""
+    from safetensors.torch import save
+
+    found = fixed_patterns(circuit)
+    if found:
+        tensors = {str(head): fixed.weights.detach().float().cpu().contiguous() for head, fixed in found.items()}
+        write_atomically(path, save(tensors))
+
+
+def load_patterns(path: Path, digest: str) -> dict[Head, torch.Tensor]:
+    """The numbers of the fixed patterns of a circuit, ``[query, key]`` for each head.
+
+    Raises:
+        BadInput: there is no such file, it is damaged, or holds other numbers than the circuit means.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    content = read_bytes(path, "the fixed patterns of a circuit", LARGEST_FILE)
+    try:
+        found = {Head.parse(name): weights for name, weights in load(content).items()}
+        circuit = Circuit({head: Fixed(weights) for head, weights in found.items()})
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # whatever safetensors raises
+        raise BadInput(f"{path}: holds no fixed patterns ({error})") from error
+    if patterns_digest(circuit) != digest:
+        raise BadInput(
+            f"{path}: other fixed patterns than the circuit was made with; their hash is not {digest[:12]}..."
+        )
+    return found
