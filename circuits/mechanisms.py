@@ -104,7 +104,7 @@ class Fixed(Mechanism):
         kind: ``mean`` for a head's average over examples, ``given`` for any other.
     """
 
-    weights: Float[torch.Tensor, "query key"]
+    weights: torch.Tensor
     kind: str = "given"
 
     def __post_init__(self) -> None:

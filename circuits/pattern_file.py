@@ -37,7 +37,9 @@ def save_patterns(circuit: Circuit, path: Path) -> None:
 
     found = fixed_patterns(circuit)
     if found:
-        tensors = {str(head): fixed.weights.detach().float().cpu().contiguous() for head, fixed in found.items()}
+        tensors = {
+            str(head): fixed.weights.detach().float().cpu().contiguous().clone() for head, fixed in found.items()
+        }
         write_atomically(path, save(tensors))
 
 

@@ -140,25 +140,27 @@ def test_other_or_damaged_fixed_patterns_are_refused(tmp_path, damage, message):
 
 
 roles = st.sampled_from(["query", "pair1.first", "pair1.second", "yes", "3", "a: b", "x # y"])
+conditions = st.tuples(st.sampled_from(["slot", "a: b"]), roles, st.lists(st.integers(0, 9), min_size=1))
 mechanisms = st.one_of(
     st.sampled_from([Uniform(), Identity(), Previous()]),
-    st.builds(
-        lambda rows, elsewhere, where: OneHot(rows, elsewhere, {role: where[role] for role in rows if role in where}),
+    st.tuples(
         st.dictionaries(roles, roles, min_size=1),
         st.sampled_from(["zero", "uniform", "identity"]),
-        st.dictionaries(
-            roles,
-            st.builds(
-                Condition, st.sampled_from(["slot", "a: b"]), roles, st.lists(st.integers(0, 9), min_size=1).map(tuple)
-            ),
-        ),
+        st.dictionaries(roles, conditions),
     ),
 )
 
 
 @given(st.dictionaries(st.builds(Head, st.integers(0, 99), st.integers(0, 99)), mechanisms), st.text("ab:\n#'\"é"))
 def test_any_circuit_survives_its_yaml(heads, name):
-    circuit = Circuit(heads, name=name)
+    made = {}
+    for head, said in heads.items():
+        made[head] = said
+        if isinstance(said, tuple):
+            rows, elsewhere, where = said
+            there = {role: Condition(g, at, tuple(labels)) for role, (g, at, labels) in where.items() if role in rows}
+            made[head] = OneHot(rows, elsewhere, there)
+    circuit = Circuit(made, name=name)
     again = parse_circuit(dump_circuit(circuit))
     assert again == circuit
     assert again.name == name
