@@ -57,6 +57,35 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
     return total / len(examples)
 
 
+def attention_by_group(
+    model: HookedTransformer, examples: Examples, group: str
+) -> Float[Tensor, "layer head query_role key_role label"]:
+    """Average attention from role to role within a chain, for every label of a group at the attended role.
+
+    NaN where no chain has the label there. Averages over all chains hide a head that follows some of them only.
+
+    Raises:
+        BadInput: there is no such group.
+    """
+    roles = examples.roles
+    labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)  # [batch, chain, role]
+    of_label = torch.nn.functional.one_hot(labels).float()  # [batch, chain, role, label]
+    found = []
+    total: Tensor = torch.zeros(())
+    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
+    for start in range(0, len(examples), at_once):
+        part = slice(start, start + at_once)
+        batch = examples.take(part)
+        at = batch.roles.positions.transpose(1, 2)
+        example = torch.arange(len(batch), device=at.device)[:, None, None, None]
+        for _, pattern in attention_patterns(model, batch):
+            between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, chain, query, key, head]
+            found.append(torch.einsum("bcqkh,bckl->hqkl", between, of_label[part]))
+        total = total + torch.stack(found)
+        found = []
+    return total / of_label.sum(dim=(0, 1))
+
+
 def position_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
     """Average attention from position to position over examples: what a head does whatever stands where."""
     total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])

@@ -20,16 +20,20 @@ def without_one_path(circuit: Circuit) -> Iterator[Circuit]:
         ways = [_made(mechanism, path, instead) for instead in REPLACEMENTS]
         if isinstance(mechanism, OneHot):
             if len(mechanism.paths) > 1:
-                ways.insert(0, mechanism.without_row(path.source))
+                ways.insert(0, mechanism.without_row(path.source, path.target))
             else:
-                ways += [mechanism.with_row(path.source, row) for row in REPLACEMENTS if row != mechanism.elsewhere]
+                ways += [
+                    mechanism.with_row(path.source, row, path.target)
+                    for row in REPLACEMENTS
+                    if row != mechanism.elsewhere
+                ]
         yield from (circuit.with_head(path.head, way) for way in ways)
 
 
 def _made(mechanism: Mechanism, path: Path, instead: str) -> Mechanism:
     """A mechanism with one path's row made uniform or identity; the whole head if that was its only path."""
     if isinstance(mechanism, OneHot) and len(mechanism.paths) > 1:
-        return mechanism.with_row(path.source, instead)
+        return mechanism.with_row(path.source, instead, path.target)
     return SIMPLE[instead]
 
 
@@ -58,7 +62,8 @@ def moves(circuit: Circuit, noticed: Noticed) -> Iterator[Circuit]:
 def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tuple[Head, Head, Circuit]]:
     """Every way to let one of these heads carry all paths of another too: the head emptied, the other, the circuit.
 
-    Heads that say different things of one role cannot be merged, nor heads whose paths have no names.
+    Heads that say different things of one role cannot be merged, nor heads whose paths have no names, or are there on
+    some chains only.
     """
     rows = {head: _rows(circuit.heads[head], roles) for head in heads}
     for giver, taker in permutations([head for head in heads if rows[head]], 2):
@@ -72,7 +77,7 @@ def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tu
 def _rows(mechanism: Mechanism, roles: Roles) -> dict[str, str]:
     """What a mechanism says of each role; the position before is a role too, where it has a name."""
     if isinstance(mechanism, OneHot):
-        return dict(mechanism.rows)
+        return {} if mechanism.where else dict(mechanism.rows)
     return {source: target for source, target in roles.pairs if bool((roles[source] == roles[target] + 1).all())}
 
 

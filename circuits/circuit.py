@@ -109,7 +109,7 @@ class Circuit:
             raise BadInput(f"a path cannot become {instead!r}; expected one of {', '.join(ROWS)}")
         mechanism = self.heads[path.head]
         if isinstance(mechanism, OneHot):
-            return self.with_head(path.head, mechanism.with_row(path.source, instead))
+            return self.with_head(path.head, mechanism.with_row(path.source, instead, path.target))
         return self.with_head(path.head, ROWS[instead])
 
     def redirected(self, path: Path, target: str) -> "Circuit":
@@ -121,7 +121,7 @@ class Circuit:
         mechanism = self.heads.get(path.head)
         if path not in self.paths or not isinstance(mechanism, OneHot):
             raise BadInput(f"the circuit has no path {path} that could lead elsewhere")
-        return self.with_head(path.head, mechanism.with_row(path.source, target))
+        return self.with_head(path.head, mechanism.with_row(path.source, target, path.target))
 
     def difference(self, other: "Circuit") -> dict[Head, tuple[Mechanism | None, Mechanism | None]]:
         """The heads on which two circuits differ, with what each says of them."""
@@ -149,9 +149,10 @@ class Circuit:
             where = dict(mechanism.where)
             for source, target in mechanism.rows:
                 path = Path(head, source, target)
-                if source in where:
+                condition = where.get((source, target))
+                if condition is not None:
                     try:
-                        roles.group(where[source].group, where[source].at)
+                        roles.group(condition.group, condition.at)
                     except BadInput as error:
                         raise BadInput(f"{self._at(path)}{head}: {error}") from None
                 for role in (source, target):

@@ -8,7 +8,9 @@ heads:
     query: pair1.second              # from-role: to-role
     elsewhere: zero                  # rows on no path: zero (the default), uniform, identity or mean
   L2H0:
-    query: {to: pair2.second, slot: [0, 2]}   # only on chains in these slots of the to-role's block
+    query:                           # only on chains in these slots of the to-role's block
+      - {to: pair2.second, slot: [0, 2]}
+      - {to: pair2.first, slot: [1]}
   L3H0: mean                         # what the head does on average; or given: any numbers of one's own
 patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # where the numbers of fixed patterns stand
 """
@@ -67,17 +69,17 @@ def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
 
 def _one_hot(mechanism: OneHot) -> dict[str, object]:
     where = dict(mechanism.where)
-    rows: dict[str, object] = {}
+    rows: dict[str, list[object]] = {}
     for source, target in mechanism.rows:
-        rows[source] = target
-        if source in where:
-            condition = where[source]
+        condition = where.get((source, target))
+        if condition is None:
+            rows[source] = [target]
+        else:
             at = {} if condition.at == target else {"at": condition.at}
-            rows[source] = {"to": target, **at, condition.group: [*condition.labels]}
-    return {
-        **rows,
-        "elsewhere": mechanism.elsewhere if isinstance(mechanism.elsewhere, str) else mechanism.elsewhere.name,
-    }
+            rows.setdefault(source, []).append({"to": target, **at, condition.group: [*condition.labels]})
+    document: dict[str, object] = {source: own[0] if len(own) == 1 else own for source, own in rows.items()}
+    elsewhere = mechanism.elsewhere
+    return {**document, "elsewhere": elsewhere if isinstance(elsewhere, str) else elsewhere.name}
 
 
 def parse_circuit(text: str, source: str = "circuit", folder: FilePath | None = None) -> Circuit:
@@ -132,19 +134,22 @@ class _Reader:
             return SIMPLE[name]
         if not isinstance(node, yaml.MappingNode):
             raise BadInput(f"{line}: {head} is a list; expected {', '.join((*SIMPLE, *FIXED))}, or paths")
-        rows: dict[str, str] = {}
-        where: dict[str, Condition] = {}
+        rows: list[tuple[str, str]] = []
+        where: dict[tuple[str, str], Condition] = {}
         elsewhere: str | Fixed = "zero"
         for source, (row_line, value) in self.entries(node).items():
             if source == "elsewhere":
                 text = self.text(value, row_line)
                 elsewhere = self.pattern(head, text, row_line) if text in FIXED else text
                 continue
-            if isinstance(value, yaml.MappingNode):
-                rows[source], where[source] = self.conditional(value, row_line)
-            else:
-                rows[source] = self.text(value, row_line)
-            self.origin[Path(head, source, rows[source])] = row_line
+            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if isinstance(one, yaml.MappingNode):
+                    target, condition = self.conditional(one, row_line)
+                    where[source, target] = condition
+                else:
+                    target = self.text(one, row_line)
+                rows.append((source, target))
+                self.origin[Path(head, source, target)] = row_line
         return OneHot(rows, elsewhere, where)
 
     def conditional(self, node: yaml.MappingNode, line: str) -> tuple[str, Condition]:

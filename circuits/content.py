@@ -15,7 +15,7 @@ from circuits.circuit import Circuit, Head
 from circuits.judge import Judge
 from circuits.loss import Loss
 from circuits.mechanisms import Fixed
-from circuits.problem import Problem
+from circuits.problem import Examples, Problem
 from circuits.sample import Sample, stream_seed
 
 MEAN_EXAMPLES = 1024  # that a head's average pattern is of
@@ -44,16 +44,18 @@ class ContentOrPosition:
     threshold: float
 
 
-def mean_patterns(
-    model: HookedTransformer, problem: Problem, n_examples: int = MEAN_EXAMPLES, seed: int = 0
-) -> dict[Head, Fixed]:
-    """Every head's average attention pattern, over examples of a stream that nothing else draws from.
+def mean_examples(model: HookedTransformer, problem: Problem, seed: int = 0) -> Examples:
+    """The examples that patterns are averaged over, of a stream that nothing else draws from."""
+    return problem.examples(MEAN_EXAMPLES, stream_seed(seed, "means")).to(next(model.parameters()).device)
+
+
+def mean_patterns(model: HookedTransformer, problem: Problem, seed: int = 0) -> dict[Head, Fixed]:
+    """Every head's average attention pattern.
 
     Raises:
-        BadInput: the seed cannot be used, or the examples have not all the same length.
+        BadInput: the seed cannot be used.
     """
-    examples = problem.examples(n_examples, stream_seed(seed, "means")).to(next(model.parameters()).device)
-    average = position_attention(model, examples)
+    average = position_attention(model, mean_examples(model, problem, seed))
     heads = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
     return {head: Fixed(average[head.layer, head.head], "mean") for head in heads}
 
@@ -85,7 +87,7 @@ def content_or_position(
     """
     sample = Sample(problem, n_examples, stream_seed(seed, "content"), next(model.parameters()).device)
     judge = Judge(model, problem, sample, threshold)
-    means = mean_patterns(model, problem, seed=seed)
+    means = mean_patterns(model, problem, seed)
     single = [Circuit({head: mean}) for head, mean in means.items()]
     full, *losses = judge.measure([Circuit(), *single], progress=lambda share: progress(0.5 * share))
     alone = dict(zip(means, losses, strict=True))

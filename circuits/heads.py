@@ -127,7 +127,7 @@ def _said(mechanism: Mechanism) -> object:
     if not isinstance(mechanism, OneHot):
         return mechanism.name
     elsewhere = mechanism.elsewhere if isinstance(mechanism.elsewhere, str) else _said(mechanism.elsewhere)
-    where = [[source, one.group, one.at, one.labels] for source, one in mechanism.where]
+    where = [[row, one.group, one.at, one.labels] for row, one in mechanism.where]
     return [mechanism.rows, elsewhere, *([where] if where else ())]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -91,7 +91,7 @@ class Zero(Mechanism):
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
 ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
 ELSEWHERE = ("zero", "identity", "uniform")  # what the rows of a one-hot head on no path may be
-NO_CONDITIONS: Mapping[str, Condition] = MappingProxyType({})
+NO_CONDITIONS: Mapping[tuple[str, str], Condition] = MappingProxyType({})
 REPLACEMENTS = ("uniform", "identity")  # what a row becomes when its path is taken away (paper, Appendix E, step 6)
 
 
@@ -189,29 +189,37 @@ class OneHot(Mechanism):
             where a path was taken away. The order means nothing.
         elsewhere: the rows of all other positions: ``zero`` (as in the paper), ``uniform``, ``identity``, or those of a
             fixed pattern. The default of a row too, where its condition does not hold.
-        where: the conditions of rows, by from-role; a row without one is there on every chain.
+        where: the conditions of rows, by from-role and target; a row without one is there on every chain. A role may
+            have several rows, on different chains.
     """
 
     rows: tuple[tuple[str, str], ...]
     elsewhere: str | Fixed = "zero"
-    where: tuple[tuple[str, Condition], ...] = ()
+    where: tuple[tuple[tuple[str, str], Condition], ...] = ()
 
     def __init__(
         self,
-        rows: Mapping[str, str],
+        rows: Mapping[str, str] | Iterable[tuple[str, str]],
         elsewhere: str | Fixed = "zero",
-        where: Mapping[str, Condition] = NO_CONDITIONS,
+        where: Mapping[tuple[str, str], Condition] = NO_CONDITIONS,
     ) -> None:
-        object.__setattr__(self, "rows", tuple(sorted(rows.items())))
+        given = rows.items() if isinstance(rows, Mapping) else rows
+        object.__setattr__(self, "rows", tuple(sorted(given)))
         object.__setattr__(self, "elsewhere", elsewhere)
-        object.__setattr__(self, "where", tuple(sorted(where.items())))
-        if not rows:
+        object.__setattr__(self, "where", tuple(sorted(where.items(), key=lambda item: item[0])))
+        if not self.rows:
             raise BadInput("a one-hot head needs at least one path; use uniform or identity for a head without")
         if isinstance(elsewhere, str) and elsewhere not in ELSEWHERE:
             raise BadInput(f"elsewhere is {elsewhere!r}; expected zero, uniform or identity")
-        for source in where:
-            if source not in rows:
-                raise BadInput(f"a condition on the row of {source!r}, which is not there")
+        if len(set(self.rows)) < len(self.rows):
+            raise BadInput(f"rows repeat: {', '.join(map(' -> '.join, self.rows))}")
+        sources = [source for source, _ in self.rows]
+        for source, target in self.rows:
+            if sources.count(source) > 1 and (source, target) not in where:
+                raise BadInput(f"{source!r} has several rows; expected a condition on each")
+        for row in where:
+            if row not in self.rows:
+                raise BadInput(f"a condition on the row {' -> '.join(row)}, which is not there")
 
     @property
     def name(self) -> str:
@@ -223,18 +231,29 @@ class OneHot(Mechanism):
         """The rows that attend to a role, as (from-role, to-role)."""
         return tuple((source, target) for source, target in self.rows if target not in ROWS)
 
-    def with_row(self, source: str, target: str) -> OneHot:
-        """The same mechanism with one row changed."""
-        return OneHot({**dict(self.rows), source: target}, self.elsewhere, dict(self.where))
+    def with_row(self, source: str, target: str, was: str | None = None) -> OneHot:
+        """The same mechanism with one row changed, or one more; a condition stays with its row.
 
-    def without_row(self, source: str) -> OneHot:
-        """The same mechanism with one row left to ``elsewhere``."""
-        rows = {role: target for role, target in self.rows if role != source}
-        return OneHot(rows, self.elsewhere, {role: condition for role, condition in self.where if role != source})
+        Args:
+            source: the role that attends.
+            target: where it attends now.
+            was: where the row that changes led before; all rows of the role become one if it is not given.
+        """
+        changed = [row for row in self.rows if row[0] == source and was in (row[1], None)]
+        where = {row: condition for row, condition in self.where if row not in changed}
+        if len(changed) == 1 and changed[0] in dict(self.where):
+            where[source, target] = dict(self.where)[changed[0]]
+        return OneHot([*(row for row in self.rows if row not in changed), (source, target)], self.elsewhere, where)
+
+    def without_row(self, source: str, target: str | None = None) -> OneHot:
+        """The same mechanism with one row left to ``elsewhere``, or all of a role."""
+        gone = [row for row in self.rows if row[0] == source and target in (row[1], None)]
+        where = {row: condition for row, condition in self.where if row not in gone}
+        return OneHot([row for row in self.rows if row not in gone], self.elsewhere, where)
 
     def __str__(self) -> str:
-        where = {source: f" on {condition}" for source, condition in self.where}
-        rows = ", ".join(f"{source} -> {target}{where.get(source, '')}" for source, target in self.rows)
+        where = {row: f" on {condition}" for row, condition in self.where}
+        rows = ", ".join(f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows)
         return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
@@ -250,7 +269,8 @@ class OneHot(Mechanism):
         example = torch.arange(n, device=_device(roles))[:, None]
         for source, target in self.rows:
             at = roles[source]
-            there = where[source].holds(roles) if source in where else torch.ones_like(at, dtype=torch.bool)
+            condition = where.get((source, target))
+            there = condition.holds(roles) if condition else torch.ones_like(at, dtype=torch.bool)
             if target in ROWS:
                 row = ROWS[target].pattern(roles, n_positions)[0][at]
             else:

@@ -20,13 +20,13 @@ class Roles:
     Attributes:
         names: the roles, in the order in which people want to see them.
         positions: token positions, ``[batch, role, chain]``, counted from 0.
-        groups: what else tells one chain from another at each role, by name, as numbers from 0 on: its slot in a block,
-            the template of its text. A path may be there on some of them only (``circuits.mechanisms.Condition``).
+        groups: what else tells one chain from another, as numbers from 0 on, ``[batch, role, chain]`` by name: its slot
+            in a block, the template of its text. A path may be there on some only (``circuits.mechanisms.Condition``).
     """
 
     names: tuple[str, ...]
     positions: Int[torch.Tensor, "batch role chain"]
-    groups: Mapping[str, Int[torch.Tensor, "batch role chain"]] = field(default_factory=dict)
+    groups: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for group, labels in self.groups.items():

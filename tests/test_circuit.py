@@ -98,8 +98,12 @@ def test_a_saved_circuit_is_read_back_equal(tmp_path):
 
 def fixed_circuit():
     mean = Fixed(torch.tensor([[1.0, 0.0], [0.3, 0.7]]), "mean")
-    where = {"query": Condition("slot", "first", (0, 2)), "first": Condition("position", "query", (3,))}
-    one_hot = OneHot({"query": "first", "first": "first"}, mean, where)
+    where = {
+        ("query", "first"): Condition("slot", "first", (0, 2)),
+        ("query", "second"): Condition("slot", "second", (1,)),
+        ("first", "first"): Condition("position", "query", (3,)),
+    }
+    one_hot = OneHot([*where], mean, where)
     return Circuit({Head(0, 0): mean, Head(1, 0): one_hot, Head(1, 1): Uniform()}, name="fixed")
 
 
@@ -112,10 +116,12 @@ def test_fixed_patterns_are_saved_beside_their_circuit_and_read_back(tmp_path):
 
 def test_a_row_on_some_chains_is_written_as_a_person_would():
     text = dump_circuit(fixed_circuit())
-    assert "query:\n      to: first\n      slot:\n      - 0\n      - 2\n" in text
+    assert (
+        "query:\n    - to: first\n      slot:\n      - 0\n      - 2\n    - to: second\n      slot:\n      - 1\n" in text
+    )
     flow = "heads:\n  L1H0:\n    query: {to: first, slot: [2, 0]}\n"
     assert parse_circuit(flow).heads[Head(1, 0)] == OneHot(
-        {"query": "first"}, where={"query": Condition("slot", "first", (0, 2))}
+        {"query": "first"}, where={("query", "first"): Condition("slot", "first", (0, 2))}
     )
 
 
@@ -158,7 +164,11 @@ def test_any_circuit_survives_its_yaml(heads, name):
         made[head] = said
         if isinstance(said, tuple):
             rows, elsewhere, where = said
-            there = {role: Condition(g, at, tuple(labels)) for role, (g, at, labels) in where.items() if role in rows}
+            there = {
+                (role, rows[role]): Condition(group, at, tuple(labels))
+                for role, (group, at, labels) in where.items()
+                if role in rows
+            }
             made[head] = OneHot(rows, elsewhere, there)
     circuit = Circuit(made, name=name)
     again = parse_circuit(dump_circuit(circuit))

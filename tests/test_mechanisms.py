@@ -72,7 +72,7 @@ IN_SLOTS = Roles(  # two chains of two examples; their pairs stand in slots 0 an
 
 
 def test_a_row_with_a_condition_is_there_on_some_chains_and_elsewhere_on_the_others():
-    on_slot_0 = OneHot({"query": "first"}, "identity", {"query": Condition("slot", "first", (0,))})
+    on_slot_0 = OneHot({"query": "first"}, "identity", {("query", "first"): Condition("slot", "first", (0,))})
     pattern = on_slot_0.pattern(IN_SLOTS, 4)
     assert pattern[0, 2:].tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
     assert pattern[1, 2:].tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
@@ -80,7 +80,7 @@ def test_a_row_with_a_condition_is_there_on_some_chains_and_elsewhere_on_the_oth
 
 
 def test_a_condition_goes_with_its_row():
-    both = OneHot({"query": "first", "first": "first"}, where={"query": Condition("slot", "first", (1,))})
+    both = OneHot({"query": "first", "first": "first"}, where={("query", "first"): Condition("slot", "first", (1,))})
     removed = both.with_row("query", "uniform").pattern(IN_SLOTS, 4)[0]
     assert removed[2].tolist() == [0, 0, 0, 0]
     assert removed[3].tolist() == [0.25] * 4
@@ -88,8 +88,21 @@ def test_a_condition_goes_with_its_row():
     assert both != OneHot({"query": "first", "first": "first"})
 
 
+def test_a_role_may_attend_elsewhere_on_other_chains():
+    where = {("query", "first"): Condition("slot", "first", (0,)), ("query", "query"): Condition("slot", "first", (1,))}
+    both = OneHot([("query", "first"), ("query", "query")], where=where)
+    assert both.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
+    assert both.with_row("query", "identity", was="first").pattern(IN_SLOTS, 4)[0, 2:].tolist() == [
+        [0, 0, 1, 0],
+        [0, 0, 0, 1],
+    ]
+    assert both.without_row("query", "query") == OneHot(
+        {"query": "first"}, where={("query", "first"): where["query", "first"]}
+    )
+
+
 def test_every_problem_has_its_positions_as_a_group():
-    at_3 = OneHot({"query": "first"}, where={"query": Condition("position", "query", (3,))})
+    at_3 = OneHot({"query": "first"}, where={("query", "first"): Condition("position", "query", (3,))})
     assert at_3.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
 
 
@@ -101,7 +114,9 @@ def test_groups_go_with_the_examples_that_are_taken():
     ("wrong", "message"),
     [
         (lambda: Condition("slot", "first", ()), "leave the row out"),
-        (lambda: OneHot({"query": "first"}, where={"first": Condition("slot", "first", (0,))}), "is not there"),
+        (lambda: OneHot({"query": "first"}, where={("first", "query"): Condition("slot", "first", (0,))}), "not there"),
+        (lambda: OneHot([("query", "first"), ("query", "query")]), "expected a condition on each"),
+        (lambda: OneHot([("query", "first"), ("query", "first")]), "rows repeat"),
         (lambda: Condition("colour", "first", (0,)).holds(IN_SLOTS), "the groups are position, slot"),
         (lambda: Condition("slot", "last", (0,)).holds(IN_SLOTS), "the roles are query, first"),
         (lambda: Roles(("a",), torch.zeros(1, 1, 2).long(), {"slot": torch.zeros(1, 1, 1).long()}), "slot"),

@@ -1,0 +1,90 @@
+"""Content or position, and every head replaced; the truth is compiled, or was measured by hand on a trained model."""
+
+import pytest
+import torch
+
+from circuits import Circuit, Head, OneHot, attention, evaluate
+from circuits.chains import ChainProblem
+from circuits.compile import compile_circuit
+from circuits.content import content_or_position, mean_patterns
+from circuits.replacement import replace_all
+from retrieval_interp import load
+
+JOINING = OneHot({"pair1.second": "pair1.first", "pair2.second": "pair2.first"})  # neighbours: by position alone
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    problem = ChainProblem(2)
+    heads = {
+        Head(0, 0): JOINING,
+        Head(1, 0): OneHot({"pair1.second": "pair2.second"}),
+        Head(2, 0): OneHot({"query": "pair1.second"}),
+    }
+    return compile_circuit(Circuit(heads), problem), problem
+
+
+def test_the_average_pattern_is_that_of_many_examples(random_model, task):
+    means = mean_patterns(random_model, task, seed=5)
+    assert set(means) == {Head(layer, head) for layer in range(3) for head in range(2)}
+    weights = means[Head(2, 1)].weights
+    assert torch.allclose(weights.sum(dim=1), torch.ones(len(weights)), atol=1e-5)
+    other = attention.position_attention(random_model, task.examples(2048, seed=77))[2, 1]
+    assert (weights - other).abs().max() < 0.05
+
+
+def test_heads_that_join_neighbours_are_positional_and_those_that_compare_symbols_look_at_content(compiled):
+    model, problem = compiled
+    found = content_or_position(model, problem, n_examples=64)
+    assert found.content == (Head(1, 0), Head(2, 0))
+    assert found.positional == (Head(0, 0),)
+    assert found.alone[Head(0, 0)].mean < 0.05 < found.alone[Head(1, 0)].mean
+    assert found.together.mean < 0.05
+    assert found.full.mean < 0.001
+
+
+def test_the_paths_of_a_compiled_transformer_come_out_on_every_chain(compiled):
+    model, problem = compiled
+    found = replace_all(model, problem, n_examples=128)
+    assert found.explains
+    assert found.circuit.heads[Head(0, 0)] == found.heads.means[Head(0, 0)]
+    one_hots = {head: own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
+    assert {head: own.paths for head, own in one_hots.items()} == {
+        Head(1, 0): (("pair1.second", "pair2.second"),),
+        Head(2, 0): (("query", "pair1.second"),),
+    }
+    assert all(own.where == () for own in one_hots.values())
+
+
+def test_where_no_mechanism_fits_the_loss_says_so(random_model, task):
+    found = replace_all(random_model, task, n_examples=32)
+    assert found.combined.mean > 0.5
+    assert found.full.mean > 0.5
+
+
+def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, task):
+    examples = task.examples(64, seed=1)
+    by_slot = attention.attention_by_group(random_model, examples, "slot")
+    assert by_slot.shape[-1] == task.n_chains
+    assert torch.allclose(by_slot.mean(dim=-1), attention.role_attention(random_model, examples), atol=1e-5)
+    slots = examples.roles.group("slot", "pair1.second")
+    assert sorted(slots[0].tolist()) == [0, 1]
+    first = task.n_chains * 2  # pair 2 stands before pair 1
+    assert torch.equal(examples.roles["pair1.second"], first + 2 * slots + 1)
+
+
+@pytest.mark.slow
+def test_all_twelve_heads_of_transformer_a_are_replaced_by_three_paths_on_slots_and_averages():
+    model, task, _ = load("transformer_a")
+    found = replace_all(model, task, n_examples=256)
+    one_hots = {str(head): own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
+    assert {head: [*own.paths] for head, own in one_hots.items()} == {
+        "L2H0": [("query", "pair1.second")],
+        "L4H0": [("query", "pair2.second")],
+        "L8H0": [("query", "pair3.second")],
+    }
+    on = {head: [condition.labels for _, condition in own.where] for head, own in one_hots.items()}
+    assert on == {"L2H0": [(0, 2, 3)], "L4H0": [(0, 1, 3)], "L8H0": []}
+    assert found.combined.mean < 0.003
+    again = evaluate(model, task, task.examples(256, seed=9), [found.circuit]).mean().item()
+    assert again < 0.003
