@@ -155,9 +155,11 @@ def compared(
     """Some work of ours against the loop over the same circuits, and against its matrix products alone."""
     taken, asked = recorded(work)
     each, furthest = loop_seconds_per_example(model, problem, asked, min(n_examples, TIMED))
-    rate = products_per_second(model.cfg.d_model)
+    rate, n_threads = products_per_second(model.cfg.d_model), torch.get_num_threads()
+    torch.set_num_threads(1)  # operations are counted in one thread only
     with FlopCounterMode(display=False) as counter:
         work()
+    torch.set_num_threads(n_threads)
     at_least = counter.get_total_flops() / rate
     different = len({circuit for circuit, _ in asked})
     same_examples = each * sum(n for _, n in asked)

@@ -1,6 +1,6 @@
 """A circuit: the hypothesis, head by head, of what a transformer's attention does."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -137,28 +137,39 @@ class Circuit:
         """
         check_all([self], roles, n_layers, n_heads)
 
-    def _check(self, layer: int, roles: Roles, n_layers: int, n_heads: int) -> None:
+    def check_names(self, roles: Sequence[str], n_layers: int, n_heads: int) -> None:
+        """Check that the heads and roles that it names are there, without a model or examples.
+
+        Raises:
+            BadInput: a head is out of range, or a role is unknown.
+        """
+        for layer in self.heads.layers:
+            self._check_names(layer, roles, n_layers, n_heads)
+
+    def _check_names(self, layer: int, roles: Sequence[str], n_layers: int, n_heads: int) -> None:
         for index, mechanism in self.layer(layer):
             head = Head(layer, index)
             if not 0 <= head.layer < n_layers:
                 raise BadInput(f"{self._at(head)}{head} does not exist: the model has layers 0 to {n_layers - 1}")
             if not 0 <= head.head < n_heads:
                 raise BadInput(f"{self._at(head)}{head} does not exist: a layer has heads 0 to {n_heads - 1}")
-            if not isinstance(mechanism, OneHot):
-                continue
-            where = dict(mechanism.where)
-            for source, target in mechanism.rows:
-                path = Path(head, source, target)
-                condition = where.get((source, target))
+            for source, target in mechanism.rows if isinstance(mechanism, OneHot) else ():
+                for role in (source, target):
+                    if role not in roles and not (role == target and role in ROWS):
+                        place, known = self._at(Path(head, source, target)), ", ".join(roles)
+                        raise BadInput(f"{place}{head} names the unknown role {role!r}; the roles are {known}")
+
+    def _check(self, layer: int, roles: Roles, n_layers: int, n_heads: int) -> None:
+        self._check_names(layer, roles.names, n_layers, n_heads)
+        for index, mechanism in self.layer(layer):
+            where = dict(mechanism.where) if isinstance(mechanism, OneHot) else {}
+            for source, target in mechanism.rows if isinstance(mechanism, OneHot) else ():
+                path, condition = Path(Head(layer, index), source, target), where.get((source, target))
                 if condition is not None:
                     try:
                         roles.group(condition.group, condition.at)
                     except BadInput as error:
-                        raise BadInput(f"{self._at(path)}{head}: {error}") from None
-                for role in (source, target):
-                    if role not in roles.names and not (role == target and role in ROWS):
-                        known = ", ".join(roles.names)
-                        raise BadInput(f"{self._at(path)}{head} names the unknown role {role!r}; the roles are {known}")
+                        raise BadInput(f"{self._at(path)}{path.head}: {error}") from None
                 if target not in ROWS and (roles[target] > roles[source]).any():
                     raise BadInput(
                         f"{self._at(path)}{path} is against the causal mask: {target!r} stands after {source!r}"

@@ -11,7 +11,8 @@ What is left goes through values, output projection and MLP as one list of rows,
 
 Memory is bounded, however many circuits and examples there are: so many sequences run at once that they have no more
 than ``POSITIONS_AT_ONCE`` positions and a layer's attention no more than ``ENTRIES_AT_ONCE`` entries; one at least.
-On a CPU there are as many such pieces at once as PyTorch has threads, and they share the entries.
+On a CPU there are as many such pieces at once as PyTorch has threads, and they share the entries; what each keeps of
+patterns has twice its share.
 """
 
 import math
@@ -39,7 +40,7 @@ POSITIONS_AT_ONCE = 2**13
 ENTRIES_AT_ONCE = 2**26
 # Rows of an MLP at once on a CPU: its hidden layer then stays in the cache, which halves the time.
 MLP_ROWS_AT_ONCE = 512
-FREE = 2.0  # in the pattern of a head that is left free: no mechanism attends so much
+FREE = -1.0  # in the pattern of a head that is left free: no mechanism attends less than not at all
 TANH_GELUS = ("gelu_pytorch_tanh", "gelu_new", "gelu_fast")  # TransformerLens's names for one and the same function
 
 
@@ -135,9 +136,10 @@ def sequences_at_once(n_heads: int, n_positions: int, n_pieces: int = 1) -> int:
 
 
 class Recent:
-    """Tensors made lately; when they are too many, all are forgotten and made again."""
+    """Tensors made lately; when they have more than ``most`` entries, all are forgotten and made again."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._made: dict[Hashable, Tensor] = {}
         self._entries = 0
 
@@ -145,7 +147,7 @@ class Recent:
         """The tensor of this key."""
         if key not in self._made:
             made = make()
-            if self._entries + made.numel() > ENTRIES_AT_ONCE:
+            if self._entries + made.numel() > self._most:
                 self._made, self._entries = {}, 0
             self._made[key] = made
             self._entries += made.numel()
@@ -158,7 +160,8 @@ class Batch:
     def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples) -> None:
         self.model, self.problem, self.examples = model, problem, examples
         self.n, self.n_positions = examples.inputs.shape[:2]
-        self._patterns, self._stacks = Recent(), Recent()
+        most = ENTRIES_AT_ONCE // cores(examples.inputs.device)
+        self._patterns, self._stacks = Recent(most), Recent(most)
 
     @torch.no_grad()
     def losses(self, layers: Sequence[Fork]) -> Float[Tensor, "circuit example part"]:

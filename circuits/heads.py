@@ -29,6 +29,29 @@ class Head(NamedTuple):
         return cls(int(match[1]), int(match[2]))
 
 
+def check_choice(layer: int | None, head: int | None, n_layers: int, n_heads: int) -> None:
+    """Refuse a choice of a layer, or of a head in it, that a model does not have; None is all of them.
+
+    Raises:
+        BadInput: it has not, or a head is named without its layer.
+    """
+    if head is not None and layer is None:
+        raise BadInput(f"head {head} of which layer? expected a layer, too")
+    for name, number, n in (("layer", layer, n_layers), ("head", head, n_heads)):
+        if number is not None:
+            check_number(name, number, n)
+
+
+def check_number(name: str, number: object, n: int) -> None:
+    """Refuse the number of something of which there are ``n``, counted from 0.
+
+    Raises:
+        BadInput: it is none.
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < n:
+        raise BadInput(f"there is no {name} {number!r}; there are {n}, counted from 0")
+
+
 class Layer(tuple[tuple[int, Mechanism], ...]):
     """The named heads of a layer with their mechanisms, in order."""
 

@@ -113,6 +113,8 @@ class Fixed(Mechanism):
             raise BadInput(f"a fixed pattern of shape {list(weights.shape)}; expected [query, key], both as long")
         if not weights.is_floating_point() or not weights.isfinite().all() or (weights < 0).any():
             raise BadInput("a fixed pattern holds what is no weight; expected finite numbers from 0 on")
+        if (weights.sum(dim=1) > 1.001).any():
+            raise BadInput("a row of a fixed pattern sums to more than 1")
         if weights.triu(1).any():
             raise BadInput("a fixed pattern is against the causal mask: a query attends to a later key")
         if self.kind not in FIXED:

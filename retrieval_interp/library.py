@@ -11,7 +11,7 @@ from circuits.errors import BadInput
 from circuits.lazy import transformer_lens
 from retrieval_interp.any_task import Task
 from retrieval_interp.checkpoints import load_model
-from retrieval_interp.model_dir import CIRCUIT, CONFIG, read_config, task_from
+from retrieval_interp.model_dir import CIRCUIT, CONFIG, read_config, size_from, task_from
 from retrieval_interp.sharing import PREFIX, fetch
 
 
@@ -83,3 +83,12 @@ def own_task(folder: Path) -> Task:
         BadInput: its config is damaged, or missing.
     """
     return task_from(read_config(folder), folder / CONFIG)
+
+
+def own_size(folder: Path) -> tuple[int, int]:
+    """The numbers of layers, and of heads in each, of the model in a directory, without the model.
+
+    Raises:
+        BadInput: its config is damaged, or missing.
+    """
+    return size_from(read_config(folder), folder / CONFIG)

@@ -60,6 +60,9 @@ def some_checkpoints(run: Path) -> dict[int, Path]:
     return kept
 
 
+SIZE = "a whole number from 1 to 65536"  # what a size is expected to be
+
+
 def config_json(task: Task, cfg: transformer_lens.HookedTransformerConfig, made: Mapping[str, Any]) -> str:
     """A model directory's config: the task, the architecture, and how the model was made."""
     architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
@@ -101,6 +104,14 @@ def task_from(config: Mapping[str, Any], path: Path) -> Task:
         raise BadInput(f"{path}: bad task ({error})") from error
 
 
+def size_from(config: Mapping[str, Any], path: Path) -> tuple[int, int]:
+    """The numbers of layers, and of heads in each, of a config that was read from ``path``."""
+    for field in ("n_layers", "n_heads"):
+        if not _is_size(config["architecture"].get(field)):
+            raise BadInput(f"{path}: {field} is {config['architecture'].get(field)!r}; expected {SIZE}")
+    return config["architecture"]["n_layers"], config["architecture"]["n_heads"]
+
+
 def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> transformer_lens.HookedTransformerConfig:
     """The TransformerLens config of a config that was read from ``path``, checked against its task."""
     section = config["architecture"]
@@ -113,7 +124,7 @@ def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> tran
             raise BadInput(f"{path}: {field} is {section.get(field)!r}; the task needs {value}")
     attention_only = section.get("attn_only", False)
     expected_types: dict[str, tuple[str, bool]] = {
-        field: ("a whole number from 1 to 65536", _is_size(section.get(field)))
+        field: (SIZE, _is_size(section.get(field)))
         for field in ("n_layers", "n_heads", "d_model", "d_head", *(() if attention_only is True else ("d_mlp",)))
     }
     expected_types["attn_only"] = ("true or false", isinstance(attention_only, bool))

@@ -59,8 +59,9 @@ def choose_device(name: str) -> torch.device:
     """``auto`` takes CUDA, then MPS, then the CPU.
 
     Raises:
-        BadInput: the device does not exist here.
+        BadInput: the device does not exist here, or anywhere.
     """
+    check_device_name(name)
     usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(device for device, there in usable.items() if there))

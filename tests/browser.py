@@ -20,7 +20,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 PATIENCE = 120_000  # milliseconds, for whatever a page is waited for: machines may be busy
 # Figures and viewers say so when they are drawn.
-NOT_DRAWN = ".plotly-graph-div:not([data-drawn]), .attention-viewer:not(:has([data-drawn]))"
+NOT_DRAWN = ".plotly-graph-div:not([data-drawn]), .attention-viewer:empty, .attention-panel:not([data-drawn])"
 
 expect.set_options(timeout=PATIENCE)
 

@@ -80,7 +80,7 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["train", "tiny", "--set", "warmup=-1"], "warmup is -1; expected a whole number from 0"),
         (["train", "tiny", "--set", "precision=half"], "expected one of auto, float32, bfloat16"),
         (["train", "--resume", "--set", "warmup=1"], "--resume takes preset"),
-        (["train", "tiny", "--device", "tpu"], "device 'tpu' is not usable here"),
+        (["train", "tiny", "--device", "tpu"], "device 'tpu' is not known; expected one of auto"),
         (["validate", "x" * 5000], "is no path"),
         (["validate", "transformer_a", "--circuit", "/dev/zero"], "is no file"),
         (["export", "nowhere", "elsewhere"], "no such model directory"),

@@ -1,12 +1,15 @@
+import subprocess
+import sys
 import threading
 
 import pytest
 import torch
 
-from circuits import Circuit, Head, OneHot, Uniform, evaluate
+from circuits import Circuit, Fixed, Head, OneHot, Uniform, evaluate, validate
 from circuits import evaluation as evaluation_module
 from circuits.cores import on_all_cores
 from circuits.evaluation import pieces
+from circuits.measured import Measured
 
 CPU = torch.device("cpu")
 
@@ -52,17 +55,68 @@ def test_a_failure_ends_the_work_and_leaves_pytorch_its_threads(three_threads, f
     assert torch.get_num_threads() == 3
 
 
-def test_losses_are_the_same_on_one_core_and_on_three(random_model, task, monkeypatch):
+def test_autocast_holds_in_every_thread(three_threads):
+    told = []
+    work = lambda item: torch.ones(2, 2) @ torch.ones(2, 2)  # noqa: E731
+    with torch.autocast("cpu", torch.bfloat16):
+        on_all_cores(work, range(3), lambda item, result: told.append(result.dtype), CPU)
+    on_all_cores(work, range(1), lambda item, result: told.append(result.dtype), CPU)
+    assert told == [torch.bfloat16] * 3 + [torch.float32]
+
+
+def test_a_fixed_pattern_beside_a_free_head_changes_what_is_above(random_model, task):
+    examples, above = task.examples(4, seed=1), {Head(1, 0): Uniform()}
+    fixed = Fixed(torch.eye(task.n_positions))
+    circuits = [Circuit(above), Circuit({Head(0, 0): fixed, **above})]
+    together = evaluate(random_model, task, examples, circuits)
+    alone = torch.cat([evaluate(random_model, task, examples, [circuit]) for circuit in circuits])
+    torch.testing.assert_close(together, alone)
+
+
+def test_a_validation_finds_the_same_on_one_core_and_on_three(three_threads, model, problem, circuit, tmp_path):
+    reports = []
+    for n_threads in (3, 1):
+        torch.set_num_threads(n_threads)
+        measured = Measured(tmp_path / str(n_threads))
+        reports.append(validate(model, problem, circuit, n_examples=64, measured=measured).to_json())
+    assert reports[0] == reports[1]
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import torch
+from circuits.cores import on_all_cores
+
+def work(item):
+    if item == 1:
+        for after in (0.0, 0.05, 0.1):
+            threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        torch.ones(100, 100) @ torch.ones(100, 100)
+
+torch.set_num_threads(3)
+try:
+    on_all_cores(work, range(100), lambda item, result: None, torch.device("cpu"))
+except KeyboardInterrupt:
+    print(torch.get_num_threads())
+"""
+
+
+def test_ctrl_c_again_and_again_waits_for_what_is_under_way():
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "3\n", "")
+
+
+def test_losses_are_the_same_on_one_core_and_on_three(three_threads, random_model, task, monkeypatch):
     """Heads that are left free are replaced by hooks on the one model that all threads share."""
     monkeypatch.setattr(evaluation_module, "POSITIONS_AT_ONCE", 2 * task.n_positions)
     examples = task.examples(12, seed=1)
     path = OneHot({"query": "pair1.second"})
     circuits = [Circuit(), Circuit({Head(0, 0): path}), Circuit({Head(0, 0): Uniform()}), Circuit({Head(1, 0): path})]
     assert len([*pieces(random_model, task, examples, circuits)]) > 3
-    before = torch.get_num_threads()
     losses = []
     for n_threads in (1, 3):
         torch.set_num_threads(n_threads)
         losses.append(evaluate(random_model, task, examples, circuits))
-    torch.set_num_threads(before)
     torch.testing.assert_close(losses[1], losses[0])

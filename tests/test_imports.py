@@ -51,6 +51,7 @@ discover no_task ; card no_json ; arrival no_size ; gradients no_field ; view no
 write bare ; export no_json to ; export bare bare ; export bare to --checkpoint 3 ; arrival equations
 validate transformer_a --threshold nan ; validate transformer_a --examples 1 ; where bare --seed -1
 discover transformer_a --examples 1 ; discover transformer_a --threshold 0 ; write bare --examples 0
+validate induction --circuit high.yaml ; validate induction --circuit role.yaml ; view induction --layer 99
 validate transformer_a --out NOWHERE ; discover transformer_a --out NOWHERE
 discover transformer_a --report NOWHERE ; gradients bare --out NOWHERE ; view bare --out NOWHERE
 arrival bare --out NOWHERE ; emergence transformer_a --out NOWHERE ; emergence logless ; view bare bare
@@ -60,7 +61,8 @@ verify damaged.json ; verify empty.json ; verify hubbed.json
 
 train ; train nothing ; train tiny --set frob=1 ; train tiny --set lr=-1 ; train tiny --seed -1
 train tiny --resume ; train --resume --out nowhere ; train --resume --out bare ; train tiny --out bare
-train tiny --steps 0 ; train tiny --out NOWHERE ; causality --preset nothing ; causality --preset induction
+train tiny --device frob ; train tiny --steps 0 ; train tiny --out NOWHERE
+causality --preset nothing ; causality --preset induction
 causality --seeds 1 ; causality --steps 3 ; causality --out NOWHERE ; causality --out odd_runs ; staircase 9
 staircase --seeds 0 ; staircase --steps 3 ; staircase --out NOWHERE ; staircase --out odd_runs ; sweep nothing
 sweep damaged.yaml ; sweep odd.yaml ; sweep unknown.yaml ; sweep census --scale paper
@@ -101,6 +103,8 @@ def folder(tmp_path):
     (tmp_path / "oddly" / "circuit.yaml").write_text("heads: {L0H0: sideways}\n")
     (tmp_path / "logless" / "circuit.yaml").write_text("heads: {L0H0: previous}\n")
     (tmp_path / "odd.yaml").write_text("heads: {L0H0: {query: [a]}}\n")
+    (tmp_path / "high.yaml").write_text("heads: {L40H0: uniform}\n")
+    (tmp_path / "role.yaml").write_text("heads: {L0H0: {query: nobody}}\n")
     (tmp_path / "damaged.yaml").write_text("heads: [\n")
     (tmp_path / "unknown.yaml").write_text("seeds: 1\npresets: [nothing]\n")
     (tmp_path / "damaged.json").write_text("{")

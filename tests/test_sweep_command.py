@@ -72,7 +72,7 @@ def test_weights_are_not_wanted_of_runs_that_were_kept_without(
     ("arguments", "message"),
     [
         (["nosuch"], "nosuch: no such file"),
-        (["census", "--device", "tpu"], "device 'tpu' is not usable here"),
+        (["census", "--device", "tpu"], "device 'tpu' is not known"),
         (["census", "--scale", "huge"], "'huge' is not one of"),
         (["census", "--gpus", "1"], "--address and --gpus are for --engine ray"),
         (["census", "--scale", "paper"], "--scale is for figure4"),

@@ -234,7 +234,7 @@ def test_starting_on_a_folder_that_holds_a_run_is_refused(tmp_path):
 
 
 def test_a_device_that_is_not_there_is_refused():
-    with pytest.raises(BadInput, match="device 'tpu' is not usable here"):
+    with pytest.raises(BadInput, match="device 'tpu' is not known"):
         training_step.choose_device("tpu")
 
 

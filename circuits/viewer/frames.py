@@ -8,6 +8,7 @@ from transformer_lens import HookedTransformer
 from circuits.attention import attention_patterns
 from circuits.circuit import Head
 from circuits.errors import BadInput
+from circuits.heads import check_choice, check_number
 from circuits.problem import Examples
 
 
@@ -46,11 +47,7 @@ def chosen(model: HookedTransformer, layer: int | None, head: int | None) -> tup
     if not isinstance(model, HookedTransformer):
         raise BadInput(f"expected a HookedTransformer, got {type(model).__name__}")
     cfg = model.cfg
-    if head is not None and layer is None:
-        raise BadInput(f"head {head} of which layer? expected a layer, too")
-    for name, number, n in (("layer", layer, cfg.n_layers), ("head", head, cfg.n_heads)):
-        if number is not None:
-            _check_number(name, number, n)
+    check_choice(layer, head, cfg.n_layers, cfg.n_heads)
     layers = range(cfg.n_layers) if layer is None else [layer]
     heads = range(cfg.n_heads) if head is None else [head]
     return tuple(Head(layer, head) for layer in layers for head in heads)
@@ -66,16 +63,11 @@ def frame(
     """
     if not isinstance(examples, Examples):
         raise BadInput(f"expected Examples, got {type(examples).__name__}; a task draws some: task.examples(8, seed=0)")
-    _check_number("example", example, len(examples))
+    check_number("example", example, len(examples))
     one = examples.take(slice(example, example + 1))
     patterns = dict(attention_patterns(model, one))
     attention = [patterns[head.layer][0, head.head].double().cpu().numpy().round(3).tolist() for head in heads]
     return Frame(_labels(model, one), heads, attention, step)
-
-
-def _check_number(name: str, number: object, n: int) -> None:
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < n:
-        raise BadInput(f"there is no {name} {number!r}; there are {n}, counted from 0")
 
 
 def _labels(model: HookedTransformer, one: Examples) -> list[str]:

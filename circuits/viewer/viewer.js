@@ -1,6 +1,6 @@
 // Shows circuitsvis' AttentionHeads for every panel, side by side, and a slider where they have several frames.
 // Returns how to show other panels of the same number and heads: whatever is locked stays so.
-// What is drawn says so: data-drawn of every attention-viewer is the label of its step.
+// What is drawn says so: data-drawn of every attention-panel is the label of its step.
 function showAttention(el, panels) {
   const steps = panels[0].frames.map((frame) => frame.label);
   const slider = document.createElement("input");
@@ -15,6 +15,7 @@ function showAttention(el, panels) {
   const views = [];
   panels.forEach((panel, place) => {
     const box = document.createElement("div");
+    box.className = "attention-panel";
     box.id = `attention-viewer-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
     const column = document.createElement("div");
     column.style.cssText = "flex: 1 1 24em; min-width: 0; position: relative";

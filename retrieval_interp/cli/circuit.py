@@ -66,10 +66,11 @@ def validate(
     from retrieval_interp import library
 
     folder = library.find(model_dir)
-    library.own_task(folder)  # refuses what is no model directory before its circuit is looked for
+    task = library.own_task(folder)  # refuses what is no model directory before its circuit is looked for
     hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
     if hypothesis is None:
         raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
+    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the model is loaded, which takes longer
     if out is not None:
         for name in REPORT_FILES:
             check_writable(out / name)

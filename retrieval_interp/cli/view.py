@@ -35,6 +35,7 @@ def view(
 ) -> None:
     """Write attention maps and circuitsvis viewers into one HTML file that works offline (Appendix C)."""
     from circuits.files import check_writable, write_atomically
+    from circuits.heads import check_choice
     from retrieval_interp import library
     from retrieval_interp.checkpoints import load_model, through_training
     from retrieval_interp.model_dir import some_checkpoints
@@ -45,6 +46,8 @@ def view(
     folders = {_name(folder, model_dirs): library.find(folder) for folder in model_dirs}
     tasks = {name: library.own_task(folder) for name, folder in folders.items()}
     _check_one_task(tasks)
+    for folder in folders.values():
+        check_choice(layer, head, *library.own_size(folder))
     newest = {}  # a run that goes on has no other weights
     if training:
         newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
