@@ -253,9 +253,14 @@ class OneHot(Mechanism):
         where = {row: condition for row, condition in self.where if row not in gone}
         return OneHot([row for row in self.rows if row not in gone], self.elsewhere, where)
 
-    def __str__(self) -> str:
+    @property
+    def said_rows(self) -> list[str]:
+        """Every row in words, with its condition."""
         where = {row: f" on {condition}" for row, condition in self.where}
-        rows = ", ".join(f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows)
+        return [f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows]
+
+    def __str__(self) -> str:
+        rows = ", ".join(self.said_rows)
         return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:

@@ -7,6 +7,7 @@ where the loss asks for it: a head whose average does too much harm gets its pat
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -47,8 +48,33 @@ class Replacement:
 
     @property
     def explains(self) -> bool:
-        """Whether the loss is at most twice the model's own, plus 0.005."""
-        return self.combined.mean <= allowed(self.full)
+        """Whether the loss is at most twice the model's own, plus 0.005, and the model's own below the threshold."""
+        return self.full.mean < self.heads.threshold and self.combined.mean <= allowed(self.full)
+
+    def kind(self, head: Head) -> str:
+        """What is said of a head, in a word: ``content`` where it has paths, else ``position``."""
+        return "content" if isinstance(self.circuit.heads[head], OneHot) else "position"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain numbers and texts: every head, and the losses."""
+        return {
+            "explains": self.explains,
+            "loss": {"full": self.full.to_json(), "combined": self.combined.to_json(), "allowed": allowed(self.full)},
+            "heads": {
+                str(head): {"kind": self.kind(head), "mean_alone": loss.to_json(), "paths": self.paths(head)}
+                for head, loss in self.heads.alone.items()
+            },
+            "content_intact": {
+                "heads": [*map(str, self.heads.content)],
+                "loss": self.heads.together.to_json(),
+            },
+            "evaluations": self.n_evaluations,
+        }
+
+    def paths(self, head: Head) -> list[str]:
+        """The paths of a head, each with the chains on which it is there."""
+        mechanism = self.circuit.heads[head]
+        return mechanism.said_rows if isinstance(mechanism, OneHot) else []
 
 
 def allowed(full: Loss) -> float:

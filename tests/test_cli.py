@@ -34,6 +34,19 @@ def test_json_is_one_document_on_standard_output_and_nothing_else(capfd):
     assert report["about"]["model"] == "induction"
 
 
+def test_every_head_of_a_model_is_replaced_and_the_circuit_is_read_again(capsys, tmp_path):
+    out = tmp_path / "heads.yaml"
+    code, said, _ = run(capsys, "heads", "induction", *FEW, "--out", out)
+    assert "All heads replaced" in said
+    assert {path.name for path in tmp_path.iterdir()} == {"heads.yaml", "heads.patterns.safetensors"}
+    code_again, document, _ = run(capsys, "heads", "induction", *FEW, "--json")
+    found = json.loads(document)
+    assert code == code_again == (0 if found["explains"] else 1)
+    assert found["loss"]["combined"]["mean"] < 0.1
+    assert set(found["heads"]) == {str(head) for head in load_circuit(out).heads}
+    assert found["about"]["model"] == "induction"
+
+
 def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("heads:\n  L0H0: uniform\n  L1H0: uniform\n")

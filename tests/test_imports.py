@@ -43,7 +43,8 @@ facts nowhere.yaml ; facts damaged.yaml ; prompts nonsense ; prompts kingdoms --
 prompts equations --out NOWHERE ; prompts equations --n 0 ; prompts equations --seed -1
 
 arrival nowhere ; card nowhere ; discover nowhere ; gradients nowhere ; view nowhere ; where nowhere
-write nowhere ; validate nowhere ; emergence nowhere ; export nowhere to ; push nowhere hf:a/b
+write nowhere ; heads nowhere ; heads transformer_a --out NOWHERE
+validate nowhere ; emergence nowhere ; export nowhere to ; push nowhere hf:a/b
 push bare elsewhere ; validate bare ; validate bare --circuit nowhere.yaml
 validate bare --circuit damaged.yaml ; validate bare --circuit odd.yaml ; validate bare --circuit bare
 validate oddly ; emergence bare ; where weightless ; where cut_off ; validate no_json ; discover no_format

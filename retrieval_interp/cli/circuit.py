@@ -19,7 +19,7 @@ from retrieval_interp.cli.options import (
     usable_number,
     usable_seed,
 )
-from retrieval_interp.cli.terminal import announce, print_chance, print_report, printable, progress_bar
+from retrieval_interp.cli.terminal import announce, print_chance, print_heads, print_report, printable, progress_bar
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
@@ -154,6 +154,47 @@ def discover(
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and judgement.passed else 1)
+
+
+@app.command()
+def heads(
+    model_dir: Model,
+    out: Annotated[Path | None, typer.Option(help="Circuit YAML to write, with its patterns beside it.")] = None,
+    examples: Examples = 1024,
+    seed: Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples.")] = 0,
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Which heads look at content, which only at positions? Replaces all of them at once.
+
+    Exits with 0 if the loss stays within twice the model's own plus 0.005, 1 if not, 2 on bad input.
+    """
+    from circuits.circuit_file import save_circuit
+    from circuits.files import check_writable
+    from retrieval_interp import library
+
+    folder = library.find(model_dir)
+    library.own_task(folder)
+    if out is not None:
+        check_writable(out)
+    model, task, _ = library.load(folder)
+    from circuits.replacement import replace_all
+    from retrieval_interp import provenance
+
+    with progress_bar("replacing heads") as progress:
+        found = replace_all(model, task, n_examples=examples, seed=seed, threshold=threshold, progress=progress)
+    command = f"retrieval-interp heads {model_dir} --seed {seed} --threshold {threshold:g} --examples {examples}"
+    if out is not None:
+        name = Path(model_dir).resolve().name
+        save_circuit(replace(found.circuit, name=name, description=f"Found by: {command}."), out)
+    if as_json:
+        about = {"command": command, **provenance.about(model_dir, model)}
+        print(json.dumps({**found.to_json(), "about": about}, indent=2))
+    else:
+        print_heads(found)
+        if out is not None:
+            typer.echo(f"The circuit is in {out}")
+    raise typer.Exit(0 if found.explains else 1)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from retrieval_interp.cli.options import Interrupted
 if TYPE_CHECKING:
     import pandas as pd
 
+    from circuits.replacement import Replacement
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
     from retrieval_interp.claims.claim import Claim
@@ -104,6 +105,23 @@ def print_chance(chance: "Statistics") -> None:
     console = Console()
     for sentence in chance.sentences():
         console.print(Text.assemble(f"{'chance':>10} ", sentence))
+
+
+def print_heads(found: "Replacement") -> None:
+    """What every head does, and the loss with all of them replaced."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    titles = (Column("head", no_wrap=True), Column("its average alone", justify="right"), "looks at", "paths")
+    shown = Table(*titles, title="Every head: the loss with its average pattern in its place")
+    for head, loss in found.heads.alone.items():
+        shown.add_row(str(head), f"{loss.mean:.4f}", found.kind(head), "; ".join(found.paths(head)))
+    console = Console()
+    console.print(shown)
+    left = ", ".join(map(str, found.heads.content)) or "no head"
+    console.print(f"All heads but {left} replaced by their averages: {found.heads.together}.")
+    outcome = "within" if found.explains else "above"
+    console.print(f"All heads replaced: {found.combined}, {outcome} what is allowed (the model's own is {found.full}).")
 
 
 def print_depths(rows: "Sequence[Depth]") -> None:
