@@ -15,6 +15,7 @@ from circuits.figures import attention_figure, loss_figure, search_figure
 from circuits.files import write_together
 from circuits.mechanisms import REPLACEMENTS
 from circuits.page import figure_element, render_page
+from circuits.pattern_file import PATTERNS, save_patterns
 from circuits.problem import Examples, Problem
 from circuits.statistics import Statistics
 from circuits.validation_report import REPORT_FILES, PathResult, ValidationReport
@@ -33,6 +34,8 @@ def write_report(
 ) -> Path:
     """Write the three files, with how the circuit was found where it was; returns the page's path.
 
+    The numbers of the circuit's fixed patterns, where it has some, stand in a fourth: ``verify`` needs them.
+
     Raises:
         BadInput: the folder cannot be written.
     """
@@ -43,6 +46,7 @@ def write_report(
         markdown(report, chance, discovery),
         page(report, model, examples, chance, discovery),
     )
+    save_patterns(report.circuit, folder / f"circuit{PATTERNS}")
     write_together({folder / name: content for name, content in zip(REPORT_FILES, contents, strict=True)})
     return folder / "report.html"
 

@@ -100,7 +100,7 @@ def circuit_of(report: dict[str, Any], path: Path) -> Circuit:
         circuit = load_circuit(beside)
         check_is_of(report, circuit, path.parent)
         return circuit
-    circuit = parse_circuit(said["yaml"], f"{path}: circuit.yaml")
+    circuit = parse_circuit(said["yaml"], f"{path}: circuit.yaml", path.parent)
     if circuit.digest != said.get("sha256"):
         raise BadInput(f"{path}: its circuit is not the one that it was made of; circuit.sha256 is of another")
     return circuit

@@ -45,6 +45,9 @@ def test_every_head_of_a_model_is_replaced_and_the_circuit_is_read_again(capsys,
     assert found["loss"]["combined"]["mean"] < 0.1
     assert set(found["heads"]) == {str(head) for head in load_circuit(out).heads}
     assert found["about"]["model"] == "induction"
+    report = tmp_path / "report"
+    assert run(capsys, "validate", "induction", "--circuit", out, *FEW, "--threshold", "0.1", "--out", report)[0] < 2
+    assert run(capsys, "verify", report)[0] == 0
 
 
 def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
