@@ -95,6 +95,7 @@ def work(item):
     while time.monotonic() < until:
         torch.ones(100, 100) @ torch.ones(100, 100)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background is born without
 torch.set_num_threads(3)
 try:
     on_all_cores(work, range(100), lambda item, result: None, torch.device("cpu"))
