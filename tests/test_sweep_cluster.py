@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,24 +18,27 @@ from ray.cluster_utils import Cluster
 
 from circuits import BadInput
 from retrieval_interp import RetrievalTask, presets
+from retrieval_interp.checkpoints import load_tensors
+from retrieval_interp.model_dir import WEIGHTS
 from retrieval_interp.presets import Architecture, Preset, Recipe
 from retrieval_interp.sweep import cluster as cluster_module
 from retrieval_interp.sweep.cluster import connect, on_cluster
 from retrieval_interp.sweep.job import Job
-from retrieval_interp.sweep.plan import Plan
+from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.run import Told, sweep
 from retrieval_interp.sweep.store import FAILURES, Store
-from retrieval_interp.sweep.training import train_seeds
 from tests.listening import listening
+from tests.waiting import RELEASED, trained_or_waited_for
 
 HERE = "127.0.0.1"
-SLOW = Preset(  # some seconds, so that it can be lost in the middle
+TINY = Preset(
     RetrievalTask(1, n_chains=2),
     Architecture(1, 1, d_model=8, d_head=8),
-    Recipe(steps=400, batch=8, training_examples=64),
+    Recipe(steps=20, batch=8, training_examples=64),
 )
 pytestmark = pytest.mark.slow
-PLAN = Plan("mine", ("slow", "slower"), 2)
+# Two that are lost in the middle of what only waits, one that waits its turn, and one that is trained.
+RUNS = (*(Run("waiting", seed) for seed in range(3)), Run("tiny", 0))
 HEAD = {"num_cpus": 0, "node_ip_address": HERE, "include_dashboard": False}
 
 
@@ -71,23 +73,13 @@ def cluster() -> Iterator[Cluster]:
             here.shutdown()
 
 
-def workers() -> list[psutil.Process]:
-    """The processes that are training on this machine."""
-    found = []
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
-            if "ray::_on_worker" in " ".join(child.cmdline()):
-                found.append(child)
-    return found
-
-
-def both_at_work() -> list[psutil.Process]:
-    """The two, when there are two."""
+def patiently_until(seen: Callable[[], bool]) -> None:
+    """However busy the machine is, but not for ever."""
     for _ in range(6000):
-        if len(busy := workers()) == 2:
-            return busy
+        if seen():
+            return
         time.sleep(0.1)
-    raise TimeoutError("two workers were never seen")
+    raise TimeoutError("it was never seen")
 
 
 def test_a_cluster_without_room_for_a_job_is_refused(cluster: Cluster) -> None:
@@ -98,14 +90,17 @@ def test_a_cluster_without_room_for_a_job_is_refused(cluster: Cluster) -> None:
 def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(presets.PRESETS, "slow", SLOW)
-    monkeypatch.setitem(presets.PRESETS, "slower", replace(SLOW, recipe=replace(SLOW.recipe, steps=500)))
+    for name in ("waiting", "tiny"):
+        monkeypatch.setitem(presets.PRESETS, name, TINY)
+    monkeypatch.setattr(cluster_module, "_check_alive", lambda address: None)  # as it is seen to be above
     _, second = (patiently(lambda: cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=HERE)) for _ in range(2))
     with pytest.raises(BadInput, match="a job takes 2 GPU, and no node of this cluster has more than 1"):
         connect(cluster.address, 2.0)
     connect(cluster.address, 0.5)
     monkeypatch.setattr(cluster_module, "WAITING", 3)
-    work = partial(train_seeds, device="cpu", weights=True)
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    work = partial(trained_or_waited_for, meeting=meeting)
     taken: list[str] = []
     done: list[str] = []
     lost: list[str] = []
@@ -124,29 +119,31 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
             yield job, outcomes
 
     def destroy() -> None:
-        """As soon as two work, kill the worker of one node, and the other node with its worker."""
-        both = both_at_work()
-        heard.update(listening(os.getpid()))
-        (raylet,) = second.all_processes["raylet"]
-        on_second = {child.pid for child in psutil.Process(raylet.process.pid).children(recursive=True)}
-        (elsewhere,) = (worker for worker in both if worker.pid not in on_second)
-        elsewhere.kill()
-        lost.append("worker")
-        cluster.remove_node(second, allow_graceful=False)
-        lost.append("node")
+        """As soon as two work, kill the worker of one node, and the other node with its worker; then all may end."""
+        try:
+            patiently_until(lambda: len([*meeting.iterdir()]) == 2 and any(shares))  # nothing ended, the bar moves
+            heard.update(listening(os.getpid()))
+            (raylet,) = second.all_processes["raylet"]
+            on_second = {child.pid for child in psutil.Process(raylet.process.pid).children(recursive=True)}
+            (elsewhere,) = {int(worker.name) for worker in meeting.iterdir()} - on_second
+            psutil.Process(elsewhere).kill()
+            lost.append("worker")
+            cluster.remove_node(second, allow_graceful=False)
+            lost.append("node")
+        finally:
+            (meeting / RELEASED).touch()
 
     destroyer = threading.Thread(target=destroy)
     destroyer.start()
     store = Store(tmp_path / "store")
-    assert sweep(PLAN.runs, store, noted, shares.append, together=1) == []  # four jobs
+    assert sweep(RUNS, store, noted, shares.append, together=1) == []  # four jobs
     destroyer.join()
     assert lost == ["worker", "node"]
     assert heard == {HERE, f"::ffff:{HERE}"}, "nobody else is listened to"
-    assert sorted(done) == sorted(map(str, PLAN.runs)), "every run came back once"
-    assert {store.result(run).run for run in PLAN.runs} == {*PLAN.runs}
+    assert sorted(done) == sorted(map(str, RUNS)), "every run came back once"
+    assert {store.result(run).run for run in RUNS} == {*RUNS}
     assert not (store.folder / FAILURES).exists()
-    whole = {i / 4 for i in range(5)}
-    assert any(min(abs(share - end) for end in whole) > 0.02 for share in shares), "the bar moves between the ends too"
+    assert load_tensors(store.path(Run("tiny", 0)) / WEIGHTS)[0], "a trained model's weights came back"
 
 
 @pytest.mark.parametrize(
