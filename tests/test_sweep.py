@@ -2,12 +2,11 @@ import json
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from retrieval_interp import RetrievalTask, presets
+from retrieval_interp import presets
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.local import local
 from retrieval_interp.sweep.plan import Plan, Run
@@ -85,7 +84,6 @@ def slow(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, list[Trained | 
 
 def swept_elsewhere(folder: Path, made: "multiprocessing.Queue[str]") -> None:
     """A sweep in another process; tells what it made itself."""
-    presets.PRESETS.update(micro=MICRO, other=replace(MICRO, task=RetrievalTask(1, n_chains=2)))
 
     def noted(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, list[Trained | Failure]]]:
         for job, outcomes in slow(jobs, told):
@@ -98,7 +96,7 @@ def swept_elsewhere(folder: Path, made: "multiprocessing.Queue[str]") -> None:
 
 @pytest.mark.slow
 def test_two_sweeps_on_one_store_share_the_work_and_both_wait_for_all_of_it(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # another would first import everything again
     made = context.Queue()
     both = [context.Process(target=swept_elsewhere, args=(tmp_path / "store", made)) for _ in range(2)]
     for process in both:
