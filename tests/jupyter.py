@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import nbformat
 from playwright.sync_api import Page
 
-from tests.browser import new_page
+from tests.browser import PATIENCE, new_page
 
 HERE = re.compile(r"((http|ws)s?://127\.0\.0\.1[:/]|data:|blob:)")
 # Where they show a notebook; Lab in a workspace of its own, without those that it showed before.
@@ -25,11 +26,12 @@ IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs, for the notebooks in a folder."""
+    """A server that runs, for the notebooks in a folder, and its kernel: all share one, which takes long to start."""
 
     folder: Path
     address: str
     pid: int
+    kernel: str
 
 
 @contextmanager
@@ -45,6 +47,8 @@ def notebook(server: Server, name: str, *cells: str, front_end: str = "lab") -> 
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     document.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(document, server.folder / f"{name}.ipynb")
+    session = {"path": f"{name}.ipynb", "name": name, "type": "notebook", "kernel": {"id": server.kernel}}
+    httpx.post(f"{server.address}/api/sessions", json=session, timeout=PATIENCE / 1000).raise_for_status()
     with new_page(OWN, viewport={"width": 1400, "height": 1500}) as (page, complaints):
         page.route(lambda url: not HERE.match(url), lambda route: (complaints.append(route.request.url), route.abort()))
         page.goto(f"{server.address}/{FRONT_ENDS[front_end].format(name)}")
@@ -62,6 +66,7 @@ def jupyter_server(folder: Path) -> Iterator[Server]:
         *("--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--expose-app-in-browser"),
         "--JupyterNotebookApp.expose_app_in_browser=True",
         *("--IdentityProvider.token=", f"--ServerApp.root_dir={folder}", "--LabApp.news_url="),
+        "--ServerApp.disable_check_xsrf=True",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     )
     with log.open("w") as out:
@@ -75,7 +80,8 @@ def jupyter_server(folder: Path) -> Iterator[Server]:
         while not (found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())):
             assert server.poll() is None, f"JupyterLab did not start: {log.read_text()[-2000:]}"
             time.sleep(0.1)
-        yield Server(folder, found[0], server.pid)
+        kernel = httpx.post(f"{found[0]}/api/kernels", json={"name": "python3", "path": ""}, timeout=PATIENCE / 1000)
+        yield Server(folder, found[0], server.pid, kernel.raise_for_status().json()["id"])
     finally:
         server.terminate()
         server.wait()
