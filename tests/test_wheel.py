@@ -15,6 +15,16 @@ from retrieval_interp.checkpoints import CONFIG
 from tests.annotations import ROOT
 
 pytestmark = pytest.mark.slow
+EXAMPLES = 32  # of the 1,024 of the demo: the verdict is the same, and what is installed is all used
+DEMO = """
+from functools import partial
+import retrieval_interp.__main__ as started
+from retrieval_interp.cli import circuit
+
+assert "environment" in started.__file__
+circuit.validate = partial(circuit.validate, examples=examples)
+started.main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +56,7 @@ def test_installed_into_an_empty_environment_the_demo_holds_and_writes_its_repor
     # The libraries are those of this environment, whose own .pth files, and so the checkout, are not read there.
     (packages / "libraries.pth").write_text("\n".join(site.getsitepackages()))
     zipfile.ZipFile(wheel).extractall(packages)
-    program = "import retrieval_interp.__main__ as m; assert 'environment' in m.__file__; m.main()"
+    program = f"examples = {EXAMPLES}{DEMO}"
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run = subprocess.run(
         [environment / "bin" / "python", "-P", "-c", program, "demo"],
@@ -64,6 +74,7 @@ def test_installed_into_an_empty_environment_the_demo_holds_and_writes_its_repor
     assert report["loss"]["full"] < 0.01
     assert report["loss"]["combined"] < 0.05
     assert len(report["heads"]) == 12
+    assert report["examples"] == EXAMPLES
     assert report["about"]["model"] == "transformer_a"
     assert (folder / "report.md").read_text().startswith("# transformer_a: holds")
     assert (folder / "report.html").stat().st_size > 10**6
