@@ -1,37 +1,48 @@
-"""Shared ground truth: a model whose circuit was written by hand, and small problems that finish fast."""
+"""Shared ground truth: a model whose circuit was written by hand, and small problems that finish fast.
+
+What computes is imported where it is needed: the process that hands the tests out to the others reads this too.
+"""
 
 import tests.annotations  # noqa: F401, I001  before everything else
 
+import signal
 from dataclasses import replace
 
 import pytest
-import torch
 from hypothesis import settings
 
-from benchmarks.untrained import write_untrained
-from retrieval_interp import RetrievalTask, VectorTransformer, presets
+from retrieval_interp import RetrievalTask, presets
 from retrieval_interp.presets import Architecture
-from retrieval_interp.sweep.many_seeds import ManySeeds
-from tests.handmade import InductionProblem, induction_circuit, induction_model
-from tests.sweeps import MICRO
 
-torch.set_num_threads(1)
 settings.register_profile("patient", deadline=None)  # machines are noisy: nothing is said of time here
 settings.load_profile("patient")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
-def problem() -> InductionProblem:
+def problem():
+    from tests.handmade import InductionProblem
+
     return InductionProblem()
 
 
 @pytest.fixture(scope="session")
 def model():
+    from tests.handmade import induction_model
+
     return induction_model()
 
 
 @pytest.fixture(scope="session")
 def circuit():
+    from tests.handmade import induction_circuit
+
     return induction_circuit()
 
 
@@ -42,6 +53,8 @@ def task():
 
 @pytest.fixture(scope="session")
 def random_model(task):
+    from retrieval_interp import VectorTransformer
+
     cfg = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task)
     return VectorTransformer(cfg, seed=3).eval()
 
@@ -49,14 +62,27 @@ def random_model(task):
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory):
     """A model directory with a transformer that reads equations and has learned nothing."""
+    from benchmarks.untrained import write_untrained
+
     folder = tmp_path_factory.mktemp("untrained")
     write_untrained(folder)
     return folder
 
 
 @pytest.fixture
+def interruptible():
+    """Ctrl-C is heard here and in what is forked, also where these tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def micro_presets(monkeypatch):
     """Two presets that are trained in a second, without a compiler."""
+    from retrieval_interp.sweep.many_seeds import ManySeeds
+    from tests.sweeps import MICRO
+
     monkeypatch.setitem(presets.PRESETS, "micro", MICRO)
     monkeypatch.setitem(presets.PRESETS, "other", replace(MICRO, task=RetrievalTask(1, n_chains=2)))
     monkeypatch.setattr(ManySeeds, "compile", lambda self: None)

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -284,42 +282,6 @@ def test_where_the_circuit_fails_no_path_is_called_undecided_without_a_reason(ex
     click(explorer, circuit.paths[1])
     explorer.buttons["minimal?"].click()
     assert "at the threshold 0.05: the circuit's own loss is not below it" in explorer.said
-
-
-WRONG = """from circuits.errors import BadInput
-from circuits.explorer import explore
-from circuits.viewer import attention_viewer
-from retrieval_interp import load
-model, task, circuit = load("induction")
-examples = task.examples(2, seed=0)
-for call in (
-    lambda: explore(examples, task, circuit),
-    lambda: explore(model, examples, circuit),
-    lambda: explore(model, task, "induction"),
-    lambda: attention_viewer(model, task),
-    lambda: attention_viewer(model, examples, layer=1.0),
-):
-    try:
-        call()
-    except BadInput as error:
-        print(error)
-"""
-
-
-@pytest.mark.slow
-def test_what_is_no_model_problem_circuit_or_examples_is_named():
-    # In a process of its own: in this one every type is checked before.
-    said = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True, check=True).stdout
-    expected = (
-        "HookedTransformer, got Examples",
-        "Problem, got Examples",
-        "Circuit, got str",
-        "Examples, got Retrieval",
-    )
-    *lines, last = said.splitlines()
-    assert len(lines) == len(expected)
-    assert all(wanted in line for wanted, line in zip(expected, lines, strict=True))
-    assert last == "there is no layer 1.0; there are 2, counted from 0"
 
 
 def test_what_was_said_of_a_circuit_is_not_said_of_one_that_was_changed(model, problem, circuit, tmp_path):

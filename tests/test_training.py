@@ -1,9 +1,10 @@
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
+from contextlib import redirect_stderr
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from circuits import BadInput
 from retrieval_interp import presets, training, training_step
+from retrieval_interp.__main__ import main
 from retrieval_interp.checkpoints import load_model, load_tensors
 from retrieval_interp.model import build
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
@@ -251,26 +253,23 @@ def test_a_damaged_state_is_refused_and_left_as_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_resume(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "retrieval_interp",
-        "train",
-        "induction",
-        "--no-compile",
-        "--out",
-        tmp_path / "run",
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-    log = tmp_path / "run" / "log.jsonl"
-    while process.poll() is None and not (log.exists() and log.read_text()):
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path, monkeypatch, interruptible):
+    command = ["retrieval-interp", "train", "micro", "--steps", "1000000", "--no-compile", "--out"]
+    monkeypatch.setattr(sys, "argv", [*command, str(tmp_path / "run")])
+    said, log = tmp_path / "said.txt", tmp_path / "run" / "log.jsonl"
+
+    def trained_for_ever():
+        with said.open("w") as errors, redirect_stderr(errors):
+            main()
+
+    process = multiprocessing.get_context("fork").Process(target=trained_for_ever)  # which has imported everything
+    process.start()
+    while process.is_alive() and not (log.exists() and log.read_text()):
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
-    assert process.returncode == 130, errors
-    assert f"retrieval-interp train --resume --out {tmp_path / 'run'}".encode() in errors
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
+    assert process.exitcode == 130, said.read_text()
+    assert f"retrieval-interp train --resume --out {tmp_path / 'run'}" in said.read_text()
     resumed = training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False)
     assert resumed.step >= 20  # where the log begins
 
