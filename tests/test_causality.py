@@ -153,7 +153,7 @@ def test_the_lower_half_is_forced_in_the_first_head_of_the_first_layer():
 
 @pytest.mark.slow
 def test_the_command_prints_its_rows_and_writes_its_page(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(PRESETS, "micro", MICRO)
+    monkeypatch.setitem(PRESETS, "micro", replace(MICRO, recipe=replace(MICRO.recipe, steps=20)))
     with pytest.raises(SystemExit) as ended:
         main(["causality", "--preset", "micro", "--seeds", "2", "--out", str(tmp_path / "new"), "--json"])
     assert ended.value.code == 0

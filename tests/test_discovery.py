@@ -36,7 +36,7 @@ def test_the_same_seed_gives_the_same_discovery(model, problem):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 4, 5, 8])
+@pytest.mark.parametrize("seed", [2, 4, 8])  # one step or two, of one head or two in a layer
 def test_a_planted_circuit_is_recovered_exactly(seed):
     row = recover(plant(seed))
     assert (row["precision"], row["recall"]) == (1.0, 1.0), row

@@ -76,7 +76,7 @@ def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, tas
 @pytest.mark.slow
 def test_all_twelve_heads_of_transformer_a_are_replaced_by_three_paths_on_slots_and_averages():
     model, task, _ = load("transformer_a")
-    found = replace_all(model, task, n_examples=256)
+    found = replace_all(model, task, n_examples=128)
     one_hots = {str(head): own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
     assert {head: [*own.paths] for head, own in one_hots.items()} == {
         "L2H0": [("query", "pair1.second")],
