@@ -21,6 +21,9 @@ HERE = re.compile(r"((http|ws)s?://127\.0\.0\.1[:/]|data:|blob:)")
 FRONT_ENDS = {"lab": "lab/workspaces/{0}/tree/{0}.ipynb", "notebook": "notebooks/{0}.ipynb"}
 # What Notebook 7.6 says of any notebook, also of print(1), and where Lab has used the same server before.
 OWN = ("Cannot read properties of undefined (reading 'schema')", "Command 'filebrowser:open-path' not registered.")
+# Widgets stay in the kernel: a page that is opened later would take them up, and could meet them half closed.
+CLOSE_WIDGETS = """() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
+    .requestExecute({code: "from ipywidgets import Widget; Widget.close_all()"}).done.then(() => null)"""
 IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 
 
@@ -55,6 +58,7 @@ def notebook(server: Server, name: str, *cells: str, front_end: str = "lab") -> 
         page.wait_for_function(IDLE)
         page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
         yield page, complaints
+        page.evaluate(CLOSE_WIDGETS)
 
 
 @contextmanager

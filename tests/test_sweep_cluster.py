@@ -156,7 +156,7 @@ def test_a_cluster_that_is_not_there_is_one_clear_line(address: str) -> None:
 
 
 def test_who_listens_and_says_nothing_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "PATIENCE", 5)
+    monkeypatch.setattr(cluster_module, "HEALTH", 5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(BadInput, match=rf"^{address}: no Ray cluster answers there$"):

@@ -12,7 +12,8 @@ from typing import Any
 from circuits.errors import BadInput
 from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt, reason_of
 
-PATIENCE = 20  # seconds until a cluster that does not answer is not there
+PATIENCE = 20  # seconds until a machine that does not answer is not there
+HEALTH = 180  # seconds until a cluster is not well: who asks first imports Ray, which takes long on a busy machine
 LOST = 5  # times that a job is begun again because its worker or its node was lost
 WAITING = 100  # jobs that are sent at once, and wait until the cluster has room: each holds its runs' locks, open files
 LOOK = 1.0  # seconds between two looks at how far the jobs are
@@ -65,7 +66,7 @@ def _check_alive(address: str) -> None:
         raise BadInput(f"{address}: no Ray cluster answers there ({reason_of(error)})") from error
     ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        healthy = subprocess.run(ask, capture_output=True, timeout=PATIENCE).returncode == 0
+        healthy = subprocess.run(ask, capture_output=True, timeout=HEALTH).returncode == 0
     except subprocess.TimeoutExpired:
         healthy = False
     if not healthy:
