@@ -17,7 +17,6 @@ one size is doubled twice and nothing is decided early.
 """
 
 import argparse
-import copy
 import json
 import random
 import sys
@@ -36,7 +35,6 @@ from transformer_lens import HookedTransformer
 from circuits import Circuit, Head, OneHot, Problem, Uniform, against_chance, discover, evaluate, run_ablated, validate
 from circuits import judge as judge_module
 from circuits.evaluation import MLP_ROWS_AT_ONCE, Piece, pieces
-from circuits.measured import Measured
 from circuits.problem import Examples
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.presets import Architecture
@@ -187,14 +185,12 @@ def main() -> None:
     result: dict[str, object] = compared(
         "validation", model, task, n, lambda: validate(model, task, circuit, n_examples=n)
     )
-    measured = Measured()
-    validate(model, task, circuit, n_examples=n, measured=measured)
     result |= compared(
         "chance",
         model,
         task,
         n,
-        lambda: against_chance(model, task, circuit, n_examples=n, measured=copy.deepcopy(measured)),
+        lambda: against_chance(model, task, circuit, n_examples=n),
         decides_early=False,
     )
     result |= compared("discovery", model, task, n, lambda: discover(model, task))

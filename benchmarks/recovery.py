@@ -120,7 +120,7 @@ def recover(planted: Planted) -> dict[str, object]:
         "found": len(paths),
         "precision": len(useful) / len(paths) if paths else 0.0,
         "recall": 1 - missing / len(needed) if needed else 1.0,
-        "loss": found.judgement.loss.mean,
+        "loss": found.combined.mean,
         "wrong": [str(path) for path in sorted(paths - there)],
         "missed": [str(path) for path in sorted(needed - paths)],
     }

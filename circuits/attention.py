@@ -92,7 +92,7 @@ def position_attention(model: HookedTransformer, examples: Examples) -> Float[Te
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     for start in range(0, len(examples), at_once):
         for layer, pattern in attention_patterns(model, examples.take(slice(start, start + at_once))):
-            total[layer] += pattern.sum(dim=0).cpu()
+            total[layer] += pattern.float().sum(dim=0).cpu()
     return total / len(examples)
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from circuits.errors import BadInput
 from circuits.heads import NO_HEADS, Head, Heads, Layer
-from circuits.mechanisms import ROWS, Mechanism, OneHot, Previous
+from circuits.mechanisms import ROWS, Mechanism, OneHot
 from circuits.roles import Roles
 
 
@@ -59,13 +59,7 @@ class Circuit:
     @cached_property
     def paths(self) -> tuple[Path, ...]:
         """Every attention path, from the lowest layer up; a ``Previous`` head counts as one."""
-        found = []
-        for head, mechanism in self.heads.items():
-            if isinstance(mechanism, OneHot):
-                found += [Path(head, source, target) for source, target in mechanism.paths]
-            elif isinstance(mechanism, Previous):
-                found.append(Path(head, "*", "previous"))
-        return tuple(found)
+        return tuple(Path(head, *ends) for head, mechanism in self.heads.items() for ends in mechanism.paths)
 
     @property
     def useful_heads(self) -> tuple[Head, ...]:

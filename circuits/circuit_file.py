@@ -11,7 +11,7 @@ heads:
     query:                           # only on chains in these slots of the to-role's block
       - {to: pair2.second, slot: [0, 2]}
       - {to: pair2.first, slot: [1]}
-  L3H0: mean                         # what the head does on average; or given: any numbers of one's own
+  L3H0: mean                         # what the head does on average; map: each position to one; or given: any numbers
 patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # where the numbers of fixed patterns stand
 """
 

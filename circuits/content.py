@@ -7,6 +7,7 @@ by its average is the field's mean ablation.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from transformer_lens import HookedTransformer
 
@@ -14,6 +15,7 @@ from circuits.attention import position_attention
 from circuits.circuit import Circuit, Head
 from circuits.judge import Judge
 from circuits.loss import Loss
+from circuits.measured import Measured
 from circuits.mechanisms import Fixed
 from circuits.problem import Examples, Problem
 from circuits.sample import Sample, stream_seed
@@ -43,6 +45,20 @@ class ContentOrPosition:
     together: Loss
     threshold: float
 
+    def kind(self, head: Head) -> str:
+        """What a head looks at: ``content`` or ``position``."""
+        return "content" if head in self.content else "position"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain numbers; docs/report.md says what each key holds."""
+        return {
+            "heads": {
+                str(head): {"looks_at": self.kind(head), "mean_alone": loss.to_json()}
+                for head, loss in self.alone.items()
+            },
+            "content_intact": {"heads": [*map(str, self.content)], "loss": self.together.to_json()},
+        }
+
 
 def mean_examples(model: HookedTransformer, problem: Problem, seed: int = 0) -> Examples:
     """The examples that patterns are averaged over, of a stream that nothing else draws from."""
@@ -68,6 +84,7 @@ def content_or_position(
     threshold: float = 0.05,
     seed: int = 0,
     progress: Callable[[float], None] = lambda share: None,
+    measured: Measured | None = None,
 ) -> ContentOrPosition:
     """Tell content heads from positional ones.
 
@@ -81,12 +98,13 @@ def content_or_position(
         threshold: a loss below it counts as low; the paper takes 0.05.
         seed: of the examples, and of those that are averaged.
         progress: is told the finished share, 0 to 1.
+        measured: what need not be measured again; what is measured is added.
 
     Raises:
         BadInput: a number is out of range.
     """
     sample = Sample(problem, n_examples, stream_seed(seed, "content"), next(model.parameters()).device)
-    judge = Judge(model, problem, sample, threshold)
+    judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample) if measured else None)
     means = mean_patterns(model, problem, seed)
     single = [Circuit({head: mean}) for head, mean in means.items()]
     full, *losses = judge.measure([Circuit(), *single], progress=lambda share: progress(0.5 * share))

@@ -1,132 +1,116 @@
-"""From a transformer to its circuit, with the evidence (paper, Appendix E, steps 1 to 4, and step 6 as a loop).
+"""From a transformer to its circuit: every head replaced by what its attention shows (paper, Appendix E, steps 1 to 4).
 
-Two orders are searched. From below, the heads above left free: that finds the paths which only tell those heads where
-to attend, as far up as the free heads still manage. From above for what is left over, and once for all heads. Every
-finished circuit is shrunk until no path can go, the best is improved while its loss falls, and all are judged as
-wholes: how much they explain, then their size, then their loss.
+    1. content or position    a head whose average pattern does as well in its place knows positions and nothing else
+    2. content heads          paths where their attention is near 1, each on the chains where it is
+    3. all in place           paths and heads that are not missed go, positional heads become as simple as they can be
+
+Where that does not explain the model a search over mechanisms follows (``searching.py``).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transformer_lens import HookedTransformer
 
-from circuits.attention import role_attention
 from circuits.circuit import Circuit, Head
+from circuits.content import ContentOrPosition, content_or_position, mean_examples
 from circuits.errors import Unsolved
-from circuits.fixing import from_above, from_below
-from circuits.judge import ENOUGH, Judge, Judgement
+from circuits.fitting import Fitting, Trial, content
+from circuits.judge import Judge
+from circuits.loss import Loss, explained_below
+from circuits.measured import Ledger
 from circuits.mechanisms import Mechanism
 from circuits.problem import Problem
-from circuits.refining import improve, repair, shrink, smallest
-from circuits.sample import check_number
-from circuits.search import Search, State, Step, Trial
+from circuits.sample import Sample, stream_seed
+from circuits.searching import Searched, search_circuit
+from circuits.seen_paths import SeenPaths
+
+AIM = 0.6  # of what a circuit may add to the loss, used up where it is chosen: other examples may be harder
+SLACK = 0.002  # by which simpler mechanisms may lift a loss that is not low enough anyway
+SEARCHED_ON = 16  # times as many examples at most, where a search cannot decide
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """A circuit and how it was found.
+    """A circuit, how it was found, and what it costs.
 
     Attributes:
         circuit: a mechanism for every head of the model.
-        judgement: its loss on the examples that it was selected on; ``validate`` gives the loss on fresh ones.
-        unablated: the model's own loss on the same examples.
-        explained: the layers up to which it does with the heads above left free; the last one is the whole circuit.
-        history: the steps in which heads were fixed or changed, with the loss after each.
-        alternatives: other circuits with as many paths that are below the threshold, best first.
-        smallest: with fewer paths, and below the threshold as long as every head's attention is prescribed: without
-            those that only tell heads above where to attend. None if no path does no more than that.
-        trials: everything that was tried.
+        heads: which heads look at content, and which at positions.
+        full: the model's own loss, and
+        combined: that with every head replaced, both on examples that nothing was chosen on.
+        trials: every change that was tried on the way, with its loss.
+        searched: the search over mechanisms, where what attention shows did not explain the model.
+        permuted: how low the same discovery comes with role names permuted in each example (``permuted.py``), where
+            that was asked.
         threshold: a loss below it counts as low.
         seed: of the examples.
-        n_evaluations: sequences that were run.
+        n_evaluations: sequences that were run to find it.
     """
 
     circuit: Circuit
-    judgement: Judgement
-    unablated: Judgement
-    explained: tuple[int, ...]
-    history: tuple[Step, ...]
-    alternatives: tuple[tuple[Circuit, Judgement], ...]
-    smallest: tuple[Circuit, Judgement] | None
+    heads: ContentOrPosition
+    full: Loss
+    combined: Loss
     trials: tuple[Trial, ...]
+    searched: Searched | None
     threshold: float
     seed: int
     n_evaluations: int
+    permuted: Loss | None = None
 
     @property
     def found(self) -> bool:
-        """Whether the whole circuit stays below the threshold."""
-        return self.judgement.side == "below"
+        """Whether the loss with every head replaced is below the threshold, for sure."""
+        return self.combined.mean < self.threshold and not self.combined.near(self.threshold)
+
+    @property
+    def explains(self) -> bool:
+        """Whether it is at most twice the model's own, plus 0.005."""
+        return self.combined.mean <= explained_below(self.full)
 
     def steps(self) -> tuple[str, ...]:
-        """How the circuit was found, one sentence for every step."""
-        said = []
-        for step in self.history:
-            change = "; ".join(f"{head}: {mechanism}" for head, mechanism in step.change.items())
-            said.append(f"{change} ({step.reason}). Loss {step.judgement}.")
-        return tuple(said)
-
-    def others(self) -> tuple[str, ...]:
-        """Other circuits below the threshold, by what they have instead: as many paths, or fewer."""
-        said = [f"As many paths: {self._instead(*other)}" for other in self.alternatives]
-        if self.smallest:
-            said.append(f"Fewer paths, if heads above need not find their way: {self._instead(*self.smallest)}")
-        return tuple(said)
-
-    def _instead(self, other: Circuit, judgement: Judgement) -> str:
-        changes = other.difference(self.circuit).items()
-        return "; ".join(f"{head} {there} instead of {here}" for head, (there, here) in changes) + f": {judgement}"
+        """How the circuit was found, a sentence for every change that was kept."""
+        return tuple(str(trial) for trial in self.trials if trial.taken) + (
+            self.searched.steps() if self.searched else ()
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """The discovery as plain numbers and texts; docs/report.md says what each key holds."""
+        """As plain numbers and texts; docs/report.md says what each key holds."""
         return {
             "found": self.found,
-            "circuit": _mechanisms(self.circuit.heads),
-            "loss": _numbers(self.judgement),
-            "unablated": _numbers(self.unablated),
-            "explained_layers": list(self.explained),
+            "explains": self.explains,
             "threshold": self.threshold,
             "seed": self.seed,
             "evaluations": self.n_evaluations,
-            "alternatives": [_circuit(c, j) for c, j in self.alternatives],
-            "smallest": None if self.smallest is None else _circuit(*self.smallest),
-            "history": [
-                {"change": _mechanisms(step.change), "loss": _numbers(step.judgement), "reason": step.reason}
-                for step in self.history
-            ],
+            "loss": {
+                "full": self.full.to_json(),
+                "combined": self.combined.to_json(),
+                "allowed": explained_below(self.full),
+            },
+            "circuit": {str(head): str(mechanism) for head, mechanism in self.circuit.heads.items()},
+            "content_or_position": self.heads.to_json(),
             "log": [
                 {
-                    "order": t.order,
-                    "change": _mechanisms(t.change),
-                    "paths_before": t.given,
-                    "loss": _numbers(t.judgement),
-                    "taken": t.taken,
-                    "reason": t.reason,
+                    "step": trial.step,
+                    "head": str(trial.head),
+                    "mechanism": str(trial.mechanism),
+                    "loss": trial.judgement.loss.to_json(),
+                    "taken": trial.taken,
                 }
-                for t in self.trials
+                for trial in self.trials
             ],
+            "permuted": self.permuted.to_json() if self.permuted else None,
+            "searched": self.searched.to_json() if self.searched else None,
         }
-
-
-def _numbers(judgement: Judgement) -> dict[str, Any]:
-    return {**judgement.loss.to_json(), "side": judgement.side}
-
-
-def _mechanisms(heads: Mapping[Head, Mechanism]) -> dict[str, str]:
-    return {str(head): str(mechanism) for head, mechanism in heads.items()}
-
-
-def _circuit(circuit: Circuit, judgement: Judgement) -> dict[str, Any]:
-    return {"circuit": _mechanisms(circuit.heads), "loss": _numbers(judgement)}
 
 
 def discover(
     model: HookedTransformer,
     problem: Problem,
     *,
-    n_examples: int = 16384,
+    n_examples: int = 1024,
     threshold: float = 0.05,
     seed: int = 0,
     progress: Callable[[float], None] = lambda share: None,
@@ -135,70 +119,91 @@ def discover(
 
     Args:
         model: any HookedTransformer without padding.
-        problem: its task: examples with roles, and a loss.
-        n_examples: to select on, at most; nearly all candidates are decided on 32 or 128 of them, and one whose loss
-            chance could still put on either side of the threshold after the last is undecided.
+        problem: its task: examples with roles, all of the same length, and a loss. Paths may be there on some chains
+            only, by the first group that the examples offer, or by position.
+        n_examples: to choose on, and as many others to measure the losses on in the end.
         threshold: a loss below it counts as low; the paper takes 0.05.
-        seed: of the examples; the same seed gives the same discovery.
+        seed: of the examples; those for averages, for choosing and for the losses in the end have nothing in common,
+            nor have those of ``validate`` with any of them.
         progress: is told the finished share, 0 to 1.
 
     Raises:
         Unsolved: the model does not solve the task.
-        BadInput: the threshold is no number above 0, or there are too few examples, or too many.
+        BadInput: a number is out of range.
     """
-    check_number(n_examples)
-    device = next(model.parameters()).device
-    judge = Judge(model, problem, problem.examples(n_examples, seed).to(device), threshold)
-    (unablated,) = judge([Circuit()])
-    if unablated.side != "below":
-        raise Unsolved(f"the model's own loss is {unablated.loss}, not surely below the threshold {threshold:g}")
-    attention = role_attention(model, judge.examples.take(slice(0, ENOUGH))).cpu()
-    search = Search(judge, attention)
-    done, steps = 0, 2 * len(search.heads)
-
-    def fixed() -> None:
-        nonlocal done
-        done += 1
-        progress(0.8 * done / steps)
-
-    below, left = from_below(search, fixed)
-    finished = from_above(search, below, left, fixed)
-    if left != search.heads:
-        finished += from_above(search, [State(Circuit())], search.heads, fixed)
-    finished = search.settled(finished)
-    progress(0.8)
-    wholes = sorted({s.circuit: s for s in finished}.values(), key=lambda state: _standing(search, state))
-    # Both ends: the best as it stands, and the one that has the most room to lose paths.
-    ends = {s.circuit: s for s in (wholes[0], min(wholes, key=lambda s: s.judgement.loss.mean))}
-    shrunk = []
-    for state in ends.values():
-        state = repair(search, state)
-        shrunk.append(shrink(search, state) if state.judgement.side == "below" else state)
-        progress(0.8 + 0.1 * len(shrunk) / len(ends))
-    wholes = sorted([*shrunk, *wholes], key=lambda state: _standing(search, state))
-    best, others = improve(search, wholes[0]) if wholes[0].judgement.side == "below" else (wholes[0], [])
-    (best,) = search.settled([best])
-    fewest = smallest(search, best) if best.judgement.side == "below" else best
+    shown = from_attention(
+        model, problem, n_examples, threshold, seed, progress=lambda share: progress(0.9 * share if share < 1 else 0.9)
+    )
+    found = shown if shown.explains else with_search(model, problem, shown, n_examples, progress)
     progress(1.0)
-    same_size = [state for state in wholes[1:] if state.judgement.side == "below" and state.size == best.size]
-    worst_first = sorted([*others, *same_size], key=lambda s: s.key, reverse=True)
-    alternatives = {s.circuit.paths: (s.circuit, s.judgement) for s in worst_first}  # the best of the same paths stays
-    alternatives.pop(best.circuit.paths, None)
-    return Discovery(
-        circuit=best.circuit,
-        judgement=best.judgement,
-        unablated=unablated,
-        explained=tuple(sorted(search.explained(best.circuit))),
-        history=best.history,
-        alternatives=tuple(sorted(alternatives.values(), key=lambda other: other[1].loss.mean)),
-        smallest=(fewest.circuit, fewest.judgement) if fewest.size < best.size else None,
-        trials=tuple(search.trials),
+    return found
+
+
+def from_attention(
+    model: HookedTransformer,
+    problem: Problem,
+    n_examples: int,
+    threshold: float,
+    seed: int,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Discovery:
+    """The circuit that attention shows; arguments and errors are those of ``discover``."""
+    sample = Sample(problem, n_examples, stream_seed(seed, "discovery"), next(model.parameters()).device)
+    ledger = Ledger()
+
+    def judge(limit: float) -> Judge:
+        return Judge(model, problem, sample, limit, ledger)
+
+    (full,) = judge(threshold).measure([Circuit()])
+    if full.mean >= threshold or full.near(threshold):
+        raise Unsolved(f"the model's own loss is {full}, not surely below the threshold {threshold:g}")
+    heads = content_or_position(
+        model,
+        problem,
+        n_examples=max(2, n_examples // 2),
         threshold=threshold,
         seed=seed,
-        n_evaluations=judge.n_evaluations,
+        progress=lambda share: progress(0.4 * share),
     )
+    seen = SeenPaths(model, mean_examples(model, problem, seed), heads.means)
+    aim = full.mean + AIM * (explained_below(full) - full.mean)
+    shown: dict[Head, Mechanism] = {head: seen.mechanism(head, seen.rows[head]) for head in heads.content}
+    growing = Fitting(judge(aim), judge(threshold), seen)
+    circuit = growing.grow(Circuit({**heads.means, **shown}))
+    progress(0.5)
+    looking = content(circuit)
+    combined, intact = growing.judge.measure([circuit, circuit.without_heads(looking)])
+    fitting = Fitting(judge(max(aim, combined.mean + SLACK)), judge(max(threshold, intact.mean + SLACK)), seen)
+    circuit = fitting.prune(circuit, looking)
+    progress(0.6)
+    circuit = fitting.simplify(circuit, looking, lambda share: progress(0.6 + 0.3 * share))
+    circuit = fitting.prune(circuit, looking)
+    full, combined = _fresh(model, problem, n_examples, threshold, seed).measure([Circuit(), circuit])
+    progress(1.0)
+    n_evaluations = sum(one.n_evaluations for one in (growing.judge, fitting.judge, fitting.intact))
+    trials = (*growing.trials, *fitting.trials)
+    return Discovery(circuit, heads, full, combined, trials, None, threshold, seed, n_evaluations)
 
 
-def _standing(search: Search, state: State) -> tuple[bool, int, int, float]:
-    """Smaller is better: below the threshold, explaining the most layers, then size, then loss."""
-    return (state.judgement.side != "below", -len(search.explained(state.circuit)), *state.key)
+def with_search(
+    model: HookedTransformer,
+    problem: Problem,
+    shown: Discovery,
+    n_examples: int,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Discovery:
+    """The same, with what a search over mechanisms finds, where that is better."""
+    threshold, seed = shown.threshold, shown.seed
+    most = SEARCHED_ON * n_examples
+    searched = search_circuit(model, problem, n_examples=most, threshold=threshold, seed=seed, progress=progress)
+    (combined,) = _fresh(model, problem, n_examples, threshold, seed).measure([searched.circuit])
+    n_evaluations = shown.n_evaluations + searched.n_evaluations
+    if combined.mean >= shown.combined.mean:
+        return replace(shown, n_evaluations=n_evaluations)
+    return replace(shown, circuit=searched.circuit, combined=combined, searched=searched, n_evaluations=n_evaluations)
+
+
+def _fresh(model: HookedTransformer, problem: Problem, n_examples: int, threshold: float, seed: int) -> Judge:
+    """Of examples that nothing was chosen on."""
+    sample = Sample(problem, n_examples, stream_seed(seed, "discovered"), next(model.parameters()).device)
+    return Judge(model, problem, sample, threshold)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from plotly.subplots import make_subplots
 from torch import Tensor
 
-from circuits.discovery import Discovery
+from circuits.content import ContentOrPosition
 from circuits.loss import Loss
 from circuits.mechanisms import REPLACEMENTS
 from circuits.validation_report import ValidationReport
@@ -37,30 +37,22 @@ def loss_figure(report: ValidationReport) -> go.Figure:
     return figure
 
 
-def search_figure(discovery: Discovery) -> go.Figure:
-    """The loss as one head after the other was fixed, then as the whole circuit was changed; two standard errors."""
-    labels = [f"{place}. {', '.join(map(str, step.change))}" for place, step in enumerate(discovery.history, start=1)]
-    losses = [step.judgement.loss for step in discovery.history]
-    figure = go.Figure(
-        go.Scatter(
-            x=["unablated", *labels],
-            y=[discovery.unablated.loss.mean, *(loss.mean for loss in losses)],
-            error_y={
-                "type": "data",
-                "array": [2 * loss.standard_error for loss in (discovery.unablated.loss, *losses)],
-            },
-            mode="lines+markers",
-            hovertemplate="%{x}: %{y:.4f}<extra></extra>",
-        )
-    )
-    figure.add_hline(y=discovery.threshold, line_dash="dash", annotation_text=f"threshold {discovery.threshold:g}")
+def content_figure(found: ContentOrPosition) -> go.Figure:
+    """For every head the loss with its average pattern in its place, alone; bars are two standard errors."""
+    figure = go.Figure()
+    for kind, heads, symbol in (("content", found.content, "diamond"), ("position", found.positional, "circle")):
+        rows = [(str(head), found.alone[head]) for head in heads]
+        figure.add_trace(_points(f"looks at {kind}", rows, symbol))
+    figure.add_vline(x=found.threshold, line_dash="dash", annotation_text=f"threshold {found.threshold:g}")
+    figure.add_vline(x=found.full.mean, line_dash="dot", annotation_text="unablated", annotation_position="bottom")
     figure.update_layout(
-        title={"text": "The loss as heads are fixed one after the other"},
-        xaxis={"title": "head, in the order in which it was fixed or changed"},
-        yaxis={"title": "loss", "rangemode": "tozero"},
+        title={"text": "Content or position: one head's average pattern in its place"},
+        xaxis={"title": "loss (logarithmic)", "type": "log"},
+        yaxis={"autorange": "reversed", "categoryorder": "array", "categoryarray": [*map(str, found.alone)]},
         template="plotly_white",
-        height=380,
+        height=160 + 22 * len(found.alone),
         margin={"t": 60},
+        legend={"orientation": "h", "y": -0.25},
     )
     return figure
 

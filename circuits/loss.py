@@ -50,6 +50,11 @@ class Loss:
         return {**numbers, "parts": self.parts, "examples": self.n_examples}
 
 
+def explained_below(full: Loss) -> float:
+    """How high the loss may be for a circuit to explain all that a model does: twice the model's own, plus 0.005."""
+    return 2 * full.mean + 0.005
+
+
 def check_threshold(threshold: float) -> None:
     """Refuse what cannot be the loss below which a loss counts as low.
 

@@ -32,6 +32,11 @@ class Mechanism(ABC):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def paths(self) -> tuple[tuple[str, str], ...]:
+        """The attention paths that it claims, as (from-role, to-role)."""
+        return ()
+
     @abstractmethod
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """The attention pattern of every example; the batch is 1 where all examples share it."""
@@ -70,6 +75,11 @@ class Previous(Mechanism):
 
     name = "previous"
 
+    @property
+    def paths(self) -> tuple[tuple[str, str], ...]:
+        """One, from every position to the one before."""
+        return (("*", "previous"),)
+
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Ones directly below the diagonal, and one at the first position."""
         pattern = torch.ones(n_positions - 1, device=_device(roles)).diag(-1)
@@ -101,7 +111,8 @@ class Fixed(Mechanism):
 
     Attributes:
         weights: how much each query attends to each key, ``[query, key]``; each row sums to 1, or less.
-        kind: ``mean`` for a head's average over examples, ``given`` for any other.
+        kind: ``mean`` for a head's average over examples, ``map`` where every query attends to one key, ``given`` for
+            any other.
     """
 
     weights: torch.Tensor
@@ -113,16 +124,16 @@ class Fixed(Mechanism):
             raise BadInput(f"a fixed pattern of shape {list(weights.shape)}; expected [query, key], both as long")
         if not weights.is_floating_point() or not weights.isfinite().all() or (weights < 0).any():
             raise BadInput("a fixed pattern holds what is no weight; expected finite numbers from 0 on")
-        if (weights.sum(dim=1) > 1.001).any():
+        if (weights.sum(dim=1) > 1.01).any():  # rounded in half precision a row is a little more than 1
             raise BadInput("a row of a fixed pattern sums to more than 1")
         if weights.triu(1).any():
             raise BadInput("a fixed pattern is against the causal mask: a query attends to a later key")
         if self.kind not in FIXED:
-            raise BadInput(f"a fixed pattern of the kind {self.kind!r}; expected {' or '.join(FIXED)}")
+            raise BadInput(f"a fixed pattern of the kind {self.kind!r}; expected {', '.join(FIXED)}")
 
     @property
     def name(self) -> str:
-        """``mean`` or ``given``."""
+        """``mean``, ``map`` or ``given``."""
         return self.kind
 
     def __str__(self) -> str:
@@ -133,6 +144,11 @@ class Fixed(Mechanism):
         """SHA-256 of its numbers in single precision."""
         numbers = self.weights.detach().float().cpu().contiguous().numpy()
         return hashlib.sha256(f"{numbers.shape}".encode() + numbers.tobytes()).hexdigest()
+
+    @property
+    def as_map(self) -> Fixed:
+        """Every query attends to the key alone that it attends to most: position to position."""
+        return Fixed(torch.nn.functional.one_hot(self.weights.argmax(dim=1), len(self.weights)).float(), "map")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fixed) and (self.kind, self.digest) == (other.kind, other.digest)
@@ -151,7 +167,7 @@ class Fixed(Mechanism):
         return self.weights.to(_device(roles))[None]
 
 
-FIXED = ("mean", "given")  # kinds of fixed patterns
+FIXED = ("mean", "map", "given")  # kinds of fixed patterns
 
 
 @dataclass(frozen=True)

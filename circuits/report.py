@@ -11,17 +11,20 @@ from transformer_lens import HookedTransformer
 from circuits.circuit_file import dump_circuit
 from circuits.diagram import circuit_diagram, sequence_order
 from circuits.discovery import Discovery
-from circuits.figures import attention_figure, loss_figure, search_figure
+from circuits.faithfulness import Ablated
+from circuits.figures import attention_figure, content_figure, loss_figure
 from circuits.files import write_together
-from circuits.mechanisms import REPLACEMENTS
+from circuits.mechanisms import REPLACEMENTS, SIMPLE
 from circuits.page import figure_element, render_page
 from circuits.pattern_file import PATTERNS, save_patterns
 from circuits.problem import Examples, Problem
+from circuits.statements import REPORT_FILES
 from circuits.statistics import Statistics
-from circuits.validation_report import REPORT_FILES, PathResult, ValidationReport
+from circuits.validation_report import PathResult, ValidationReport
 from circuits.viewer import attention_viewer
 
 VIEWED_EXAMPLES = 3
+FAITHFUL = ("all heads outside the circuit", "the circuit's heads", "all heads", "share recovered")
 
 
 def write_report(
@@ -78,7 +81,7 @@ def page(
         viewers=_viewers(model, examples),
         chance=chance,
         discovery=discovery,
-        search=figure_element(search_figure(discovery), "search") if discovery else None,
+        content=figure_element(content_figure(report.content), "content-or-position"),
     )
 
 
@@ -86,26 +89,36 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
     """The report as Markdown tables."""
     name = report.circuit.name or "the circuit"
     parts = list(report.full.parts)
-    lines = [f"# {name}: {'holds' if report.passed else 'does not hold'}", ""]
-    lines += [f"- **{v.step}** {v.outcome}: {v.sentence}" for v in report.verdicts]
+    lines = [f"# {name}: {report.headline}", ""]
+    for said in report.statements:
+        lines += [f"- **{said.name}: {said.decision}**"]
+        lines += [f"    - {v.step} {v.outcome}: {v.sentence}" for v in said.verdicts]
+    lines += [f"- **Appendix E to the letter: {report.paper.decision}**"]
+    lines += [f"    - {v.step} {v.outcome}: {v.sentence}" for v in report.paper.verdicts]
     lines += ["", f"{report.n_examples} fresh examples, seed {report.seed}, threshold {report.threshold:g}."]
     lines += ["", "## Losses", ""]
     rows = [("unablated", report.full), ("all heads replaced", report.combined)]
     table = [[label, str(loss), *(f"{loss.parts[p]:.4f}" for p in parts)] for label, loss in rows]
     lines += _table(["", "loss ± standard error", *parts], table)
+    lines += ["", "## Content or position", ""]
+    table = [[str(head), str(loss), report.content.kind(head)] for head, loss in report.content.alone.items()]
+    lines += _table(["head", "loss with its average alone", "looks at"], table)
+    lines += ["", "## The circuit's heads without the others", ""]
+    table = [[one.ablation, *_faithful(one, report)] for one in report.faithfulness.by_ablation]
+    lines += _table(["by", *(f"ablated: {which}" for which in FAITHFUL[:3]), FAITHFUL[3]], table)
     lines += ["", "## Step 3: each head alone", ""]
-    columns = ["uniform", "identity", "previous", "one_hot"]
     table = [
         [
             str(h.head),
             h.hypothesis,
-            *(f"{h.losses[c].mean:.4f}" if c in h.losses else "" for c in columns),
+            *(f"{h.losses[name].mean:.4f}" for name in (*SIMPLE, h.hypothesis)),
             h.simplest or "none",
             h.alone,
         ]
         for h in report.heads
     ]
-    lines += _table(["head", "hypothesis", *columns, "simplest below the threshold", "hypothesis alone"], table)
+    columns = [*SIMPLE, "its hypothesis", "simplest below the threshold", "hypothesis alone"]
+    lines += _table(["head", "hypothesis", *columns], table)
     lines += ["", "## Step 6: the circuit without one path", ""]
     table = [
         [
@@ -124,7 +137,8 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
     if discovery:
         lines += ["", "## How this circuit was found", ""]
         lines += [f"{place}. {step}" for place, step in enumerate(discovery.steps(), start=1)]
-        lines += ["", *(f"- {other}" for other in discovery.others())]
+        if discovery.searched:
+            lines += ["", *(f"- {other}" for other in discovery.searched.others())]
     about = [f"{key}: {value}" for key, value in report.about.items()]
     return "\n".join([*lines, "", *about]) + "\n"
 
@@ -132,6 +146,12 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
 def _viewers(model: HookedTransformer, examples: Examples) -> list[Markup]:
     """A viewer for each example."""
     return [attention_viewer(model, examples, n).element(f"attention-viewer-{n}") for n in range(len(examples))]
+
+
+def _faithful(ablated: Ablated, report: ValidationReport) -> list[str]:
+    losses = (ablated.circuit, ablated.outside, ablated.nothing)
+    recovered = ablated.recovered(report.full)
+    return [*map(str, losses), "" if recovered is None else f"{recovered:.3f}"]
 
 
 def _nearest(path: PathResult) -> str:

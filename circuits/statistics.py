@@ -21,15 +21,16 @@ from circuits.circuit import Circuit, Head, Path
 from circuits.interval import Interval
 from circuits.judge import Judge
 from circuits.measured import Measured
-from circuits.mechanisms import REPLACEMENTS, OneHot
+from circuits.mechanisms import REPLACEMENTS, Condition, Fixed, OneHot
 from circuits.problem import Problem
 from circuits.roles import Roles
-from circuits.sample import Sample, check_number
+from circuits.sample import Sample, check_number, stream_seed
 
 RANDOM_CIRCUITS = 200
 SUPERFLUOUS_PATHS, FOR_EACH_PATH = 200, 40  # so many that the smallest p stays below the level after correction
 EXAMPLES = 64  # for random circuits and paths and for heads left untouched, of which there are many
 LEVEL = 0.05
+STREAM = "chance"  # of examples; validation has others
 
 
 @dataclass(frozen=True)
@@ -134,13 +135,13 @@ def against_chance(
         n_examples: fresh examples, drawn with ``seed``.
         seed: of the examples, the random circuits and the resampling.
         progress: is told the finished share, 0 to 1.
-        measured: what need not be measured again, such as what ``validate`` measured; what is measured is added.
+        measured: what need not be measured again, such as what a run left that was stopped; what is measured is added.
 
     Raises:
         BadInput: the circuit does not fit the model or the examples, or there are too few of those, or too many.
     """
     check_number(n_examples)
-    sample = Sample(problem, n_examples, seed, next(model.parameters()).device)
+    sample = Sample(problem, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
     rng = np.random.default_rng(seed)
     judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample) if measured else None)
 
@@ -212,8 +213,16 @@ def _shuffled_paths(circuit: Circuit, targets: Mapping[str, list[str]], rng: np.
             n_paths = min(len(mechanism.paths), len(targets))  # roles that look at themselves can make it more
             sources = [list(targets)[place] for place in rng.permutation(len(targets))[:n_paths]]
             rows = {source: targets[source][rng.integers(len(targets[source]))] for source in sources}
-            circuit = circuit.with_head(head, OneHot(rows, mechanism.elsewhere) if rows else mechanism)
+            where = _moved_conditions(mechanism, rows)
+            circuit = circuit.with_head(head, OneHot(rows, mechanism.elsewhere, where) if rows else mechanism)
     return circuit
+
+
+def _moved_conditions(mechanism: OneHot, rows: Mapping[str, str]) -> dict[tuple[str, str], Condition]:
+    """The conditions of a head's paths for as many others: the same labels, at the new targets."""
+    own = [dict(mechanism.where).get(path) for path in mechanism.paths]
+    pairs = zip(rows.items(), own, strict=False)
+    return {ends: Condition(one.group, ends[1], one.labels) for ends, one in pairs if one is not None}
 
 
 def with_one_path_more(circuit: Circuit, roles: Roles) -> list[Circuit]:
@@ -225,6 +234,8 @@ def with_one_path_more(circuit: Circuit, roles: Roles) -> list[Circuit]:
                 found.append(circuit.with_head(head, mechanism.with_row(source, target)))
             elif mechanism.name in REPLACEMENTS:
                 found.append(circuit.with_head(head, OneHot({source: target}, mechanism.name)))
+            elif isinstance(mechanism, Fixed):
+                found.append(circuit.with_head(head, OneHot({source: target}, mechanism)))
     return found
 
 

@@ -6,13 +6,15 @@ Steps 1 and 2 are the hypothesis itself. Here the others are carried out, on fre
     step 3      each head alone can be replaced by its hypothesised mechanism
     step 4      every head of the model has one
     step 5      all of them together can
+    faithful    the heads with paths are enough, and
+    complete    no others do their work (Wang et al. 2022; ``faithfulness.py``)
     step 6      no attention path can be taken away from that
     rivals      no attention path could lead elsewhere instead (ours: the paper does not ask)
     merges      no two heads could be one (the paper asks it of its transformer A, section 8.2)
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transformer_lens import HookedTransformer
@@ -20,19 +22,24 @@ from transformer_lens import HookedTransformer
 from circuits.attention import role_attention
 from circuits.changes import MERGED_HEADS, merged
 from circuits.circuit import Circuit, Head, Path
+from circuits.content import content_or_position
 from circuits.errors import BadInput
 from circuits.estimate import seconds
+from circuits.faithfulness import faithfulness
 from circuits.judge import Judge
-from circuits.loss import SURE, Loss
-from circuits.measured import Measured
+from circuits.loss import SURE, Loss, explained_below
+from circuits.measured import Ledger, Measured
 from circuits.mechanisms import REPLACEMENTS, SIMPLE, OneHot
+from circuits.paper_protocol import paper_protocol
 from circuits.problem import Problem
-from circuits.sample import Sample, check_number
+from circuits.sample import Sample, check_number, stream_seed
 from circuits.soundness import soundness
+from circuits.statements import Protocol
 from circuits.validation_report import Alone, HeadResult, Merge, Needed, PathResult, ValidationReport
 from circuits.verdicts import verdicts
 
-ATTENTION_EXAMPLES = 256
+ATTENTION_EXAMPLES = CONTENT_EXAMPLES = 256
+STREAM = "validation"  # of examples; discovery and averages draw from others
 
 
 def validate(
@@ -44,6 +51,7 @@ def validate(
     seed: int = 0,
     threshold: float = 0.05,
     most: int = 0,
+    protocol: Protocol = "extended",
     progress: Callable[[float], None] = lambda share: None,
     about: dict[str, Any] | None = None,
     measured: Measured | None = None,
@@ -63,6 +71,8 @@ def validate(
         threshold: a loss below it counts as low; the paper takes 0.05.
         most: where the combined loss, or what a removal costs, is too near to the threshold to say, four times as many
             examples are drawn, and again, up to so many; none more if it is not given.
+        protocol: what the report's decision follows: every check (``extended``), or Appendix E to the
+            letter (``paper``).
         progress: is told the finished share, 0 to 1.
         about: what else the report should say of the model.
         measured: what need not be measured again, such as what a validation left that was stopped; what is measured
@@ -72,7 +82,7 @@ def validate(
     Raises:
         BadInput: the circuit names no head or does not fit, or a number is out of range.
     """
-    asked = (model, problem, circuit, seed, threshold, progress, about or {}, measured, estimated)
+    asked = (model, problem, circuit, seed, threshold, protocol, progress, about or {}, measured, estimated)
     try:
         report = _validated(n_examples, *asked)
         while report.chance_could_decide and n_examples < most:
@@ -91,6 +101,7 @@ def _validated(
     circuit: Circuit,
     seed: int,
     threshold: float,
+    protocol: Protocol,
     progress: Callable[[float], None],
     about: dict[str, Any],
     measured: Measured | None,
@@ -99,10 +110,11 @@ def _validated(
     check_number(n_examples)
     if not circuit.heads:
         raise BadInput("the circuit names no head; there is nothing to validate")
-    sample = Sample(problem, n_examples, seed, next(model.parameters()).device)
+    sample = Sample(problem, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
     circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
 
-    judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample) if measured else None)
+    ledger = measured.of(model, problem, sample) if measured else Ledger()
+    judge = Judge(model, problem, sample, threshold, ledger)
     if estimated is not None:
         estimated(seconds(model, problem, circuit, sample))
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}
@@ -110,18 +122,29 @@ def _validated(
     full, combined, *_ = judge.measure([Circuit(), circuit, *without], progress=lambda share: progress(0.6 * share))
     heads = _each_alone(judge, circuit)
     progress(0.8)
+    # A circuit that explains all that the model does must need its paths for that, not just for the threshold.
+    level = min(threshold, explained_below(full)) if combined.mean < explained_below(full) else threshold
+    strict = Judge(model, problem, sample, level, ledger)
     up_to = [judgement.loss for judgement in judge(circuit.up_to(layer) for layer in range(model.cfg.n_layers))]
-    below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < threshold]
+    below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < level]
     progress(0.9)
-    paths = _each_path(judge, circuit, removed, below)
-    merges = _each_merge(judge, circuit, paths) if combined.mean < threshold else []
+    paths = _each_path(strict, circuit, removed, below)
+    merges = _each_merge(strict, circuit, paths) if combined.mean < threshold else []
+    looks = content_or_position(
+        model,
+        problem,
+        n_examples=min(n_examples, CONTENT_EXAMPLES),
+        threshold=threshold,
+        seed=seed,
+        measured=measured,
+    )
+    faithful = faithfulness(judge, circuit, looks.means)
+    paper = paper_protocol(judge, circuit)
     progress(1.0)
-    everything = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
-    unnamed = [head for head in everything if head not in circuit.heads]
-
-    return ValidationReport(
+    report = ValidationReport(
         circuit=circuit,
         threshold=threshold,
+        level=level,
         n_examples=n_examples,
         seed=seed,
         roles=problem.roles,
@@ -131,11 +154,16 @@ def _validated(
         heads=tuple(heads),
         paths=tuple(paths),
         merges=tuple(merges),
-        verdicts=verdicts(full, combined, heads, paths, merges, unnamed, threshold),
+        verdicts=(),
+        content=looks,
+        faithfulness=faithful,
+        paper=paper,
+        protocol=protocol,
         attention=role_attention(model, sample.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
         flow=soundness(circuit, problem),
         about=about,
     )
+    return replace(report, verdicts=verdicts(report))
 
 
 @dataclass(frozen=True)

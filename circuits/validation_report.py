@@ -9,15 +9,16 @@ from jaxtyping import Float
 
 from circuits.circuit import Circuit, Head, Path
 from circuits.circuit_file import dump_circuit
+from circuits.content import ContentOrPosition
+from circuits.faithfulness import Faithfulness
 from circuits.lazy import pandas as pd
 from circuits.lazy import torch
 from circuits.loss import Loss
+from circuits.paper_protocol import PaperProtocol
 from circuits.soundness import Soundness
+from circuits.statements import REQUIRED, STATEMENTS, Decision, Protocol, Statement, Verdict
 
-SCHEMA = 2
-REPORT_FILES = ("report.json", "report.md", "report.html")
-
-Outcome = Literal["passed", "failed", "undetermined"]
+SCHEMA = 3
 Alone = Literal["holds", "fails", "undetermined"]
 Needed = Literal["directly", "enabling", "undecided", "no"]
 
@@ -119,30 +120,13 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One step's outcome, with a sentence for people.
-
-    ``undetermined``: nothing speaks against the hypothesis, but something is left open. In step 3, no mechanism tried
-    replaces some of the heads alone; among the rivals, a path could as well lead elsewhere.
-    """
-
-    step: str
-    outcome: Outcome
-    sentence: str
-
-    @property
-    def passed(self) -> bool:
-        """Whether the step does not speak against the circuit."""
-        return self.outcome != "failed"
-
-
-@dataclass(frozen=True)
 class ValidationReport:
     """All that ``validate`` found; ``to_json`` is its documented, stable form.
 
     Attributes:
         circuit: the hypothesis.
         threshold: a loss below it counts as low.
+        level: the same for single paths: lower than the threshold where the circuit explains all that the model does.
         n_examples: on how many fresh examples it was measured.
         seed: of the examples.
         roles: the names of the roles, in the order of ``attention``.
@@ -154,6 +138,10 @@ class ValidationReport:
         merges: every pair of heads that the whole circuit needs and that could be one, best first; none where the
             circuit itself is not below the threshold.
         verdicts: the outcome of every step.
+        content: which heads look at content, and which at positions.
+        faithfulness: the circuit's heads without the others.
+        paper: Appendix E to the letter.
+        protocol: by which of the two ``decision`` is made.
         attention: average attention from role to role in the untouched model.
         flow: what the paths could carry by information flow; None where the problem has no layout.
         about: what else is known of the model.
@@ -161,6 +149,7 @@ class ValidationReport:
 
     circuit: Circuit
     threshold: float
+    level: float
     n_examples: int
     seed: int
     roles: tuple[str, ...]
@@ -171,14 +160,45 @@ class ValidationReport:
     paths: tuple[PathResult, ...]
     merges: tuple[Merge, ...]
     verdicts: tuple[Verdict, ...]
+    content: ContentOrPosition
+    faithfulness: Faithfulness
+    paper: PaperProtocol
+    protocol: Protocol
     attention: Float[torch.Tensor, "layer head query_role key_role"] = field(repr=False)
     flow: Soundness | None = None
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What is said of the circuit, each with the steps that it rests on."""
+        return tuple(
+            Statement(name, tuple(verdict for verdict in self.verdicts if verdict.step in steps))
+            for name, steps in STATEMENTS.items()
+        )
+
+    @property
+    def decision(self) -> Decision:
+        """``holds`` only where no statement fails, and the circuit accounts for the output and is faithful."""
+        if self.protocol == "paper":
+            return self.paper.decision
+        decisions = {statement.name: statement.decision for statement in self.statements}
+        if "fails" in decisions.values():
+            return "fails"
+        return "holds" if all(decisions[name] == "holds" for name in REQUIRED) else "undecided"
+
+    @property
     def passed(self) -> bool:
-        """Whether no step failed."""
-        return all(verdict.passed for verdict in self.verdicts)
+        """Whether the circuit holds; one that is undecided has not passed."""
+        return self.decision == "holds"
+
+    @property
+    def headline(self) -> str:
+        """The decision with what it rests on, in a line."""
+        if self.protocol == "paper":
+            return f"{self.decision}, by Appendix E to the letter"
+        said = {statement.name: statement.decision for statement in self.statements}
+        others = [f"{name}: {decision}" for name, decision in said.items() if decision != "holds"]
+        return self.decision + (f" ({'; '.join(others)})" if others else "")
 
     @property
     def chance_could_decide(self) -> bool:
@@ -213,11 +233,15 @@ class ValidationReport:
         return {
             "schema": SCHEMA,
             "passed": self.passed,
-            "verdicts": [
-                {"step": v.step, "outcome": v.outcome, "passed": v.passed, "sentence": v.sentence}
-                for v in self.verdicts
-            ],
+            "decision": self.decision,
+            "protocol": self.protocol,
+            "statements": {statement.name: statement.decision for statement in self.statements},
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "paper": self.paper.to_json(),
+            "content_or_position": self.content.to_json(),
+            "faithfulness": self.faithfulness.to_json(self.full),
             "threshold": self.threshold,
+            "level": self.level,
             "examples": self.n_examples,
             "seed": self.seed,
             "about": self.about,

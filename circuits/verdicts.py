@@ -1,31 +1,31 @@
 """The outcome of every step of a validation, in a sentence."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from circuits.changes import MERGED_HEADS
 from circuits.circuit import Head
+from circuits.faithfulness import Faithfulness, TakenOut
 from circuits.loss import Loss
-from circuits.validation_report import HeadResult, Merge, PathResult, Verdict
+from circuits.statements import Verdict
+from circuits.validation_report import HeadResult, Merge, PathResult, ValidationReport
+
+SHOWN = 3  # sets of heads that a sentence names
 
 
-def verdicts(
-    full: Loss,
-    combined: Loss,
-    heads: Sequence[HeadResult],
-    paths: Sequence[PathResult],
-    merges: Sequence[Merge],
-    unnamed: Sequence[Head],
-    threshold: float,
-) -> tuple[Verdict, ...]:
-    """The verdicts of all steps, from what was measured; ``unnamed`` heads have no mechanism."""
+def verdicts(report: ValidationReport) -> tuple[Verdict, ...]:
+    """The verdicts of all steps, from what was measured; single paths are held against the report's level."""
+    threshold, level, paths, combined = report.threshold, report.level, report.paths, report.combined
     return (
-        _low("unablated", "The model's own loss", full, threshold),
-        _step_3(heads, threshold),
-        _step_4(unnamed),
+        _low("unablated", "The model's own loss", report.full, threshold),
+        _step_3(report.heads, threshold),
+        _step_4([head for head in report.content.alone if head not in report.circuit.heads]),
         _low("step 5", "With all heads replaced the loss", combined, threshold),
-        _step_6(paths, combined, threshold),
-        _rivals(paths, combined, threshold),
-        _merges(merges, paths, combined, threshold),
+        _faithful(report.faithfulness, threshold),
+        _complete(report.faithfulness, threshold),
+        _step_6(paths, combined, level),
+        _rivals(paths, combined, level),
+        _merges(report.merges, paths, combined, level),
     )
 
 
@@ -63,9 +63,9 @@ def _step_4(unnamed: Sequence[Head]) -> Verdict:
     return Verdict("step 4", "failed", f"{len(unnamed)} heads of the model have no mechanism: {some}.")
 
 
-def _step_6(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Verdict:
-    low = f"the threshold {threshold:g}"
-    if combined.mean >= threshold:
+def _step_6(paths: Sequence[PathResult], combined: Loss, level: float) -> Verdict:
+    low = f"{level:.3g}"
+    if combined.mean >= level:
         sentence = f"Cannot be judged: even with every path in place the loss is not below {low}."
         return Verdict("step 6", "failed", sentence)
     if not paths:
@@ -92,18 +92,54 @@ def _step_6(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Ve
             "but heads above that are left to attend by themselves then go astray."
         )
     if weak:
-        sentence += f" Least needed (below {2 * threshold:g}): {'; '.join(weak)}."
+        sentence += f" Least needed (below {2 * level:.3g}): {'; '.join(weak)}."
     return Verdict("step 6", "passed", sentence)
 
 
-def _rivals(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Verdict:
-    low = f"the threshold {threshold:g}"
+def _faithful(found: Faithfulness, threshold: float) -> Verdict:
+    others = f"{', '.join(f'{one.ablation} {one.circuit}' for one in found.by_ablation if one is not found.judged)}"
+    what = (
+        f"With the circuit's {len(found.heads)} heads intact and all others ablated ({found.judged.ablation}) the loss"
+    )
+    verdict = _low("faithful", what, found.judged.circuit, threshold)
+    return replace(verdict, sentence=f"{verdict.sentence} Other ablations: {others}.")
+
+
+def _complete(found: Faithfulness, threshold: float) -> Verdict:
+    if not found.taken_out:
+        return Verdict("complete", "failed", "The circuit has no head with a path; nothing can be taken out of it.")
+    apart = [out for out in found.taken_out if out.apart(threshold)]
+    open_ = [out for out in found.taken_out if not out.apart(threshold) and not out.alike(threshold)]
+    n = len(found.taken_out)
+    if apart:
+        worst = "; ".join(
+            f"without {', '.join(map(str, out.heads))} circuit {out.circuit}, model {out.model}"
+            for out in apart[:SHOWN]
+        )
+        sentence = f"Heads outside do its work too: for {len(apart)} of {n} sets of its heads, ablated in the circuit "
+        return Verdict("complete", "failed", f"{sentence}and in the model, the losses differ: {worst}.")
+    widest = f"{abs(found.taken_out[0].difference.mean):.4f}, without {', '.join(map(str, found.taken_out[0].heads))}"
+    if open_:
+        sentence = (
+            f"Too near to say for {len(open_)} of {n} sets of its heads, take more examples; the most is {widest}."
+        )
+        return Verdict("complete", "undetermined", sentence)
+    sentence = f"Whichever of {n} sets of its heads are ablated, circuit and model differ by less than {threshold:g}"
+    return Verdict("complete", "passed", f"{sentence}; the most is {widest}.")
+
+
+def _names(out: TakenOut) -> str:
+    return f"without {', '.join(map(str, out.heads))}"
+
+
+def _rivals(paths: Sequence[PathResult], combined: Loss, level: float) -> Verdict:
+    low = f"{level:.3g}"
     better = [f"{p.path} ({role} {p.redirected[role]})" for p in paths for role in p.better]
     if better:
         sentence = f"Another target gives a lower loss than the circuit's: {'; '.join(better)}."
         return Verdict("rivals", "failed", sentence)
     tried = sum(len(p.redirected) for p in paths)
-    if combined.mean >= threshold:
+    if combined.mean >= level:
         return Verdict("rivals", "undetermined", f"Cannot be judged: the circuit itself is not below {low}.")
     if not tried:
         sentence = "No path that is needed could be led elsewhere to compare."
@@ -115,13 +151,13 @@ def _rivals(paths: Sequence[PathResult], combined: Loss, threshold: float) -> Ve
     return Verdict("rivals", "passed", sentence)
 
 
-def _merges(merges: Sequence[Merge], paths: Sequence[PathResult], combined: Loss, threshold: float) -> Verdict:
-    low = f"the threshold {threshold:g}"
-    if combined.mean >= threshold:
+def _merges(merges: Sequence[Merge], paths: Sequence[PathResult], combined: Loss, level: float) -> Verdict:
+    low = f"{level:.3g}"
+    if combined.mean >= level:
         return Verdict("merges", "undetermined", f"Cannot be judged: the circuit itself is not below {low}.")
     if not merges:
         return Verdict("merges", "passed", "There are no two heads that could be one.")
-    fewer = [f"{merge} ({merge.loss})" for merge in merges if merge.loss.mean < threshold]
+    fewer = [f"{merge} ({merge.loss})" for merge in merges if merge.loss.mean < level]
     if fewer:
         return Verdict(
             "merges", "undetermined", f"Fewer heads would do; the loss stays below {low}: {'; '.join(fewer)}."

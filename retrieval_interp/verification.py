@@ -12,6 +12,7 @@ from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.errors import BadInput
 from circuits.sample import check_number
+from circuits.statements import PROTOCOLS, Protocol
 from retrieval_interp.model_dir import CIRCUIT
 from retrieval_interp.stored_report import check_is_of
 
@@ -50,6 +51,7 @@ class Settings:
         examples: on how many it was measured.
         seed: of the examples.
         threshold: a loss below it counted as low.
+        protocol: what decided whether the circuit holds.
     """
 
     model: str
@@ -57,6 +59,7 @@ class Settings:
     examples: int
     seed: int
     threshold: float
+    protocol: Protocol
 
     @classmethod
     def of(cls, report: dict[str, Any], path: Path) -> "Settings":
@@ -66,17 +69,21 @@ class Settings:
             BadInput: it does not say them.
         """
         about = report.get("about")
-        said = {**report, **about} if isinstance(about, dict) else {}
+        # Reports of before schema 3 had no other protocol.
+        said = {"protocol": "extended", **report, **about} if isinstance(about, dict) else {}
         kinds: dict[str, Any] = {
             "model": str,
             "weights_sha256": str,
             "examples": int,
             "seed": int,
             "threshold": (int, float),
+            "protocol": str,
         }
         for key, kind in kinds.items():
             if not isinstance(said.get(key), kind) or isinstance(said[key], bool):
                 raise BadInput(f"{path}: does not say its {key}, so that it cannot be measured again")
+        if said["protocol"] not in PROTOCOLS:
+            raise BadInput(f"{path}: its protocol is {said['protocol']!r}; expected {' or '.join(PROTOCOLS)}")
         if said["threshold"] > sys.float_info.max:
             raise BadInput(f"{path}: its threshold is too large to be a number")
         try:

@@ -62,8 +62,8 @@ def test_the_ablation_benchmark_counts_what_was_evaluated_and_the_loop_agrees(mo
 
 def test_the_ablation_benchmark_holds_ours_against_the_loop_and_against_the_products(model, problem, circuit):
     result = ablation.compared("x", model, problem, 32, lambda: validate(model, problem, circuit, n_examples=32))
-    # Nothing is decided early on 32 examples, so the loop over the same examples is the whole loop.
-    assert result["ratio_x"] == pytest.approx(result["ratio_x_same_examples"])
+    # Nothing is decided early on 32 examples; but what is asked on two samples counts twice.
+    assert result["ratio_x"] < result["ratio_x_same_examples"] < 2 * result["ratio_x"]
     loop = result["ratio_x"] * result["seconds_x"]
     assert result["limit_x"] * result["seconds_x_products"] == pytest.approx(loop)
     assert result["circuits_x"] > len(circuit.paths)

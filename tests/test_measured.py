@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, against_chance, judge, validate
+from circuits import BadInput, Circuit, judge, validate
 from circuits import measured as measured_module
 from circuits.evaluation import Piece, pieces
 from circuits.measured import Measured
@@ -61,20 +61,6 @@ def test_a_stopped_validation_goes_on_where_it_was_and_finds_the_very_same(
     assert run(rest, model, problem, circuit, folder) == expected
     assert stopped.n + rest.n == n
     assert run(Counted(fails_at=0), model, problem, circuit, folder) == expected  # nothing runs again
-
-
-@pytest.mark.slow
-def test_what_validation_measured_is_not_measured_again_against_chance(model, problem, circuit):
-    asked = {"n_examples": 64, "measured": Measured()}
-    alone = against_chance(model, problem, circuit, n_examples=64)
-    validate(model, problem, circuit, **asked)
-    counted = Counted()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(judge, "pieces", counted)
-        assert against_chance(model, problem, circuit, **asked).to_json() == alone.to_json()
-        fewer = counted.n
-        against_chance(model, problem, circuit, n_examples=64)
-    assert 0 < fewer < counted.n - fewer
 
 
 @pytest.mark.parametrize("other", ["seed", "number", "weights", "loss"])

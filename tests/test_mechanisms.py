@@ -125,7 +125,7 @@ def test_groups_go_with_the_examples_that_are_taken():
         (lambda: Fixed(2 * torch.eye(2)), "more than 1"),
         (lambda: Fixed(-torch.eye(2)), "no weight"),
         (lambda: Fixed(torch.eye(2).long()), "no weight"),
-        (lambda: Fixed(torch.eye(2), "odd"), "mean or given"),
+        (lambda: Fixed(torch.eye(2), "odd"), "mean, map, given"),
         (lambda: Fixed(torch.eye(2)).pattern(ROLES, 4), "of 2 positions; the examples have 4"),
     ],
 )

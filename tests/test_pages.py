@@ -29,8 +29,9 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tm
     report = validate(model, task, circuit, n_examples=32, threshold=0.1)
     chance = against_chance(model, task, circuit, n_examples=32, threshold=0.1)
     with opened(write_report(report, model, task, tmp_path, chance)) as (page, complaints):
-        assert "induction holds" in page.locator("#verdict h1").inner_text()
-        assert page.locator("#verdict li").count() == len(report.verdicts)
+        assert f"induction: {report.decision}" in page.locator("#verdict h1").inner_text()
+        assert page.locator("#statements > li").count() == len(report.statements)
+        assert page.locator("#statements li li").count() == len(report.verdicts)
         assert page.locator("#paths-table tr").count() == 2 + len(report.paths)
         assert page.locator("#heads-table tr").count() == 1 + 2
         # plotly draws an annotation for every arrow
@@ -72,7 +73,7 @@ def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, problem
     report = validate(model, problem, Circuit(dict(list(circuit.heads.items())[:1])), n_examples=8)
     chance = against_chance(model, problem, circuit, n_examples=8)
     with opened(write_report(report, model, problem, tmp_path, chance)) as (page, _):
-        assert "does not hold" in page.locator("#verdict h1").inner_text()
+        assert "fails" in page.locator("#verdict h1").inner_text()
         assert "step 4 failed" in page.locator("#verdict").inner_text()
 
 
@@ -82,9 +83,9 @@ def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, proble
     report = validate(model, problem, found.circuit, n_examples=64, seed=1)
     chance = against_chance(model, problem, found.circuit, n_examples=64, seed=1)
     with opened(write_report(report, model, problem, tmp_path, chance, found)) as (page, complaints):
-        assert page.locator("#search .scatterlayer .trace").count() == 1
-        steps = page.locator("#search-steps li").all_inner_texts()
-        assert any(step.startswith("L0H0: previous (among the best of its size). Loss 0.0000") for step in steps)
+        assert page.locator("#content-or-position .scatterlayer .trace").count() == 2
+        steps = page.locator("#discovery-steps li").all_inner_texts()
+        assert any(step.startswith("simplify L0H0: previous. Loss 0.0000") for step in steps)
         assert page.locator("#trials-table tr").count() == 1 + len(found.trials)
         assert "random circuits" in page.locator("#chance").inner_text()
         assert complaints == []

@@ -39,7 +39,8 @@ def failed(report):
 
 def test_a_circuit_without_the_path_that_answers_is_rejected_by_its_combined_loss(model, problem, circuit):
     report = validate(model, problem, circuit.with_head(Head(1, 0), Uniform()), n_examples=64)
-    assert failed(report) == ["step 5", "step 6"]
+    assert failed(report) == ["step 5", "faithful", "complete", "step 6"]
+    assert report.decision == "fails"
 
 
 def test_a_circuit_without_the_path_that_enables_is_rejected_by_the_head_alone(model, problem, circuit):
@@ -117,17 +118,18 @@ def test_a_path_that_could_as_well_lead_elsewhere_is_undetermined(model, problem
 def test_a_path_with_a_better_rival_is_rejected(model, problem, circuit):
     report = validate(model, WithATwin(problem), circuit, n_examples=64)
     paths = [replace(report.paths[1], better=("twin",))]
-    outcomes = {v.step: v.outcome for v in verdicts(report.full, report.combined, report.heads, paths, [], [], 0.05)}
+    outcomes = {v.step: v.outcome for v in verdicts(replace(report, paths=tuple(paths)))}
     assert outcomes["rivals"] == "failed"
 
 
-def test_what_chance_could_decide_is_left_undecided(model, problem, circuit):
+def test_what_chance_could_decide_is_left_undecided(model, problem, circuit, monkeypatch):
+    monkeypatch.setattr("circuits.validation.explained_below", lambda full: 0.0)  # paths are held to the threshold
     # The row made uniform costs 0.92, and the spread over examples is small: a threshold there cannot be decided.
     cost = validate(model, problem, circuit, n_examples=64).paths[1].losses["uniform"]
     assert cost.standard_error > 0
     report = validate(model, problem, circuit, n_examples=64, threshold=cost.mean - cost.standard_error)
     assert report.paths[1].needed == "undecided"
-    step_6 = verdicts(report.full, report.combined, report.heads, report.paths[1:], [], [], report.threshold)[4]
+    (step_6,) = (v for v in verdicts(replace(report, paths=report.paths[1:])) if v.step == "step 6")
     assert step_6.outcome == "undetermined"
     assert "take more examples" in step_6.sentence
 
@@ -256,8 +258,8 @@ def test_how_long_it_takes_is_told_once_before_it_begins(model, problem, circuit
 def test_of_very_many_heads_the_verdict_says_that_not_all_mergers_were_tried(model, problem, circuit, monkeypatch):
     report = validate(model, problem, circuit, n_examples=64)
     merges = [Merge(Head(0, 0), Head(1, 0), replace(report.full, mean=1.0))]
-    found = (report.full, report.combined, report.heads, report.paths, merges, [], 0.05)
-    *_, whole = verdicts(*found)
+    found = replace(report, merges=tuple(merges))
+    *_, whole = verdicts(found)
     monkeypatch.setattr("circuits.verdicts.MERGED_HEADS", 0)
-    *_, some = verdicts(*found)
+    *_, some = verdicts(found)
     assert some.sentence == f"{whole.sentence} Only the 0 of 1 heads were tried that would be missed least."

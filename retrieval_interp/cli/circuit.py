@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,18 +20,27 @@ from retrieval_interp.cli.options import (
     usable_number,
     usable_seed,
 )
-from retrieval_interp.cli.terminal import announce, print_chance, print_heads, print_report, printable, progress_bar
+from retrieval_interp.cli.terminal import announce, print_chance, print_discovery, print_report, printable, progress_bar
 
 if TYPE_CHECKING:
     from transformer_lens import HookedTransformer
 
     from circuits.circuit import Circuit
     from circuits.measured import Measured
+    from circuits.statements import Protocol
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
     from retrieval_interp.any_task import Task
 
 app = typer.Typer()
+
+
+class ProtocolChoice(StrEnum):
+    """What decides whether a circuit holds."""
+
+    extended = "extended"
+    paper = "paper"
+
 
 UNFINISHED = "unfinished"  # in a report's folder: what a validation has measured, until it is done
 
@@ -51,18 +61,21 @@ def validate(
     circuit: CircuitFile = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
     examples: Examples = 1024,
-    seed: Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples; discover selects on 0.")] = 1,
+    seed: Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples; discover draws others.")] = 1,
     threshold: Threshold = 0.05,
+    protocol: Annotated[
+        ProtocolChoice, typer.Option(help="What decides: every check, or the paper's Appendix E to the letter.")
+    ] = ProtocolChoice.extended,
     as_json: Json = False,
 ) -> None:
-    """Is this the circuit, all of it, and nothing but it? Appendix E, steps 3, 5 and 6.
+    """Is this the circuit, all of it, and nothing but it? Appendix E, faithfulness, completeness, minimality.
 
-    With --out it can be interrupted: the same command goes on. Exits with 0 if the circuit holds, 1 if it does not,
-    2 on bad input.
+    With --out it can be interrupted: the same command goes on. Exits with 0 if the circuit holds, 1 if it fails or is
+    undecided, 2 on bad input.
     """
     import circuits
     from circuits.files import check_writable
-    from circuits.validation_report import REPORT_FILES
+    from circuits.statements import REPORT_FILES
     from retrieval_interp import library
 
     folder = library.find(model_dir)
@@ -83,7 +96,7 @@ def validate(
         typer.echo(f"What was measured before is taken from {measured.folder}.", err=True)
     asked = (model, task, hypothesis, model_dir, examples, seed, threshold, examples)
     try:
-        report, chance = judged(*asked, measured, shown=nothing if as_json else print_report)
+        report, chance = judged(*asked, protocol.value, measured, shown=nothing if as_json else print_report)
     except KeyboardInterrupt:
         if not measured.begun:
             raise
@@ -109,7 +122,7 @@ def discover(
         typer.Option(min=2, callback=usable_number, help="Fresh examples to judge on; more where they cannot decide."),
     ] = 1024,
     seed: Annotated[
-        int, typer.Option(callback=usable_seed, help="Seed of the examples to select on; seed + 1 judges.")
+        int, typer.Option(callback=usable_seed, help="Seed of the examples; choosing and judging draw different ones.")
     ] = 0,
     threshold: Threshold = 0.05,
     as_json: Json = False,
@@ -120,21 +133,23 @@ def discover(
     """
     import circuits
     from circuits.files import check_writable
-    from circuits.validation_report import REPORT_FILES
+    from circuits.statements import REPORT_FILES
     from retrieval_interp import library
 
-    usable_seed(seed + 1)
     folder = library.find(model_dir)
     for path in (out, *(report / name for name in REPORT_FILES if report)):
         check_writable(path)
     model, task, _ = library.load(folder)
+    from circuits.permuted import null_loss
     from circuits.report import to_json, write_report
 
     with progress_bar("discovering") as progress:
-        found = circuits.discover(model, task, threshold=threshold, seed=seed, progress=progress)
-    command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g}"
+        found = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed, progress=progress)
+    with progress_bar("role names permuted") as progress:
+        found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
+    command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g} --examples {examples}"
     circuit = replace(found.circuit, name=Path(model_dir).resolve().name, description=f"Found by: {command}.")
-    asked = (model, task, circuit, model_dir, examples, seed + 1, threshold, 16 * examples)
+    asked = (model, task, circuit, model_dir, examples, seed, threshold, 16 * examples)
     judgement, chance = judged(*asked, shown=nothing if as_json else print_report)
     if found.found:
         circuits.save_circuit(circuit, out)
@@ -143,58 +158,15 @@ def discover(
         print(json.dumps(to_json(judgement, chance, found), indent=2))
     else:
         print_chance(chance)
-        typer.echo(f"{len(found.trials)} candidates were tried on {found.n_evaluations} sequences.")
-        for other in found.others():
-            typer.echo(other)
+        print_discovery(found)
         if found.found:
             typer.echo(f"The circuit is in {out}")
         else:
-            typer.echo(f"No circuit was found: where it was selected, the best one's loss is {found.judgement}.")
+            typer.echo(f"No circuit was found: the best one's loss is {found.combined}.")
             typer.echo(f"Nothing was written to {out}{', which is an older file' if out.exists() else ''}.")
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and judgement.passed else 1)
-
-
-@app.command()
-def heads(
-    model_dir: Model,
-    out: Annotated[Path | None, typer.Option(help="Circuit YAML to write, with its patterns beside it.")] = None,
-    examples: Examples = 1024,
-    seed: Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples.")] = 0,
-    threshold: Threshold = 0.05,
-    as_json: Json = False,
-) -> None:
-    """Which heads look at content, which only at positions? Replaces all of them at once.
-
-    Exits with 0 if the loss stays within twice the model's own plus 0.005, 1 if not, 2 on bad input.
-    """
-    from circuits.circuit_file import save_circuit
-    from circuits.files import check_writable
-    from retrieval_interp import library
-
-    folder = library.find(model_dir)
-    library.own_task(folder)
-    if out is not None:
-        check_writable(out)
-    model, task, _ = library.load(folder)
-    from circuits.replacement import replace_all
-    from retrieval_interp import provenance
-
-    with progress_bar("replacing heads") as progress:
-        found = replace_all(model, task, n_examples=examples, seed=seed, threshold=threshold, progress=progress)
-    command = f"retrieval-interp heads {model_dir} --seed {seed} --threshold {threshold:g} --examples {examples}"
-    if out is not None:
-        name = Path(model_dir).resolve().name
-        save_circuit(replace(found.circuit, name=name, description=f"Found by: {command}."), out)
-    if as_json:
-        about = {"command": command, **provenance.about(model_dir, model)}
-        print(json.dumps({**found.to_json(), "about": about}, indent=2))
-    else:
-        print_heads(found)
-        if out is not None:
-            typer.echo(f"The circuit is in {out}")
-    raise typer.Exit(0 if found.explains else 1)
 
 
 @app.command()
@@ -226,7 +198,7 @@ def verify(
     if now["weights_sha256"] != said.weights_sha256:
         raise BadInput(f"{model_dir or said.model}: its weights are not those of {path}")
     asked = (model, task, hypothesis, said.model, said.examples, said.seed, said.threshold, said.examples)
-    again, chance = judged(*asked)
+    again, chance = judged(*asked, said.protocol)
     others = {key: value for key, value in now.items() if stored["about"].get(key) != value}
     found = [*differences(stored, json.loads(json.dumps(to_json(again, chance))))]
     if as_json:
@@ -253,6 +225,7 @@ def judged(
     seed: int,
     threshold: float,
     most: int,
+    protocol: "Protocol" = "extended",
     measured: "Measured | None" = None,
     shown: "Callable[[ValidationReport], None]" = nothing,
 ) -> "tuple[ValidationReport, Statistics]":
@@ -275,6 +248,7 @@ def judged(
             seed=seed,
             threshold=threshold,
             most=most,
+            protocol=protocol,
             progress=progress,
             about=about,
             measured=measured,

@@ -11,11 +11,14 @@ from retrieval_interp.cli.options import Interrupted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from circuits.replacement import Replacement
+    from circuits.discovery import Discovery
     from circuits.statistics import Statistics
     from circuits.validation_report import ValidationReport
     from retrieval_interp.claims.claim import Claim
     from retrieval_interp.depth import Depth
+
+OUTCOMES = {"passed": "green", "failed": "red", "undetermined": "yellow"}
+DECISIONS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
 
 @contextmanager
@@ -68,15 +71,12 @@ def print_report(report: "ValidationReport") -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
+    from circuits.mechanisms import SIMPLE
+
     console = Console()
-    heads = Table(
-        "head", "hypothesis", "uniform", "identity", "previous", "one_hot", "hypothesis alone", title="Each head alone"
-    )
+    heads = Table("head", "hypothesis", *SIMPLE, "its hypothesis", "hypothesis alone", title="Each head alone")
     for head in report.heads:
-        losses = [
-            f"{head.losses[n].mean:.4f}" if n in head.losses else ""
-            for n in ("uniform", "identity", "previous", "one_hot")
-        ]
+        losses = [f"{head.losses[name].mean:.4f}" for name in (*SIMPLE, head.hypothesis)]
         heads.add_row(str(head.head), head.hypothesis, *losses, f"{head.alone} (simplest: {head.simplest or 'none'})")
     columns = ("row made uniform", "row made identity", "needed", "led elsewhere, at least")
     paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path")
@@ -86,15 +86,15 @@ def print_report(report: "ValidationReport") -> None:
         paths.add_row(str(path.path), *losses, path.needed + (", weakly" if path.weak else ""), nearest)
     console.print(heads, paths)
     name = report.circuit.name or "The circuit"
-    style = "bold green" if report.passed else "bold red"
-    console.print(Text(f"{name} {'holds' if report.passed else 'does not hold'}", style))
-    for verdict in report.verdicts:
-        mark = Text(
-            f"{verdict.outcome} ", {"passed": "green", "failed": "red", "undetermined": "yellow"}[verdict.outcome]
-        )
-        console.print(Text.assemble(f"{verdict.step:>10} ", mark, verdict.sentence))
+    console.print(Text(f"{name}: {report.headline}", f"bold {DECISIONS[report.decision]}"))
+    said = [(one.name, one.decision, one.verdicts) for one in report.statements]
+    for name, decision, verdicts in (*said, ("Appendix E to the letter", report.paper.decision, report.paper.verdicts)):
+        console.print(Text.assemble(f"{name}: ", (decision, DECISIONS[decision])))
+        for verdict in verdicts:
+            mark = Text(f"{verdict.outcome} ", OUTCOMES[verdict.outcome])
+            console.print(Text.assemble(f"{verdict.step:>12} ", mark, verdict.sentence))
     for sentence in report.flow_sentences():
-        console.print(Text.assemble(f"{'flow':>10} ", sentence))
+        console.print(Text.assemble(f"{'flow':>12} ", sentence))
 
 
 def print_chance(chance: "Statistics") -> None:
@@ -104,24 +104,29 @@ def print_chance(chance: "Statistics") -> None:
 
     console = Console()
     for sentence in chance.sentences():
-        console.print(Text.assemble(f"{'chance':>10} ", sentence))
+        console.print(Text.assemble(f"{'chance':>12} ", sentence))
 
 
-def print_heads(found: "Replacement") -> None:
-    """What every head does, and the loss with all of them replaced."""
+def print_discovery(found: "Discovery") -> None:
+    """What every head does, and how that was found."""
     from rich.console import Console
     from rich.table import Column, Table
 
-    titles = (Column("head", no_wrap=True), Column("its average alone", justify="right"), "looks at", "paths")
+    titles = (Column("head", no_wrap=True), Column("its average alone", justify="right"), "looks at", "its mechanism")
     shown = Table(*titles, title="Every head: the loss with its average pattern in its place")
     for head, loss in found.heads.alone.items():
-        shown.add_row(str(head), f"{loss.mean:.4f}", found.kind(head), "; ".join(found.paths(head)))
+        shown.add_row(str(head), f"{loss.mean:.4f}", found.heads.kind(head), str(found.circuit.heads[head]))
     console = Console()
     console.print(shown)
-    left = ", ".join(map(str, found.heads.content)) or "no head"
-    console.print(f"All heads but {left} replaced by their averages: {found.heads.together}.")
+    console.print(f"{len(found.trials)} changes were tried; {found.n_evaluations} sequences were run.")
+    if found.searched:
+        console.print("What attention shows did not explain the model; a search over mechanisms did better.")
+        for other in found.searched.others():
+            console.print(other)
+    if found.permuted:
+        console.print(f"The same discovery with role names permuted in each example comes to {found.permuted}.")
     outcome = "within" if found.explains else "above"
-    console.print(f"All heads replaced: {found.combined}, {outcome} what is allowed (the model's own is {found.full}).")
+    console.print(f"All heads replaced: {found.combined}, {outcome} twice the model's own ({found.full}) plus 0.005.")
 
 
 def print_depths(rows: "Sequence[Depth]") -> None:

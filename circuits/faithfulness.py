@@ -1,0 +1,168 @@
+"""Faithfulness and completeness in the sense of Wang et al. 2022 (*Interpretability in the Wild*, section 4).
+
+There a circuit is a set of heads, here those with a path. They compute their own attention; what is ablated is all
+the others:
+
+    faithful    the circuit's heads alone do what the model does: all others are ablated, and the loss stays low
+    complete    nothing outside does the circuit's work: whichever of its heads are ablated, the circuit (all others
+                ablated too) and the model come to the same loss
+
+To ablate a head here is to replace its attention pattern: by its average over examples (``mean``, the field's
+standard, which judges), or by ``uniform`` or ``identity`` attention, which stand beside it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from circuits.circuit import Circuit, Head
+from circuits.judge import ENOUGH, Judge
+from circuits.loss import SURE, Loss
+from circuits.mechanisms import Fixed, Identity, Mechanism, Uniform
+
+ALL_SUBSETS = 5  # heads of which all subsets are taken out; of more heads each, every two and all
+JUDGES = "mean"  # the ablation that the verdicts are about
+
+
+@dataclass(frozen=True)
+class Ablated:
+    """What one kind of ablation does.
+
+    Attributes:
+        ablation: ``mean``, ``uniform`` or ``identity``.
+        circuit: the loss with all heads outside the circuit ablated.
+        outside: the loss with the circuit's heads ablated and all others intact.
+        nothing: the loss with all heads ablated.
+    """
+
+    ablation: str
+    circuit: Loss
+    outside: Loss
+    nothing: Loss
+
+    def recovered(self, full: Loss) -> float | None:
+        """Which share of what ablating all heads costs the circuit's heads bring back: 1 is all of it.
+
+        None where it costs nothing.
+        """
+        lost = self.nothing.mean - full.mean
+        return (self.nothing.mean - self.circuit.mean) / lost if lost > 0 else None
+
+
+@dataclass(frozen=True)
+class TakenOut:
+    """Heads of the circuit ablated by their averages, in the circuit and in the model.
+
+    Attributes:
+        heads: which.
+        circuit: the loss with these and all heads outside the circuit ablated.
+        model: the loss with these ablated and all others intact.
+        difference: of the two, on the same examples.
+    """
+
+    heads: tuple[Head, ...]
+    circuit: Loss
+    model: Loss
+    difference: Loss
+
+    def apart(self, threshold: float) -> bool:
+        """Whether the two losses differ by the threshold or more, for sure."""
+        return abs(self.difference.mean) - SURE * self.difference.standard_error >= threshold
+
+    def alike(self, threshold: float) -> bool:
+        """Whether they differ by less than the threshold, for sure."""
+        return abs(self.difference.mean) + SURE * self.difference.standard_error < threshold
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """How a circuit's heads do without the others.
+
+    Attributes:
+        heads: those of the circuit: the heads with a path.
+        by_ablation: what each kind of ablation does, ``mean`` first.
+        taken_out: subsets of the heads taken out of circuit and model, those first that differ the most.
+    """
+
+    heads: tuple[Head, ...]
+    by_ablation: tuple[Ablated, ...]
+    taken_out: tuple[TakenOut, ...]
+
+    @property
+    def judged(self) -> Ablated:
+        """The ablation that the verdicts are about."""
+        return next(ablated for ablated in self.by_ablation if ablated.ablation == JUDGES)
+
+    def to_json(self, full: Loss) -> dict[str, Any]:
+        """As plain numbers; docs/report.md says what each key holds."""
+        return {
+            "heads": [*map(str, self.heads)],
+            "ablations": {
+                ablated.ablation: {
+                    "circuit": ablated.circuit.to_json(),
+                    "outside": ablated.outside.to_json(),
+                    "nothing": ablated.nothing.to_json(),
+                    "recovered": ablated.recovered(full),
+                }
+                for ablated in self.by_ablation
+            },
+            "taken_out": [
+                {
+                    "heads": [*map(str, out.heads)],
+                    "circuit": out.circuit.mean,
+                    "model": out.model.mean,
+                    "difference": out.difference.mean,
+                    "standard_error": out.difference.standard_error,
+                }
+                for out in self.taken_out
+            ],
+        }
+
+
+def faithfulness(judge: Judge, circuit: Circuit, means: Mapping[Head, Fixed]) -> Faithfulness:
+    """Measure a circuit's heads without the others, on all examples of the judge.
+
+    Subsets that differ clearly, or hardly, are measured on fewer.
+
+    Args:
+        judge: of the model, on fresh examples.
+        circuit: its heads with paths are left to attend by themselves.
+        means: every head's average pattern, of examples that the judge does not have.
+    """
+    kinds: dict[str, dict[Head, Mechanism]] = {
+        "mean": {**means},
+        "uniform": dict.fromkeys(means, Uniform()),
+        "identity": dict.fromkeys(means, Identity()),
+    }
+    own = tuple(head for head in means if head in circuit.useful_heads)
+    ways = [
+        Circuit({head: pattern for head, pattern in patterns.items() if keep(head)})
+        for patterns in kinds.values()
+        for keep in (lambda head: head not in own, lambda head: head in own, lambda head: True)
+    ]
+    everything_but_own = Circuit(means).without_heads(own)
+    sizes = range(1, len(own) + 1) if len(own) <= ALL_SUBSETS else (1, 2, len(own))
+    subsets = [subset for size in sizes for subset in combinations(own, size)]
+    of_model = [Circuit({head: means[head] for head in subset}) for subset in subsets]
+    of_circuit = [Circuit({**everything_but_own.heads, **out.heads}) for out in of_model]
+    losses = iter(judge.measure(ways))
+    by_ablation = tuple(Ablated(kind, next(losses), next(losses), next(losses)) for kind in kinds)
+    pairs = [*zip(of_circuit, of_model, strict=True)]
+    taken_out = _taken_out(judge, subsets, pairs, ENOUGH)
+    open_ = [place for place, out in enumerate(taken_out) if out.apart(judge.threshold) == out.alike(judge.threshold)]
+    decided = _taken_out(judge, [subsets[place] for place in open_], [pairs[place] for place in open_], None)
+    for place, out in zip(open_, decided, strict=True):
+        taken_out[place] = out
+    return Faithfulness(own, by_ablation, tuple(sorted(taken_out, key=lambda out: -abs(out.difference.mean))))
+
+
+def _taken_out(
+    judge: Judge, subsets: Sequence[tuple[Head, ...]], pairs: Sequence[tuple[Circuit, Circuit]], n: int | None
+) -> list[TakenOut]:
+    """Subsets of heads ablated in the circuit and in the model, on so many examples, or on all there are."""
+    losses = iter(judge.measure([circuit for pair in pairs for circuit in pair], n))
+    return [
+        TakenOut(subset, next(losses), next(losses), judge.difference(*pair))
+        for subset, pair in zip(subsets, pairs, strict=True)
+    ]

@@ -1,0 +1,165 @@
+"""A circuit brought to its final form, one change at a time, always with all heads replaced.
+
+    grow        heads get paths until the loss is low enough
+    prune       paths go that are not missed
+    simplify    every head becomes the simplest that the loss allows (paper, Appendix E, step 3)
+
+Every change that was tried stands in the log with its loss.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from circuits.circuit import Circuit, Head
+from circuits.judge import ENOUGH, IN_PASSING, Judge, Judgement
+from circuits.loss import SURE
+from circuits.mechanisms import ELSEWHERE, REPLACEMENTS, SIMPLE, Fixed, Mechanism, OneHot
+from circuits.seen_paths import SeenPaths
+
+Change = tuple[Head, Mechanism]  # a head, and what it becomes
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A change that was tried.
+
+    Attributes:
+        step: ``grow``, ``prune`` or ``simplify``.
+        head: the head that was changed.
+        mechanism: what it became.
+        judgement: the loss with all heads replaced.
+        taken: whether the change was kept.
+    """
+
+    step: str
+    head: Head
+    mechanism: Mechanism
+    judgement: Judgement
+    taken: bool
+
+    def __str__(self) -> str:
+        return f"{self.step} {self.head}: {self.mechanism}. Loss {self.judgement.loss}."
+
+
+class Fitting:
+    """Changes circuits of one model; ``trials`` is the log.
+
+    Two losses must be low enough: that with all heads replaced, and that with the content heads intact. The second
+    keeps what tells those where to look; with their attention prescribed nobody would miss it.
+    """
+
+    def __init__(self, judge: Judge, intact: Judge, seen: SeenPaths) -> None:
+        """``judge`` decides with all heads replaced, ``intact`` with the content heads intact."""
+        self.judge, self.intact, self.seen = judge, intact, seen
+        self.trials: list[Trial] = []
+
+    def grow(self, circuit: Circuit) -> Circuit:
+        """Change one head after the other, mostly by giving it paths: that change first which lowers the loss most.
+
+        It ends when the loss is low enough, or no change lowers it for sure.
+        """
+        (loss,) = self.judge.measure([circuit], ENOUGH)
+        while loss.mean >= self.judge.threshold:
+            changes = [change for head in circuit.heads for change in self._others(head, circuit.heads[head])]
+            changed = [circuit.with_head(*change) for change in changes]
+            losses = self.judge.measure(changed, ENOUGH)
+            best = min(range(len(losses)), key=lambda place: losses[place].mean, default=None)
+            if best is not None:
+                gain = self.judge.difference(changed[best], circuit)
+                best = best if gain.mean < -SURE * gain.standard_error else None
+            self._note("grow", changes, changed, best)
+            if best is None:
+                return circuit
+            circuit, loss = changed[best], losses[best]
+        return circuit
+
+    def prune(self, circuit: Circuit, looking: Sequence[Head]) -> Circuit:
+        """Take paths away, that which is missed least first, as long as the losses stay low enough.
+
+        ``looking`` are the content heads.
+        """
+        while True:
+            changes = [*self._fewer(circuit, looking)]
+            changed = [circuit.with_head(*change) for change in changes]
+            low = self._low(changed, looking)
+            best = min(low, key=lambda place: low[place].loss.mean, default=None)
+            self._note("prune", changes, changed, best)
+            if best is None:
+                return circuit
+            circuit = changed[best]
+
+    def simplify(
+        self, circuit: Circuit, looking: Sequence[Head], progress: Callable[[float], None] = lambda share: None
+    ) -> Circuit:
+        """Make every head, from the last to the first, the simplest of its candidates that leaves the losses low."""
+        for done, head in enumerate(reversed([*circuit.heads]), start=1):
+            changes = [(head, simpler) for simpler in dict.fromkeys(self._simpler(head, circuit.heads[head]))]
+            changed = [circuit.with_head(*change) for change in changes]
+            low = self._low(changed, looking)
+            missed = all(self._missed(circuit.with_head(head, SIMPLE[name]), looking) for name in REPLACEMENTS)
+            best = min((place for place in low if missed or not changes[place][1].paths), default=None)
+            self._note("simplify", changes, changed, best)
+            circuit = circuit if best is None else changed[best]
+            progress(done / len(circuit.heads))
+        return circuit
+
+    def _fewer(self, circuit: Circuit, looking: Sequence[Head]) -> Iterator[Change]:
+        """Every head with one path less; a content head without any has its average."""
+        for head, mechanism in circuit.heads.items():
+            if isinstance(mechanism, OneHot):
+                for ends in mechanism.rows:
+                    kept = [row for row in mechanism.rows if row != ends]
+                    if head in looking and (isinstance(mechanism.elsewhere, Fixed) or not kept):
+                        yield head, self.seen.mechanism(head, kept)
+                    elif kept:
+                        yield head, mechanism.without_row(*ends)
+
+    def _others(self, head: Head, mechanism: Mechanism) -> Iterator[Change]:
+        """What a head might do instead: all of its paths, or something simpler."""
+        rows = self.seen.rows[head]
+        if rows and isinstance(mechanism, Fixed):
+            yield head, self.seen.mechanism(head, rows)
+        yield from ((head, simpler) for simpler in self._simpler(head, mechanism) if simpler != mechanism)
+
+    def _simpler(self, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
+        """What a head might do instead, the simplest first: no path, then paths, then position to position."""
+        if isinstance(mechanism, Fixed):
+            yield from SIMPLE.values()
+        shown = self.seen.mechanism(head, self.seen.rows[head]) if isinstance(mechanism, Fixed) else mechanism
+        if isinstance(shown, OneHot):
+            yield from (OneHot(shown.rows, elsewhere, dict(shown.where)) for elsewhere in ELSEWHERE)
+        if isinstance(mechanism, Fixed):
+            yield mechanism.as_map
+
+    def _missed(self, circuit: Circuit, looking: Sequence[Head]) -> bool:
+        """Whether the loss is surely twice as high as it may be: a path that nobody misses is not named."""
+        ways = {self.judge: circuit, self.intact: _intact(circuit, looking)}
+        for judge, way in ways.items():
+            (judgement,) = judge([way], IN_PASSING)
+            if judgement.loss.mean - SURE * judgement.loss.standard_error > 2 * judge.threshold:
+                return True
+        return False
+
+    def _low(self, changed: Sequence[Circuit], looking: Sequence[Head]) -> dict[int, Judgement]:
+        """Those with a loss that is low enough for sure, and not surely too high with the content heads intact.
+
+        Returned by their place, with the loss with all heads replaced.
+        """
+        judged = enumerate(self.judge(changed, IN_PASSING))
+        low = {place: judgement for place, judgement in judged if judgement.side == "below"}
+        intact = self.intact([_intact(changed[place], looking) for place in low], IN_PASSING)
+        return {place: own for (place, own), other in zip(low.items(), intact, strict=True) if other.side != "above"}
+
+    def _note(self, step: str, changes: Sequence[Change], changed: Sequence[Circuit], taken: int | None) -> None:
+        judged = enumerate(zip(changes, self.judge(changed, 0), strict=True))
+        self.trials += [Trial(step, *change, judgement, place == taken) for place, (change, judgement) in judged]
+
+
+def _intact(circuit: Circuit, looking: Sequence[Head]) -> Circuit:
+    """The circuit with its content heads left to look by themselves."""
+    return circuit.without_heads({*looking} & {*content(circuit)})
+
+
+def content(circuit: Circuit) -> tuple[Head, ...]:
+    """The heads with paths between roles."""
+    return tuple(head for head, mechanism in circuit.heads.items() if isinstance(mechanism, OneHot))
