@@ -1,6 +1,7 @@
 """Plots of a validation: losses with their errors, and attention from role to role."""
 
 from collections.abc import Sequence
+from math import log10
 
 import plotly.graph_objects as go
 from jaxtyping import Float
@@ -24,7 +25,7 @@ def loss_figure(report: ValidationReport) -> go.Figure:
     for instead, symbol in zip(REPLACEMENTS, ("triangle-up", "square"), strict=True):
         rows = [(f"without {p.path}", p.losses[instead]) for p in report.paths]
         figure.add_trace(_points(f"row made {instead}", rows, symbol))
-    figure.add_vline(x=report.threshold, line_dash="dash", annotation_text=f"threshold {report.threshold:g}")
+    _mark(figure, report.threshold, f"threshold {report.threshold:g}", "dash")
     figure.update_layout(
         title={"text": "What each attention path is worth"},
         xaxis={"title": "loss (logarithmic)", "type": "log"},
@@ -43,18 +44,25 @@ def content_figure(found: ContentOrPosition) -> go.Figure:
     for kind, heads, symbol in (("content", found.content, "diamond"), ("position", found.positional, "circle")):
         rows = [(str(head), found.alone[head]) for head in heads]
         figure.add_trace(_points(f"looks at {kind}", rows, symbol))
-    figure.add_vline(x=found.threshold, line_dash="dash", annotation_text=f"threshold {found.threshold:g}")
-    figure.add_vline(x=found.full.mean, line_dash="dot", annotation_text="unablated", annotation_position="bottom")
+    _mark(figure, found.threshold, f"threshold {found.threshold:g}", "dash")
+    _mark(figure, found.full.mean, "unablated", "dot")
     figure.update_layout(
         title={"text": "Content or position: one head's average pattern in its place"},
         xaxis={"title": "loss (logarithmic)", "type": "log"},
         yaxis={"autorange": "reversed", "categoryorder": "array", "categoryarray": [*map(str, found.alone)]},
         template="plotly_white",
-        height=160 + 22 * len(found.alone),
-        margin={"t": 60},
-        legend={"orientation": "h", "y": -0.25},
+        height=220 + 22 * len(found.alone),
+        margin={"t": 80, "b": 110},
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
     )
     return figure
+
+
+def _mark(figure: go.Figure, value: float, text: str, dash: str) -> None:
+    """A line across a logarithmic axis, named at its top; plotly itself would put the name at ten to the value."""
+    figure.add_vline(x=value, line_dash=dash)
+    if value > 0:
+        figure.add_annotation(x=log10(value), y=1.0, yref="paper", yanchor="bottom", text=text, showarrow=False)
 
 
 def _points(name: str, rows: Sequence[tuple[str, Loss]], symbol: str) -> go.Scatter:
