@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from circuits.discovery import Discovery, discover
     from circuits.errors import BadInput
     from circuits.evaluation import evaluate
-    from circuits.mechanisms import Condition, Fixed, Identity, Mechanism, OneHot, Previous, Uniform
+    from circuits.fixed_pattern import Fixed
+    from circuits.mechanisms import Identity, Mechanism, Previous, Uniform
+    from circuits.one_hot import Condition, OneHot
     from circuits.problem import Examples, Problem
+    from circuits.registry import register
     from circuits.roles import Roles
     from circuits.statistics import Statistics, against_chance
     from circuits.validation import validate
@@ -49,6 +52,7 @@ __all__ = [
     "evaluate",
     "load_circuit",
     "mean_patterns",
+    "register",
     "role_attention",
     "run_ablated",
     "save_circuit",
@@ -60,15 +64,15 @@ __getattr__ = lazy(
     {
         "BadInput": "errors",
         "Circuit": "circuit",
-        "Condition": "mechanisms",
+        "Condition": "one_hot",
         "ContentOrPosition": "content",
         "Discovery": "discovery",
         "Examples": "problem",
-        "Fixed": "mechanisms",
+        "Fixed": "fixed_pattern",
         "Head": "circuit",
         "Identity": "mechanisms",
         "Mechanism": "mechanisms",
-        "OneHot": "mechanisms",
+        "OneHot": "one_hot",
         "Path": "circuit",
         "Previous": "mechanisms",
         "Problem": "problem",
@@ -83,6 +87,7 @@ __getattr__ = lazy(
         "evaluate": "evaluation",
         "load_circuit": "circuit_file",
         "mean_patterns": "content",
+        "register": "registry",
         "role_attention": "attention",
         "run_ablated": "ablation",
         "save_circuit": "circuit_file",

@@ -11,7 +11,7 @@ from transformer_lens.hook_points import HookPoint
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
-from circuits.mechanisms import Mechanism
+from circuits.mechanisms import Mechanism, checked_pattern
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -72,7 +72,7 @@ def overridden(
         raise BadInput(f"the roles are those of {len(roles)} examples; the model was run on {pattern.shape[0]}")
     pattern = pattern.clone()
     for index, mechanism in heads:
-        pattern[:, index] = mechanism.pattern(roles, pattern.shape[-1]).to(pattern.dtype)
+        pattern[:, index] = checked_pattern(mechanism, roles, pattern.shape[-1]).to(pattern.dtype)
     return pattern
 
 

@@ -86,6 +86,14 @@ def attention_by_group(
     return total / of_label.sum(dim=(0, 1))
 
 
+def split_attention(
+    model: HookedTransformer, examples: Examples
+) -> Float[Tensor, "layer head query_role key_role *label"]:
+    """Average attention from role to role, for every label of the first group that the problem offers, if it does."""
+    group = examples.roles.main_group
+    return attention_by_group(model, examples, group) if group else role_attention(model, examples)
+
+
 def position_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
     """Average attention from position to position over examples: what a head does whatever stands where."""
     total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])

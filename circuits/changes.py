@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
 from circuits.circuit import Circuit, Head, Path
+from circuits.fixed_pattern import Fixed
 from circuits.hypotheses import candidates, strongest
-from circuits.mechanisms import REPLACEMENTS, SIMPLE, Fixed, Mechanism, OneHot
+from circuits.mechanisms import REPLACEMENTS, SIMPLE, Mechanism, Previous
+from circuits.one_hot import OneHot
 from circuits.roles import Roles
 
 MERGED_HEADS = 32  # at most: the ways to merge them grow with the square of their number
@@ -78,6 +80,8 @@ def _rows(mechanism: Mechanism, roles: Roles) -> dict[str, str]:
     """What a mechanism says of each role; the position before is a role too, where it has a name."""
     if isinstance(mechanism, OneHot):
         return {} if mechanism.where else dict(mechanism.rows)
+    if not isinstance(mechanism, Previous):
+        return {}
     return {source: target for source, target in roles.pairs if bool((roles[source] == roles[target] + 1).all())}
 
 

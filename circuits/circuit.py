@@ -6,7 +6,8 @@ from functools import cached_property
 
 from circuits.errors import BadInput
 from circuits.heads import NO_HEADS, Head, Heads, Layer
-from circuits.mechanisms import ROWS, Mechanism, OneHot
+from circuits.mechanisms import PREVIOUS, ROWS, Mechanism
+from circuits.one_hot import Condition, OneHot, is_role
 from circuits.roles import Roles
 
 
@@ -65,6 +66,11 @@ class Circuit:
     def useful_heads(self) -> tuple[Head, ...]:
         """The heads with at least one path."""
         return tuple(dict.fromkeys(path.head for path in self.paths))
+
+    def condition(self, path: Path) -> Condition | None:
+        """On which chains a path is there; None for all, or for those that its head's other conditions leave."""
+        mechanism = self.heads[path.head]
+        return dict(mechanism.where).get((path.source, path.target)) if isinstance(mechanism, OneHot) else None
 
     @property
     def digest(self) -> str:
@@ -147,9 +153,11 @@ class Circuit:
                 raise BadInput(f"{self._at(head)}{head} does not exist: the model has layers 0 to {n_layers - 1}")
             if not 0 <= head.head < n_heads:
                 raise BadInput(f"{self._at(head)}{head} does not exist: a layer has heads 0 to {n_heads - 1}")
-            for source, target in mechanism.rows if isinstance(mechanism, OneHot) else ():
+            for source, target in mechanism.rows if isinstance(mechanism, OneHot) else mechanism.paths:
+                if (source, target) == PREVIOUS:
+                    continue
                 for role in (source, target):
-                    if role not in roles and not (role == target and role in ROWS):
+                    if role not in roles and not (role == target and not is_role(role)):
                         place, known = self._at(Path(head, source, target)), ", ".join(roles)
                         raise BadInput(f"{place}{head} names the unknown role {role!r}; the roles are {known}")
 
@@ -164,7 +172,7 @@ class Circuit:
                         roles.group(condition.group, condition.at)
                     except BadInput as error:
                         raise BadInput(f"{self._at(path)}{path.head}: {error}") from None
-                if target not in ROWS and (roles[target] > roles[source]).any():
+                if is_role(target) and (roles[target] > roles[source]).any():
                     raise BadInput(
                         f"{self._at(path)}{path} is against the causal mask: {target!r} stands after {source!r}"
                     )

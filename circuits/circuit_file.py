@@ -11,13 +11,16 @@ heads:
     query:                           # only on chains in these slots of the to-role's block
       - {to: pair2.second, slot: [0, 2]}
       - {to: pair2.first, slot: [1]}
+      - position 3                   # on all other chains; or a role, uniform, identity, previous, zero
   L3H0: mean                         # what the head does on average; map: each position to one; or given: any numbers
+  L4H0: {mechanism: window, width: 3}     # one of your own (mechanisms.py)
 patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # where the numbers of fixed patterns stand
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 
 import yaml
@@ -25,9 +28,12 @@ import yaml
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
 from circuits.files import read_text, write_atomically
+from circuits.fixed_pattern import Fixed
 from circuits.lazy import torch
-from circuits.mechanisms import FIXED, SIMPLE, Condition, Fixed, Mechanism, OneHot
+from circuits.mechanisms import FIXED, SIMPLE, Mechanism
+from circuits.one_hot import Condition, OneHot
 from circuits.pattern_file import PATTERNS, fixed_patterns, load_patterns, patterns_digest, save_patterns
+from circuits.registry import registered
 from circuits.yaml_file import LARGEST_FILE, SafeLoader, parse
 
 
@@ -59,8 +65,10 @@ def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, OneHot):
             heads[str(head)] = _one_hot(mechanism)
-        else:
+        elif not mechanism.own:
             heads[str(head)] = mechanism.name
+        else:
+            heads[str(head)] = _own(mechanism)
     document["heads"] = heads
     if fixed_patterns(circuit):
         document["patterns"] = {"file": patterns, "sha256": patterns_digest(circuit)}
@@ -73,13 +81,29 @@ def _one_hot(mechanism: OneHot) -> dict[str, object]:
     for source, target in mechanism.rows:
         condition = where.get((source, target))
         if condition is None:
-            rows[source] = [target]
+            rows.setdefault(source, []).append(target)
         else:
             at = {} if condition.at == target else {"at": condition.at}
             rows.setdefault(source, []).append({"to": target, **at, condition.group: [*condition.labels]})
     document: dict[str, object] = {source: own[0] if len(own) == 1 else own for source, own in rows.items()}
     elsewhere = mechanism.elsewhere
     return {**document, "elsewhere": elsewhere if isinstance(elsewhere, str) else elsewhere.name}
+
+
+def _own(mechanism: Mechanism) -> object:
+    """A mechanism of somebody's own, by its name and parameters."""
+    if registered(mechanism.name) is not type(mechanism):
+        raise BadInput(f"{mechanism.name} is not known; expected its class to be registered (circuits.register)")
+    parameters = {name: _as_list(value) for name, value in mechanism.parameters.items()}
+    return {"mechanism": mechanism.name, **parameters} if parameters else mechanism.name
+
+
+def _as_list(value: object) -> object:
+    return [*map(_as_list, value)] if isinstance(value, tuple) else value
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def parse_circuit(text: str, source: str = "circuit", folder: FilePath | None = None) -> Circuit:
@@ -129,15 +153,16 @@ class _Reader:
             name = self.text(node, line)
             if name in FIXED:
                 return self.pattern(head, name, line)
-            if name not in SIMPLE:
-                raise BadInput(f"{line}: {head} is {name!r}; expected {', '.join((*SIMPLE, *FIXED))}, or paths")
-            return SIMPLE[name]
+            return SIMPLE[name] if name in SIMPLE else self.own(head, name, {}, line)
         if not isinstance(node, yaml.MappingNode):
             raise BadInput(f"{line}: {head} is a list; expected {', '.join((*SIMPLE, *FIXED))}, or paths")
+        if "mechanism" in (entries := self.entries(node)):
+            parameters = {key: self.value(value, line) for key, (line, value) in entries.items() if key != "mechanism"}
+            return self.own(head, self.text(entries["mechanism"][1], line), parameters, line)
         rows: list[tuple[str, str]] = []
         where: dict[tuple[str, str], Condition] = {}
         elsewhere: str | Fixed = "zero"
-        for source, (row_line, value) in self.entries(node).items():
+        for source, (row_line, value) in entries.items():
             if source == "elsewhere":
                 text = self.text(value, row_line)
                 elsewhere = self.pattern(head, text, row_line) if text in FIXED else text
@@ -151,6 +176,27 @@ class _Reader:
                 rows.append((source, target))
                 self.origin[Path(head, source, target)] = row_line
         return OneHot(rows, elsewhere, where)
+
+    def own(self, head: Head, name: str, parameters: Mapping[str, object], line: str) -> Mechanism:
+        """A mechanism of somebody's own."""
+        kind = registered(name)
+        if kind is None:
+            raise BadInput(
+                f"{line}: {head} is {name!r}; expected {', '.join((*SIMPLE, *FIXED))}, paths, or a registered mechanism"
+            )
+        try:
+            made = kind(**parameters)
+        except TypeError as error:
+            raise BadInput(f"{line}: {head} is no {name}: {error}") from error
+        made.parameters  # noqa: B018  looks at them
+        return made
+
+    def value(self, node: yaml.Node, line: str) -> object:
+        """A parameter of a mechanism: a number, a text, or a tuple of such."""
+        try:
+            return _as_tuple(SafeLoader("").construct_object(node, deep=True))
+        except yaml.YAMLError as error:
+            raise BadInput(f"{line}: expected a number, a text, or a list of such") from error
 
     def conditional(self, node: yaml.MappingNode, line: str) -> tuple[str, Condition]:
         """A row that is there on some chains only: ``{to: role, slot: [0, 2]}``."""

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
 from circuits.lazy import torch, transformer_lens
-from circuits.mechanisms import OneHot
+from circuits.one_hot import OneHot
 from circuits.roles import Roles
 
 

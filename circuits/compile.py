@@ -23,7 +23,7 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 from circuits.chains import ChainProblem
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
-from circuits.mechanisms import OneHot
+from circuits.one_hot import OneHot
 
 MATCH = 30.0  # score of a symbol in common: what it leaves to other chains is e^-30
 

@@ -13,10 +13,10 @@ from transformer_lens import HookedTransformer
 
 from circuits.attention import position_attention
 from circuits.circuit import Circuit, Head
+from circuits.fixed_pattern import Fixed
 from circuits.judge import Judge
 from circuits.loss import Loss
 from circuits.measured import Measured
-from circuits.mechanisms import Fixed
 from circuits.problem import Examples, Problem
 from circuits.sample import Sample, stream_seed
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import Circuit, Path
-from circuits.mechanisms import Previous
+from circuits.mechanisms import PREVIOUS
 from circuits.roles import Roles
 
 # Distinct without colour vision too (Okabe and Ito); a layer keeps its colour throughout a diagram.
@@ -28,7 +28,7 @@ def drawn_paths(circuit: Circuit, order: Sequence[str]) -> list[tuple[Path, str,
     """
     drawn = []
     for path in circuit.paths:
-        if not isinstance(circuit.heads[path.head], Previous):
+        if (path.source, path.target) != PREVIOUS:
             drawn.append((path, path.source, path.target))
             continue
         neighbours = list(zip(order[1:], order[:-1], strict=True))
@@ -67,13 +67,16 @@ def circuit_diagram(
             x=place[source], y=layer + 1, ax=place[target], ay=layer, xref="x", yref="y", axref="x", ayref="y",
             showarrow=True, arrowhead=2, arrowsize=1.2, arrowwidth=2.2, arrowcolor=colour[layer], text="",
         )  # fmt: skip
+        condition = circuit.condition(path)
         told = f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
+        told += f"<br>on {condition} of {condition.at}" if condition else ""
         if attention is not None and roles is not None:
             average = attention[layer, path.head.head, roles.index(source), roles.index(target)].item()
             told += f"<br>average attention {average:.2f}"
         figure.add_scatter(
-            x=[(place[source] + place[target]) / 2], y=[layer + 0.5], mode="markers", showlegend=False,
+            x=[(place[source] + place[target]) / 2], y=[layer + 0.5], mode="markers+text", showlegend=False,
             marker={"size": 14, "opacity": 0}, hovertext=told, hoverinfo="text",
+            text=str(condition or ""), textposition="top center", textfont={"size": 10, "color": colour[layer]},
         )  # fmt: skip
     ticks = [f"L{layer}" for layer in range(n_layers)]
     figure.update_layout(

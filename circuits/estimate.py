@@ -9,7 +9,8 @@ from circuits.circuit import Circuit
 from circuits.cores import cores
 from circuits.evaluation import evaluate, sequences_at_once
 from circuits.judge import ENOUGH, FEW
-from circuits.mechanisms import REPLACEMENTS, SIMPLE, OneHot
+from circuits.mechanisms import REPLACEMENTS, SIMPLE
+from circuits.one_hot import OneHot
 from circuits.problem import Problem
 from circuits.sample import Sample
 from circuits.statistics import EXAMPLES, FOR_EACH_PATH, RANDOM_CIRCUITS, SUPERFLUOUS_PATHS

@@ -31,7 +31,7 @@ from circuits.branches import Fork, forks
 from circuits.circuit import Circuit, check_all
 from circuits.cores import cores, on_all_cores
 from circuits.errors import BadInput
-from circuits.mechanisms import Mechanism
+from circuits.mechanisms import Mechanism, checked_pattern
 from circuits.problem import Examples, Problem
 
 # Sequence positions run through a layer at once: enough to keep the processor busy, small enough for its caches.
@@ -198,7 +198,7 @@ class Batch:
 
     def _pattern(self, mechanism: Mechanism) -> Float[Tensor, "#example query key"]:
         """A mechanism's pattern on every example."""
-        return self._patterns.get(mechanism, lambda: mechanism.pattern(self.examples.roles, self.n_positions))
+        return self._patterns.get(mechanism, lambda: checked_pattern(mechanism, self.examples.roles, self.n_positions))
 
     def _stack(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
         """The patterns of a layer for all that its branches prescribe; a free head is ``FREE`` where it may attend."""

@@ -17,9 +17,10 @@ from itertools import combinations
 from typing import Any
 
 from circuits.circuit import Circuit, Head
+from circuits.fixed_pattern import Fixed
 from circuits.judge import ENOUGH, Judge
 from circuits.loss import SURE, Loss
-from circuits.mechanisms import Fixed, Identity, Mechanism, Uniform
+from circuits.mechanisms import Identity, Mechanism, Uniform
 
 ALL_SUBSETS = 5  # heads of which all subsets are taken out; of more heads each, every two and all
 JUDGES = "mean"  # the ablation that the verdicts are about

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from circuits.circuit import Circuit, Head
+from circuits.fixed_pattern import Fixed
 from circuits.judge import ENOUGH, IN_PASSING, Judge, Judgement
 from circuits.loss import SURE
-from circuits.mechanisms import ELSEWHERE, REPLACEMENTS, SIMPLE, Fixed, Mechanism, OneHot
+from circuits.mechanisms import ELSEWHERE, REPLACEMENTS, SIMPLE, Mechanism
+from circuits.one_hot import OneHot
 from circuits.seen_paths import SeenPaths
 
 Change = tuple[Head, Mechanism]  # a head, and what it becomes

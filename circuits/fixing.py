@@ -12,7 +12,8 @@ from itertools import groupby
 from circuits.circuit import Circuit, Head
 from circuits.hypotheses import strongest
 from circuits.judge import IN_PASSING
-from circuits.mechanisms import Mechanism, OneHot
+from circuits.mechanisms import Mechanism
+from circuits.one_hot import OneHot
 from circuits.search import Search, State, side
 
 PER_SIZE, KEPT = 2, 8  # circuits kept alive for each number of paths, and altogether

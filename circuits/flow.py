@@ -15,7 +15,7 @@ from operator import or_
 
 from circuits.circuit import Circuit, Path
 from circuits.errors import BadInput
-from circuits.mechanisms import OneHot
+from circuits.one_hot import OneHot
 
 Known = Mapping[str, frozenset[str]]  # for every role the pieces that it knows
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from circuits.errors import BadInput
-from circuits.mechanisms import Fixed, Mechanism, OneHot
+from circuits.mechanisms import Mechanism
 
 
 class Head(NamedTuple):
@@ -65,7 +65,7 @@ class Layer(tuple[tuple[int, Mechanism], ...]):
     @cached_property
     def digest(self) -> str:
         """The same for equal layers, in every process."""
-        return _digest([(index, _said(mechanism)) for index, mechanism in self])
+        return _digest([(index, mechanism.specification) for index, mechanism in self])
 
 
 class Heads(Mapping[Head, Mechanism]):
@@ -142,16 +142,6 @@ class Heads(Mapping[Head, Mechanism]):
 
 UNNAMED = Layer()
 NO_HEADS = Heads({})
-
-
-def _said(mechanism: Mechanism) -> object:
-    if isinstance(mechanism, Fixed):
-        return [mechanism.kind, mechanism.digest]
-    if not isinstance(mechanism, OneHot):
-        return mechanism.name
-    elsewhere = mechanism.elsewhere if isinstance(mechanism.elsewhere, str) else _said(mechanism.elsewhere)
-    where = [[row, one.group, one.at, one.labels] for row, one in mechanism.where]
-    return [mechanism.rows, elsewhere, *([where] if where else ())]
 
 
 def _digest(document: object) -> str:

@@ -6,7 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import Head
-from circuits.mechanisms import ELSEWHERE, SIMPLE, Mechanism, OneHot
+from circuits.mechanisms import ELSEWHERE, SIMPLE, Mechanism
+from circuits.one_hot import OneHot
 from circuits.roles import Roles
 
 NOTICEABLE = 0.2  # average attention from role to role that makes a path worth a test

@@ -1,40 +1,73 @@
 """Mechanisms: what a head is supposed to do, as an attention pattern (paper, Appendix E).
 
-A mechanism is simple (``Uniform``, ``Identity``, ``Previous``), ``Fixed``: the same numbers in every example, or
-``OneHot``: zero except for one 1 where each named role is expected to attend. Rows of a ``OneHot`` may be simple too,
-so that single paths can be ablated, and be there under a condition only.
+Here stand what all mechanisms share and the simple ones: ``Uniform``, ``Identity`` and ``Previous``. Others are
+``OneHot`` (one_hot.py), ``Fixed`` (fixed_pattern.py), and those of your own:
+
+    @register
+    @dataclass(frozen=True)
+    class Window(Mechanism):  # attend equally to the last few positions
+        width: int
+        name = "window"
+
+        def pattern(self, roles, n_positions):
+            seen = torch.ones(n_positions, n_positions).tril().triu(1 - self.width)
+            return (seen / seen.sum(dim=-1, keepdim=True))[None]
+
+Its name and its fields are its specification: circuits with it are hashed, saved and loaded by these (circuit_file.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from types import MappingProxyType
+from dataclasses import dataclass, fields, is_dataclass
+from typing import ClassVar
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Shaped
 
 from circuits.errors import BadInput
 from circuits.lazy import torch
 from circuits.roles import Roles
 
+PREVIOUS = ("*", "previous")  # the path from every position to the one before
+
 
 class Mechanism(ABC):
     """An attention pattern that a head is hypothesised to have."""
 
+    own: ClassVar[bool] = True  # whether somebody else wrote it, so that its patterns are looked at
+
     @property
     @abstractmethod
     def name(self) -> str:
-        """``uniform``, ``identity``, ``previous`` or ``one_hot``."""
+        """``uniform``, ``identity``, ``previous``, ``one_hot``, ``mean``, ``map``, ``given``, or one of your own."""
 
     def __str__(self) -> str:
-        return self.name
+        said = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"{self.name}({said})" if said else self.name
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What tells it from others of its name: its fields.
+
+        Raises:
+            BadInput: one is neither a number nor a text nor a tuple of such.
+        """
+        names: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
+        found = {name: getattr(self, name) for name in names}
+        for name, value in found.items():
+            if not _is_plain(value):
+                kind = type(value).__name__
+                raise BadInput(f"{self.name}: {name} is a {kind}; expected a number, a text, or a tuple of such")
+        return found
+
+    @property
+    def specification(self) -> object:
+        """All of it as plain data, the same for equal mechanisms."""
+        return [self.name, self.parameters] if self.parameters else self.name
 
     @property
     def paths(self) -> tuple[tuple[str, str], ...]:
-        """The attention paths that it claims, as (from-role, to-role)."""
+        """The attention paths that it claims, as (from-role, to-role), or ``("*", "previous")``."""
         return ()
 
     @abstractmethod
@@ -42,8 +75,37 @@ class Mechanism(ABC):
         """The attention pattern of every example; the batch is 1 where all examples share it."""
 
 
-def _device(roles: Roles) -> torch.device:
-    return roles.positions.device
+def _is_plain(value: object) -> bool:
+    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str)
+
+
+def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
+    """A mechanism's pattern; one of somebody else's is looked at before it is used.
+
+    Raises:
+        BadInput: it is no attention pattern, or the mechanism does not fit the examples.
+    """
+    pattern = mechanism.pattern(roles, n_positions)
+    if mechanism.own:
+        if pattern.ndim != 3 or pattern.shape[0] not in (1, len(roles)) or pattern.shape[1:] != 2 * (n_positions,):
+            expected = f"[1 or {len(roles)}, {n_positions}, {n_positions}]"
+            raise BadInput(f"{mechanism}: a pattern of shape {[*pattern.shape]}; expected {expected}")
+        check_weights(str(mechanism), pattern)
+    return pattern.to(roles.positions.device)
+
+
+def check_weights(what: str, weights: Shaped[torch.Tensor, "*batch query key"]) -> None:
+    """Refuse what is no attention: each row sums to 1 or less, and nobody attends to a later position.
+
+    Raises:
+        BadInput: the message begins with ``what``.
+    """
+    if not weights.is_floating_point() or not weights.isfinite().all() or (weights < 0).any():
+        raise BadInput(f"{what} holds what is no weight; expected finite numbers from 0 on")
+    if (weights.sum(dim=-1) > 1.01).any():  # rounded in half precision a row is a little more than 1
+        raise BadInput(f"{what} has a row that sums to more than 1")
+    if weights.triu(1).any():
+        raise BadInput(f"{what} is against the causal mask: a query attends to a later key")
 
 
 @dataclass(frozen=True)
@@ -51,10 +113,11 @@ class Uniform(Mechanism):
     """Attend equally to everything that the causal mask allows."""
 
     name = "uniform"
+    own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """1/(p+1) at every key up to the query's position p."""
-        seen = torch.ones(n_positions, n_positions, device=_device(roles)).tril()
+        seen = torch.ones(n_positions, n_positions, device=roles.positions.device).tril()
         return (seen / seen.sum(dim=-1, keepdim=True))[None]
 
 
@@ -63,10 +126,11 @@ class Identity(Mechanism):
     """Attend to oneself."""
 
     name = "identity"
+    own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """The identity matrix."""
-        return torch.eye(n_positions, device=_device(roles))[None]
+        return torch.eye(n_positions, device=roles.positions.device)[None]
 
 
 @dataclass(frozen=True)
@@ -74,15 +138,16 @@ class Previous(Mechanism):
     """Attend to the position before; position 0 attends to itself."""
 
     name = "previous"
+    own = False
 
     @property
     def paths(self) -> tuple[tuple[str, str], ...]:
         """One, from every position to the one before."""
-        return (("*", "previous"),)
+        return (PREVIOUS,)
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Ones directly below the diagonal, and one at the first position."""
-        pattern = torch.ones(n_positions - 1, device=_device(roles)).diag(-1)
+        pattern = torch.ones(n_positions - 1, device=roles.positions.device).diag(-1)
         pattern[0, 0] = 1
         return pattern[None]
 
@@ -92,216 +157,16 @@ class Zero(Mechanism):
     """Attend to nothing; only as the rows of a ``OneHot`` that lie on no path."""
 
     name = "zero"
+    own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """All zeros."""
-        return torch.zeros(1, n_positions, n_positions, device=_device(roles))
+        return torch.zeros(1, n_positions, n_positions, device=roles.positions.device)
 
 
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
 ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
 ELSEWHERE = ("zero", "identity", "uniform")  # what the rows of a one-hot head on no path may be
-NO_CONDITIONS: Mapping[tuple[str, str], Condition] = MappingProxyType({})
 REPLACEMENTS = ("uniform", "identity")  # what a row becomes when its path is taken away (paper, Appendix E, step 6)
-
-
-@dataclass(frozen=True, eq=False)
-class Fixed(Mechanism):
-    """The same attention pattern in every example: what a head does that knows positions and nothing else.
-
-    Attributes:
-        weights: how much each query attends to each key, ``[query, key]``; each row sums to 1, or less.
-        kind: ``mean`` for a head's average over examples, ``map`` where every query attends to one key, ``given`` for
-            any other.
-    """
-
-    weights: torch.Tensor
-    kind: str = "given"
-
-    def __post_init__(self) -> None:
-        weights, n = self.weights, self.weights.shape[0] if self.weights.ndim == 2 else 0
-        if weights.shape != (n, n) or not n:
-            raise BadInput(f"a fixed pattern of shape {list(weights.shape)}; expected [query, key], both as long")
-        if not weights.is_floating_point() or not weights.isfinite().all() or (weights < 0).any():
-            raise BadInput("a fixed pattern holds what is no weight; expected finite numbers from 0 on")
-        if (weights.sum(dim=1) > 1.01).any():  # rounded in half precision a row is a little more than 1
-            raise BadInput("a row of a fixed pattern sums to more than 1")
-        if weights.triu(1).any():
-            raise BadInput("a fixed pattern is against the causal mask: a query attends to a later key")
-        if self.kind not in FIXED:
-            raise BadInput(f"a fixed pattern of the kind {self.kind!r}; expected {', '.join(FIXED)}")
-
-    @property
-    def name(self) -> str:
-        """``mean``, ``map`` or ``given``."""
-        return self.kind
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.digest[:8]}"
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of its numbers in single precision."""
-        numbers = self.weights.detach().float().cpu().contiguous().numpy()
-        return hashlib.sha256(f"{numbers.shape}".encode() + numbers.tobytes()).hexdigest()
-
-    @property
-    def as_map(self) -> Fixed:
-        """Every query attends to the key alone that it attends to most: position to position."""
-        return Fixed(torch.nn.functional.one_hot(self.weights.argmax(dim=1), len(self.weights)).float(), "map")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fixed) and (self.kind, self.digest) == (other.kind, other.digest)
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.digest))
-
-    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Its numbers.
-
-        Raises:
-            BadInput: the examples have another length.
-        """
-        if n_positions != len(self.weights):
-            raise BadInput(f"a {self.kind} pattern of {len(self.weights)} positions; the examples have {n_positions}")
-        return self.weights.to(_device(roles))[None]
-
-
 FIXED = ("mean", "map", "given")  # kinds of fixed patterns
-
-
-@dataclass(frozen=True)
-class Condition:
-    """On which chains a row is there: those with some labels of a group, at one role.
-
-    Attributes:
-        group: ``position``, or one that the problem offers, such as ``slot``.
-        at: the role at which the label is read.
-        labels: those with which the row is there.
-    """
-
-    group: str
-    at: str
-    labels: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", tuple(sorted(set(self.labels))))
-        if not self.labels:
-            raise BadInput(f"a condition on no {self.group}; leave the row out")
-
-    def __str__(self) -> str:
-        return f"{self.group} {', '.join(map(str, self.labels))}"
-
-    def holds(self, roles: Roles) -> Bool[torch.Tensor, "batch chain"]:
-        """For every example and chain, whether the row is there."""
-        labels = roles.group(self.group, self.at)
-        return torch.isin(labels, torch.tensor(self.labels, device=labels.device))
-
-
-@dataclass(frozen=True)
-class OneHot(Mechanism):
-    """Each named role attends to one other role, in its own chain.
-
-    Attributes:
-        rows: from-role and target; the target is a role, or ``uniform``, ``identity``, ``previous`` or ``zero``
-            where a path was taken away. The order means nothing.
-        elsewhere: the rows of all other positions: ``zero`` (as in the paper), ``uniform``, ``identity``, or those of a
-            fixed pattern. The default of a row too, where its condition does not hold.
-        where: the conditions of rows, by from-role and target; a row without one is there on every chain. A role may
-            have several rows, on different chains.
-    """
-
-    rows: tuple[tuple[str, str], ...]
-    elsewhere: str | Fixed = "zero"
-    where: tuple[tuple[tuple[str, str], Condition], ...] = ()
-
-    def __init__(
-        self,
-        rows: Mapping[str, str] | Iterable[tuple[str, str]],
-        elsewhere: str | Fixed = "zero",
-        where: Mapping[tuple[str, str], Condition] = NO_CONDITIONS,
-    ) -> None:
-        given = rows.items() if isinstance(rows, Mapping) else rows
-        object.__setattr__(self, "rows", tuple(sorted(given)))
-        object.__setattr__(self, "elsewhere", elsewhere)
-        object.__setattr__(self, "where", tuple(sorted(where.items(), key=lambda item: item[0])))
-        if not self.rows:
-            raise BadInput("a one-hot head needs at least one path; use uniform or identity for a head without")
-        if isinstance(elsewhere, str) and elsewhere not in ELSEWHERE:
-            raise BadInput(f"elsewhere is {elsewhere!r}; expected zero, uniform or identity")
-        if len(set(self.rows)) < len(self.rows):
-            raise BadInput(f"rows repeat: {', '.join(map(' -> '.join, self.rows))}")
-        sources = [source for source, _ in self.rows]
-        for source, target in self.rows:
-            if sources.count(source) > 1 and (source, target) not in where:
-                raise BadInput(f"{source!r} has several rows; expected a condition on each")
-        for row in where:
-            if row not in self.rows:
-                raise BadInput(f"a condition on the row {' -> '.join(row)}, which is not there")
-
-    @property
-    def name(self) -> str:
-        """``one_hot``."""
-        return "one_hot"
-
-    @property
-    def paths(self) -> tuple[tuple[str, str], ...]:
-        """The rows that attend to a role, as (from-role, to-role)."""
-        return tuple((source, target) for source, target in self.rows if target not in ROWS)
-
-    def with_row(self, source: str, target: str, was: str | None = None) -> OneHot:
-        """The same mechanism with one row changed, or one more; a condition stays with its row.
-
-        Args:
-            source: the role that attends.
-            target: where it attends now.
-            was: where the row that changes led before; all rows of the role become one if it is not given.
-        """
-        changed = [row for row in self.rows if row[0] == source and was in (row[1], None)]
-        where = {row: condition for row, condition in self.where if row not in changed}
-        if len(changed) == 1 and changed[0] in dict(self.where):
-            where[source, target] = dict(self.where)[changed[0]]
-        return OneHot([*(row for row in self.rows if row not in changed), (source, target)], self.elsewhere, where)
-
-    def without_row(self, source: str, target: str | None = None) -> OneHot:
-        """The same mechanism with one row left to ``elsewhere``, or all of a role."""
-        gone = [row for row in self.rows if row[0] == source and target in (row[1], None)]
-        where = {row: condition for row, condition in self.where if row not in gone}
-        return OneHot([row for row in self.rows if row not in gone], self.elsewhere, where)
-
-    @property
-    def said_rows(self) -> list[str]:
-        """Every row in words, with its condition."""
-        where = {row: f" on {condition}" for row, condition in self.where}
-        return [f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows]
-
-    def __str__(self) -> str:
-        rows = ", ".join(self.said_rows)
-        return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
-
-    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """One pattern for every example, ``[batch, query, key]``.
-
-        Raises:
-            BadInput: a role is unknown, or two roles share a position and want different rows there.
-        """
-        n, where = len(roles), dict(self.where)
-        base = ROWS[self.elsewhere] if isinstance(self.elsewhere, str) else self.elsewhere
-        pattern = base.pattern(roles, n_positions).repeat(n, 1, 1)
-        taken = torch.zeros(n, n_positions, dtype=torch.bool, device=_device(roles))
-        example = torch.arange(n, device=_device(roles))[:, None]
-        for source, target in self.rows:
-            at = roles[source]
-            condition = where.get((source, target))
-            there = condition.holds(roles) if condition else torch.ones_like(at, dtype=torch.bool)
-            if target in ROWS:
-                row = ROWS[target].pattern(roles, n_positions)[0][at]
-            else:
-                row = torch.nn.functional.one_hot(roles[target], n_positions).to(pattern.dtype)
-            now = pattern[example, at]
-            if (there & taken[example, at] & (now != row).any(dim=-1)).any():
-                raise BadInput(f"the path from {source!r} meets another path's row at the same position")
-            of, chain = there.nonzero(as_tuple=True)
-            pattern[of, at[of, chain]] = row[of, chain]
-            taken[of, at[of, chain]] = True
-        return pattern
+OURS = (*ROWS, *FIXED, "one_hot")

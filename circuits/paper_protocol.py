@@ -13,7 +13,8 @@ from typing import Any
 from circuits.circuit import Circuit, Head, Path
 from circuits.judge import Judge
 from circuits.loss import Loss
-from circuits.mechanisms import Identity, Mechanism, OneHot, Uniform
+from circuits.mechanisms import Identity, Mechanism, Uniform
+from circuits.one_hot import OneHot
 from circuits.statements import Decision, Statement, Verdict
 
 

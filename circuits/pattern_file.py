@@ -8,8 +8,9 @@ from pathlib import Path
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
 from circuits.files import read_bytes, write_atomically
+from circuits.fixed_pattern import Fixed
 from circuits.lazy import torch
-from circuits.mechanisms import Fixed, OneHot
+from circuits.one_hot import OneHot
 
 PATTERNS = ".patterns.safetensors"
 LARGEST_FILE = 2**28

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from transformer_lens import HookedTransformer
 
+from circuits.attention import split_attention
 from circuits.circuit_file import dump_circuit
 from circuits.diagram import circuit_diagram, sequence_order
 from circuits.discovery import Discovery
@@ -20,6 +21,7 @@ from circuits.pattern_file import PATTERNS, save_patterns
 from circuits.problem import Examples, Problem
 from circuits.statements import REPORT_FILES
 from circuits.statistics import Statistics
+from circuits.validation import ATTENTION_EXAMPLES
 from circuits.validation_report import PathResult, ValidationReport
 from circuits.viewer import attention_viewer
 
@@ -43,7 +45,7 @@ def write_report(
         BadInput: the folder cannot be written.
     """
     device = next(model.parameters()).device
-    examples = problem.examples(VIEWED_EXAMPLES, report.seed).to(device)
+    examples = problem.examples(ATTENTION_EXAMPLES, report.seed).to(device)
     contents = (
         json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
         markdown(report, chance, discovery),
@@ -68,7 +70,8 @@ def page(
     discovery: Discovery | None = None,
 ) -> str:
     """The self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
-    order = sequence_order(examples.roles)
+    order, group = sequence_order(examples.roles), examples.roles.main_group
+    attention = split_attention(model, examples).cpu()
     diagram = circuit_diagram(report.circuit, order, model.cfg.n_layers, report.attention, report.roles)
     return render_page(
         "report.html.jinja",
@@ -77,8 +80,9 @@ def page(
         circuit_yaml=dump_circuit(report.circuit),
         diagram=figure_element(diagram, "circuit-diagram"),
         losses=figure_element(loss_figure(report), "losses"),
-        attention=figure_element(attention_figure(report.attention, report.roles, order), "role-attention"),
-        viewers=_viewers(model, examples),
+        attention=figure_element(attention_figure(attention, report.roles, order, group), "role-attention"),
+        group=group,
+        viewers=_viewers(model, examples.take(slice(0, VIEWED_EXAMPLES))),
         chance=chance,
         discovery=discovery,
         content=figure_element(content_figure(report.content), "content-or-position"),

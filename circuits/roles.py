@@ -52,6 +52,11 @@ class Roles:
             raise BadInput(f"unknown group {group!r}; the groups are {', '.join(('position', *self.groups))}")
         return self.groups[group][:, self.names.index(role)]
 
+    @property
+    def main_group(self) -> str | None:
+        """The first of the groups that the problem offers: that by which attention is split where nobody says."""
+        return next(iter(self.groups), None)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 

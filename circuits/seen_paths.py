@@ -11,7 +11,8 @@ from transformer_lens import HookedTransformer
 from circuits.attention import attention_by_group, attention_patterns
 from circuits.circuit import Head
 from circuits.evaluation import sequences_at_once
-from circuits.mechanisms import Condition, Fixed, OneHot
+from circuits.fixed_pattern import Fixed
+from circuits.one_hot import Condition, OneHot
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -46,7 +47,7 @@ class SeenPaths:
     def __init__(self, model: HookedTransformer, examples: Examples, means: Mapping[Head, Fixed]) -> None:
         """``means`` are the heads' average patterns on the same examples."""
         self._means, self._roles, self._n = means, examples.roles, len(examples)
-        group = next(iter(examples.roles.groups), "position")
+        group = examples.roles.main_group or "position"
         seen = attention_by_group(model, examples, group)
         conditions = {head: self._conditions(seen[head.layer, head.head], group) for head in means}
         self.rows: dict[Head, Rows] = {head: {} for head in means}

@@ -18,10 +18,12 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit, Head, Path
+from circuits.fixed_pattern import Fixed
 from circuits.interval import Interval
 from circuits.judge import Judge
 from circuits.measured import Measured
-from circuits.mechanisms import REPLACEMENTS, Condition, Fixed, OneHot
+from circuits.mechanisms import REPLACEMENTS
+from circuits.one_hot import Condition, OneHot
 from circuits.problem import Problem
 from circuits.roles import Roles
 from circuits.sample import Sample, check_number, stream_seed

@@ -29,7 +29,8 @@ from circuits.faithfulness import faithfulness
 from circuits.judge import Judge
 from circuits.loss import SURE, Loss, explained_below
 from circuits.measured import Ledger, Measured
-from circuits.mechanisms import REPLACEMENTS, SIMPLE, OneHot
+from circuits.mechanisms import REPLACEMENTS, SIMPLE
+from circuits.one_hot import OneHot
 from circuits.paper_protocol import paper_protocol
 from circuits.problem import Problem
 from circuits.sample import Sample, check_number, stream_seed

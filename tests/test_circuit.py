@@ -103,7 +103,7 @@ def fixed_circuit():
         ("query", "second"): Condition("slot", "second", (1,)),
         ("first", "first"): Condition("position", "query", (3,)),
     }
-    one_hot = OneHot([*where], mean, where)
+    one_hot = OneHot([*where, ("query", "position 0")], mean, where)
     return Circuit({Head(0, 0): mean, Head(1, 0): one_hot, Head(1, 1): Uniform()}, name="fixed")
 
 
@@ -116,9 +116,8 @@ def test_fixed_patterns_are_saved_beside_their_circuit_and_read_back(tmp_path):
 
 def test_a_row_on_some_chains_is_written_as_a_person_would():
     text = dump_circuit(fixed_circuit())
-    assert (
-        "query:\n    - to: first\n      slot:\n      - 0\n      - 2\n    - to: second\n      slot:\n      - 1\n" in text
-    )
+    first, second = "- to: first\n      slot:\n      - 0\n      - 2\n", "- to: second\n      slot:\n      - 1\n"
+    assert f"query:\n    {first}    - position 0\n    {second}" in text
     flow = "heads:\n  L1H0:\n    query: {to: first, slot: [2, 0]}\n"
     assert parse_circuit(flow).heads[Head(1, 0)] == OneHot(
         {"query": "first"}, where={("query", "first"): Condition("slot", "first", (0, 2))}

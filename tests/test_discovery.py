@@ -15,9 +15,11 @@ from circuits import (
     evaluate,
     validate,
 )
+from circuits.attention import attention_by_group
 from circuits.chains import ChainProblem
 from circuits.compile import compile_circuit
 from circuits.content import content_or_position, mean_patterns
+from circuits.figures import attention_figure
 from retrieval_interp import load
 from tests.repeated import RepeatedTokens, trained_model
 
@@ -119,6 +121,17 @@ def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, tas
 
 
 @pytest.mark.slow
+def test_the_figure_of_attention_is_divided_by_the_labels(random_model, task):
+    attention = attention_by_group(random_model, task.examples(16, 3), "slot")
+    figure = attention_figure(attention, task.roles, task.roles[::-1], "slot")
+    query, (first, *_) = figure.data[0].y.index("query"), figure.data[0].z
+    assert len(first) == 5 * len(task.roles)  # four slots, and one column that stays empty
+    shown = figure.data[0].z[query][:4]
+    expected = attention[0, 0, task.roles.index("query"), task.roles.index(task.roles[-1])]
+    assert shown == pytest.approx(expected.tolist(), abs=1e-3)
+    assert figure.data[0].customdata[0][1] == f"{task.roles[-1]}, slot 1"
+
+
 def test_all_twelve_heads_of_transformer_a_are_replaced_by_three_paths_on_slots_and_averages():
     model, task, _ = load("transformer_a")
     found = discover(model, task, n_examples=128)

@@ -4,10 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, load_circuit
+from circuits import BadInput, Circuit, Condition, Head, Identity, OneHot, Previous, Uniform, evaluate, load_circuit
 from circuits.circuit import Path
+from circuits.diagram import circuit_diagram
 from circuits.explorer import explore
 from circuits.explorer.draft import Draft
+from circuits.explorer.drawing import drawing
 from circuits.explorer.exploration import AT_ONCE, EXACTLY, Exploration
 from tests.handmade import InductionProblem
 
@@ -59,6 +61,15 @@ def test_a_head_that_is_made_previous_has_a_path_which_can_be_taken_away():
 def test_a_head_without_paths_of_its_own_has_none_to_go_back_to():
     assert Draft(HYPOTHESIS).states(FIRST) == ("uniform", "identity", "previous", "untouched")
     assert Draft(HYPOTHESIS).state(Head(5, 0)) == "untouched"
+
+
+def test_the_chains_on_which_a_path_is_there_stand_beside_it(model, problem):
+    where = {("query", "pair1.second"): Condition("position", "query", (7, 8))}
+    circuit = Circuit({Head(1, 0): OneHot({"query": "pair1.second"}, where=where)})
+    drawn = drawing(Exploration(model, problem, circuit), problem.roles, Head(0, 0))
+    assert ">position 7, 8</text>" in drawn
+    diagram = circuit_diagram(circuit, problem.roles, n_layers=2)
+    assert [trace.text for trace in diagram.data] == ["position 7, 8"]
 
 
 def test_paths_outlast_that_their_head_is_set_aside():

@@ -101,6 +101,25 @@ def test_a_role_may_attend_elsewhere_on_other_chains():
     )
 
 
+def test_a_row_without_a_condition_is_the_default_of_its_role():
+    on_slot_0 = {("query", "first"): Condition("slot", "first", (0,))}
+    for default, rows in {
+        "position 1": [[1, 0, 0, 0], [0, 1, 0, 0]],
+        "query": [[1, 0, 0, 0], [0, 0, 0, 1]],
+        "uniform": [[1, 0, 0, 0], [0.25] * 4],
+    }.items():
+        head = OneHot([("query", "first"), ("query", default)], "identity", on_slot_0)
+        assert head.pattern(IN_SLOTS, 4)[0, 2:].tolist() == rows
+    assert OneHot({"query": "position 0"}).paths == ()
+
+
+def test_rows_that_become_the_same_one_are_there_on_the_chains_of_both():
+    where = {("query", "first"): Condition("slot", "first", (0,)), ("query", "query"): Condition("slot", "first", (1,))}
+    both = OneHot([("query", "first"), ("query", "query")], where=where)
+    uniform = both.with_row("query", "uniform", was="first").with_row("query", "uniform", was="query")
+    assert uniform == OneHot({"query": "uniform"}, where={("query", "uniform"): Condition("slot", "first", (0, 1))})
+
+
 def test_every_problem_has_its_positions_as_a_group():
     at_3 = OneHot({"query": "first"}, where={("query", "first"): Condition("position", "query", (3,))})
     assert at_3.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
@@ -115,11 +134,12 @@ def test_groups_go_with_the_examples_that_are_taken():
     [
         (lambda: Condition("slot", "first", ()), "leave the row out"),
         (lambda: OneHot({"query": "first"}, where={("first", "query"): Condition("slot", "first", (0,))}), "not there"),
-        (lambda: OneHot([("query", "first"), ("query", "query")]), "expected a condition on each"),
+        (lambda: OneHot([("query", "first"), ("query", "query")]), "expected a condition on all but one"),
         (lambda: OneHot([("query", "first"), ("query", "first")]), "rows repeat"),
         (lambda: Condition("colour", "first", (0,)).holds(IN_SLOTS), "the groups are position, slot"),
         (lambda: Condition("slot", "last", (0,)).holds(IN_SLOTS), "the roles are query, first"),
         (lambda: Roles(("a",), torch.zeros(1, 1, 2).long(), {"slot": torch.zeros(1, 1, 1).long()}), "slot"),
+        (lambda: OneHot({"query": "position 3"}).pattern(IN_SLOTS, 4), "against the causal mask"),
         (lambda: Fixed(torch.ones(2, 3)), "as long"),
         (lambda: Fixed(torch.full((2, 2), 0.5)), "causal mask"),
         (lambda: Fixed(2 * torch.eye(2)), "more than 1"),

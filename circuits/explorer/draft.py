@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
-from circuits.mechanisms import ROWS, SIMPLE, OneHot
+from circuits.mechanisms import SIMPLE
+from circuits.one_hot import OneHot, is_role
 
 PATHS, UNTOUCHED = "paths", "untouched"
 TAKEN_AWAY = "uniform"  # what becomes of the row of a path that is taken away (paper, Appendix E, step 6)
@@ -43,7 +44,7 @@ class Draft:
         return circuit
 
     def state(self, head: Head) -> str:
-        """What a head does now: ``uniform``, ``identity``, ``previous``, ``paths`` or ``untouched``."""
+        """What a head does now: ``paths``, ``untouched``, or the name of its mechanism."""
         if head in self.set_aside:
             return self.set_aside[head]
         if Path(head, "*", "previous") in self.removed:  # the only path of its head
@@ -53,8 +54,7 @@ class Draft:
 
     def states(self, head: Head) -> tuple[str, ...]:
         """What a head can be made to do, in the order in which it is gone through."""
-        drawn = isinstance(self.hypothesis.heads.get(head), OneHot)
-        return (*SIMPLE, *((PATHS,) if drawn else ()), UNTOUCHED)
+        return (*dict.fromkeys((*SIMPLE, self._own(head), UNTOUCHED)),)
 
     @property
     def paths(self) -> dict[Path, bool]:
@@ -102,7 +102,7 @@ class Draft:
         Raises:
             BadInput: it leads to no role.
         """
-        if path.target in ROWS:
+        if not is_role(path.target):
             raise BadInput(f"{path}: {path.target} is no role")
         now = self.hypothesis.heads.get(path.head)
         if isinstance(now, OneHot):

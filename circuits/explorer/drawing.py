@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from circuits.circuit import Head, Path
 from circuits.diagram import COLOURS, drawn_paths
+from circuits.explorer.draft import Draft
 from circuits.explorer.exploration import Exploration
 
 ROW, COLUMN, BOX, MARGIN = 38.0, 76.0, 116.0, 26.0  # sizes, in pixels
@@ -74,7 +75,7 @@ def drawing(
         attention = exploration.strength(Path(path.head, source, target))
         segments.setdefault(path, []).append(Segment(ends, attention))
     paths = [
-        _path(path, own, there[path], colour[path.head.layer], (labels or {}).get(path, ""))
+        _path(path, own, there[path], colour[path.head.layer], _label(draft, path, labels or {}))
         for path, own in segments.items()
     ]
     return (
@@ -83,6 +84,12 @@ def drawing(
         f'font-family="system-ui, sans-serif" font-size="12" role="group" aria-label="the circuit">'
         f"{''.join((*lines, *heads, *paths))}</svg>"
     )
+
+
+def _label(draft: Draft, path: Path, labels: Mapping[Path, str]) -> str:
+    """What stands beside a path: on which chains it is there, and what else is said of it."""
+    condition = draft.hypothesis.condition(path) if path in draft.hypothesis.paths else None
+    return "; ".join(filter(None, (str(condition or ""), labels.get(path, ""))))
 
 
 def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:
@@ -100,7 +107,8 @@ def _path(path: Path, segments: Sequence[Segment], there: bool, colour: str, lab
     weakest, strongest = (choose(segment.attention for segment in segments) for choose in (min, max))
     attention = f"{weakest:.2f}" + (f" to {strongest:.2f}" if len(segments) > 1 else "")
     name = escape(str(path))
-    told = f"{name}, attention {attention}, {'in the circuit' if there else 'taken away'}; press to {does}"
+    beside = f" ({escape(label)})" if label else ""
+    told = f"{name}{beside}, attention {attention}, {'in the circuit' if there else 'taken away'}; press to {does}"
     drawn = "".join(_arrow(segment, there, colour, label) for segment in segments)
     return (
         f'<g class="path" data-act="path {name}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '

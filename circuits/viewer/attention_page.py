@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 from transformer_lens import HookedTransformer
 
-from circuits.attention import role_attention
+from circuits.attention import split_attention
 from circuits.diagram import sequence_order
 from circuits.figures import attention_figure
 from circuits.page import figure_element, render_page
@@ -29,12 +29,13 @@ def attention_page(
     order = sequence_order(examples.roles)
     figures: dict[str, Markup] = {}
     for name, model in models.items():
-        attention = role_attention(model, examples.to(next(model.parameters()).device)).cpu()
-        figure = attention_figure(attention, problem.roles, order)
+        attention = split_attention(model, examples.to(next(model.parameters()).device)).cpu()
+        figure = attention_figure(attention, problem.roles, order, examples.roles.main_group)
         figures[name] = figure_element(figure, f"role-attention-{len(figures)}")
     return render_page(
         "attention.html.jinja",
         averaged=len(examples),
+        group=examples.roles.main_group,
         figures=figures,
         viewers=[viewer.element(f"attention-viewer-{n}") for n, viewer in enumerate(viewers)],
     )

@@ -1,0 +1,77 @@
+"""Fixed patterns: the same numbers in every example. A tensor becomes a mechanism by ``Fixed(tensor)``."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from jaxtyping import Float
+
+from circuits.errors import BadInput
+from circuits.lazy import torch
+from circuits.mechanisms import FIXED, Mechanism, check_weights
+from circuits.roles import Roles
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Mechanism):
+    """The same attention pattern in every example: what a head does that knows positions and nothing else.
+
+    Attributes:
+        weights: how much each query attends to each key, ``[query, key]``; each row sums to 1, or less.
+        kind: ``mean`` for a head's average over examples, ``map`` where every query attends to one key, ``given`` for
+            any other.
+    """
+
+    weights: torch.Tensor
+    kind: str = "given"
+    own = False
+
+    def __post_init__(self) -> None:
+        weights, n = self.weights, self.weights.shape[0] if self.weights.ndim == 2 else 0
+        if weights.shape != (n, n) or not n:
+            raise BadInput(f"a fixed pattern of shape {list(weights.shape)}; expected [query, key], both as long")
+        check_weights("a fixed pattern", weights)
+        if self.kind not in FIXED:
+            raise BadInput(f"a fixed pattern of the kind {self.kind!r}; expected {', '.join(FIXED)}")
+
+    @property
+    def name(self) -> str:
+        """``mean``, ``map`` or ``given``."""
+        return self.kind
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.digest[:8]}"
+
+    @property
+    def specification(self) -> object:
+        """Its kind, and the hash of its numbers."""
+        return [self.kind, self.digest]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of its numbers in single precision."""
+        numbers = self.weights.detach().float().cpu().contiguous().numpy()
+        return hashlib.sha256(f"{numbers.shape}".encode() + numbers.tobytes()).hexdigest()
+
+    @property
+    def as_map(self) -> Fixed:
+        """Every query attends to the key alone that it attends to most: position to position."""
+        return Fixed(torch.nn.functional.one_hot(self.weights.argmax(dim=1), len(self.weights)).float(), "map")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and (self.kind, self.digest) == (other.kind, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.digest))
+
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
+        """Its numbers.
+
+        Raises:
+            BadInput: the examples have another length.
+        """
+        if n_positions != len(self.weights):
+            raise BadInput(f"a {self.kind} pattern of {len(self.weights)} positions; the examples have {n_positions}")
+        return self.weights.to(roles.positions.device)[None]
