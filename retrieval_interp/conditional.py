@@ -118,13 +118,20 @@ class ConditionalTask(VectorTask):
 
         chains = torch.arange(N, device=device)
         of_chain = chains * (N + 1)  # the number of the fact in which a chain's x stands with its own y
-        facts = [
-            3 * both.argsort(dim=-1)[:, of_chain],
-            3 * N * N + 2 * with_y.argsort(dim=-1),
-            3 * N * N + 2 * N + 2 * with_x.argsort(dim=-1),
-        ]
-        first = dict(zip("zyx", facts, strict=True))
-        query = 3 * N * N + 4 * N + asked.argsort(dim=-1)
-        members = [first[told] + place for told, names in MEMBERS.items() for place in range(len(names))]
-        roles = Roles(self.roles, torch.stack([query, *members], dim=1))
+        slot = {
+            "z": both.argsort(dim=-1)[:, of_chain],
+            "y": with_y.argsort(dim=-1),
+            "x": with_x.argsort(dim=-1),
+            "query": asked.argsort(dim=-1),
+        }
+        first = {
+            "z": 3 * slot["z"],
+            "y": 3 * N * N + 2 * slot["y"],
+            "x": 3 * N * N + 2 * N + 2 * slot["x"],
+            "query": 3 * N * N + 4 * N + slot["query"],
+        }
+        members = [(told, place) for told, names in MEMBERS.items() for place in range(len(names))]
+        at = torch.stack([first["query"], *(first[told] + place for told, place in members)], dim=1)
+        slots = torch.stack([slot["query"], *(slot[told] for told, _ in members)], dim=1)
+        roles = Roles(self.roles, at, {"slot": slots})
         return Examples(self.inputs(torch.cat(sequence, dim=1)), targets, roles)

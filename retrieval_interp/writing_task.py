@@ -102,7 +102,10 @@ class WritingTask(VectorTask):
         before = asked.roles.positions
         steps = self.n_chains * torch.arange(1, self.n_steps, device=before.device)
         places = asked.roles["query"][:, None] + steps[:, None]
-        roles = Roles(self.roles, torch.cat([before, places], dim=1))
+        slots, asked_slots = asked.roles.groups["slot"], asked.roles.group("slot", "query")
+        written_slots = asked_slots[:, None].expand_as(places)  # every symbol is written where its query stands
+        groups = {"slot": torch.cat([slots, written_slots], dim=1)}
+        roles = Roles(self.roles, torch.cat([before, places], dim=1), groups)
         symbols = torch.cat([asked.inputs[..., : self.n_dims], written], dim=1)
         return Examples(self.inputs(symbols), asked.targets, roles)
 

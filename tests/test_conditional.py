@@ -33,6 +33,15 @@ def test_the_targets_are_what_the_facts_tell_in_the_order_of_the_queries(task, s
         assert torch.equal(examples.targets[example, slot, part], symbols_of(task, examples, role))
 
 
+def test_a_slot_says_where_in_its_block_a_fact_stands():
+    task = ConditionalTask(n_chains=3)
+    roles = task.examples(4, 0).roles
+    assert torch.equal(roles["z.second"], 3 * roles.group("slot", "z.second") + 1)
+    assert torch.equal(roles["y.first"], 27 + 2 * roles.group("slot", "y.first"))
+    assert torch.equal(roles["x.first"], 33 + 2 * roles.group("slot", "x.first"))
+    assert torch.equal(roles["query"], 39 + roles.group("slot", "query"))
+
+
 def test_every_x_stands_with_every_y_once_and_each_gives_something_else():
     task = ConditionalTask(n_chains=3)
     examples = task.examples(4, 0)

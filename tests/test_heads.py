@@ -37,7 +37,8 @@ def test_equal_circuits_have_the_same_digest_and_others_another(one, other):
 
 def test_a_digest_is_the_same_in_every_process():
     made = 'Heads({Head(0, 1): OneHot({"query": "first", "a": "b"}), Head(2, 0): Uniform()}).digest'
-    code = f"from circuits.heads import *; from circuits.mechanisms import *; from circuits.one_hot import *; print({made})"
+    names = "from circuits.heads import Head, Heads; from circuits import OneHot, Uniform"
+    code = f"{names}; print({made})"
     said = subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": "7"}, text=True)
     assert said.strip() == Heads({Head(0, 1): OneHot({"query": "first", "a": "b"}), Head(2, 0): Uniform()}).digest
 

@@ -145,25 +145,27 @@ def discover(
 
     with progress_bar("discovering") as progress:
         found = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed, progress=progress)
-    with progress_bar("role names permuted") as progress:
-        found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
     command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g} --examples {examples}"
     circuit = replace(found.circuit, name=Path(model_dir).resolve().name, description=f"Found by: {command}.")
-    asked = (model, task, circuit, model_dir, examples, seed, threshold, 16 * examples)
-    judgement, chance = judged(*asked, shown=nothing if as_json else print_report)
     if found.found:
         circuits.save_circuit(circuit, out)
+    if not as_json:
+        print_discovery(found)
+        if found.found:
+            typer.echo(f"The circuit is in {out}; now it is judged on fresh examples.")
+        else:
+            typer.echo(f"No circuit was found: the best one's loss is {found.combined}.")
+            typer.echo(f"Nothing was written to {out}{', which is an older file' if out.exists() else ''}.")
+    with progress_bar("role names permuted") as progress:
+        found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
+    asked = (model, task, circuit, model_dir, examples, seed, threshold, 16 * examples)
+    judgement, chance = judged(*asked, shown=nothing if as_json else print_report)
     page = write_report(judgement, model, task, report, chance, found) if report else None
     if as_json:
         print(json.dumps(to_json(judgement, chance, found), indent=2))
     else:
         print_chance(chance)
-        print_discovery(found)
-        if found.found:
-            typer.echo(f"The circuit is in {out}")
-        else:
-            typer.echo(f"No circuit was found: the best one's loss is {found.combined}.")
-            typer.echo(f"Nothing was written to {out}{', which is an older file' if out.exists() else ''}.")
+        typer.echo(f"The same discovery with role names permuted in each example comes to {found.permuted}.")
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and judgement.passed else 1)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import MOST_SEEDS, Json, Seed
+from retrieval_interp.cli.options import MOST_SEEDS, AtOnce, CircuitFile, Json, Model, Seed
 from retrieval_interp.cli.terminal import print_claims, progress_bar, runs_bar
 
 app = typer.Typer()
@@ -92,6 +92,47 @@ def causality(
     for sentence in room.sentences(outcomes):
         typer.echo(sentence)
     typer.echo(f"The page is at {page}")
+
+
+@app.command()
+def elimination(
+    model_dir: Model,
+    circuit: CircuitFile = None,
+    examples: AtOnce = 256,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """How does the symbol of a slot that a head leaves out come to the query? Attention rows changed, one at a time.
+
+    Exits with 0 if the answers follow what is changed, 1 if not, 2 on bad input.
+    """
+    from circuits.circuit_file import load_circuit
+    from retrieval_interp import library
+    from retrieval_interp.elimination import elimination as measured
+    from retrieval_interp.elimination import partial_path
+    from retrieval_interp.provenance import about
+    from retrieval_interp.task import RetrievalTask, StepOrder
+
+    folder = library.find(model_dir)
+    if not isinstance(task := library.own_task(folder), RetrievalTask) or task.step_order is StepOrder.ANY:
+        raise BadInput(f"{model_dir}: expected a model of the retrieval problem whose pairs stand in blocks")
+    hypothesis = library.own_circuit(folder) if circuit is None else load_circuit(circuit)
+    if hypothesis is None:
+        raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
+    partial_path(hypothesis, task)  # before the model is loaded, which takes longer
+    model = library.load(folder).model
+    with progress_bar("changing rows") as progress:
+        found = measured(model, task, hypothesis, n_examples=examples, seed=seed, progress=progress)
+    if as_json:
+        command = f"retrieval-interp elimination {model_dir} --examples {examples} --seed {seed}"
+        rows = json.loads(found.table().to_json(orient="records"))
+        said = {"path": str(found.path), "left_out": found.left_out, "holds": found.holds, "rows": rows}
+        print(json.dumps({"command": command, **about(model_dir, model), **said}, indent=2))
+    else:
+        typer.echo(f"{found.path} leaves out slot {found.left_out}. Shares of answers nearest to each slot's symbol:")
+        typer.echo(found.table().round(2).to_string(index=False))
+        typer.echo(f"The answers {'follow' if found.holds else 'do not follow'} what is changed.")
+    raise typer.Exit(0 if found.holds else 1)
 
 
 @app.command()

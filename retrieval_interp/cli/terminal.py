@@ -83,7 +83,9 @@ def print_report(report: "ValidationReport") -> None:
     for path in report.paths:
         losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
         nearest = f"{path.nearest_rival[0]} {path.nearest_rival[1].mean:.4f}" if path.nearest_rival else ""
-        paths.add_row(str(path.path), *losses, path.needed + (", weakly" if path.weak else ""), nearest)
+        condition = report.circuit.condition(path.path)
+        name = f"{path.path}{f' on {condition}' if condition else ''}"
+        paths.add_row(name, *losses, path.needed + (", weakly" if path.weak else ""), nearest)
     console.print(heads, paths)
     name = report.circuit.name or "The circuit"
     console.print(Text(f"{name}: {report.headline}", f"bold {DECISIONS[report.decision]}"))
@@ -123,8 +125,6 @@ def print_discovery(found: "Discovery") -> None:
         console.print("What attention shows did not explain the model; a search over mechanisms did better.")
         for other in found.searched.others():
             console.print(other)
-    if found.permuted:
-        console.print(f"The same discovery with role names permuted in each example comes to {found.permuted}.")
     outcome = "within" if found.explains else "above"
     console.print(f"All heads replaced: {found.combined}, {outcome} twice the model's own ({found.full}) plus 0.005.")
 
