@@ -139,7 +139,7 @@ def elimination(
         outcomes.append(gone)
         if looking[row] > LOOKED:
             for slot in range(task.n_chains):
-                if slot != left_out:
+                if slot != left_out and there.second[slot] <= min(row.positions):  # the mask lets nobody look ahead
                     what = f"{row}, to slot {slot}"
                     outcomes.append(there.outcome("led", what, [default, (row, there.second[slot])], slot))
     return Elimination(path, left_out, tuple(outcomes))
@@ -222,8 +222,7 @@ def _changed(
     pattern, positions = pattern.clone(), [*row.positions]
     pattern[:, row.head.head, positions] = to.to(pattern) if isinstance(to, torch.Tensor) else 0.0
     if isinstance(to, int):
-        reached = [position for position in positions if position >= to]  # the mask lets nobody look ahead
-        pattern[:, row.head.head, reached, to] = 1.0
+        pattern[:, row.head.head, positions, to] = 1.0
     return pattern
 
 

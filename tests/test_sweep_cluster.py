@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 import ray
-from ray._private import ray_constants
+from ray._private import ray_constants, services
 from ray.cluster_utils import Cluster
 
 from circuits import BadInput
@@ -38,7 +39,25 @@ TINY = Preset(
 pytestmark = pytest.mark.slow
 # Two that are lost in the middle of what only waits, one that waits its turn, and one that is trained.
 RUNS = (*(Run("waiting", seed) for seed in range(3)), Run("tiny", 0))
+START = services.start_ray_process
 HEAD = {"num_cpus": 0, "node_ip_address": HERE, "include_dashboard": False}
+
+
+AGENTS = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port")
+
+
+def ports() -> dict[str, int]:
+    """Ports for the agents of a node. A raylet that is not told them ends itself if they do not write them down within
+    15 seconds, in which a busy machine does not even start Python."""
+    with ExitStack() as held:
+        sockets = {name: held.enter_context(socket.create_server((HERE, 0))) for name in AGENTS}
+        return {name: own.getsockname()[1] for name, own in sockets.items()}
+
+
+def told_the_port(command: list[str], process_type: str, *args: Any, **kwargs: Any) -> Any:
+    """Ray's ``start_ray_process``; of one port Ray does not tell its raylet, and nobody here asks there."""
+    told = ["--dashboard_agent_listen_port=1"] if process_type == ray_constants.PROCESS_TYPE_RAYLET else []
+    return START([*command, *told], process_type, *args, **kwargs)
 
 
 class SlowClock:
@@ -59,6 +78,7 @@ def cluster() -> Iterator[Cluster]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_health_check_period_ms": "1000",
+        "RAY_agent_register_timeout_ms": "600000",
         ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0",
     }
     with pytest.MonkeyPatch.context() as patched:
@@ -67,7 +87,8 @@ def cluster() -> Iterator[Cluster]:
         # As on a laptop that Ray keeps to itself; else it takes 127.0.0.1 for a name of this machine's other addresses.
         patched.setattr(ray_constants, "ENABLE_RAY_CLUSTER", False)
         patched.setattr("ray._private.node.time", SlowClock())
-        here = Cluster(initialize_head=True, head_node_args=HEAD)
+        patched.setattr(services, "start_ray_process", told_the_port)
+        here = Cluster(initialize_head=True, head_node_args=HEAD | ports())
         try:
             yield here
         finally:
@@ -95,7 +116,7 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
     for name in ("waiting", "tiny"):
         monkeypatch.setitem(presets.PRESETS, name, TINY)
     monkeypatch.setattr(cluster_module, "_check_alive", lambda address: None)  # as it is seen to be above
-    _, second = (cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=HERE) for _ in range(2))
+    _, second = (cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=HERE, **ports()) for _ in range(2))
     with pytest.raises(BadInput, match="a job takes 2 GPU, and no node of this cluster has more than 1"):
         connect(cluster.address, 2.0)
     connect(cluster.address, 0.5)
