@@ -94,6 +94,7 @@ def _own(mechanism: Mechanism) -> object:
     """A mechanism of somebody's own, by its name and parameters."""
     if registered(mechanism.name) is not type(mechanism):
         raise BadInput(f"{mechanism.name} is not known; expected its class to be registered (circuits.register)")
+    mechanism.check()
     parameters = {name: _as_list(value) for name, value in mechanism.parameters.items()}
     return {"mechanism": mechanism.name, **parameters} if parameters else mechanism.name
 
@@ -188,7 +189,7 @@ class _Reader:
             made = kind(**parameters)
         except TypeError as error:
             raise BadInput(f"{line}: {head} is no {name}: {error}") from error
-        made.parameters  # noqa: B018  looks at them
+        made.check()
         return made
 
     def value(self, node: yaml.Node, line: str) -> object:

@@ -42,28 +42,31 @@ class Mechanism(ABC):
         """``uniform``, ``identity``, ``previous``, ``one_hot``, ``mean``, ``map``, ``given``, or one of your own."""
 
     def __str__(self) -> str:
-        said = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        said = ", ".join(f"{name}={value}" for name, value in self.parameters.items() if _is_plain(value))
         return f"{self.name}({said})" if said else self.name
 
     @property
     def parameters(self) -> dict[str, object]:
-        """What tells it from others of its name: its fields.
+        """What tells it from others of its name: its fields."""
+        names: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def specification(self) -> object:
+        """All of it as plain data, the same for equal mechanisms; errors are those of ``check``."""
+        self.check()
+        return [self.name, self.parameters] if self.parameters else self.name
+
+    def check(self) -> None:
+        """Refuse parameters that cannot be written down.
 
         Raises:
             BadInput: one is neither a number nor a text nor a tuple of such.
         """
-        names: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
-        found = {name: getattr(self, name) for name in names}
-        for name, value in found.items():
+        for name, value in self.parameters.items():
             if not _is_plain(value):
                 kind = type(value).__name__
                 raise BadInput(f"{self.name}: {name} is a {kind}; expected a number, a text, or a tuple of such")
-        return found
-
-    @property
-    def specification(self) -> object:
-        """All of it as plain data, the same for equal mechanisms."""
-        return [self.name, self.parameters] if self.parameters else self.name
 
     @property
     def paths(self) -> tuple[tuple[str, str], ...]:

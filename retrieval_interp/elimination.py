@@ -12,7 +12,7 @@ on a *default*. Does the model infer the fourth symbol from that? Three steps, e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -53,6 +53,8 @@ class Outcome:
         error: squared error of all answers to the symbol at each slot, ``[slot]``.
         expected: the slot whose symbol is to be answered, if the story is right; -1 where each has its own.
         right: the share of answers nearest to the symbol of the expected slot, or to their own.
+        looks_at: of a row that was taken out, the position that it looks at most with the default in place, with its
+            average attention there; and that without the default.
     """
 
     step: str
@@ -61,6 +63,7 @@ class Outcome:
     error: tuple[float, ...]
     expected: int
     right: float
+    looks_at: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Elimination:
                 {
                     "step": one.step,
                     "what": one.what,
+                    "looks at": one.looks_at,
                     **{f"nearest to slot {slot}": share for slot, share in enumerate(one.nearest)},
                     f"error to slot {self.left_out}": one.error[self.left_out],
                     "expected": "its own" if one.expected < 0 else f"slot {one.expected}",
@@ -130,14 +134,17 @@ def elimination(
     default: Change = (resting, there.default(path.head, left_out))
     outcomes = [there.outcome("none", "nothing", [], -1), there.outcome("default", str(resting), [default], left_out)]
     rows = [row for row in there.rows() if row != resting]
-    looking = there.attention([default], rows, left_out)
+    by_itself, resting_there = there.attention([]), there.attention([default])
     for done, row in enumerate(rows, start=1):
         progress(done / len(rows))
         gone = there.outcome("without", str(row), [default, (row, None)], left_out)
         if gone.error[left_out] < MISSED:
             continue
-        outcomes.append(gone)
-        if looking[row] > LOOKED:
+        looks = resting_there(row)
+        most = int(looks.argmax())
+        said = f"position {most}: {looks[most]:.2f}, else {by_itself(row)[most]:.2f}"
+        outcomes.append(replace(gone, looks_at=said))
+        if looks[there.second[left_out]] > LOOKED:
             for slot in range(task.n_chains):
                 if slot != left_out and there.second[slot] <= min(row.positions):  # the mask lets nobody look ahead
                     what = f"{row}, to slot {slot}"
@@ -186,16 +193,15 @@ class _Answers:
         places = [("query", tuple(self.queries)), *((f"position {place}", (place,)) for place in block)]
         return [Row(head, positions, name) for head in heads for name, positions in places]
 
-    def attention(self, changes: Sequence[Change], rows: Sequence[Row], slot: int) -> dict[Row, float]:
-        """How much each row looks at a slot's symbol, on average."""
+    def attention(self, changes: Sequence[Change]) -> Callable[[Row], Float[torch.Tensor, " key"]]:
+        """What a row looks at, on average."""
         found: dict[int, torch.Tensor] = {}
 
         def look(pattern: torch.Tensor, hook: transformer_lens.hook_points.HookPoint) -> None:
-            found[hook.layer()] = pattern[:, :, :, self.second[slot]].mean(dim=0)
+            found[hook.layer()] = pattern.mean(dim=0)
 
-        hooks = [(pattern_hook(layer), look) for layer in range(self.model.cfg.n_layers)]
-        self._run(changes, hooks)
-        return {row: found[row.head.layer][row.head.head, [*row.positions]].mean().item() for row in rows}
+        self._run(changes, [(pattern_hook(layer), look) for layer in range(self.model.cfg.n_layers)])
+        return lambda row: found[row.head.layer][row.head.head, [*row.positions]].mean(dim=0)
 
     def outcome(self, step: str, what: str, changes: Sequence[Change], expected: int) -> Outcome:
         """What is answered."""
