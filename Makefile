@@ -1,6 +1,7 @@
 # Two commands, each alone, on a machine with Python 3.11+, make and git:
 #   make demo   validates the trained transformer in data/ and writes its report
 #   make test   lints, type-checks and tests
+# (make quick runs the tests that take no longer than a moment: the loop while you change code.)
 # (Python keeps the bytecode of what is imported, also where the environment says otherwise: without it every process
 # compiles PyTorch's and TransformerLens's sources anew. To compile all libraries in advance takes longer than the rest.)
 # (make notebooks runs the notebooks again and keeps them with their outputs; it takes a Chromium.)
@@ -9,7 +10,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := .venv/.installed
 
-.PHONY: demo test notebooks clean
+.PHONY: demo test quick notebooks clean
 
 demo: $(INSTALLED)
 	$(BIN)/retrieval-interp demo
@@ -19,6 +20,9 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+quick: $(INSTALLED)
+	$(BIN)/pytest -m "not slow"
 
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/build.py

@@ -15,9 +15,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def cores(device: torch.device) -> int:
-    """How many pieces run at once: one on a GPU, else as many as PyTorch has threads."""
-    return torch.get_num_threads() if device.type == "cpu" else 1
+_shared_out: list[int] = []  # how many pieces run at once, while some do
+
+
+def pieces_at_once(device: torch.device) -> int:
+    """How many pieces run at once: one on a GPU, else as many as PyTorch has threads, or had before they began."""
+    return 1 if device.type != "cpu" else _shared_out[0] if _shared_out else torch.get_num_threads()
 
 
 def on_all_cores(
@@ -37,7 +40,7 @@ def on_all_cores(
         done: is told an item and what became of it.
         device: that the work runs on.
     """
-    n_threads = cores(device)
+    n_threads = torch.get_num_threads() if device.type == "cpu" else 1
     if n_threads == 1:
         for item in items:
             done(item, work(item))
@@ -57,6 +60,7 @@ def on_all_cores(
             waiting.popleft()
 
     try:
+        _shared_out.append(n_threads)
         torch.set_num_threads(1)  # what a new thread begins with, too
         for item in items:
             waiting.append((item, pool.submit(alone, item)))
@@ -65,6 +69,7 @@ def on_all_cores(
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         interrupted = _ended([future for _, future in waiting if not future.cancelled()])
+        _shared_out.clear()
         torch.set_num_threads(n_threads)
         if interrupted:
             raise KeyboardInterrupt

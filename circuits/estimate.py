@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
-from circuits.cores import cores
+from circuits.cores import pieces_at_once
 from circuits.evaluation import evaluate, sequences_at_once
 from circuits.judge import ENOUGH, FEW
 from circuits.mechanisms import REPLACEMENTS, SIMPLE
@@ -45,7 +45,7 @@ def seconds(model: HookedTransformer, problem: Problem, circuit: Circuit, sample
 
 def _each(model: HookedTransformer, problem: Problem, sample: Sample, circuits: Sequence[Circuit]) -> float:
     """Seconds for one example under one of many circuits; those in the middle are tried, a piece for every core."""
-    n_pieces = cores(sample.first.inputs.device)
+    n_pieces = pieces_at_once(sample.first.inputs.device)
     most = sequences_at_once(model.cfg.n_heads, sample.first.inputs.shape[1], n_pieces)
     first = max(0, len(circuits) - most) // 2
     tried = circuits[first : first + most]

@@ -29,7 +29,7 @@ from transformer_lens.components import MLP, LayerNorm
 
 from circuits.branches import Fork, forks
 from circuits.circuit import Circuit, check_all
-from circuits.cores import cores, on_all_cores
+from circuits.cores import on_all_cores, pieces_at_once
 from circuits.errors import BadInput
 from circuits.mechanisms import Mechanism, checked_pattern
 from circuits.problem import Examples, Problem
@@ -40,6 +40,7 @@ POSITIONS_AT_ONCE = 2**13
 ENTRIES_AT_ONCE = 2**26
 # Rows of an MLP at once on a CPU: its hidden layer then stays in the cache, which halves the time.
 MLP_ROWS_AT_ONCE = 512
+HOOKING = threading.Lock()  # several pieces put their hooks on one model
 FREE = -1.0  # in the pattern of a head that is left free: no mechanism attends less than not at all
 TANH_GELUS = ("gelu_pytorch_tanh", "gelu_new", "gelu_fast")  # TransformerLens's names for one and the same function
 
@@ -112,7 +113,7 @@ def pieces(
     # What one circuit leaves free another would have to compute, so whole circuits stay among themselves.
     whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
     others = sorted({*range(len(circuits))} - {*whole})
-    most = sequences_at_once(cfg.n_heads, examples.inputs.shape[1], cores(examples.inputs.device))
+    most = sequences_at_once(cfg.n_heads, examples.inputs.shape[1], pieces_at_once(examples.inputs.device))
     for group in (others, whole):
         for first in range(0, len(group), most):
             indices = group[first : first + most]
@@ -160,7 +161,7 @@ class Batch:
     def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples) -> None:
         self.model, self.problem, self.examples = model, problem, examples
         self.n, self.n_positions = examples.inputs.shape[:2]
-        most = ENTRIES_AT_ONCE // cores(examples.inputs.device)
+        most = ENTRIES_AT_ONCE // pieces_at_once(examples.inputs.device)
         self._patterns, self._stacks = Recent(most), Recent(most)
 
     @torch.no_grad()
@@ -276,7 +277,8 @@ class Batch:
 
         # PyTorch's own hook: TransformerLens would take all hooks off the model, those of others too.
         block, flat = self.model.blocks[layer], residual.flatten(0, 1)
-        handle = block.attn.hook_pattern.register_forward_hook(override)
+        with HOOKING:
+            handle = block.attn.hook_pattern.register_forward_hook(override)
         try:
             if not self._is_usual():
                 return block(flat).unflatten(0, residual.shape[:2])
@@ -284,7 +286,8 @@ class Batch:
             middle = flat + block.attn(query_input=normal, key_input=normal, value_input=normal)
             return self._through_mlp(layer, middle.flatten(0, 1)).reshape(residual.shape)
         finally:
-            handle.remove()
+            with HOOKING:
+                handle.remove()
 
     def _rows(
         self,

@@ -14,6 +14,7 @@ Here stand what all mechanisms share and the simple ones: ``Uniform``, ``Identit
             return (seen / seen.sum(dim=-1, keepdim=True))[None]
 
 Its name and its fields are its specification: circuits with it are hashed, saved and loaded by these (circuit_file.py).
+``pattern`` may be called by several threads at once.
 """
 
 from __future__ import annotations

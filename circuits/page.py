@@ -4,6 +4,7 @@ import base64
 import gzip
 from functools import cache
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ def figure_element(figure: go.Figure, name: str) -> Markup:
 @cache
 def viewer_code() -> str:
     """The JavaScript of attention viewers: circuitsvis, and the function that shows it."""
-    import circuitsvis  # brings in PyTorch, which takes its time
-
-    bundle = Path(circuitsvis.__file__).parent / "dist" / "cdn" / "iife.js"
+    found = find_spec("circuitsvis")  # to import it would bring in PyTorch, which takes its time
+    assert found is not None
+    assert found.origin is not None
+    bundle = Path(found.origin).parent / "dist" / "cdn" / "iife.js"
     own = Path(__file__).parent / "viewer" / "viewer.js"
     code = bundle.read_text(encoding="utf-8").removesuffix("//# sourceMappingURL=iife.js.map\n")
     return code + own.read_text(encoding="utf-8")

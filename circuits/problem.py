@@ -41,7 +41,8 @@ class Examples:
 class Problem(Protocol):
     """All that this package needs to know of a task.
 
-    ``RetrievalTask`` is one; any HookedTransformer with a loss and named positions can have another.
+    ``RetrievalTask`` is one; any HookedTransformer with a loss and named positions can have another. On a CPU with
+    several cores ``losses`` is called by several threads at once.
     """
 
     @property

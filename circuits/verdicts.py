@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from circuits.changes import MERGED_HEADS
 from circuits.circuit import Head
-from circuits.faithfulness import Faithfulness, TakenOut
+from circuits.faithfulness import Faithfulness
 from circuits.loss import Loss
 from circuits.statements import Verdict
 from circuits.validation_report import HeadResult, Merge, PathResult, ValidationReport
@@ -126,10 +126,6 @@ def _complete(found: Faithfulness, threshold: float) -> Verdict:
         return Verdict("complete", "undetermined", sentence)
     sentence = f"Whichever of {n} sets of its heads are ablated, circuit and model differ by less than {threshold:g}"
     return Verdict("complete", "passed", f"{sentence}; the most is {widest}.")
-
-
-def _names(out: TakenOut) -> str:
-    return f"without {', '.join(map(str, out.heads))}"
 
 
 def _rivals(paths: Sequence[PathResult], combined: Loss, level: float) -> Verdict:

@@ -18,7 +18,6 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from circuits.ablation import pattern_hook
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
 from circuits.lazy import pandas as pd
@@ -181,7 +180,7 @@ class _Answers:
         def look(pattern: torch.Tensor, hook: transformer_lens.hook_points.HookPoint) -> None:
             found.append(pattern[:, head.head, self.queries])
 
-        self._run([], [(pattern_hook(head.layer), look)])
+        self._run([], [(_hook(head.layer), look)])
         there = (self.own_slot == slot).to(found[0])
         return torch.einsum("eqk,eq->qk", found[0], there) / there.sum(dim=0)[:, None]
 
@@ -200,7 +199,7 @@ class _Answers:
         def look(pattern: torch.Tensor, hook: transformer_lens.hook_points.HookPoint) -> None:
             found[hook.layer()] = pattern.mean(dim=0)
 
-        self._run(changes, [(pattern_hook(layer), look) for layer in range(self.model.cfg.n_layers)])
+        self._run(changes, [(_hook(layer), look) for layer in range(self.model.cfg.n_layers)])
         return lambda row: found[row.head.layer][row.head.head, [*row.positions]].mean(dim=0)
 
     def outcome(self, step: str, what: str, changes: Sequence[Change], expected: int) -> Outcome:
@@ -213,10 +212,16 @@ class _Answers:
         right = (nearest == wanted).float().mean().item()
         return Outcome(step, what, shares, tuple(errors.mean(dim=(0, 1)).tolist()), expected, right)
 
-    @torch.no_grad()
     def _run(self, changes: Sequence[Change], hooks: Sequence[tuple[str, Callable[..., object]]] = ()) -> torch.Tensor:
-        made = [(pattern_hook(row.head.layer), partial(_changed, row=row, to=to)) for row, to in changes]
-        return self.model.run_with_hooks(self.examples.inputs, fwd_hooks=[*made, *hooks])
+        made = [(_hook(row.head.layer), partial(_changed, row=row, to=to)) for row, to in changes]
+        with torch.no_grad():
+            return self.model.run_with_hooks(self.examples.inputs, fwd_hooks=[*made, *hooks])
+
+
+def _hook(layer: int) -> str:
+    from circuits.ablation import pattern_hook  # brings in PyTorch
+
+    return pattern_hook(layer)
 
 
 def _changed(

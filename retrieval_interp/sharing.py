@@ -1,10 +1,12 @@
 """Model directories to and from the Hugging Face Hub."""
 
+import re
 from pathlib import Path
 
 import huggingface_hub
 
 from circuits.errors import BadInput
+from circuits.pattern_file import PATTERNS
 from retrieval_interp.card import CARD, model_card
 from retrieval_interp.checkpoints import load_model
 from retrieval_interp.curves import ATTENTION
@@ -12,7 +14,7 @@ from retrieval_interp.model_dir import CIRCUIT, CONFIG, LOG, WEIGHTS
 from retrieval_interp.stored_report import REPORT
 
 PREFIX = "hf:"
-SHARED = (CONFIG, WEIGHTS, CIRCUIT, LOG, REPORT, ATTENTION, CARD)
+SHARED = (CONFIG, WEIGHTS, CIRCUIT, Path(CIRCUIT).with_suffix(PATTERNS).name, LOG, REPORT, ATTENTION, CARD)
 
 
 def fetch(address: str) -> Path:
@@ -36,7 +38,7 @@ def push(folder: Path, address: str) -> str:
     Raises:
         BadInput: the address is none, the folder holds no whole model, or the Hub refuses.
     """
-    if not address.startswith(PREFIX):
+    if not re.fullmatch(f"{PREFIX}[^/]+/[^/]+", address):
         raise BadInput(f"{address}: expected an address like {PREFIX}owner/name")
     load_model(folder)
     card = model_card(folder, address).encode()

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-PATIENCE = 120_000  # milliseconds, for whatever a page is waited for: machines may be busy
+PATIENCE = 600_000  # milliseconds, for whatever a page is waited for: machines may be busy
 # Figures and viewers say so when they are drawn.
 NOT_DRAWN = ".plotly-graph-div:not([data-drawn]), .attention-viewer:empty, .attention-panel:not([data-drawn])"
 

@@ -1,5 +1,6 @@
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +18,11 @@ MICRO = Preset(
     Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8),
     Recipe(steps=1, batch=4, training_examples=4),
 )
+
+
+def test_no_benchmark_stands_in_the_way_of_the_standard_library():
+    own = {path.stem for path in Path(ablation.__file__).parent.glob("*.py")}
+    assert not own & sys.stdlib_module_names
 
 
 def test_the_training_benchmark_reports_both_ratios(monkeypatch):

@@ -7,8 +7,8 @@ import torch
 
 from circuits import Circuit, Fixed, Head, OneHot, Uniform, evaluate, validate
 from circuits import evaluation as evaluation_module
-from circuits.cores import on_all_cores
-from circuits.evaluation import pieces
+from circuits.cores import on_all_cores, pieces_at_once
+from circuits.evaluation import Recent, pieces
 from circuits.measured import Measured
 
 CPU = torch.device("cpu")
@@ -25,14 +25,29 @@ def three_threads():
 def test_pieces_run_at_once_and_are_told_in_their_order(three_threads):
     all_there = threading.Barrier(3, timeout=60)  # nobody goes on before three are at work
 
-    def work(item: int) -> tuple[int, int]:
+    def work(item: int) -> tuple[int, int, int]:
         all_there.wait()
-        return 10 * item, torch.get_num_threads()
+        return 10 * item, torch.get_num_threads(), pieces_at_once(CPU)
 
     told = []
     on_all_cores(work, range(6), lambda item, result: told.append((item, result)), CPU)
-    assert told == [(item, (10 * item, 1)) for item in range(6)]
-    assert torch.get_num_threads() == 3
+    assert told == [(item, (10 * item, 1, 3)) for item in range(6)]
+    assert torch.get_num_threads() == pieces_at_once(CPU) == 3
+
+
+def test_pieces_that_run_at_once_share_the_memory(three_threads, random_model, task, monkeypatch):
+    example = random_model.cfg.n_heads * task.n_positions**2
+    monkeypatch.setattr(evaluation_module, "ENTRIES_AT_ONCE", 12 * example)
+    begun, kept, shares = Recent.__init__, set(), []
+
+    def noted(recent: Recent, most: int) -> None:
+        kept.add(most)
+        begun(recent, most)
+
+    monkeypatch.setattr(Recent, "__init__", noted)
+    evaluate(random_model, task, task.examples(24, seed=1), [Circuit()], progress=shares.append)
+    assert kept == {4 * example}
+    assert len(shares) == 6  # of four examples each
 
 
 @pytest.mark.parametrize("fails", ["work", "done"])
@@ -87,12 +102,18 @@ import os, signal, sys, threading, time
 import torch
 from circuits.cores import on_all_cores
 
+sent = threading.Event()
+
+def send():
+    for _ in range(3):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+    sent.set()
+
 def work(item):
     if item == 1:
-        for after in (0.0, 0.05, 0.1):
-            threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
-    until = time.monotonic() + 0.5
-    while time.monotonic() < until:
+        threading.Thread(target=send).start()
+    while not sent.is_set():
         torch.ones(100, 100) @ torch.ones(100, 100)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background is born without

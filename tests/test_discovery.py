@@ -132,6 +132,7 @@ def test_the_figure_of_attention_is_divided_by_the_labels(random_model, task):
     assert figure.data[0].customdata[0][1] == f"{task.roles[-1]}, slot 1"
 
 
+@pytest.mark.slow
 def test_all_twelve_heads_of_transformer_a_are_replaced_by_three_paths_on_slots_and_averages():
     model, task, _ = load("transformer_a")
     found = discover(model, task, n_examples=128)

@@ -29,6 +29,7 @@ for expected, arguments in lines:
     said = f"{arguments}: exit code {code}, {errors.getvalue()!r}"
     assert code == expected, said
     assert code == 0 or errors.getvalue().count("\\n") == 1, said
+    assert arguments[0] in ("frobnicate", "--frob") or "No such command" not in errors.getvalue(), said
     there = [name for name in heavy if name in sys.modules]
     assert not there, f"{said}: imports {', '.join(there)}"
 print(len(lines))
@@ -43,9 +44,11 @@ facts nowhere.yaml ; facts damaged.yaml ; prompts nonsense ; prompts kingdoms --
 prompts equations --out NOWHERE ; prompts equations --n 0 ; prompts equations --seed -1
 
 arrival nowhere ; card nowhere ; discover nowhere ; gradients nowhere ; view nowhere ; where nowhere
-write nowhere ; heads nowhere ; heads transformer_a --out NOWHERE
+write nowhere ; elimination nowhere ; elimination equations ; elimination bare
+elimination transformer_a --circuit nowhere.yaml ; elimination transformer_a --circuit high.yaml
 validate nowhere ; emergence nowhere ; export nowhere to ; push nowhere hf:a/b
-push bare elsewhere ; validate bare ; validate bare --circuit nowhere.yaml
+push bare elsewhere ; push transformer_a hf: ; push transformer_a hf:a
+validate bare ; validate bare --circuit nowhere.yaml
 validate bare --circuit damaged.yaml ; validate bare --circuit odd.yaml ; validate bare --circuit bare
 validate oddly ; emergence bare ; where weightless ; where cut_off ; validate no_json ; discover no_format
 discover no_task ; card no_json ; arrival no_size ; gradients no_field ; view no_json ; write no_json

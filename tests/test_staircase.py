@@ -124,6 +124,7 @@ def test_what_cannot_be_trained_is_refused(arguments, capsys, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_world_offline(by_hand, tmp_path):
     with opened(write_staircase(by_hand, tmp_path, "by hand")) as (page, complaints):
         assert page.locator("#staircase2 .legendtext").all_text_contents() == ["x1", "x2"]

@@ -39,9 +39,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_every_trained_model_and_neither_logs_of_sweeps_nor_results_of_benchmarks(wheel: Path) -> None:
     names = {name.removeprefix("retrieval_interp/") for name in zipfile.ZipFile(wheel).namelist()}
     held = {name for name in names if name.startswith("data/")}
-    models = {str(path.relative_to(ROOT)) for path in (ROOT / "data").glob(f"*/{CONFIG}")}
-    assert len(models) >= 10
-    assert models <= held
+    parts = (CONFIG, "model.safetensors", "circuit.yaml", "circuit.patterns.safetensors", "report.json")
+    own = {str(path.relative_to(ROOT)) for part in parts for path in (ROOT / "data").glob(f"*/{part}")}
+    assert len([name for name in own if name.endswith(CONFIG)]) >= 10
+    assert own <= held
     assert not [name for name in held if name.startswith("data/sweeps") and not name.endswith(".csv")]
     assert not [name for name in held if name.count("/") == 1]
 
@@ -55,7 +56,8 @@ def test_installed_into_an_empty_environment_the_demo_holds_and_writes_its_repor
     (packages,) = environment.glob("lib/python*/site-packages")
     # The libraries are those of this environment, whose own .pth files, and so the checkout, are not read there.
     (packages / "libraries.pth").write_text("\n".join(site.getsitepackages()))
-    zipfile.ZipFile(wheel).extractall(packages)
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", "--no-compile", str(wheel)], check=True)
     program = f"examples = {EXAMPLES}{DEMO}"
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run = subprocess.run(
@@ -65,10 +67,13 @@ def test_installed_into_an_empty_environment_the_demo_holds_and_writes_its_repor
         capture_output=True,
         text=True,
     )
+    helped = subprocess.run([environment / "bin" / "retrieval-interp", "--help"], cwd=empty, capture_output=True)
+    assert helped.returncode == 0
     assert run.returncode in (0, 1), run.stderr
     assert "accounts for the output: holds" in run.stdout
     folder = empty / "reports" / "transformer_a"
     assert {path.name for path in folder.iterdir()} == {"report.json", "report.md", "report.html"}
+    assert json.loads((ROOT / "data" / "transformer_a" / "report.json").read_text())["passed"]  # on all examples
     report = json.loads((folder / "report.json").read_text())
     assert report["decision"] in ("holds", "undecided")  # so few examples leave something to chance
     assert run.returncode == (0 if report["passed"] else 1)
