@@ -8,6 +8,7 @@ from transformer_lens import HookedTransformer
 from circuits.circuit import Circuit
 from circuits.cores import pieces_at_once
 from circuits.evaluation import evaluate, sequences_at_once
+from circuits.faithfulness import n_subsets
 from circuits.judge import ENOUGH, FEW
 from circuits.mechanisms import REPLACEMENTS, SIMPLE
 from circuits.one_hot import OneHot
@@ -19,7 +20,7 @@ from circuits.statistics import EXAMPLES, FOR_EACH_PATH, RANDOM_CIRCUITS, SUPERF
 def seconds(model: HookedTransformer, problem: Problem, circuit: Circuit, sample: Sample) -> float:
     """About how many seconds ``validate`` and ``against_chance`` take together on these examples.
 
-    Counted as if every loss of step 3 took ``ENOUGH`` examples and every rival ``FEW``, none more.
+    Counted as if every loss of step 3 and of completeness took ``ENOUGH`` examples and every rival ``FEW``, none more.
 
     Args:
         model: any HookedTransformer without padding.
@@ -40,6 +41,8 @@ def seconds(model: HookedTransformer, problem: Problem, circuit: Circuit, sample
     whole = (1 + len(without)) * n_examples + rivals * few + (RANDOM_CIRCUITS + superfluous) * some
     free = n_examples + (len(alone) + len(one_hot) + model.cfg.n_layers) * min(ENOUGH, n_examples)
     free += (len(circuit.heads) - len(circuit.useful_heads)) * some
+    n_own, n_heads = len(circuit.useful_heads), model.cfg.n_layers * model.cfg.n_heads
+    free += (1 + n_heads) * some + 9 * n_examples + 2 * n_subsets(n_own) * min(ENOUGH, n_examples)
     return whole * _each(model, problem, sample, [circuit, *without]) + free * _each(model, problem, sample, alone)
 
 

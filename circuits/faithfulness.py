@@ -14,6 +14,7 @@ standard, which judges), or by ``uniform`` or ``identity`` attention, which stan
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 from typing import Any
 
 from circuits.circuit import Circuit, Head
@@ -143,8 +144,7 @@ def faithfulness(judge: Judge, circuit: Circuit, means: Mapping[Head, Fixed]) ->
         for keep in (lambda head: head not in own, lambda head: head in own, lambda head: True)
     ]
     everything_but_own = Circuit(means).without_heads(own)
-    sizes = range(1, len(own) + 1) if len(own) <= ALL_SUBSETS else (1, 2, len(own))
-    subsets = [subset for size in sizes for subset in combinations(own, size)]
+    subsets = [subset for size in _sizes(len(own)) for subset in combinations(own, size)]
     of_model = [Circuit({head: means[head] for head in subset}) for subset in subsets]
     of_circuit = [Circuit({**everything_but_own.heads, **out.heads}) for out in of_model]
     losses = iter(judge.measure(ways))
@@ -156,6 +156,15 @@ def faithfulness(judge: Judge, circuit: Circuit, means: Mapping[Head, Fixed]) ->
     for place, out in zip(open_, decided, strict=True):
         taken_out[place] = out
     return Faithfulness(own, by_ablation, tuple(sorted(taken_out, key=lambda out: -abs(out.difference.mean))))
+
+
+def n_subsets(n: int) -> int:
+    """How many subsets of so many heads are taken out."""
+    return sum(comb(n, size) for size in _sizes(n))
+
+
+def _sizes(n: int) -> Sequence[int]:
+    return range(1, n + 1) if n <= ALL_SUBSETS else (1, 2, n)
 
 
 def _taken_out(

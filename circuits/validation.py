@@ -120,15 +120,15 @@ def _validated(
         estimated(seconds(model, problem, circuit, sample))
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}
     without = [changed for rows in removed.values() for changed in rows.values()]
-    full, combined, *_ = judge.measure([Circuit(), circuit, *without], progress=lambda share: progress(0.6 * share))
+    full, combined, *_ = judge.measure([Circuit(), circuit, *without], progress=lambda share: progress(0.4 * share))
     heads = _each_alone(judge, circuit)
-    progress(0.8)
+    progress(0.5)
     # A circuit that explains all that the model does must need its paths for that, not just for the threshold.
     level = min(threshold, explained_below(full)) if combined.mean < explained_below(full) else threshold
     strict = Judge(model, problem, sample, level, ledger)
     up_to = [judgement.loss for judgement in judge(circuit.up_to(layer) for layer in range(model.cfg.n_layers))]
     below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < level]
-    progress(0.9)
+    progress(0.6)
     paths = _each_path(strict, circuit, removed, below)
     merges = _each_merge(strict, circuit, paths) if combined.mean < threshold else []
     looks = content_or_position(
@@ -138,6 +138,7 @@ def _validated(
         threshold=threshold,
         seed=seed,
         measured=measured,
+        progress=lambda share: progress(0.7 + 0.1 * share),
     )
     faithful = faithfulness(judge, circuit, looks.means)
     paper = paper_protocol(judge, circuit)

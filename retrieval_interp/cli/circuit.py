@@ -233,7 +233,7 @@ def judged(
 ) -> "tuple[ValidationReport, Statistics]":
     """A circuit validated, and held against chance, on the same fresh examples; as many as ``validate`` needs.
 
-    ``shown`` is told of the validation before it is held against chance, which takes as long again.
+    ``shown`` is told of the validation before it is held against chance, which takes its time.
     """
     import circuits
     from circuits.measured import Measured
