@@ -125,8 +125,8 @@ def test_the_figure_of_attention_is_divided_by_the_labels(random_model, task):
     attention = attention_by_group(random_model, task.examples(16, 3), "slot")
     figure = attention_figure(attention, task.roles, task.roles[::-1], "slot")
     query, (first, *_) = figure.data[0].y.index("query"), figure.data[0].z
-    assert len(first) == 5 * len(task.roles)  # four slots, and one column that stays empty
-    shown = figure.data[0].z[query][:4]
+    assert len(first) == 3 * len(task.roles)  # two slots, and one column that stays empty
+    shown = figure.data[0].z[query][:2]
     expected = attention[0, 0, task.roles.index("query"), task.roles.index(task.roles[-1])]
     assert shown == pytest.approx(expected.tolist(), abs=1e-3)
     assert figure.data[0].customdata[0][1] == f"{task.roles[-1]}, slot 1"
