@@ -1,3 +1,5 @@
+from pathlib import Path as FilePath
+
 import pytest
 import torch
 from hypothesis import given
@@ -42,6 +44,12 @@ def test_yaml_that_a_person_would_write_is_read():
         Head(1, 0): OneHot({"query": "second", "second": "first"}),
         Head(2, 1): Uniform(),
     }
+
+
+def test_the_hypothesis_of_the_readme_is_read():
+    text = (FilePath(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    circuit = parse_circuit(text.partition("```yaml\n")[2].partition("```")[0], "README.md")
+    assert [str(head) for head in circuit.heads] == ["L0H0", "L1H0", "L2H0"]
 
 
 def test_a_head_whose_rows_lead_nowhere_is_read_back_too():

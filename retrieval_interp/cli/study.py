@@ -124,7 +124,8 @@ def elimination(
     with progress_bar("changing rows") as progress:
         found = measured(model, task, hypothesis, n_examples=examples, seed=seed, progress=progress)
     if as_json:
-        command = f"retrieval-interp elimination {model_dir} --examples {examples} --seed {seed}"
+        of = f" --circuit {circuit}" if circuit else ""
+        command = f"retrieval-interp elimination {model_dir}{of} --examples {examples} --seed {seed}"
         rows = json.loads(found.table().to_json(orient="records"))
         said = {"path": str(found.path), "left_out": found.left_out, "holds": found.holds, "rows": rows}
         print(json.dumps({"command": command, **about(model_dir, model), **said}, indent=2))
