@@ -14,7 +14,8 @@ Here stand what all mechanisms share and the simple ones: ``Uniform``, ``Identit
             return (seen / seen.sum(dim=-1, keepdim=True))[None]
 
 Its name and its fields are its specification: circuits with it are hashed, saved and loaded by these (circuit_file.py).
-``pattern`` may be called by several threads at once.
+``pattern`` may be called by several threads at once. Where what it does changes, change its name or a parameter too:
+losses that were kept are found by these.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ PREVIOUS = ("*", "previous")  # the path from every position to the one before
 class Mechanism(ABC):
     """An attention pattern that a head is hypothesised to have."""
 
-    own: ClassVar[bool] = True  # whether somebody else wrote it, so that its patterns are looked at
+    own: ClassVar[bool]  # whether somebody else wrote it, so that its patterns are looked at
+
+    def __init_subclass__(cls) -> None:
+        """A class that is made of one of ours is somebody else's, too."""
+        cls.own = cls.__dict__.get("own", True)
 
     @property
     @abstractmethod
@@ -62,8 +67,10 @@ class Mechanism(ABC):
         """Refuse parameters that cannot be written down.
 
         Raises:
-            BadInput: one is neither a number nor a text nor a tuple of such.
+            BadInput: one is neither a number nor a text nor a tuple of such, or the name is that of one of ours.
         """
+        if self.own and self.name in OURS:
+            raise BadInput(f"{type(self).__name__} is called {self.name!r}, as one of ours; expected another name")
         for name, value in self.parameters.items():
             if not _is_plain(value):
                 kind = type(value).__name__

@@ -52,8 +52,8 @@ class Outcome:
         error: squared error of all answers to the symbol at each slot, ``[slot]``.
         expected: the slot whose symbol is to be answered, if the story is right; -1 where each has its own.
         right: the share of answers nearest to the symbol of the expected slot, or to their own.
-        looks_at: of a row that was taken out, the position that it looks at most with the default in place, with its
-            average attention there; and that without the default.
+        looks_at: of the row at rest, and of one that was taken out, the position that it looks at most with the default
+            in place, with its average attention there; and that without the default.
     """
 
     step: str
@@ -131,19 +131,23 @@ def elimination(
     there = _Answers(model, task, examples, path)
     resting = Row(path.head, tuple(there.queries), "query")
     default: Change = (resting, there.default(path.head, left_out))
-    outcomes = [there.outcome("none", "nothing", [], -1), there.outcome("default", str(resting), [default], left_out)]
-    rows = [row for row in there.rows() if row != resting]
     by_itself, resting_there = there.attention([]), there.attention([default])
+
+    def looks_at(row: Row) -> str:
+        looks = resting_there(row)
+        most = int(looks.argmax())
+        return f"position {most}: {looks[most]:.2f}, else {by_itself(row)[most]:.2f}"
+
+    rested = replace(there.outcome("default", str(resting), [default], left_out), looks_at=looks_at(resting))
+    outcomes = [there.outcome("none", "nothing", [], -1), rested]
+    rows = [row for row in there.rows() if row != resting]
     for done, row in enumerate(rows, start=1):
         progress(done / len(rows))
         gone = there.outcome("without", str(row), [default, (row, None)], left_out)
         if gone.error[left_out] < MISSED:
             continue
-        looks = resting_there(row)
-        most = int(looks.argmax())
-        said = f"position {most}: {looks[most]:.2f}, else {by_itself(row)[most]:.2f}"
-        outcomes.append(replace(gone, looks_at=said))
-        if looks[there.second[left_out]] > LOOKED:
+        outcomes.append(replace(gone, looks_at=looks_at(row)))
+        if resting_there(row)[there.second[left_out]] > LOOKED:
             for slot in range(task.n_chains):
                 if slot != left_out and there.second[slot] <= min(row.positions):  # the mask lets nobody look ahead
                     what = f"{row}, to slot {slot}"

@@ -9,6 +9,7 @@ from circuits import (
     BadInput,
     Circuit,
     Head,
+    Identity,
     Mechanism,
     Path,
     evaluate,
@@ -113,7 +114,7 @@ def test_an_installed_package_offers_some(tmp_path, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offering\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[circuits.mechanisms]\noffered = offering:Offered\n")
     (tmp_path / "offering.py").write_text(
-        "from circuits import Identity\n\nclass Offered(Identity):\n    name = 'offered'\n    own = True\n"
+        "from circuits import Identity\n\nclass Offered(Identity):\n    name = 'offered'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert str(parse_circuit("heads:\n  L0H0: offered\n").heads[Head(0, 0)]) == "offered"
@@ -159,4 +160,6 @@ def test_what_cannot_be_known_by_its_name_is_not_registered(tmp_path):
         register(type("Nameless", (Mechanism,), {}))
     with pytest.raises(BadInput, match="to be registered"):
         save_circuit(Circuit({Head(0, 0): Wrong("shape")}), tmp_path / "circuit.yaml")
+    with pytest.raises(BadInput, match="as one of ours"):
+        Circuit({Head(0, 0): type("Mine", (Identity,), {})()}).digest  # noqa: B018  else it would be taken for Identity
     assert register(Window) is Window  # a cell that is run again
