@@ -47,10 +47,18 @@ def folder(tmp_path):
 
 def test_what_was_pushed_loads_by_its_address(hub, folder):
     (folder / "private-notes.txt").write_text("not to be shared")
+    (folder / "circuit.patterns.safetensors").write_bytes(b"the numbers of fixed patterns go with their circuit")
     assert sharing.push(folder, "hf:someone/induction") == "https://huggingface.co/someone/induction"
     shared = {path.name for path in (hub / "someone" / "induction").iterdir()}
     assert "private-notes.txt" not in shared
-    assert shared >= {"config.json", "model.safetensors", "circuit.yaml", "log.jsonl", "README.md"}
+    assert shared >= {
+        "config.json",
+        "model.safetensors",
+        "circuit.yaml",
+        "circuit.patterns.safetensors",
+        "log.jsonl",
+        "README.md",
+    }
     (model, task, circuit), (own, _, _) = load("hf:someone/induction"), load(folder)
     examples = task.examples(4, 0)
     assert model(examples.inputs).equal(own(examples.inputs))
