@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
+from circuits.content import MEAN_EXAMPLES
 from circuits.cores import pieces_at_once
 from circuits.evaluation import evaluate, sequences_at_once
 from circuits.faithfulness import n_subsets
@@ -14,13 +15,13 @@ from circuits.mechanisms import REPLACEMENTS, SIMPLE
 from circuits.one_hot import OneHot
 from circuits.problem import Problem
 from circuits.sample import Sample
-from circuits.statistics import EXAMPLES, FOR_EACH_PATH, RANDOM_CIRCUITS, SUPERFLUOUS_PATHS
+from circuits.statistics import COST_EXAMPLES, EXAMPLES, FOR_EACH_PATH, RANDOM_CIRCUITS, SUPERFLUOUS_PATHS
 
 
 def seconds(model: HookedTransformer, problem: Problem, circuit: Circuit, sample: Sample) -> float:
     """About how many seconds ``validate`` and ``against_chance`` take together on these examples.
 
-    Counted as if every loss of step 3 and of completeness took ``ENOUGH`` examples and every rival ``FEW``, none more.
+    Counted as if whatever takes no more examples than decide it took ``ENOUGH``, and every rival ``FEW``.
 
     Args:
         model: any HookedTransformer without padding.
@@ -32,18 +33,20 @@ def seconds(model: HookedTransformer, problem: Problem, circuit: Circuit, sample
         BadInput: the circuit does not fit the model or the examples.
     """
     n_examples, roles = len(sample), sample.roles
-    some, few = min(EXAMPLES, n_examples), min(FEW, n_examples)
+    some, few, enough, costs = (min(n, n_examples) for n in (EXAMPLES, FEW, ENOUGH, COST_EXAMPLES))
     without = [circuit.without(path, row) for path in circuit.paths for row in REPLACEMENTS]
     one_hot = [path for path in circuit.paths if isinstance(circuit.heads[path.head], OneHot)]
     rivals = sum(len(roles.before(path.source)) - 1 for path in one_hot)
     superfluous = min(len(circuit.heads) * len(roles.pairs), max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * len(circuit.paths)))
     alone = [Circuit({head: mechanism}) for head in circuit.heads for mechanism in SIMPLE.values()]
-    whole = (1 + len(without)) * n_examples + rivals * few + (RANDOM_CIRCUITS + superfluous) * some
-    free = n_examples + (len(alone) + len(one_hot) + model.cfg.n_layers) * min(ENOUGH, n_examples)
-    free += (len(circuit.heads) - len(circuit.useful_heads)) * some
     n_own, n_heads = len(circuit.useful_heads), model.cfg.n_layers * model.cfg.n_heads
-    free += (1 + n_heads) * some + 9 * n_examples + 2 * n_subsets(n_own) * min(ENOUGH, n_examples)
-    return whole * _each(model, problem, sample, [circuit, *without]) + free * _each(model, problem, sample, alone)
+    prescribed = (
+        3 * n_examples + len(without) * (enough + costs) + rivals * few + (RANDOM_CIRCUITS + superfluous) * some
+    )
+    free = 3 * n_examples + (len(alone) + len(one_hot) + model.cfg.n_layers + n_heads) * enough  # validate
+    free += (9 + 2 * n_subsets(n_own)) * enough + MEAN_EXAMPLES  # faithfulness
+    free += (1 + len(circuit.heads) - n_own) * some  # heads left untouched
+    return prescribed * _each(model, problem, sample, [circuit, *without]) + free * _each(model, problem, sample, alone)
 
 
 def _each(model: HookedTransformer, problem: Problem, sample: Sample, circuits: Sequence[Circuit]) -> float:

@@ -123,9 +123,9 @@ class Faithfulness:
 
 
 def faithfulness(judge: Judge, circuit: Circuit, means: Mapping[Head, Fixed]) -> Faithfulness:
-    """Measure a circuit's heads without the others, on all examples of the judge.
+    """Measure a circuit's heads without the others: the loss that judges on all examples of the judge.
 
-    Subsets that differ clearly, or hardly, are measured on fewer.
+    What stands beside it is measured on ``ENOUGH``, and subsets on as many as tell whether they differ.
 
     Args:
         judge: of the model, on fresh examples.
@@ -138,24 +138,28 @@ def faithfulness(judge: Judge, circuit: Circuit, means: Mapping[Head, Fixed]) ->
         "identity": dict.fromkeys(means, Identity()),
     }
     own = tuple(head for head in means if head in circuit.useful_heads)
-    ways = [
-        Circuit({head: pattern for head, pattern in patterns.items() if keep(head)})
-        for patterns in kinds.values()
-        for keep in (lambda head: head not in own, lambda head: head in own, lambda head: True)
-    ]
+    ways = {
+        kind: [Circuit(patterns).without_heads(intact) for intact in (own, [h for h in means if h not in own], ())]
+        for kind, patterns in kinds.items()
+    }
     everything_but_own = Circuit(means).without_heads(own)
     subsets = [subset for size in _sizes(len(own)) for subset in combinations(own, size)]
     of_model = [Circuit({head: means[head] for head in subset}) for subset in subsets]
     of_circuit = [Circuit({**everything_but_own.heads, **out.heads}) for out in of_model]
-    losses = iter(judge.measure(ways))
-    by_ablation = tuple(Ablated(kind, next(losses), next(losses), next(losses)) for kind in kinds)
+    judge.measure([way for of_kind in ways.values() for way in of_kind], ENOUGH)
+    by_ablation = []
+    for kind, (without_others, *beside) in ways.items():
+        (faithful,) = judge.measure([without_others], None if kind == JUDGES else ENOUGH)
+        by_ablation.append(Ablated(kind, faithful, *judge.measure(beside, ENOUGH)))
     pairs = [*zip(of_circuit, of_model, strict=True)]
-    taken_out = _taken_out(judge, subsets, pairs, ENOUGH)
-    open_ = [place for place, out in enumerate(taken_out) if out.apart(judge.threshold) == out.alike(judge.threshold)]
-    decided = _taken_out(judge, [subsets[place] for place in open_], [pairs[place] for place in open_], None)
-    for place, out in zip(open_, decided, strict=True):
-        taken_out[place] = out
-    return Faithfulness(own, by_ablation, tuple(sorted(taken_out, key=lambda out: -abs(out.difference.mean))))
+    taken_out: dict[int, TakenOut] = {}
+    open_ = [*range(len(subsets))]
+    for n in judge.rounds[1:] or judge.rounds:
+        tried = _taken_out(judge, [subsets[place] for place in open_], [pairs[place] for place in open_], n)
+        taken_out |= zip(open_, tried, strict=True)
+        open_ = [place for place, out in taken_out.items() if out.apart(judge.threshold) == out.alike(judge.threshold)]
+    widest_first = sorted(taken_out.values(), key=lambda out: -abs(out.difference.mean))
+    return Faithfulness(own, tuple(by_ablation), tuple(widest_first))
 
 
 def n_subsets(n: int) -> int:
@@ -168,9 +172,9 @@ def _sizes(n: int) -> Sequence[int]:
 
 
 def _taken_out(
-    judge: Judge, subsets: Sequence[tuple[Head, ...]], pairs: Sequence[tuple[Circuit, Circuit]], n: int | None
+    judge: Judge, subsets: Sequence[tuple[Head, ...]], pairs: Sequence[tuple[Circuit, Circuit]], n: int
 ) -> list[TakenOut]:
-    """Subsets of heads ablated in the circuit and in the model, on so many examples, or on all there are."""
+    """Subsets of heads ablated in the circuit and in the model, on so many examples or all there are."""
     losses = iter(judge.measure([circuit for pair in pairs for circuit in pair], n))
     return [
         TakenOut(subset, next(losses), next(losses), judge.difference(*pair))

@@ -56,7 +56,7 @@ class PaperProtocol:
 
 
 def paper_protocol(judge: Judge, circuit: Circuit) -> PaperProtocol:
-    """Judge a circuit by Appendix E alone, on all examples of the judge.
+    """Judge a circuit by Appendix E alone: step 5 on all examples of the judge, single heads and paths on enough.
 
     Args:
         judge: of the model, on fresh examples; its threshold is the paper's 0.05 or another.
@@ -64,7 +64,7 @@ def paper_protocol(judge: Judge, circuit: Circuit) -> PaperProtocol:
     """
     tried = {head: _mechanisms(mechanism) for head, mechanism in circuit.heads.items()}
     singles = {(head, own): Circuit({head: own}) for head, owns in tried.items() for own in owns}
-    losses = dict(zip(singles, judge.measure(singles.values()), strict=True))
+    losses = dict(zip(singles, (judged.loss for judged in judge(singles.values())), strict=True))
     alone = {head: {own.name: losses[head, own] for own in owns} for head, owns in tried.items()}
     chosen: dict[Head, Mechanism] = {}
     for head, owns in tried.items():
@@ -75,8 +75,8 @@ def paper_protocol(judge: Judge, circuit: Circuit) -> PaperProtocol:
             chosen[head] = low[0] if low else min(owns, key=lambda own, head=head: losses[head, own].mean)  # type: ignore[misc]
     literal = Circuit(chosen, circuit.name)
     without = {path: literal.without(path) for path in literal.paths}
-    combined, *removed = judge.measure([literal, *without.values()])
-    found = dict(zip(without, removed, strict=True))
+    (combined,) = judge.measure([literal])
+    found = dict(zip(without, (judged.loss for judged in judge(without.values())), strict=True))
     verdicts = (
         _step_3(alone, judge.threshold),
         _step_5(combined, judge.threshold),

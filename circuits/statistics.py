@@ -30,7 +30,8 @@ from circuits.sample import Sample, check_number, stream_seed
 
 RANDOM_CIRCUITS = 200
 SUPERFLUOUS_PATHS, FOR_EACH_PATH = 200, 40  # so many that the smallest p stays below the level after correction
-EXAMPLES = 64  # for random circuits and paths and for heads left untouched, of which there are many
+EXAMPLES = 32  # for random circuits and paths and for heads left untouched, of which there are many
+COST_EXAMPLES = 256  # for what a path's removal costs
 LEVEL = 0.05
 STREAM = "chance"  # of examples; validation has others
 
@@ -160,16 +161,17 @@ def against_chance(
     rng.shuffle(inflated)
     inflated = inflated[: max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * len(circuit.paths))]
     try:
-        full, combined, *removed = losses([Circuit(), circuit, *without], n_examples, 0.0, 0.4)
-        free = losses([circuit, circuit.without_heads(simple), *untouched], EXAMPLES, 0.4, 0.6)
-        random_losses = sorted(losses(randoms, EXAMPLES, 0.6, 0.9).mean(dim=1).tolist())
-        changes = losses([circuit, *inflated], EXAMPLES, 0.9, 1.0).mean(dim=1)
+        full, combined = losses([Circuit(), circuit], n_examples, 0.0, 0.2)
+        kept, *removed = losses([circuit, *without], COST_EXAMPLES, 0.2, 0.4)
+        free = losses([circuit, circuit.without_heads(simple), *untouched], EXAMPLES, 0.4, 0.5)
+        random_losses = sorted(losses(randoms, EXAMPLES, 0.5, 0.7).mean(dim=1).tolist())
+        changes = losses([circuit, *inflated], EXAMPLES, 0.7, 1.0).mean(dim=1)
     finally:
         if measured:
             measured.keep()
     costs = {}
     for path, uniform, identity in zip(circuit.paths, removed[::2], removed[1::2], strict=True):
-        costs[path] = Interval.of(min(uniform, identity, key=torch.mean) - combined, seed)
+        costs[path] = Interval.of(min(uniform, identity, key=torch.mean) - kept, seed)
     changes = changes[1:] - changes[0]
     # Superfluous as step 6 has it: with the path and without it the loss is below the threshold.
     harmless = (combined.mean() + changes < threshold) & (combined.mean() < threshold)

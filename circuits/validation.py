@@ -13,7 +13,7 @@ Steps 1 and 2 are the hypothesis itself. Here the others are carried out, on fre
     merges      no two heads could be one (the paper asks it of its transformer A, section 8.2)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from circuits.content import content_or_position
 from circuits.errors import BadInput
 from circuits.estimate import seconds
 from circuits.faithfulness import faithfulness
-from circuits.judge import Judge
+from circuits.judge import ENOUGH, Judge
 from circuits.loss import SURE, Loss, explained_below
 from circuits.measured import Ledger, Measured
 from circuits.mechanisms import REPLACEMENTS, SIMPLE
@@ -39,7 +39,7 @@ from circuits.statements import Protocol
 from circuits.validation_report import Alone, HeadResult, Merge, Needed, PathResult, ValidationReport
 from circuits.verdicts import verdicts
 
-ATTENTION_EXAMPLES = CONTENT_EXAMPLES = 256
+ATTENTION_EXAMPLES, CONTENT_EXAMPLES = 256, ENOUGH
 STREAM = "validation"  # of examples; discovery and averages draw from others
 
 
@@ -119,14 +119,13 @@ def _validated(
     if estimated is not None:
         estimated(seconds(model, problem, circuit, sample))
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}
-    without = [changed for rows in removed.values() for changed in rows.values()]
-    full, combined, *_ = judge.measure([Circuit(), circuit, *without], progress=lambda share: progress(0.4 * share))
+    full, combined = judge.measure([Circuit(), circuit], progress=lambda share: progress(0.3 * share))
     heads = _each_alone(judge, circuit)
     progress(0.5)
     # A circuit that explains all that the model does must need its paths for that, not just for the threshold.
     level = min(threshold, explained_below(full)) if combined.mean < explained_below(full) else threshold
     strict = Judge(model, problem, sample, level, ledger)
-    up_to = [judgement.loss for judgement in judge(circuit.up_to(layer) for layer in range(model.cfg.n_layers))]
+    up_to = _losses(judge, (circuit.up_to(layer) for layer in range(model.cfg.n_layers)))
     below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < level]
     progress(0.6)
     paths = _each_path(strict, circuit, removed, below)
@@ -187,7 +186,10 @@ def _each_path(
     judge: Judge, circuit: Circuit, removed: Mapping[Path, Mapping[str, Circuit]], explained: Sequence[int]
 ) -> list[PathResult]:
     """Step 6 and the rivals; ``explained`` are the layers above which all heads may be left untouched."""
-    direct = {path: dict(zip(rows, judge.measure(rows.values()), strict=True)) for path, rows in removed.items()}
+    without = [changed for rows in removed.values() for changed in rows.values()]
+    judge.measure(without, ENOUGH)
+    judge(without)
+    direct = {path: dict(zip(rows, _losses(judge, rows.values()), strict=True)) for path, rows in removed.items()}
     removals = {path: _Removal(losses, {}, None, "directly") for path, losses in direct.items()}
     doubtful = {
         path: [layer for layer in explained if layer >= path.head.layer]
@@ -210,7 +212,7 @@ def _each_path(
         # Where the loss is not low with the path in place, a loss that is not low without it says nothing.
         needed: Needed = removal.needed if combined.mean < judge.threshold else "undecided"
         redirected = rivals.get(path, {})
-        led = {role: judged.loss for role, judged in zip(redirected, judge(redirected.values()), strict=True)}
+        led = dict(zip(redirected, _losses(judge, redirected.values()), strict=True))
         gains = {role: judge.difference(changed, bases[path]) for role, changed in redirected.items()}
         results.append(
             PathResult(
@@ -289,6 +291,10 @@ def _each_alone(judge: Judge, circuit: Circuit) -> list[HeadResult]:
             outcome = "fails"
         results.append(HeadResult(head, hypothesis.name, losses, simplest, outcome))
     return results
+
+
+def _losses(judge: Judge, circuits: Iterable[Circuit]) -> list[Loss]:
+    return [judgement.loss for judgement in judge(circuits)]
 
 
 def _least(losses: Mapping[str, Loss]) -> float:
