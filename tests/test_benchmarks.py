@@ -66,6 +66,7 @@ def test_the_ablation_benchmark_counts_what_was_evaluated_and_the_loop_agrees(mo
     assert furthest < 1e-5
 
 
+@pytest.mark.slow
 def test_the_ablation_benchmark_holds_ours_against_the_loop_and_against_the_products(model, problem, circuit):
     result = ablation.compared("x", model, problem, 32, lambda: validate(model, problem, circuit, n_examples=32))
     # Nothing is decided early on 32 examples; but what is asked on two samples counts twice.
@@ -76,6 +77,7 @@ def test_the_ablation_benchmark_holds_ours_against_the_loop_and_against_the_prod
     assert 0 <= result["furthest_loss_x"] < 1e-5
 
 
+@pytest.mark.slow
 def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups_can_go():
     for seed in range(30):
         planted = recovery.plant(seed)

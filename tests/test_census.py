@@ -97,6 +97,7 @@ def census(store: Store, capsys: pytest.CaptureFixture[str], threshold: str = "0
     return ended.value.code, out, errors
 
 
+@pytest.mark.slow
 def test_the_command_finds_the_circuit_of_every_model_that_has_one(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +112,7 @@ def test_the_command_finds_the_circuit_of_every_model_that_has_one(
     assert not (store.path(Run("induction", 1)) / CIRCUIT).exists()
 
 
+@pytest.mark.slow
 def test_a_finding_says_of_which_weights_and_holds_for_one_circuit_alone(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

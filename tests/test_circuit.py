@@ -164,6 +164,7 @@ mechanisms = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.builds(Head, st.integers(0, 99), st.integers(0, 99)), mechanisms), st.text("ab:\n#'\"é"))
 def test_any_circuit_survives_its_yaml(heads, name):
     made = {}

@@ -34,6 +34,7 @@ def test_json_is_one_document_on_standard_output_and_nothing_else(capfd):
     assert report["about"]["model"] == "induction"
 
 
+@pytest.mark.slow
 def test_a_discovered_circuit_is_written_with_its_averages_and_its_report_is_verified(capsys, tmp_path):
     out, report = tmp_path / "found.yaml", tmp_path / "report"
     code, document, _ = run(
@@ -263,6 +264,7 @@ def test_discovery_finds_the_circuit_of_a_transformer_that_somebody_else_trained
     assert run(capsys, "validate", theirs, "--circuit", "circuit.yaml", "--threshold", "0.1", *FEW)[0] == 0
 
 
+@pytest.mark.slow
 def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("circuits.seen_paths.ON", 2.0)  # attention shows no path
     code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path / "circuit.yaml")

@@ -125,6 +125,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_again_and_again_waits_for_what_is_under_way():
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "3\n", "")

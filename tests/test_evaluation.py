@@ -50,6 +50,7 @@ def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, tas
     assert torch.allclose(evaluate(random_model, task, examples, circuits), at_once, atol=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     circuits=st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=1, max_size=6),

@@ -173,6 +173,7 @@ def test_what_is_saved_is_what_stands_there(exploration, circuit, tmp_path):
     assert load_circuit(tmp_path / "mine.yaml") == circuit.without(path)
 
 
+@pytest.mark.slow
 def test_the_report_is_of_the_circuit_as_it_stands(exploration, circuit, tmp_path):
     exploration.toggle(circuit.paths[-1])
     page = exploration.report(tmp_path)

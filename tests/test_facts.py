@@ -63,6 +63,7 @@ def layered(draw):
     return "q0 t0.0" if wide else "t0.0", forms, {f"t{depth}.{i}" for i in range(n)}
 
 
+@pytest.mark.slow
 @given(layered())
 def test_a_mask_never_makes_it_shorter_and_whatever_follows_is_found(drawn):
     query, forms, ends = drawn

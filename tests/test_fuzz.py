@@ -23,6 +23,7 @@ def micro_preset(monkeypatch):
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_file_is_one_clear_line_and_nothing_else(name, tmp_path):
     tried = Tried(READERS[name], tmp_path)
@@ -75,6 +76,7 @@ def test_a_number_of_thousands_of_digits_does_not_end_the_process(tmp_path):
     assert (tried.refused, tried.faults) == (1, {})
 
 
+@pytest.mark.slow
 def test_what_raises_hangs_or_fills_the_memory_is_told(monkeypatch):
     monkeypatch.setattr(watched, "MEMORY", 16)
     hurried, patient = watched.Watched(patience=1), watched.Watched()

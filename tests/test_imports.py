@@ -124,6 +124,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_computes_nothing_imports_nothing_that_computes(folder):
     helped = [["--help"], *([command, "--help"] for command in get_command(app).commands)]
     lines = [(0, line) for line in (*helped, *command_lines(DESCRIBING))] + [(2, line) for line in command_lines(BAD)]

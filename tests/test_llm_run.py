@@ -14,6 +14,7 @@ from retrieval_interp.prompts import formulation
 from tests.llm_models import mock, run, wrong
 
 
+@pytest.mark.slow
 def test_an_oracle_is_always_right_and_who_is_always_wrong_never(tmp_path: Path) -> None:
     for model, expected in ((mock(solve), 1.0), (mock(wrong), 0.0)):
         log = run(model, tmp_path, samples=12)

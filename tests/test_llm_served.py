@@ -116,6 +116,7 @@ def test_a_hooked_transformer_answers_the_same_at_temperature_zero(untrained: Pa
     assert one.equals(two)
 
 
+@pytest.mark.slow
 def test_questions_that_do_not_fit_into_a_model_are_named(untrained: Path, tmp_path: Path) -> None:
     tasks = chosen(["equations"], [5], samples=1, chains=4, seed=0, attempts=1)
     missing = ask(tasks, [f"hooked/{untrained}"], tmp_path, quiet=True).missing

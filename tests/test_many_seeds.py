@@ -55,6 +55,7 @@ def test_a_model_that_diverges_spoils_none_of_the_others() -> None:
         torch.testing.assert_close(second, alone.step(step)[0], atol=1e-2, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_job_leaves_a_log_and_a_result_for_every_seed() -> None:
     shares: list[float] = []
     outcomes = train_seeds(Job("micro", (4, 2), MICRO), shares.append, "cpu", True)
@@ -74,6 +75,7 @@ def test_a_job_leaves_a_log_and_a_result_for_every_seed() -> None:
         assert outcome.result.loss == pytest.approx(losses.mean().item(), abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_is_a_failure_and_says_when(monkeypatch: pytest.MonkeyPatch) -> None:
     step = ManySeeds.step
 

@@ -52,6 +52,7 @@ def test_what_is_half_precision_differs_at_all(usual):
     assert compare(halved, usual[FEW], SETTINGS[0])["difference_of_roots"] > 0
 
 
+@pytest.mark.slow
 def test_another_verdict_and_another_loss_are_told(usual):
     stricter, _ = report("induction", replace(USUAL, examples=FEW), threshold=0.01)
     assert not compare(stricter, usual[FEW], USUAL)["same_verdicts"]
@@ -59,6 +60,7 @@ def test_another_verdict_and_another_loss_are_told(usual):
     assert not compare(others, usual[FEW], USUAL)["within"]
 
 
+@pytest.mark.slow
 def test_a_setting_lasts_no_longer_than_its_report():
     before = evaluation.POSITIONS_AT_ONCE, evaluation.Batch.losses
     _, at_once = report("induction", replace(USUAL, batch=2, examples=2), threshold=0.1)

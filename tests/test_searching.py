@@ -7,6 +7,7 @@ from circuits.searching import search_circuit
 from retrieval_interp import load
 
 
+@pytest.mark.slow
 def test_the_handmade_circuit_comes_out(model, problem):
     found = search_circuit(model, problem)
     assert found.found

@@ -102,6 +102,7 @@ def test_nothing_is_pushed_of_a_folder_without_a_whole_model(hub, folder):
     assert not hub.exists()
 
 
+@pytest.mark.slow
 def test_the_card_says_how_the_model_was_made_its_losses_and_its_circuit(folder, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["validate", str(folder), "--examples", "32", "--threshold", "0.1", "--json"])

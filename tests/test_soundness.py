@@ -1,3 +1,5 @@
+import pytest
+
 from circuits import Circuit, Head, Identity, OneHot, Previous, validate
 from circuits.chains import ChainProblem
 from circuits.circuit import Path
@@ -49,6 +51,7 @@ def test_a_problem_that_does_not_say_what_its_roles_know_has_no_answer():
     assert soundness(TWO, RepeatedTokens()) is None
 
 
+@pytest.mark.slow
 def test_the_report_says_what_flow_says_beside_the_loss():
     problem = ChainProblem(2)
     circuit = minimal_circuit(2)

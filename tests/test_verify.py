@@ -66,6 +66,7 @@ def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
     assert [one["key"] for one in document["differences"]] == ["verdicts[4].outcome", "paths[1].losses.uniform"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
