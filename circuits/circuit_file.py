@@ -23,13 +23,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 
+import numpy as np
 import yaml
 
 from circuits.circuit import Circuit, Head, Path
 from circuits.errors import BadInput
 from circuits.files import read_text, write_atomically
 from circuits.fixed_pattern import Fixed
-from circuits.lazy import torch
 from circuits.mechanisms import FIXED, SIMPLE, Mechanism
 from circuits.one_hot import Condition, OneHot
 from circuits.pattern_file import PATTERNS, fixed_patterns, load_patterns, patterns_digest, save_patterns
@@ -37,18 +37,20 @@ from circuits.registry import registered
 from circuits.yaml_file import LARGEST_FILE, SafeLoader, parse
 
 
-def load_circuit(path: FilePath) -> Circuit:
+def load_circuit(path: FilePath | str) -> Circuit:
     """Read a circuit; ``Circuit.check`` then holds it against a model and its roles.
 
     Raises:
         BadInput: missing, empty or malformed; the message names the line. Or the file of its fixed patterns is.
     """
+    path = FilePath(path)
     text = read_text(path, "a circuit in YAML", LARGEST_FILE)
     return parse_circuit(text, str(path), path.parent)
 
 
-def save_circuit(circuit: Circuit, path: FilePath) -> None:
+def save_circuit(circuit: Circuit, path: FilePath | str) -> None:
     """Write a circuit, and the numbers of its fixed patterns beside it; ``load_circuit`` gives an equal one back."""
+    path = FilePath(path)
     patterns = path.with_suffix(PATTERNS)
     save_patterns(circuit, patterns)
     write_atomically(path, dump_circuit(circuit, patterns.name))
@@ -118,7 +120,7 @@ class _Reader:
 
     def __init__(self, source: str, folder: FilePath | None) -> None:
         self.source, self.folder = source, folder
-        self.patterns: dict[Head, torch.Tensor] = {}
+        self.patterns: dict[Head, np.ndarray] = {}
         self.origin: dict[Head | Path, str] = {}
 
     def circuit(self, root: yaml.Node | None) -> Circuit:
@@ -222,7 +224,7 @@ class _Reader:
             raise BadInput(f"{line}: {head} is {kind!r}, but its numbers are in no file; expected the key 'patterns'")
         return Fixed(self.patterns[head], kind)
 
-    def fixed(self, line: str, node: yaml.Node) -> dict[Head, torch.Tensor]:
+    def fixed(self, line: str, node: yaml.Node) -> dict[Head, np.ndarray]:
         """The numbers of all fixed patterns."""
         entries = self.entries(node) if isinstance(node, yaml.MappingNode) else {}
         if {*entries} != {"file", "sha256"}:

@@ -43,6 +43,7 @@ def circuit_diagram(
     n_layers: int,
     attention: Float[Tensor, "layer head query_role key_role"] | None = None,
     roles: Sequence[str] | None = None,
+    fixed: Sequence[Path] = (),
 ) -> go.Figure:
     """Draw a circuit; information flows upwards, from the attended role to the one that attends.
 
@@ -52,6 +53,7 @@ def circuit_diagram(
         n_layers: of the model.
         attention: average attention from role to role, shown when the pointer rests on an arrow.
         roles: the order of the roles in ``attention``.
+        fixed: paths of fixed patterns, drawn paler; see ``fixed_paths``.
     """
     figure = go.Figure()
     place = {role: x for x, role in enumerate(order)}
@@ -59,17 +61,20 @@ def circuit_diagram(
         figure.add_shape(
             type="line", x0=x, x1=x, y0=0, y1=n_layers, line={"color": "rgba(128,128,128,.35)"}, layer="below"
         )
-    useful = sorted({head.layer for head in circuit.useful_heads})
+    useful = sorted({path.head.layer for path in (*circuit.paths, *fixed)})
     colour = {layer: COLOURS[i % len(COLOURS)] for i, layer in enumerate(useful)}
-    for path, source, target in drawn_paths(circuit, order):
+    by_position = [(path, path.source, path.target) for path in fixed]
+    for path, source, target in (*by_position, *drawn_paths(circuit, order)):
         layer = path.head.layer
         figure.add_annotation(
             x=place[source], y=layer + 1, ax=place[target], ay=layer, xref="x", yref="y", axref="x", ayref="y",
             showarrow=True, arrowhead=2, arrowsize=1.2, arrowwidth=2.2, arrowcolor=colour[layer], text="",
+            opacity=0.4 if path in fixed else 1,
         )  # fmt: skip
-        condition = circuit.condition(path)
+        condition = None if path in fixed else circuit.condition(path)
         told = f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
         told += f"<br>on {condition} of {condition.at}" if condition else ""
+        told += "<br>by position, whatever stands there" if path in fixed else ""
         if attention is not None and roles is not None:
             average = attention[layer, path.head.head, roles.index(source), roles.index(target)].item()
             told += f"<br>average attention {average:.2f}"

@@ -6,11 +6,12 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 from jaxtyping import Float
 
 from circuits.errors import BadInput
 from circuits.lazy import torch
-from circuits.mechanisms import FIXED, Mechanism, check_weights
+from circuits.mechanisms import FIXED, Mechanism, check_weights, in_numpy
 from circuits.roles import Roles
 
 
@@ -19,20 +20,21 @@ class Fixed(Mechanism):
     """The same attention pattern in every example: what a head does that knows positions and nothing else.
 
     Attributes:
-        weights: how much each query attends to each key, ``[query, key]``; each row sums to 1, or less.
+        numbers: how much each query attends to each key, ``[query, key]``, as a tensor or an array; each row sums to 1,
+            or less.
         kind: ``mean`` for a head's average over examples, ``map`` where every query attends to one key, ``given`` for
             any other.
     """
 
-    weights: torch.Tensor
+    numbers: torch.Tensor | np.ndarray
     kind: str = "given"
     own = False
 
     def __post_init__(self) -> None:
-        weights, n = self.weights, self.weights.shape[0] if self.weights.ndim == 2 else 0
-        if weights.shape != (n, n) or not n:
-            raise BadInput(f"a fixed pattern of shape {list(weights.shape)}; expected [query, key], both as long")
-        check_weights("a fixed pattern", weights)
+        shape, n = tuple(self.numbers.shape), self.numbers.shape[0] if self.numbers.ndim == 2 else 0
+        if shape != (n, n) or not n:
+            raise BadInput(f"a fixed pattern of shape {list(shape)}; expected [query, key], both as long")
+        check_weights("a fixed pattern", self.array)
         if self.kind not in FIXED:
             raise BadInput(f"a fixed pattern of the kind {self.kind!r}; expected {', '.join(FIXED)}")
 
@@ -50,10 +52,19 @@ class Fixed(Mechanism):
         return [self.kind, self.digest]
 
     @cached_property
+    def array(self) -> np.ndarray:
+        """Its numbers in single precision; what is read from a file needs no PyTorch for that."""
+        return in_numpy(self.numbers)
+
+    @cached_property
+    def weights(self) -> torch.Tensor:
+        """Its numbers as a tensor in single precision, on the CPU."""
+        return torch.from_numpy(self.array)
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of its numbers in single precision."""
-        numbers = self.weights.detach().float().cpu().contiguous().numpy()
-        return hashlib.sha256(f"{numbers.shape}".encode() + numbers.tobytes()).hexdigest()
+        return hashlib.sha256(f"{self.array.shape}".encode() + self.array.tobytes()).hexdigest()
 
     @property
     def as_map(self) -> Fixed:

@@ -24,6 +24,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
 from typing import ClassVar
 
+import numpy as np
 from jaxtyping import Float, Shaped
 
 from circuits.errors import BadInput
@@ -101,21 +102,27 @@ def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Flo
         if pattern.ndim != 3 or pattern.shape[0] not in (1, len(roles)) or pattern.shape[1:] != 2 * (n_positions,):
             expected = f"[1 or {len(roles)}, {n_positions}, {n_positions}]"
             raise BadInput(f"{mechanism}: a pattern of shape {[*pattern.shape]}; expected {expected}")
-        check_weights(str(mechanism), pattern)
+        check_weights(str(mechanism), in_numpy(pattern))
     return pattern.to(roles.positions.device)
 
 
-def check_weights(what: str, weights: Shaped[torch.Tensor, "*batch query key"]) -> None:
+def in_numpy(weights: torch.Tensor | np.ndarray) -> np.ndarray:
+    """Attention as an array in single precision."""
+    own = weights if isinstance(weights, np.ndarray) else weights.detach().float().cpu().numpy()
+    return np.ascontiguousarray(own, dtype=np.float32)
+
+
+def check_weights(what: str, weights: Shaped[np.ndarray, "*batch query key"]) -> None:
     """Refuse what is no attention: each row sums to 1 or less, and nobody attends to a later position.
 
     Raises:
         BadInput: the message begins with ``what``.
     """
-    if not weights.is_floating_point() or not weights.isfinite().all() or (weights < 0).any():
+    if not np.isfinite(weights).all() or (weights < 0).any():
         raise BadInput(f"{what} holds what is no weight; expected finite numbers from 0 on")
-    if (weights.sum(dim=-1) > 1.01).any():  # rounded in half precision a row is a little more than 1
+    if (weights.sum(axis=-1) > 1.01).any():  # rounded in half precision a row is a little more than 1
         raise BadInput(f"{what} has a row that sums to more than 1")
-    if weights.triu(1).any():
+    if np.triu(weights, 1).any():
         raise BadInput(f"{what} is against the causal mask: a query attends to a later key")
 
 

@@ -19,6 +19,7 @@ from circuits.mechanisms import ELSEWHERE, ROWS, Mechanism
 from circuits.roles import Roles
 
 Ends = tuple[str, str]  # of a row: the role that attends, and where
+ON = 0.5  # average attention along a path, on the chains of one label, from which on it is there
 POSITION = re.compile("position ([0-9]{1,6})")  # as the target of a row
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from circuits.circuit import Circuit, Head, Path
+from circuits.fixed_paths import with_fixed_paths
 from circuits.judge import Judge
 from circuits.loss import Loss
 from circuits.mechanisms import Identity, Mechanism, Uniform
@@ -60,9 +61,10 @@ def paper_protocol(judge: Judge, circuit: Circuit) -> PaperProtocol:
 
     Args:
         judge: of the model, on fresh examples; its threshold is the paper's 0.05 or another.
-        circuit: the hypothesis; of what it says only the paths are taken.
+        circuit: the hypothesis; of what it says only the paths are taken, those of fixed patterns too.
     """
-    tried = {head: _mechanisms(mechanism) for head, mechanism in circuit.heads.items()}
+    explicit = with_fixed_paths(circuit, judge.examples.roles)
+    tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, own): Circuit({head: own}) for head, owns in tried.items() for own in owns}
     losses = dict(zip(singles, (judged.loss for judged in judge(singles.values())), strict=True))
     alone = {head: {own.name: losses[head, own] for own in owns} for head, owns in tried.items()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import numpy as np
+
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
 from circuits.files import read_bytes, write_atomically
 from circuits.fixed_pattern import Fixed
-from circuits.lazy import torch
 from circuits.one_hot import OneHot
 
 PATTERNS = ".patterns.safetensors"
@@ -34,24 +35,21 @@ def patterns_digest(circuit: Circuit) -> str:
 
 def save_patterns(circuit: Circuit, path: Path) -> None:
     """Write the fixed patterns of a circuit, in single precision; nothing where it has none."""
-    from safetensors.torch import save
+    from safetensors.numpy import save
 
     found = fixed_patterns(circuit)
     if found:
-        tensors = {
-            str(head): fixed.weights.detach().float().cpu().contiguous().clone() for head, fixed in found.items()
-        }
-        write_atomically(path, save(tensors))
+        write_atomically(path, save({str(head): fixed.array for head, fixed in found.items()}))
 
 
-def load_patterns(path: Path, digest: str) -> dict[Head, torch.Tensor]:
+def load_patterns(path: Path, digest: str) -> dict[Head, np.ndarray]:
     """The numbers of the fixed patterns of a circuit, ``[query, key]`` for each head.
 
     Raises:
         BadInput: there is no such file, it is damaged, or holds other numbers than the circuit means.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load
+    from safetensors.numpy import load
 
     content = read_bytes(path, "the fixed patterns of a circuit", LARGEST_FILE)
     try:

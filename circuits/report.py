@@ -15,6 +15,7 @@ from circuits.discovery import Discovery
 from circuits.faithfulness import Ablated
 from circuits.figures import attention_figure, content_figure, loss_figure
 from circuits.files import write_together
+from circuits.fixed_paths import fixed_paths
 from circuits.mechanisms import REPLACEMENTS, SIMPLE
 from circuits.page import figure_element, render_page
 from circuits.pattern_file import PATTERNS, save_patterns
@@ -33,7 +34,7 @@ def write_report(
     report: ValidationReport,
     model: HookedTransformer,
     problem: Problem,
-    folder: Path,
+    folder: Path | str,
     chance: Statistics,
     discovery: Discovery | None = None,
 ) -> Path:
@@ -44,7 +45,7 @@ def write_report(
     Raises:
         BadInput: the folder cannot be written.
     """
-    device = next(model.parameters()).device
+    folder, device = Path(folder), next(model.parameters()).device
     examples = problem.examples(ATTENTION_EXAMPLES, report.seed).to(device)
     contents = (
         json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
@@ -72,7 +73,8 @@ def page(
     """The self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
     order, group = sequence_order(examples.roles), examples.roles.main_group
     attention = split_attention(model, examples).cpu()
-    diagram = circuit_diagram(report.circuit, order, model.cfg.n_layers, report.attention, report.roles)
+    fixed = fixed_paths(report.circuit, examples.roles)
+    diagram = circuit_diagram(report.circuit, order, model.cfg.n_layers, report.attention, report.roles, fixed)
     return render_page(
         "report.html.jinja",
         report=report,

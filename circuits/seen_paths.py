@@ -12,11 +12,9 @@ from circuits.attention import attention_by_group, attention_patterns
 from circuits.circuit import Head
 from circuits.evaluation import sequences_at_once
 from circuits.fixed_pattern import Fixed
-from circuits.one_hot import Condition, OneHot
+from circuits.one_hot import ON, Condition, OneHot
 from circuits.problem import Examples
 from circuits.roles import Roles
-
-ON = 0.5  # average attention along a path, on the chains of one label, from which on it is there
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from circuits.circuit import Circuit, Path
+from circuits.fixed_paths import fixed_paths, with_fixed_paths
 from circuits.flow import Layout, along
 from circuits.problem import Problem
+
+ROLE_EXAMPLES = 256  # that say where roles stand
 
 
 @runtime_checkable
@@ -26,15 +29,19 @@ class LaidOut(Protocol):
 class Soundness:
     """What the paths of a circuit carry, if each end takes only from those with whom it shares a piece.
 
+    A path that is there on some chains only counts as if it were there on all.
+
     Attributes:
         arrivals: for every part that is asked for the layer with which it arrives where it is read; None if never.
         nothing_new: the paths whose source knows all of it already.
         forbidden: the paths whose ends share nothing below their layer that tells where to look, against Assumption 1.
+        fixed: the paths of fixed patterns, which carry like all others.
     """
 
     arrivals: dict[str, int | None]
     nothing_new: tuple[Path, ...]
     forbidden: tuple[Path, ...]
+    fixed: tuple[Path, ...]
 
     @property
     def sound(self) -> bool:
@@ -50,6 +57,8 @@ class Soundness:
         there = [f"{part} with layer {layer}" for part, layer in self.arrivals.items() if layer is not None]
         missing = [part for part, layer in self.arrivals.items() if layer is None]
         said = []
+        if self.fixed:
+            said.append(f"Fixed patterns lead from role to role, too: {_listed(self.fixed)}.")
         if there:
             said.append(f"Along its paths alone the query comes to know {', '.join(there)}.")
         if missing:
@@ -76,6 +85,7 @@ class Soundness:
             "arrivals": self.arrivals,
             "nothing_new": [*map(str, self.nothing_new)],
             "forbidden": [*map(str, self.forbidden)],
+            "fixed_paths": [*map(str, self.fixed)],
             "sentences": [*self.sentences(low)],
         }
 
@@ -84,13 +94,15 @@ def soundness(circuit: Circuit, problem: Problem) -> Soundness | None:
     """Follow the information along a circuit's paths; None where the problem does not say what its roles know."""
     if not isinstance(problem, LaidOut):
         return None
-    flow = along(circuit, problem.layout)
+    roles = problem.examples(ROLE_EXAMPLES, seed=0).roles
+    flow = along(with_fixed_paths(circuit, roles), problem.layout)
     carried = [one for one in flow.carried if one.path.source in problem.roles]
     layers = {part: flow.arrival(role, part) for part, role in problem.read_at.items()}
     return Soundness(
         {part: None if after is None else after - 1 for part, after in layers.items()},
         tuple(one.path for one in carried if one.allowed and not one.new),
         tuple(one.path for one in carried if not one.allowed),
+        fixed_paths(circuit, roles),
     )
 
 

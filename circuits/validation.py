@@ -26,6 +26,7 @@ from circuits.content import content_or_position
 from circuits.errors import BadInput
 from circuits.estimate import seconds
 from circuits.faithfulness import faithfulness
+from circuits.fixed_paths import with_fixed_paths
 from circuits.judge import ENOUGH, Judge
 from circuits.loss import SURE, Loss, explained_below
 from circuits.measured import Ledger, Measured
@@ -205,7 +206,7 @@ def _each_path(
     rivals = {path: _redirected(judge, base, path) for path, base in bases.items() if removals[path].needed != "no"}
     judge(changed for redirected in rivals.values() for changed in redirected.values())
     judge.measure(bases[path] for path, redirected in rivals.items() if redirected)
-    lowest = min((head.layer for head in circuit.useful_heads), default=None)
+    lowest = min((head.layer for head in with_fixed_paths(circuit, judge.examples.roles).useful_heads), default=None)
     (combined,) = judge.measure([circuit])
     results = []
     for path, removal in removals.items():

@@ -76,7 +76,7 @@ class PathResult:
             nor its ``enabling`` one does; ``enabling`` otherwise; ``undecided`` if the loss that decides it is within
             three standard errors of the threshold, or if the circuit's is not low with the path in place.
         weak: whether it is needed directly, but one of ``losses`` stays below twice the threshold.
-        in_first_useful_layer: whether it lies in the lowest layer that has a path.
+        in_first_useful_layer: whether it lies in the lowest layer that has a path, that of a fixed pattern too.
     """
 
     path: Path

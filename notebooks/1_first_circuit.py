@@ -28,17 +28,18 @@ print("loss for B, C, D:    ", task.losses(answers, examples).mean(dim=0).tolist
 # %% [markdown]
 # ## Step 1: look
 #
-# Averaged over examples and chains, how much does each role attend to each other role of its own chain? Most heads do
-# nothing that stands out. A few do.
+# Averaged over examples and chains, how much does each role attend to each other role of its own chain? Every chain stands
+# at one of four **slots** of its block, so each role (across) has four columns. Look at the row of the query, at the bottom.
+# L2H0 finds the second member of the first pair at three of four slots; an average over the slots would hide that.
 
 # %%
-from circuits import role_attention
+from circuits.attention import attention_by_group
 from circuits.diagram import circuit_diagram, sequence_order
 from circuits.figures import attention_figure
 
-attention = role_attention(model, examples)
+attention = attention_by_group(model, examples, "slot")
 order = sequence_order(examples.roles)
-attention_figure(attention, task.roles, order)
+attention_figure(attention, task.roles, order, "slot")
 
 # %% [markdown]
 # The same on one example, token by token (`chain:role`), in a circuitsvis viewer: here layer 4 alone. Without `layer` it
@@ -52,13 +53,17 @@ attention_viewer(model, examples, example=0, layer=4)
 # %% [markdown]
 # ## Step 2: a hypothesis
 #
-# A `Circuit` says for each head what it does: nothing that matters (`Uniform`, `Identity`), `Previous`, or `OneHot`
-# paths from role to role. This one stands in `circuit.yaml` beside the weights; you can write your own.
+# A `Circuit` says for each head what it does: nothing that matters (`Uniform`, `Identity`), the same in every example
+# (`Previous`, or `Fixed` numbers such as its average), or `OneHot` paths from role to role, perhaps on some slots only.
+# This one stands in `circuit.yaml` beside the weights; you can write your own. Paler arrows are fixed patterns that lead
+# from role to role: the members of a pair stand beside each other, so a head that joins them needs to know positions only.
 
 # %%
-for path in circuit.paths:
-    print(path)
-circuit_diagram(circuit, order, model.cfg.n_layers, attention, task.roles)
+from circuits.fixed_paths import fixed_paths
+
+for head, mechanism in circuit.heads.items():
+    print(head, mechanism)
+circuit_diagram(circuit, order, model.cfg.n_layers, fixed=fixed_paths(circuit, examples.roles))
 
 # %% [markdown]
 # ## Step 3: put it to the test
@@ -106,7 +111,7 @@ loss_figure(report)
 # ## Explore
 #
 # The same, to click on. An arrow goes when it is clicked, and comes back at the next click; a head goes through uniform,
-# identity, previous, its paths, and untouched; the losses follow at once, on 32 examples (`exact`: on 1,024). Tab and
+# identity, previous, what the hypothesis says, and untouched; the losses follow at once, on 32 examples (`exact`: on 1,024). Tab and
 # Enter do as well as the mouse. `minimal?` asks of every path whether it is needed, `save` and `report` write files.
 
 # %%
@@ -123,7 +128,9 @@ explore(model, task, circuit)
 #
 # ## Exercises
 #
-# 1. Redirect the top path: `circuit.redirected(circuit.paths[-1], "pair2.second")`. Which partial losses suffer? Then lead
-# L2H0 to `pair2.first`: the loss stays low. What do both targets carry, and what does that say about the path?
-# 2. Add a path that does nothing. Which step of `validate` notices?
-# 3. Make every head but the useful ones `Identity` instead of `Uniform`. Does the circuit still hold?
+# 1. Redirect the top path: `circuit.redirected(circuit.paths[-1], "pair2.second")`. Which partial losses suffer?
+# 2. L2H0 finds its symbol at three of four slots. Let it find it at all of them, with
+# `circuit.with_head(Head(2, 0), OneHot({"query": "pair1.second"}))`: does the loss rise or fall? Where does the model get the
+# fourth symbol from (`retrieval-interp elimination transformer_a`)?
+# 3. Add a path that does nothing. Which step of `validate` notices?
+# 4. Make every head but the useful ones `Identity` instead of `Uniform`. Does the circuit still hold?

@@ -6,7 +6,7 @@ from typing import Any
 
 import jinja2
 
-from circuits.circuit_file import dump_circuit, load_circuit
+from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
 from circuits.flow import layers_until
 from retrieval_interp.depth import bound_paper
@@ -68,7 +68,7 @@ def _filled(folder: Path, address: str) -> str:
         "parts": ", ".join(f"{name} {value:.4f}" for name, value in loss["parts"].items()) if loss else "",
         "precision": made.get("exported", {}).get("precision"),
         "circuit": circuit,
-        "circuit_yaml": dump_circuit(circuit) if circuit else "",
+        "looks": (report or {}).get("content_or_position", {}).get("heads", {}),
         "useful_layers": len({head.layer for head in circuit.useful_heads}) if circuit else 0,
         "bound": bound_paper(task.n_steps) if isinstance(task, RetrievalTask) else None,
         "layers": max(layers_until(task.layout, role, part, causal=True) or 0 for part, role in task.read_at.items()),

@@ -100,8 +100,8 @@ def test_difference_names_the_heads_and_both_opinions():
 
 def test_a_saved_circuit_is_read_back_equal(tmp_path):
     circuit = parse_circuit(TEXT)
-    save_circuit(circuit, tmp_path / "circuit.yaml")
-    assert load_circuit(tmp_path / "circuit.yaml") == circuit
+    save_circuit(circuit, str(tmp_path / "circuit.yaml"))
+    assert load_circuit(str(tmp_path / "circuit.yaml")) == circuit
 
 
 def fixed_circuit():

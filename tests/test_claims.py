@@ -232,7 +232,7 @@ def lacking(key):
         (lacking("loss"), "expected an object with paths, verdicts, loss and passed"),
         (lacking("merges"), "lacks what a claim needs"),
         (lambda report: report.update(merges={}), "no list of merges"),
-        (lacking("layer"), "lacks what a claim needs"),
+        (lacking("losses"), "lacks what a claim needs"),
         (lambda report: report["loss"].update(combined="x"), "lacks what a claim needs"),
         (lambda report: report.update(paths="abc"), "not a report"),
         (lambda report: report.update(discovery=[]), "not a report"),
@@ -255,11 +255,23 @@ def test_a_damaged_report_is_one_line(tables, content):
         ledger(tables)
 
 
-def test_only_heads_that_lead_to_the_position_before_join_pairs():
-    assert joins_pairs([("*", "previous")])
-    assert joins_pairs([("pair1.second", "pair1.first"), ("pair2.second", "pair2.first")])
-    assert not joins_pairs([("pair1.second", "pair1.first"), ("query", "pair1.first")])
-    assert not joins_pairs([("pair1.second", "pair2.first")])
+@pytest.mark.parametrize(
+    ("own", "fixed", "joins"),
+    [
+        (["L0H0 * -> previous"], [], True),
+        (["L0H0 pair1.second -> pair1.first", "L0H0 pair2.second -> pair2.first"], [], True),
+        ([], ["L0H0 pair1.second -> pair1.first", "L0H0 pair2.second -> pair2.first"], True),
+        (["L0H0 pair1.second -> pair1.first"], ["L0H1 pair2.second -> pair2.first"], True),
+        (["L0H0 pair1.second -> pair1.first"], [], False),  # not pair 2
+        (["L0H0 * -> previous", "L0H0 query -> pair1.first"], [], False),
+        (["L0H0 pair1.second -> pair2.first", "L0H0 pair2.second -> pair2.first"], [], False),
+    ],
+)
+def test_only_a_first_layer_that_joins_every_pair_on_all_slots_joins_the_pairs(own, fixed, joins):
+    paths = [{"path": name} for name in [*own, "L1H0 query -> pair1.second", "L2H0 query -> pair2.second"]]
+    report = {"paths": paths, "flow": {"fixed_paths": fixed}}
+    assert joins_pairs(report) == joins
+    assert not joins_pairs(report, [own[0]] if own else fixed)
 
 
 def test_a_circuit_whose_first_head_does_something_else_than_join_pairs_is_counted(tables):
@@ -272,6 +284,17 @@ def test_a_circuit_whose_first_head_does_something_else_than_join_pairs_is_count
     (tables / "transformer_b" / "report.json").write_text(json.dumps(report))
     row = found(tables)["8.2", "the first useful head joins the members of every pair"]
     assert (row.measured, row.verdict) == ("2 of 3", "differs")
+
+
+def test_a_first_head_whose_fixed_pattern_joins_the_pairs_is_counted(tables):
+    report = json.loads((tables / "transformer_a" / "report.json").read_text())
+    report["paths"] = [path("L1H0 query -> pair1.second", 0.2, 0.4)]
+    report["flow"] = {"fixed_paths": ["L0H0 pair1.second -> pair1.first", "L0H0 pair2.second -> pair2.first"]}
+    (tables / "transformer_a" / "report.json").write_text(json.dumps(report))
+    (tables / "transformer_a" / "circuit.yaml").write_text("heads:\n  L1H0: {query: pair1.second}\n")
+    rows = found(tables)
+    assert rows["8.2", "the first useful head joins the members of every pair"].measured == "3 of 3"
+    assert rows["8.2", "heads in the circuit"].measured == "2, 2, 2"
 
 
 def test_the_readme_shows_the_ledger_as_it_stands():

@@ -144,7 +144,7 @@ def test_groups_go_with_the_examples_that_are_taken():
         (lambda: Fixed(torch.full((2, 2), 0.5)), "causal mask"),
         (lambda: Fixed(2 * torch.eye(2)), "more than 1"),
         (lambda: Fixed(-torch.eye(2)), "no weight"),
-        (lambda: Fixed(torch.eye(2).long()), "no weight"),
+        (lambda: Fixed(torch.full((2, 2), torch.nan)), "no weight"),
         (lambda: Fixed(torch.eye(2), "odd"), "mean, map, given"),
         (lambda: Fixed(torch.eye(2)).pattern(ROLES, 4), "of 2 positions; the examples have 4"),
     ],

@@ -72,7 +72,12 @@ def test_installed_into_an_empty_environment_the_demo_holds_and_writes_its_repor
     assert run.returncode in (0, 1), run.stderr
     assert "accounts for the output: holds" in run.stdout
     folder = empty / "reports" / "transformer_a"
-    assert {path.name for path in folder.iterdir()} == {"report.json", "report.md", "report.html"}
+    assert {path.name for path in folder.iterdir()} == {
+        "report.json",
+        "report.md",
+        "report.html",
+        "circuit.patterns.safetensors",
+    }
     assert json.loads((ROOT / "data" / "transformer_a" / "report.json").read_text())["passed"]  # on all examples
     report = json.loads((folder / "report.json").read_text())
     assert report["decision"] in ("holds", "undecided")  # so few examples leave something to chance

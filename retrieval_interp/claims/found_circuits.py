@@ -1,12 +1,14 @@
 """Section 8.2 and Appendix E: the circuits that were found."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from circuits.circuit_file import load_circuit
 from retrieval_interp.claims.claim import Claim, listed, spread, verdict_of
 from retrieval_interp.claims.tables import ABC, training_loss, validated
+from retrieval_interp.model_dir import CIRCUIT
 from retrieval_interp.stored_report import found
 
 
@@ -14,13 +16,13 @@ def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
     """The circuits of A, B and C; ``reports`` are theirs."""
     losses = [training_loss(data / name) for name in ABC]
     known = [report for report in reports.values() if found(report)]
-    firsts = [_first_head(report) for report in known]
+    firsts = sum(joins_pairs(report, _on_some_slots(data / name)) for name, report in reports.items() if found(report))
     paths = [{path["path"] for path in report["paths"]} for report in known]
     # The first head is left out, as the claim has it. Very different: of every two less than half is the same.
     above = [{path["path"] for path in report["paths"] if not path["in_first_useful_layer"]} for report in known]
     shared = [len(one & other) for one, other in combinations(above, 2)]
     half = [min(len(one), len(other)) / 2 for one, other in combinations(above, 2)]
-    heads = [len({path.split()[0] for path in own}) for own in paths]
+    heads = [len({head for _, head, *_ in _leading(report)}) for report in known]
     merged = [min((merge["loss"] for merge in report["merges"]), default=None) for report in known]
     fewer = sum(loss is not None and loss < own["threshold"] for loss, own in zip(merged, known, strict=True))
     unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not found(report))
@@ -48,10 +50,10 @@ def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
             "8.2",
             "A, B and C: the first useful head joins the members of every pair",
             "3 of 3",
-            f"{sum(map(joins_pairs, firsts))} of {len(firsts)}{unknown}",
-            len(firsts),
+            f"{firsts} of {len(known)}{unknown}",
+            len(known),
             command,
-            verdict_of(not unknown and all(map(joins_pairs, firsts))),
+            verdict_of(not unknown and firsts == len(known)),
         ),
         Claim(
             "8.2",
@@ -119,15 +121,30 @@ def appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
     ]
 
 
-def joins_pairs(paths: Sequence[tuple[str, str]]) -> bool:
-    """Whether all paths of a head, as (from-role, to-role), lead to the position before, the members of a pair."""
-    return all(
-        (source, target) == ("*", "previous")
-        or (source.endswith(".second") and target == source.replace("second", "first"))
-        for source, target in paths
-    )
+def joins_pairs(report: dict[str, Any], on_some_slots: Collection[str] = ()) -> bool:
+    """Whether the lowest layer with a path joins the members of every pair, on all slots, and does nothing else.
+
+    Args:
+        report: of a circuit.
+        on_some_slots: those of its paths that are not there on all.
+    """
+    leading = _leading(report)
+    lowest = min(layer for layer, *_ in leading)
+    first = [(head, source, target) for layer, head, source, target in leading if layer == lowest]
+    if any(f"{head} {source} -> {target}" in on_some_slots for head, source, target in first):
+        return False
+    ends = {(source, target) for _, source, target in first}
+    pairs = {role.split(".")[0] for _, _, *own in leading for role in own if role.startswith("pair")}
+    return ends == {("*", "previous")} or ends == {(f"{pair}.second", f"{pair}.first") for pair in pairs}
 
 
-def _first_head(report: dict[str, Any]) -> list[tuple[str, str]]:
-    lowest = min(path["layer"] for path in report["paths"])
-    return [(path["from"], path["to"]) for path in report["paths"] if path["layer"] == lowest]
+def _leading(report: dict[str, Any]) -> list[tuple[int, str, str, str]]:
+    """Layer, head, from-role and to-role of every path; those of fixed patterns too."""
+    named = [path["path"] for path in report["paths"]] + (report.get("flow") or {}).get("fixed_paths", [])
+    parts = [name.replace(" -> ", " ").split(maxsplit=2) for name in named]
+    return [(int(head[1 : head.index("H")]), head, source, target) for head, source, target in parts]
+
+
+def _on_some_slots(folder: Path) -> set[str]:
+    circuit = load_circuit(folder / CIRCUIT)
+    return {str(path) for path in circuit.paths if circuit.condition(path)}

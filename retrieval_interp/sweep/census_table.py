@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from circuits.circuit import Circuit
+from circuits.fixed_paths import with_fixed_paths
 from circuits.flow import layers_until
 from circuits.interval import Interval
 from circuits.kinds import joins_first, kind
 from circuits.lazy import pandas as pd
-from circuits.soundness import soundness
+from circuits.soundness import ROLE_EXAMPLES, soundness
 from retrieval_interp.any_task import Task
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.census import Examined
@@ -53,7 +54,8 @@ def least(task: Task) -> int:
 
 
 def _about(circuit: Circuit, task: Task) -> dict[str, object]:
-    done, flow = kind(circuit, task.layout), soundness(circuit, task)
+    explicit = with_fixed_paths(circuit, task.examples(ROLE_EXAMPLES, seed=0).roles)
+    done, flow = kind(explicit, task.layout), soundness(circuit, task)
     fetching = {
         source for stage in done.stages for source, target in stage if (source, target) not in task.layout.joined
     }
@@ -61,7 +63,7 @@ def _about(circuit: Circuit, task: Task) -> dict[str, object]:
         "heads": len(circuit.useful_heads),
         "layers": " ".join(str(layer) for layer in sorted({head.layer for head in circuit.useful_heads})),
         "paths": len(circuit.paths),
-        "joins_first": joins_first(circuit, task.layout),
+        "joins_first": joins_first(explicit, task.layout),
         "walks": fetching <= {*task.readout},
         "sound": flow is not None and flow.sound,
         "kind": str(done),

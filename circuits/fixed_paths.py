@@ -1,0 +1,39 @@
+"""Paths of fixed patterns: a head that looks at positions leads from role to role where roles have their positions.
+
+Where pairs stand one after the other, a head that joins their members needs to know positions and nothing else. Its
+pattern is a map or an average, which names no role. What it does is a path all the same, for information flow and for
+the paper, which has one-hot rows alone.
+"""
+
+from circuits.circuit import Circuit, Head, Path
+from circuits.fixed_pattern import Fixed
+from circuits.one_hot import ON, OneHot
+from circuits.roles import Roles
+
+
+def fixed_paths(circuit: Circuit, roles: Roles) -> tuple[Path, ...]:
+    """From every role the path to the other one that a fixed pattern gives at least half of its attention.
+
+    Args:
+        circuit: its mechanisms ``map``, ``mean`` and ``given`` are looked at.
+        roles: of examples; attention is averaged over these and their chains.
+    """
+    at = roles.positions.transpose(1, 2).cpu()  # [example, chain, role]
+    found = []
+    for head, fixed in circuit.heads.items():
+        if isinstance(fixed, Fixed):
+            between = fixed.weights[at[..., :, None], at[..., None, :]].mean(dim=(0, 1))
+            for source, row in zip(roles.names, between.fill_diagonal_(0), strict=True):
+                if row.max() >= ON:
+                    found.append(Path(head, source, roles.names[int(row.argmax())]))
+    return tuple(found)
+
+
+def with_fixed_paths(circuit: Circuit, roles: Roles) -> Circuit:
+    """The same circuit, with these paths in the place of the fixed patterns; where there is none, no attention."""
+    rows: dict[Head, dict[str, str]] = {}
+    for path in fixed_paths(circuit, roles):
+        rows.setdefault(path.head, {})[path.source] = path.target
+    for head, own in rows.items():
+        circuit = circuit.with_head(head, OneHot(own))
+    return circuit

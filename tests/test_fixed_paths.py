@@ -1,0 +1,54 @@
+import pytest
+import torch
+
+from circuits import Circuit, Fixed, Head, OneHot
+from circuits.chains import ChainProblem
+from circuits.circuit import Path
+from circuits.compile import compile_circuit, minimal_circuit
+from circuits.fixed_paths import with_fixed_paths
+from circuits.judge import Judge
+from circuits.kinds import joins_first
+from circuits.paper_protocol import paper_protocol
+from circuits.soundness import soundness
+from retrieval_interp.task import RetrievalTask, StepOrder
+
+TASK = RetrievalTask(2, step_order=StepOrder.FIRST_FIRST)
+ROLES = TASK.examples(256, seed=0).roles
+N = TASK.examples(1, seed=0).inputs.shape[1]
+JOINED = {"pair1.second": "pair1.first", "pair2.second": "pair2.first"}
+FETCH = {Head(1, 0): OneHot({"query": "pair1.second"}), Head(2, 0): OneHot({"query": "pair2.second"})}
+
+
+def to_the_one_before(share: float) -> Fixed:
+    """Every position gives a share of its attention to the one before, and the rest to itself."""
+    return Fixed(share * torch.eye(N).roll(-1, 1).tril() + (1 - share) * torch.eye(N))
+
+
+@pytest.mark.parametrize(("share", "rows"), [(1.0, JOINED), (0.5, JOINED), (0.4, None)])
+def test_a_pattern_leads_along_a_path_to_which_it_gives_half_of_its_attention(share, rows):
+    circuit = Circuit({Head(0, 0): to_the_one_before(share), **FETCH})
+    own = OneHot(rows) if rows else circuit.heads[Head(0, 0)]
+    assert with_fixed_paths(circuit, ROLES).heads[Head(0, 0)] == own
+
+
+def test_a_position_that_holds_the_role_in_some_examples_only_is_no_path():
+    weights = torch.eye(N)
+    weights[-1] = torch.eye(N)[1]  # the first query, which asks in every example for another slot
+    circuit = Circuit({Head(0, 0): Fixed(weights)})
+    assert with_fixed_paths(circuit, ROLES) == circuit
+
+
+def test_what_a_fixed_pattern_joins_is_known_above_it():
+    found = soundness(Circuit({Head(0, 0): to_the_one_before(1.0), **FETCH}), TASK)
+    assert found.arrivals == {"x1": 1, "x2": 2}
+    assert found.fixed == tuple(Path(Head(0, 0), *ends) for ends in JOINED.items())
+    assert joins_first(with_fixed_paths(Circuit({Head(0, 0): to_the_one_before(1.0), **FETCH}), ROLES), TASK.layout)
+
+
+def test_appendix_e_takes_a_fixed_pattern_for_the_paths_that_it_leads_along():
+    problem, circuit = ChainProblem(2), minimal_circuit(2)
+    judge = Judge(compile_circuit(circuit, problem), problem, problem.examples(64, seed=0), 0.05)
+    by_position = Fixed(torch.eye(problem.n_positions).roll(-1, 1).tril())
+    found = paper_protocol(judge, circuit.with_head(Head(0, 0), by_position))
+    assert found.circuit.heads[Head(0, 0)] == OneHot(JOINED)
+    assert found.combined.mean < 0.01
