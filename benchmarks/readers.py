@@ -18,6 +18,7 @@ from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.errors import BadInput
 from circuits.facts import load_facts
 from circuits.measured import Ledger
+from circuits.pattern_file import PATTERNS
 from retrieval_interp import causality, presets, staircase
 from retrieval_interp.checkpoints import load_model
 from retrieval_interp.curves import read_attention, read_losses
@@ -70,6 +71,17 @@ def of_data(pattern: str) -> Callable[[], list[bytes]]:
         return [text if len(text) <= LARGEST else text[: text.rindex(b"\n", 0, LARGEST) + 1] for text in texts]
 
     return whole
+
+
+def circuits() -> list[bytes]:
+    """The circuits that come with the toolkit, each with fixed patterns of another name."""
+    found = sorted(data_folder().glob("*/circuit.yaml"))
+    return [path.read_bytes().replace(b"file: circuit", f"file: {path.parent.name}".encode()) for path in found]
+
+
+def fixed_patterns() -> dict[str, bytes]:
+    found = data_folder().glob(f"*/circuit{PATTERNS}")
+    return {f"{path.parent.name}{PATTERNS}": path.read_bytes() for path in found}
 
 
 def config(folder: Path) -> None:
@@ -158,7 +170,7 @@ def store_files() -> dict[str, bytes]:
 
 
 READERS = {
-    "circuit": Reader("c.yaml", of_data("*/circuit.yaml"), lambda folder: load_circuit(folder / "c.yaml")),
+    "circuit": Reader("c.yaml", circuits, lambda folder: load_circuit(folder / "c.yaml"), fixed_patterns),
     "config": Reader(CONFIG, of_data("*/config.json"), config),
     "weights": Reader(WEIGHTS, lambda: [micro_weights()], load_model, lambda: {CONFIG: micro_config()}),
     "training state": Reader(

@@ -1,6 +1,7 @@
 """Faithfulness and completeness of circuits whose truth is compiled, and Appendix E to the letter."""
 
 import pytest
+import torch
 
 from circuits import Circuit, Fixed, Head, OneHot, Previous, Uniform, mean_patterns, validate
 from circuits.chains import ChainProblem
@@ -64,17 +65,21 @@ def test_uniform_and_identity_stand_beside_the_average(model, problem, circuit):
     assert document["ablations"]["mean"]["recovered"] == pytest.approx(1.0, abs=1e-4)
 
 
-def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_its_paths(model, problem):
+def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_which_it_leads(model, problem):
     mean = mean_patterns(model, problem)[Head(0, 0)]
     circuit = Circuit({Head(0, 0): mean, Head(1, 0): OneHot({"query": "pair1.second"}, "identity")})
     report = validate(model, problem, circuit, n_examples=64)
     assert report.passed  # an average may stand for a head
     literal = report.paper.circuit.heads
-    assert literal[Head(0, 0)].name in ("uniform", "identity")
-    assert literal[Head(1, 0)] == ANSWER
+    assert literal == {Head(0, 0): JOIN, Head(1, 0): ANSWER}
+    assert report.paper.decision == "holds"
+    n = mean.weights.shape[0]
+    nowhere = circuit.with_head(Head(0, 0), Fixed(0.6 * torch.eye(n) + 0.4 * torch.eye(n).roll(-1, 1).tril()))
+    report = validate(model, problem, nowhere, n_examples=64, protocol="paper")
+    assert report.paper.circuit.heads[Head(0, 0)].name in ("uniform", "identity")
     (step_3, *_) = report.paper.verdicts
     assert step_3.outcome == "failed"  # nothing but its average or the path can stand for the joining head alone
-    assert validate(model, problem, circuit, n_examples=64, protocol="paper").decision == "fails"
+    assert report.decision == "fails"
 
 
 def test_a_circuit_of_paths_holds_by_the_letter_too(model, problem):
