@@ -9,6 +9,7 @@ from benchmarks import ablation, explorer, faults, recovery, seeds, training
 from circuits import measured, validate
 from circuits.compile import solves, without_path
 from circuits.explorer import explore
+from circuits.judge import Judge
 from retrieval_interp import load
 from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.task import RetrievalTask
@@ -75,6 +76,17 @@ def test_the_ablation_benchmark_holds_ours_against_the_loop_and_against_the_prod
     assert result["limit_x"] * result["seconds_x_products"] == pytest.approx(loop)
     assert result["circuits_x"] > len(circuit.paths)
     assert 0 <= result["furthest_loss_x"] < 1e-5
+
+
+def test_only_where_something_is_decided_early_the_loop_has_more_examples(model, problem, circuit):
+    def on_half_of_them():
+        Judge(model, problem, problem.examples(8, seed=0), 0.05).measure([circuit], 4)
+
+    early = ablation.compared("x", model, problem, 8, on_half_of_them)
+    assert early["ratio_x"] == pytest.approx(2 * early["ratio_x_same_examples"])
+    assert "ratio_x_same_examples" not in ablation.compared(
+        "x", model, problem, 8, on_half_of_them, decides_early=False
+    )
 
 
 @pytest.mark.slow
