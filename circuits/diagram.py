@@ -85,7 +85,8 @@ def circuit_diagram(
         )  # fmt: skip
     ticks = [f"L{layer}" for layer in range(n_layers)]
     figure.update_layout(
-        title={"text": f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"},
+        title={"text": f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"
+               + (f", and {len(fixed)} of fixed patterns (pale)" if fixed else "")},
         xaxis={"tickvals": list(place.values()), "ticktext": list(order), "range": [-0.5, len(order) - 0.5],
                "title": "role, in sequence order", "showgrid": False, "zeroline": False},
         yaxis={"tickvals": [layer + 0.5 for layer in range(n_layers)], "ticktext": ticks,

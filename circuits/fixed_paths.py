@@ -12,7 +12,9 @@ from circuits.roles import Roles
 
 
 def fixed_paths(circuit: Circuit, roles: Roles) -> tuple[Path, ...]:
-    """From every role the path to the other one that a fixed pattern gives at least half of its attention.
+    """From every role the path to the role before it that a fixed pattern gives at least half of its attention.
+
+    Roles that share all their positions with one named before them have no path of their own.
 
     Args:
         circuit: its mechanisms ``map``, ``mean`` and ``given`` are looked at.
@@ -23,14 +25,16 @@ def fixed_paths(circuit: Circuit, roles: Roles) -> tuple[Path, ...]:
     for head, fixed in circuit.heads.items():
         if isinstance(fixed, Fixed):
             between = fixed.weights[at[..., :, None], at[..., None, :]].mean(dim=(0, 1))
-            for source, row in zip(roles.names, between.fill_diagonal_(0), strict=True):
-                if row.max() >= ON:
-                    found.append(Path(head, source, roles.names[int(row.argmax())]))
+            for source in roles.distinct:
+                row = between[roles.names.index(source)]
+                seen = {row[roles.names.index(target)].item(): target for target in roles.before(source)}
+                if seen and max(seen) >= ON:
+                    found.append(Path(head, source, seen[max(seen)]))
     return tuple(found)
 
 
 def with_fixed_paths(circuit: Circuit, roles: Roles) -> Circuit:
-    """The same circuit, with these paths in the place of the fixed patterns; where there is none, no attention."""
+    """The same circuit, with these paths in the place of the fixed patterns that lead along any."""
     rows: dict[Head, dict[str, str]] = {}
     for path in fixed_paths(circuit, roles):
         rows.setdefault(path.head, {})[path.source] = path.target

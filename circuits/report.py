@@ -101,7 +101,11 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
         lines += [f"    - {v.step} {v.outcome}: {v.sentence}" for v in said.verdicts]
     lines += [f"- **Appendix E to the letter: {report.paper.decision}**"]
     lines += [f"    - {v.step} {v.outcome}: {v.sentence}" for v in report.paper.verdicts]
-    lines += ["", f"{report.n_examples} fresh examples, seed {report.seed}, threshold {report.threshold:g}."]
+    lines += [
+        "",
+        f"Up to {report.n_examples} fresh examples, as many as a decision takes, seed {report.seed}, "
+        f"threshold {report.threshold:g}.",
+    ]
     lines += ["", "## Losses", ""]
     rows = [("unablated", report.full), ("all heads replaced", report.combined)]
     table = [[label, str(loss), *(f"{loss.parts[p]:.4f}" for p in parts)] for label, loss in rows]

@@ -173,7 +173,7 @@ def against_chance(
     for path, uniform, identity in zip(circuit.paths, removed[::2], removed[1::2], strict=True):
         costs[path] = Interval.of(min(uniform, identity, key=torch.mean) - kept, seed)
     changes = changes[1:] - changes[0]
-    # Superfluous as step 6 has it: with the path and without it the loss is below the threshold.
+    # Superfluous by the threshold; step 6 asks for less where the circuit explains all that the model does.
     harmless = (combined.mean() + changes < threshold) & (combined.mean() < threshold)
     superfluous = sorted(changes.abs()[harmless].tolist())
     raw = {

@@ -127,7 +127,7 @@ class ValidationReport:
         circuit: the hypothesis.
         threshold: a loss below it counts as low.
         level: the same for single paths: lower than the threshold where the circuit explains all that the model does.
-        n_examples: on how many fresh examples it was measured.
+        n_examples: how many fresh examples there were; what is clear on fewer was measured on those.
         seed: of the examples.
         roles: the names of the roles, in the order of ``attention``.
         full: the model's own loss.

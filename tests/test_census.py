@@ -105,10 +105,10 @@ def test_the_command_finds_the_circuit_of_every_model_that_has_one(
     document = json.loads(out)
     first, second = document["rows"]
     assert (code, document["failures"]) == (0, [])
-    assert (first["solved"], first["found"], first["heads"]) == (True, True, 1)
+    assert (first["solved"], first["found"], first["heads"]) == (True, True, 2)
     assert (second["solved"], second["found"], second["heads"]) == (False, False, None)
     (path,) = load_circuit(store.path(Run("induction", 0)) / CIRCUIT).paths
-    assert str(path) == "L1H0 query -> pair1.second"  # what joins the pairs is an average: it looks at positions alone
+    assert str(path) == "L1H0 query -> pair1.second"  # what joins the pairs is an average, a path of a fixed pattern
     assert not (store.path(Run("induction", 1)) / CIRCUIT).exists()
 
 

@@ -5,10 +5,11 @@ from circuits import Circuit, Fixed, Head, OneHot
 from circuits.chains import ChainProblem
 from circuits.circuit import Path
 from circuits.compile import compile_circuit, minimal_circuit
-from circuits.fixed_paths import with_fixed_paths
+from circuits.fixed_paths import fixed_paths, with_fixed_paths
 from circuits.judge import Judge
 from circuits.kinds import joins_first
 from circuits.paper_protocol import paper_protocol
+from circuits.roles import Roles
 from circuits.soundness import soundness
 from retrieval_interp.task import RetrievalTask, StepOrder
 
@@ -36,6 +37,18 @@ def test_a_position_that_holds_the_role_in_some_examples_only_is_no_path():
     weights[-1] = torch.eye(N)[1]  # the first query, which asks in every example for another slot
     circuit = Circuit({Head(0, 0): Fixed(weights)})
     assert with_fixed_paths(circuit, ROLES) == circuit
+
+
+def test_what_stands_behind_in_some_examples_and_what_is_the_same_position_is_no_path():
+    at = torch.tensor([[[0], [1], [1], [2]], [[0], [2], [2], [1]], [[0], [1], [1], [2]]])
+    roles = Roles(("a", "b", "twin", "c"), at)  # b stands behind c in the second example
+    to_the_first = torch.zeros(3, 3)
+    to_the_first[:, 0] = 1
+    looks_back = Fixed(torch.eye(3).roll(-1, 1).tril() + torch.diag(torch.tensor([1.0, 0.0, 0.0])))
+    circuit = Circuit({Head(0, 0): looks_back, Head(1, 0): Fixed(to_the_first), Head(2, 0): Fixed(torch.eye(3))})
+    assert {str(path) for path in fixed_paths(circuit, roles)} == {"L0H0 b -> a", "L1H0 b -> a", "L1H0 c -> a"}
+    for mechanism in with_fixed_paths(circuit, roles).heads.values():
+        mechanism.pattern(roles, 3)
 
 
 def test_what_a_fixed_pattern_joins_is_known_above_it():

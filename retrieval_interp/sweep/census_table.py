@@ -21,10 +21,11 @@ def table(examined: Sequence[Examined]) -> pd.DataFrame:
     """One row for every model.
 
     Columns: those of ``Finding``; ``least``, the number of layers, and so of heads, that information flow takes;
-    ``heads``, how many have paths, ``layers``, in which, and ``paths``, how many; ``joins_first``, whether the lowest
-    of these layers joins the members of pairs and does nothing else; ``walks``, whether but for that the query alone
-    fetches, symbol after symbol; ``sound``, whether the paths could do it by information flow alone; ``kind``, what
-    they do, whichever heads do it. From ``heads`` on they are empty where no circuit was found.
+    ``heads``, how many have paths, those of fixed patterns too, ``layers``, in which, and ``paths``, how many;
+    ``joins_first``, whether the lowest of these layers joins the members of pairs and does nothing else; ``walks``,
+    whether but for that the query alone fetches, symbol after symbol; ``sound``, whether the paths could do it by
+    information flow alone; ``kind``, what they do, whichever heads do it. From ``heads`` on they are empty where no
+    circuit was found.
     """
     rows = []
     for one in examined:
@@ -60,9 +61,9 @@ def _about(circuit: Circuit, task: Task) -> dict[str, object]:
         source for stage in done.stages for source, target in stage if (source, target) not in task.layout.joined
     }
     return {
-        "heads": len(circuit.useful_heads),
-        "layers": " ".join(str(layer) for layer in sorted({head.layer for head in circuit.useful_heads})),
-        "paths": len(circuit.paths),
+        "heads": len(explicit.useful_heads),
+        "layers": " ".join(str(layer) for layer in sorted({head.layer for head in explicit.useful_heads})),
+        "paths": len(explicit.paths),
         "joins_first": joins_first(explicit, task.layout),
         "walks": fetching <= {*task.readout},
         "sound": flow is not None and flow.sound,
