@@ -14,7 +14,8 @@ from circuits.roles import Roles
 def fixed_paths(circuit: Circuit, roles: Roles) -> tuple[Path, ...]:
     """From every role the path to the role before it that a fixed pattern gives at least half of its attention.
 
-    Roles that share all their positions with one named before them have no path of their own.
+    Roles that share all their positions with one named before them have no path of their own. What a one-hot head does
+    elsewhere than on its paths is not looked at.
 
     Args:
         circuit: its mechanisms ``map``, ``mean`` and ``given`` are looked at.
@@ -26,10 +27,10 @@ def fixed_paths(circuit: Circuit, roles: Roles) -> tuple[Path, ...]:
         if isinstance(fixed, Fixed):
             between = fixed.weights[at[..., :, None], at[..., None, :]].mean(dim=(0, 1))
             for source in roles.distinct:
-                row = between[roles.names.index(source)]
-                seen = {row[roles.names.index(target)].item(): target for target in roles.before(source)}
-                if seen and max(seen) >= ON:
-                    found.append(Path(head, source, seen[max(seen)]))
+                row = dict(zip(roles.names, between[roles.names.index(source)].tolist(), strict=True))
+                target = max(roles.before(source), key=row.__getitem__, default=None)
+                if target is not None and row[target] >= ON:
+                    found.append(Path(head, source, target))
     return tuple(found)
 
 

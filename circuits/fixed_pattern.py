@@ -53,12 +53,12 @@ class Fixed(Mechanism):
 
     @cached_property
     def array(self) -> np.ndarray:
-        """Its numbers in single precision; what is read from a file needs no PyTorch for that."""
+        """Its numbers in single precision, ``[query, key]``; what is read from a file needs no PyTorch for that."""
         return in_numpy(self.numbers)
 
     @cached_property
     def weights(self) -> torch.Tensor:
-        """Its numbers as a tensor in single precision, on the CPU."""
+        """Its numbers as a tensor in single precision, ``[query, key]``, on the CPU."""
         return torch.from_numpy(self.array)
 
     @cached_property

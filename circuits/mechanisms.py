@@ -107,7 +107,7 @@ def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Flo
 
 
 def in_numpy(weights: torch.Tensor | np.ndarray) -> np.ndarray:
-    """Attention as an array in single precision."""
+    """Attention weights of any shape as an array of that shape, in single precision."""
     own = weights if isinstance(weights, np.ndarray) else weights.detach().float().cpu().numpy()
     return np.ascontiguousarray(own, dtype=np.float32)
 

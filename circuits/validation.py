@@ -188,7 +188,7 @@ def _each_path(
 ) -> list[PathResult]:
     """Step 6 and the rivals; ``explained`` are the layers above which all heads may be left untouched."""
     without = [changed for rows in removed.values() for changed in rows.values()]
-    judge.measure(without, ENOUGH)
+    judge.measure(without, ENOUGH)  # what a path is worth is reported, however early it is clear that it is needed
     judge(without)
     direct = {path: dict(zip(rows, _losses(judge, rows.values()), strict=True)) for path, rows in removed.items()}
     removals = {path: _Removal(losses, {}, None, "directly") for path, losses in direct.items()}
