@@ -16,7 +16,7 @@ from transformer_lens import HookedTransformer
 from circuits.circuit import Circuit, Head
 from circuits.content import ContentOrPosition, content_or_position, mean_examples
 from circuits.errors import Unsolved
-from circuits.fitting import Fitting, Trial, content
+from circuits.fitting import Fitting, Trial, content, intact_above
 from circuits.judge import Judge
 from circuits.loss import Loss, explained_below
 from circuits.measured import Ledger
@@ -26,7 +26,8 @@ from circuits.sample import Sample, stream_seed
 from circuits.searching import Searched, search_circuit
 from circuits.seen_paths import SeenPaths
 
-AIM = 0.6  # of what a circuit may add to the loss, used up where it is chosen: other examples may be harder
+AIM = 0.6  # of what a circuit may add to the loss, used up where mechanisms are chosen: other examples may be harder
+LAST = 0.9  # of the same, when paths are taken away in the end: step 6 asks whether each is needed for all of it
 SLACK = 0.002  # by which simpler mechanisms may lift a loss that is not low enough anyway
 SEARCHED_ON = 16  # times as many examples at most, where a search cannot decide
 
@@ -166,22 +167,25 @@ def from_attention(
         progress=lambda share: progress(0.4 * share),
     )
     seen = SeenPaths(model, mean_examples(model, problem, seed), heads.means)
-    aim = full.mean + AIM * (explained_below(full) - full.mean)
+    aim, last = (full.mean + share * (explained_below(full) - full.mean) for share in (AIM, LAST))
     shown: dict[Head, Mechanism] = {head: seen.mechanism(head, seen.rows[head]) for head in heads.content}
-    growing = Fitting(judge(aim), judge(threshold), seen)
+    growing = Fitting(judge(aim), {}, seen)
     circuit = growing.grow(Circuit({**heads.means, **shown}))
     progress(0.5)
     looking = content(circuit)
-    combined, intact = growing.judge.measure([circuit, circuit.without_heads(looking)])
-    fitting = Fitting(judge(max(aim, combined.mean + SLACK)), judge(max(threshold, intact.mean + SLACK)), seen)
+    layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # above which other content heads are intact each
+    combined, *losses = growing.judge.measure([circuit, *(intact_above(layer, circuit, looking) for layer in layers)])
+    intact = {layer: judge(max(threshold, loss.mean + SLACK)) for layer, loss in zip(layers, losses, strict=True)}
+    fitting = Fitting(judge(max(aim, combined.mean + SLACK)), intact, seen)
     circuit = fitting.prune(circuit, looking)
     progress(0.6)
     circuit = fitting.simplify(circuit, looking, lambda share: progress(0.6 + 0.3 * share))
-    circuit = fitting.prune(circuit, looking)
+    finishing = Fitting(judge(max(last, combined.mean + SLACK)), intact, seen)
+    circuit = finishing.prune(circuit, looking)
     full, combined = _fresh(model, problem, n_examples, threshold, seed).measure([Circuit(), circuit])
     progress(1.0)
-    n_evaluations = sum(one.n_evaluations for one in (growing.judge, fitting.judge, fitting.intact))
-    trials = (*growing.trials, *fitting.trials)
+    n_evaluations = sum(one.n_evaluations for one in (growing.judge, fitting.judge, finishing.judge, *intact.values()))
+    trials = (*growing.trials, *fitting.trials, *finishing.trials)
     return Discovery(circuit, heads, full, combined, trials, None, threshold, seed, n_evaluations)
 
 

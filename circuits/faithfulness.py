@@ -116,6 +116,7 @@ class Faithfulness:
                     "model": out.model.mean,
                     "difference": out.difference.mean,
                     "standard_error": out.difference.standard_error,
+                    "examples": out.difference.n_examples,
                 }
                 for out in self.taken_out
             ],

@@ -7,7 +7,7 @@
 Every change that was tried stands in the log with its loss.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from circuits.circuit import Circuit, Head
@@ -46,12 +46,12 @@ class Trial:
 class Fitting:
     """Changes circuits of one model; ``trials`` is the log.
 
-    Two losses must be low enough: that with all heads replaced, and that with the content heads intact. The second
-    keeps what tells those where to look; with their attention prescribed nobody would miss it.
+    The loss must be low enough with all heads replaced, and with the content heads above any layer from the change on
+    intact. The second keeps what tells those where to look; with their attention prescribed nobody would miss it.
     """
 
-    def __init__(self, judge: Judge, intact: Judge, seen: SeenPaths) -> None:
-        """``judge`` decides with all heads replaced, ``intact`` with the content heads intact."""
+    def __init__(self, judge: Judge, intact: Mapping[int, Judge], seen: SeenPaths) -> None:
+        """``judge`` decides with all heads replaced, ``intact`` with the content heads above some layers intact."""
         self.judge, self.intact, self.seen = judge, intact, seen
         self.trials: list[Trial] = []
 
@@ -83,7 +83,7 @@ class Fitting:
         while True:
             changes = [*self._fewer(circuit, looking)]
             changed = [circuit.with_head(*change) for change in changes]
-            low = self._low(changed, looking)
+            low = self._low(changes, changed, looking)
             best = min(low, key=lambda place: low[place].loss.mean, default=None)
             self._note("prune", changes, changed, best)
             if best is None:
@@ -97,8 +97,8 @@ class Fitting:
         for done, head in enumerate(reversed([*circuit.heads]), start=1):
             changes = [(head, simpler) for simpler in dict.fromkeys(self._simpler(head, circuit.heads[head]))]
             changed = [circuit.with_head(*change) for change in changes]
-            low = self._low(changed, looking)
-            missed = all(self._missed(circuit.with_head(head, SIMPLE[name]), looking) for name in REPLACEMENTS)
+            low = self._low(changes, changed, looking)
+            missed = all(self._missed(head, circuit.with_head(head, SIMPLE[name]), looking) for name in REPLACEMENTS)
             best = min((place for place in low if missed or not changes[place][1].paths), default=None)
             self._note("simplify", changes, changed, best)
             circuit = circuit if best is None else changed[best]
@@ -121,45 +121,56 @@ class Fitting:
         rows = self.seen.rows[head]
         if rows and isinstance(mechanism, Fixed):
             yield head, self.seen.mechanism(head, rows)
-        yield from ((head, simpler) for simpler in self._simpler(head, mechanism) if simpler != mechanism)
+        others = dict.fromkeys(self._simpler(head, mechanism))
+        yield from ((head, simpler) for simpler in others if simpler != mechanism)
 
     def _simpler(self, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
         """What a head might do instead, the simplest first: no path, then paths, then position to position."""
         if isinstance(mechanism, Fixed):
             yield from SIMPLE.values()
-        shown = self.seen.mechanism(head, self.seen.rows[head]) if isinstance(mechanism, Fixed) else mechanism
-        if isinstance(shown, OneHot):
-            yield from (OneHot(shown.rows, elsewhere, dict(shown.where)) for elsewhere in ELSEWHERE)
+        for shown in (mechanism, self.seen.mechanism(head, self.seen.rows[head])):
+            if isinstance(shown, OneHot):
+                yield from (OneHot(shown.rows, elsewhere, dict(shown.where)) for elsewhere in ELSEWHERE)
         if isinstance(mechanism, Fixed):
             yield mechanism.as_map
 
-    def _missed(self, circuit: Circuit, looking: Sequence[Head]) -> bool:
+    def _missed(self, head: Head, circuit: Circuit, looking: Sequence[Head]) -> bool:
         """Whether the loss is surely twice as high as it may be: a path that nobody misses is not named."""
-        ways = {self.judge: circuit, self.intact: _intact(circuit, looking)}
-        for judge, way in ways.items():
+        ways = {self.intact[layer]: intact_above(layer, circuit, looking) for layer in self._layers(head)}
+        for judge, way in {self.judge: circuit, **ways}.items():
             (judgement,) = judge([way], IN_PASSING)
             if judgement.loss.mean - SURE * judgement.loss.standard_error > 2 * judge.threshold:
                 return True
         return False
 
-    def _low(self, changed: Sequence[Circuit], looking: Sequence[Head]) -> dict[int, Judgement]:
-        """Those with a loss that is low enough for sure, and not surely too high with the content heads intact.
+    def _low(
+        self, changes: Sequence[Change], changed: Sequence[Circuit], looking: Sequence[Head]
+    ) -> dict[int, Judgement]:
+        """Those with a loss that is low enough for sure, and not surely too high with the content heads above intact.
 
         Returned by their place, with the loss with all heads replaced.
         """
         judged = enumerate(self.judge(changed, IN_PASSING))
         low = {place: judgement for place, judgement in judged if judgement.side == "below"}
-        intact = self.intact([_intact(changed[place], looking) for place in low], IN_PASSING)
-        return {place: own for (place, own), other in zip(low.items(), intact, strict=True) if other.side != "above"}
+        for layer in self.intact:
+            here = [place for place in low if layer in self._layers(changes[place][0])]
+            intact = self.intact[layer]((intact_above(layer, changed[place], looking) for place in here), IN_PASSING)
+            for place in (place for place, other in zip(here, intact, strict=True) if other.side == "above"):
+                del low[place]
+        return low
+
+    def _layers(self, head: Head) -> list[int]:
+        """Those of ``intact`` for which a change of this head matters: the last that is not above it, and all above."""
+        return [layer for layer in self.intact if not any(layer < other <= head.layer for other in self.intact)]
 
     def _note(self, step: str, changes: Sequence[Change], changed: Sequence[Circuit], taken: int | None) -> None:
         judged = enumerate(zip(changes, self.judge(changed, 0), strict=True))
         self.trials += [Trial(step, *change, judgement, place == taken) for place, (change, judgement) in judged]
 
 
-def _intact(circuit: Circuit, looking: Sequence[Head]) -> Circuit:
-    """The circuit with its content heads left to look by themselves."""
-    return circuit.without_heads({*looking} & {*content(circuit)})
+def intact_above(layer: int, circuit: Circuit, looking: Sequence[Head]) -> Circuit:
+    """The circuit with the content heads above a layer, of those given, left to look by themselves."""
+    return circuit.without_heads(head for head in content(circuit) if head in looking and head.layer > layer)
 
 
 def content(circuit: Circuit) -> tuple[Head, ...]:

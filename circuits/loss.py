@@ -55,6 +55,12 @@ def explained_below(full: Loss) -> float:
     return 2 * full.mean + 0.005
 
 
+def strict_level(full: Loss, combined: Loss, threshold: float) -> float:
+    """What a loss without a path must exceed: where a circuit explains all that the model does, no more than that."""
+    allowed = explained_below(full)
+    return min(threshold, allowed) if combined.mean < allowed else threshold
+
+
 def check_threshold(threshold: float) -> None:
     """Refuse what cannot be the loss below which a loss counts as low.
 

@@ -49,9 +49,10 @@ class PaperProtocol:
             "circuit": {str(head): str(mechanism) for head, mechanism in self.circuit.heads.items()},
             "loss": self.combined.to_json(),
             "heads": {
-                str(head): {name: loss.mean for name, loss in losses.items()} for head, losses in self.alone.items()
+                str(head): {name: loss.to_json() for name, loss in losses.items()}
+                for head, losses in self.alone.items()
             },
-            "paths": {str(path): loss.mean for path, loss in self.without.items()},
+            "paths": {str(path): loss.to_json() for path, loss in self.without.items()},
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
         }
 
@@ -66,6 +67,14 @@ def paper_protocol(judge: Judge, circuit: Circuit) -> PaperProtocol:
     explicit = with_fixed_paths(circuit, judge.examples.roles)
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, own): Circuit({head: own}) for head, owns in tried.items() for own in owns}
+    judge(singles.values())
+    none_low = [
+        (head, own)
+        for head, owns in tried.items()
+        if all(judged.side != "below" for judged in judge(singles[head, own] for own in owns))
+        for own in owns
+    ]
+    judge.measure(singles[one] for one in none_low)  # of these the lowest is chosen
     losses = dict(zip(singles, (judged.loss for judged in judge(singles.values())), strict=True))
     alone = {head: {own.name: losses[head, own] for own in owns} for head, owns in tried.items()}
     chosen: dict[Head, Mechanism] = {}

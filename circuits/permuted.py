@@ -22,8 +22,9 @@ from circuits.sample import stream_seed
 class PermutedRoles:
     """A problem whose role names, and their chains, are permuted within each example.
 
-    The roles at which the losses read stay in place. Others change places with those in whose midst they stand, so
-    that every path which the mask allows stays allowed; where all stand apart, with all others.
+    The roles at which the losses read stay in place, and those that all chains share. Others change places with those
+    in whose midst they stand, so that every path which the mask allows stays allowed; where all stand apart, with all
+    others.
     """
 
     problem: Problem
@@ -46,7 +47,8 @@ class PermutedRoles:
     def examples(self, n: int, seed: int) -> Examples:
         """Those of the problem, with permuted names."""
         examples = self.problem.examples(n, seed)
-        return replace(examples, roles=permuted(examples.roles, self.readout, stream_seed(seed, "permuted")))
+        roles = examples.roles
+        return replace(examples, roles=permuted(roles, (*self.readout, *roles.shared), stream_seed(seed, "permuted")))
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch part"]:
         """Those of the problem."""

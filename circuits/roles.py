@@ -78,10 +78,21 @@ class Roles:
         return tuple(found)
 
     @property
+    def shared(self) -> tuple[str, ...]:
+        """The roles that all of several chains have at the same position, such as that at which an answer is read.
+
+        A path leads from such a position only for one of the chains, under a condition.
+        """
+        if self.positions.shape[2] == 1:
+            return ()
+        return tuple(name for name in self.names if bool((self[name] == self[name][:, :1]).all()))
+
+    @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Every role with every role that it can attend to: the ends of all possible paths, each once."""
-        distinct = self.distinct
-        return tuple((source, target) for source in distinct for target in self.before(source) if target in distinct)
+        """Every role with every role that it can attend to: the ends of all paths that every chain can have."""
+        distinct, shared = self.distinct, self.shared
+        sources = [name for name in distinct if name not in shared]
+        return tuple((source, target) for source in sources for target in self.before(source) if target in distinct)
 
     def take(self, examples: slice | Int[torch.Tensor, " n"]) -> Roles:
         """The same roles for some of the examples."""
@@ -98,10 +109,15 @@ class Roles:
         """A label for every position of one example: ``chain:role``, or the bare position where no role stands.
 
         Chains are counted from 1, so that people can speak of the first one. Where several roles stand at one position
-        all are named, in the order of their chains: ``1:next,2:first``.
+        all are named, in the order of their chains: ``1:next,2:first``. Roles that all chains share come first, without
+        a chain.
         """
         here: list[list[str]] = [[] for _ in range(n_positions)]
+        shared = self.shared
+        for role in shared:
+            here[int(self[role][example, 0])].append(role)
         for chain, column in enumerate(self.positions[example].T.tolist(), start=1):
             for role, position in zip(self.names, column, strict=True):
-                here[position].append(f"{chain}:{role}")
+                if role not in shared:
+                    here[position].append(f"{chain}:{role}")
         return [",".join(labels) or str(position) for position, labels in enumerate(here)]

@@ -12,7 +12,7 @@ from circuits.attention import attention_by_group, attention_patterns
 from circuits.circuit import Head
 from circuits.evaluation import sequences_at_once
 from circuits.fixed_pattern import Fixed
-from circuits.one_hot import ON, Condition, OneHot
+from circuits.one_hot import ON, Condition, Ends, OneHot
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -32,7 +32,19 @@ class Row:
     times: Float[Tensor, " query"]
 
 
-Rows = dict[tuple[str, str], Row]  # by the roles at its ends
+Rows = dict[Ends, Row]
+Attention = Float[Tensor, "query_role key_role label"]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A path that attention shows: on which chains, how much of it on average, and how far that is from 1 and 0."""
+
+    ends: Ends
+    condition: Condition | None
+    there: Bool[Tensor, "example chain"]
+    attention: float
+    misfit: float
 
 
 class SeenPaths:
@@ -45,9 +57,14 @@ class SeenPaths:
     def __init__(self, model: HookedTransformer, examples: Examples, means: Mapping[Head, Fixed]) -> None:
         """``means`` are the heads' average patterns on the same examples."""
         self._means, self._roles, self._n = means, examples.roles, len(examples)
-        group = examples.roles.main_group or "position"
-        seen = attention_by_group(model, examples, group)
-        conditions = {head: self._conditions(seen[head.layer, head.head], group) for head in means}
+        distinct, self._shared = self._roles.distinct, self._roles.shared
+        sources = [name for name in distinct if name not in self._shared or self._alone(name)]
+        self._ends = [(source, to) for source in sources for to in self._roles.before(source) if to in distinct]
+        groups = tuple(examples.roles.groups) or ("position",)
+        seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
+        conditions = {
+            head: self._conditions({group: own[head.layer, head.head] for group, own in seen.items()}) for head in means
+        }
         self.rows: dict[Head, Rows] = {head: {} for head in means}
         n_positions = examples.inputs.shape[1]
         at_once = sequences_at_once(model.cfg.n_heads, n_positions)
@@ -65,29 +82,41 @@ class SeenPaths:
                         row.total.index_add_(0, place.cpu(), pattern[example, head.head, place].float().cpu())
                         row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
 
-    def _conditions(
-        self, seen: Float[Tensor, "query_role key_role label"], group: str
-    ) -> dict[tuple[str, str], Condition | None]:
-        """The paths that are on somewhere, and on which chains (None: all); of two on the same ones the stronger."""
-        names, found = self._roles.names, {}
-        strength: dict[tuple[str, str], float] = {}
-        for source, target in self._roles.pairs:
-            by_label = seen[names.index(source), names.index(target)].tolist()
-            labels = [label for label, attention in enumerate(by_label) if attention == attention]  # NaN: none there
-            on = [label for label in labels if by_label[label] > ON]
-            if on:
-                found[source, target] = None if on == labels else Condition(group, target, tuple(on))
-                strength[source, target] = sum(by_label[label] for label in on)
+    def _alone(self, shared: str) -> bool:
+        """Whether no chain has a role of its own where all share this one."""
+        own = [name for name in self._roles if name not in self._shared]
+        return not any((self._roles[name] == self._roles[shared]).any() for name in own)
+
+    def _conditions(self, seen: Mapping[str, Attention]) -> dict[Ends, Condition | None]:
+        """The paths that are on somewhere, and on which chains (None: all); of two on the same ones the stronger.
+
+        ``seen`` is a head's attention by the labels of every group.
+        """
+        found = [path for ends in self._ends if (path := self._path(ends, seen))]
+        kept: dict[Ends, Condition | None] = {}
         taken: dict[str, Tensor] = {}
-        kept = {}
-        for source, target in sorted(found, key=lambda ends: -strength[ends]):
-            there = _there(found[source, target], self._roles, source)
-            if source not in taken or not (taken[source] & there).any():
-                kept[source, target] = found[source, target]
-                taken[source] = taken.get(source, there) | there
+        for path in sorted(found, key=lambda path: -path.attention):
+            source = path.ends[0]
+            if source not in taken or not (taken[source] & path.there).any():
+                kept[path.ends] = path.condition
+                taken[source] = taken.get(source, path.there) | path.there
         return kept
 
-    def mechanism(self, head: Head, ends: Iterable[tuple[str, str]]) -> Fixed | OneHot:
+    def _path(self, ends: Ends, seen: Mapping[str, Attention]) -> _Seen | None:
+        """A path with the condition that fits best: attention near 1 where it is on, and near 0 where it is not."""
+        (source, target), names, roles = ends, self._roles.names, self._roles
+        found: list[_Seen] = []
+        for group, by_label in seen.items():
+            labels = roles.group(group, target).cpu()
+            attention = by_label[names.index(source), names.index(target)][labels]
+            there = attention > ON
+            if there.any() and (source not in self._shared or there.sum(dim=1).max() == 1):
+                condition = None if there.all() else Condition(group, target, tuple(labels[there].unique().tolist()))
+                misfit = (attention - there.float()).square().mean().item()
+                found.append(_Seen(ends, condition, there, (attention * there).mean().item(), misfit))
+        return min(found, key=lambda path: path.misfit, default=None)
+
+    def mechanism(self, head: Head, ends: Iterable[Ends]) -> Fixed | OneHot:
         """A head with some of its paths, and its average where none of them is on."""
         mean, rows = self._means[head], {these: self.rows[head][these] for these in ends}
         if not rows:

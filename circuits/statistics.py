@@ -21,6 +21,7 @@ from circuits.circuit import Circuit, Head, Path
 from circuits.fixed_pattern import Fixed
 from circuits.interval import Interval
 from circuits.judge import Judge
+from circuits.loss import Loss, strict_level
 from circuits.measured import Measured
 from circuits.mechanisms import REPLACEMENTS
 from circuits.one_hot import Condition, OneHot
@@ -41,6 +42,7 @@ class Statistics:
     """What chance could and could not have done.
 
     Attributes:
+        n_examples: on which the two losses were measured; what follows was measured on some of these.
         full: the model's own loss.
         combined: the circuit's loss.
         costs: for every path, what its removal adds to the loss (the smaller of its row made uniform and identity).
@@ -51,6 +53,7 @@ class Statistics:
         all_restored: the same with all of them untouched at once.
     """
 
+    n_examples: int
     full: Interval
     combined: Interval
     costs: dict[Path, Interval]
@@ -103,6 +106,11 @@ class Statistics:
     def to_json(self) -> dict[str, Any]:
         """The statistics as plain numbers; docs/report.md says what each key holds."""
         return {
+            "examples": {
+                "losses": self.n_examples,
+                "costs": min(COST_EXAMPLES, self.n_examples),
+                "others": min(EXAMPLES, self.n_examples),
+            },
             "full": self.full.to_json(),
             "combined": self.combined.to_json(),
             "random_circuits": {"n": len(self.random_losses), "beaten": self.beaten, "losses": self.random_losses},
@@ -173,14 +181,16 @@ def against_chance(
     for path, uniform, identity in zip(circuit.paths, removed[::2], removed[1::2], strict=True):
         costs[path] = Interval.of(min(uniform, identity, key=torch.mean) - kept, seed)
     changes = changes[1:] - changes[0]
-    # Superfluous by the threshold; step 6 asks for less where the circuit explains all that the model does.
-    harmless = (combined.mean() + changes < threshold) & (combined.mean() < threshold)
+    own, replaced = (Loss.of(each[:, None], ("all",)) for each in (full, combined))
+    level = strict_level(own, replaced, threshold)
+    harmless = (combined.mean() + changes < level) & (combined.mean() < level)
     superfluous = sorted(changes.abs()[harmless].tolist())
     raw = {
         path: (1 + sum(other >= cost.mean for other in superfluous)) / (1 + len(superfluous))
         for path, cost in costs.items()
     }
     return Statistics(
+        n_examples=n_examples,
         full=Interval.of(full, seed),
         combined=Interval.of(combined, seed),
         costs=costs,

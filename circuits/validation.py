@@ -28,7 +28,7 @@ from circuits.estimate import seconds
 from circuits.faithfulness import faithfulness
 from circuits.fixed_paths import with_fixed_paths
 from circuits.judge import ENOUGH, Judge
-from circuits.loss import SURE, Loss, explained_below
+from circuits.loss import SURE, Loss, strict_level
 from circuits.measured import Ledger, Measured
 from circuits.mechanisms import REPLACEMENTS, SIMPLE
 from circuits.one_hot import OneHot
@@ -123,8 +123,7 @@ def _validated(
     full, combined = judge.measure([Circuit(), circuit], progress=lambda share: progress(0.3 * share))
     heads = _each_alone(judge, circuit)
     progress(0.5)
-    # A circuit that explains all that the model does must need its paths for that, not just for the threshold.
-    level = min(threshold, explained_below(full)) if combined.mean < explained_below(full) else threshold
+    level = strict_level(full, combined, threshold)
     strict = Judge(model, problem, sample, level, ledger)
     up_to = _losses(judge, (circuit.up_to(layer) for layer in range(model.cfg.n_layers)))
     below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < level]
@@ -198,7 +197,12 @@ def _each_path(
         if not all(loss.mean > judge.threshold and not loss.near(judge.threshold) for loss in losses.values())
     }
     judge(row.up_to(layer) for path, layers in doubtful.items() for row in removed[path].values() for layer in layers)
-    removals |= {path: _doubtful(judge, direct[path], removed[path], layers) for path, layers in doubtful.items()}
+    removals |= {path: _doubtful(judge, removed[path], layers) for path, layers in doubtful.items()}
+    for path in (path for path, removal in removals.items() if removal.needed == "no"):
+        # Rare failures, each of a great loss, may not have come up in the few examples that decided it.
+        rows, layers = removed[path].values(), doubtful[path]
+        judge.measure([*rows, *(row.up_to(layer) for row in rows for layer in layers)])
+        removals[path] = _doubtful(judge, removed[path], layers)
     # A path that only guides the heads above is held against its rivals with those heads free to be guided.
     bases = {
         path: circuit if removal.guides is None else circuit.up_to(removal.guides) for path, removal in removals.items()
@@ -232,12 +236,13 @@ def _each_path(
     return results
 
 
-def _doubtful(judge: Judge, direct: dict[str, Loss], rows: Mapping[str, Circuit], layers: Sequence[int]) -> _Removal:
+def _doubtful(judge: Judge, rows: Mapping[str, Circuit], layers: Sequence[int]) -> _Removal:
     """A path that the whole circuit may not miss, with the heads above each of ``layers`` left free.
 
     It can go if in one of these ways nothing is lost: neither with all heads prescribed nor with those above any layer
     free. That is what discovery asks before it takes a path away.
     """
+    direct = dict(zip(rows, _losses(judge, rows.values()), strict=True))
     enabling, hardest = {}, {}
     for row, changed in rows.items():
         judged = dict(zip(layers, judge(changed.up_to(layer) for layer in layers), strict=True))

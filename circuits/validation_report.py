@@ -18,7 +18,7 @@ from circuits.paper_protocol import PaperProtocol
 from circuits.soundness import Soundness
 from circuits.statements import REQUIRED, STATEMENTS, Decision, Protocol, Statement, Verdict
 
-SCHEMA = 3
+SCHEMA = 4
 Alone = Literal["holds", "fails", "undetermined"]
 Needed = Literal["directly", "enabling", "undecided", "no"]
 
@@ -255,7 +255,7 @@ class ValidationReport:
                 "full": self.full.mean,
                 "combined": self.combined.mean,
                 "details": {"full": self.full.to_json(), "combined": self.combined.to_json()},
-                "up_to_layer": [loss.mean for loss in self.up_to],
+                "up_to_layer": [loss.to_json() for loss in self.up_to],
             },
             "heads": [
                 {
@@ -295,6 +295,7 @@ class ValidationReport:
                     "into": str(m.taker),
                     "loss": m.loss.mean,
                     "standard_error": m.loss.standard_error,
+                    "examples": m.loss.n_examples,
                 }
                 for m in self.merges
             ],

@@ -8,6 +8,9 @@ One text with N = 2 chains of D = 2 steps, one token for each word:
 
 The texts have 1 to D steps each, the implicit curriculum. Only what is marked is asked. Without the variable that an
 equation defines, which joins the two sides, models stay on the plateau (see docs/results.md).
+
+The roles of a chain are those of the question that asks for it. All chains share ``query`` and ``answer``, and a role
+for the value of every variable, such as ``c.second``: so a path can lead to a line of another chain.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from retrieval_interp.vectors import shuffles
 
 LINE = 4  # tokens of an equation: variable, =, what it is equal to, line break
 SECOND = 2  # the place of what it is equal to
+MEMBERS = {"first": 0, "second": SECOND, "end": LINE - 1}
 UNKNOWN = "<unknown>"
 KINDS = ("variable", "value", "word")  # of targets
 VARIABLE, VALUE, WORD = range(3)
@@ -126,8 +130,8 @@ class EquationsTask(Task):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Those of the formulation, and ``answer``."""
-        return (*self.formulation.roles, ANSWER)
+        """Those of the formulation, ``answer``, and ``second`` of every variable's line, which all chains share."""
+        return (*self.formulation.roles, ANSWER, *self._lines)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -139,10 +143,16 @@ class EquationsTask(Task):
         """xD is read at the last token of the prompt."""
         return dict.fromkeys(self.parts, ANSWER)
 
+    @cached_property
+    def _lines(self) -> tuple[str, ...]:
+        """The role of every variable's line, in the order of the words."""
+        return tuple(f"{name}.second" for name in self.words[: self.n_steps * self.n_chains])
+
     @property
     def layout(self) -> Layout:
-        """What each role of a chain starts with."""
-        return chain_layout(self.formulation)
+        """What each role of a chain starts with; the lines of all variables tell nothing about a chain."""
+        laid = chain_layout(self.formulation)
+        return Layout({**dict.fromkeys(self._lines, frozenset()), **laid.start}, laid.places)
 
     @cached_property
     def _question(self) -> tuple[int, ...]:
@@ -151,8 +161,36 @@ class EquationsTask(Task):
         return tuple(map(self.words.index, pieces(last + "\n")))
 
     def examples(self, n: int, seed: int) -> Examples:
-        """``n`` of the longest questions, without their answers."""
-        return self.prompted.examples(n, seed)
+        """``n`` of the longest questions, without their answers. The first chain is the one that is asked about.
+
+        Groups: ``variable``, the number of a chain's variable in the block of a role; ``asked``, 1 or 0.
+        """
+        asked = self.prompted.examples(n, seed)
+        D, N, tokens = self.n_steps, self.n_chains, asked.inputs
+        lines = tokens[:, : D * N * LINE : LINE]  # the variables that they define, which are the first words
+        starts = LINE * lines.argsort(dim=1)  # of every variable's line
+        last = lines[:, -N:]
+        first_of_all = (last != tokens.gather(1, asked.roles["query"])).long().argsort(dim=1, stable=True)
+        chains = [last.gather(1, first_of_all)]  # the variables of pair1, pair2, ... of every chain
+        for _ in range(1, D):
+            chains.append(tokens.gather(1, starts.gather(1, chains[-1]) + SECOND))
+        at, numbers = {}, {}
+        for role in self.roles:
+            pair, _, member = role.partition(".")
+            if role in self._lines:
+                variable = self._lines.index(role)
+                at[role] = starts[:, variable, None].expand(-1, N) + SECOND
+                numbers[role] = chains[D - 1 - variable // N] % N
+            elif member:
+                own = chains[int(pair.removeprefix("pair")) - 1]
+                at[role] = starts.gather(1, own) + MEMBERS[member]
+                numbers[role] = own % N
+            else:
+                at[role] = asked.roles[role].expand(-1, N)
+                numbers[role] = chains[0] % N
+        positions, variables = (torch.stack([of[role] for role in self.roles], dim=1) for of in (at, numbers))
+        is_asked = torch.zeros_like(positions).index_fill_(2, torch.tensor([0]), 1)
+        return Examples(tokens, asked.targets, Roles(self.roles, positions, {"variable": variables, "asked": is_asked}))
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples

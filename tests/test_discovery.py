@@ -20,6 +20,8 @@ from circuits.chains import ChainProblem
 from circuits.compile import compile_circuit
 from circuits.content import content_or_position, mean_patterns
 from circuits.figures import attention_figure
+from circuits.fixed_pattern import Fixed
+from circuits.seen_paths import SeenPaths
 from retrieval_interp import load
 from tests.repeated import RepeatedTokens, trained_model
 
@@ -83,7 +85,8 @@ def test_the_same_seed_gives_the_same_discovery(model, problem):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 4, 8])  # one step or two, of one head or two in a layer
+# One step or two, of one head or two in a layer; paths that only guide others, in heads that have other paths too.
+@pytest.mark.parametrize("seed", [0, 2, 4, 8, 17, 36])
 def test_a_planted_circuit_is_recovered_exactly(seed):
     row = recover(plant(seed))
     assert (row["precision"], row["recall"]) == (1.0, 1.0), row
@@ -147,3 +150,21 @@ def test_all_twelve_heads_of_transformer_a_are_replaced_by_three_paths_on_slots_
     assert found.combined.mean < 0.01
     again = evaluate(model, task, task.examples(256, seed=9), [found.circuit]).mean().item()
     assert again < 0.01
+
+
+def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():
+    model, task, _ = load("equations")
+    examples = task.examples(256, seed=3)
+    three = [Head(4, head) for head in range(3)]
+    average = attention.position_attention(model, examples)
+    seen = SeenPaths(model, examples, {head: Fixed(average[head.layer, head.head], "mean") for head in three})
+    looked = {number: set() for number in range(4)}  # at which lines, by the number of the chain's own variable
+    for head in three:
+        for (source, target), row in seen.rows[head].items():
+            if source == "pair1.second":
+                assert row.condition.group == "variable"
+                for number in row.condition.labels:
+                    looked[number].add(target)
+    # Each of the three looks at another one of the three lines that are not the chain's own.
+    others = {number: {f"{name}.second" for name in "efgh" if name != "efgh"[number]} for number in range(4)}
+    assert looked == others

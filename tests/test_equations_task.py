@@ -116,3 +116,29 @@ def test_the_language_model_that_comes_with_the_toolkit_answers_new_questions() 
         with torch.no_grad():
             losses = problem.losses(model(examples.inputs), examples)
         assert losses.mean() < 0.02
+
+
+def test_all_chains_have_their_roles_and_share_those_of_the_lines_the_query_and_the_answer() -> None:
+    task = EquationsTask(3, 4)
+    examples = task.examples(16, seed=1)
+    roles = examples.roles
+    lines = [f"{name}.second" for name in "abcdefghijkl"]
+    assert {*roles.shared} == {"query", "answer", *lines}
+    assert all(source not in roles.shared for source, _ in roles.pairs)
+    for example in range(16):
+        words = task.tokenizer.convert_ids_to_tokens(examples.inputs[example].tolist())
+        said = {words[start]: words[start + 2] for start in range(0, 48, 4)}
+        assert {role: words[int(roles[role][example, 0])] for role in lines} == {
+            f"{name}.second": value for name, value in said.items()
+        }
+        first = [words[int(roles["pair1.first"][example, chain])] for chain in range(4)]
+        assert sorted(first) == ["i", "j", "k", "l"]
+        assert first[0] == words[int(roles["query"][example, 0])]
+        for chain in range(4):
+            at = {role: words[int(roles[role][example, chain])] for role in roles}
+            assert at["pair1.second"] == said[at["pair1.first"]] == at["pair2.first"]
+            assert at["pair2.second"] == said[at["pair2.first"]] == at["pair3.first"]
+            assert at["pair3.second"] == said[at["pair3.first"]]
+            variable = {role: int(roles.group("variable", role)[example, chain]) for role in roles}
+            assert "efgh"[variable["pair2.end"]] == "efgh"[variable["g.second"]] == at["pair2.first"]
+            assert int(roles.group("asked", "pair1.first")[example, chain]) == (chain == 0)

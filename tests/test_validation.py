@@ -123,7 +123,9 @@ def test_a_path_with_a_better_rival_is_rejected(model, problem, circuit):
 
 
 def test_what_chance_could_decide_is_left_undecided(model, problem, circuit, monkeypatch):
-    monkeypatch.setattr("circuits.validation.explained_below", lambda full: 0.0)  # paths are held to the threshold
+    monkeypatch.setattr(
+        "circuits.validation.strict_level", lambda full, combined, threshold: threshold
+    )  # paths are held to the threshold
     # The row made uniform costs 0.92, and the spread over examples is small: a threshold there cannot be decided.
     cost = validate(model, problem, circuit, n_examples=64).paths[1].losses["uniform"]
     assert cost.standard_error > 0
@@ -150,6 +152,7 @@ def test_a_path_can_go_if_one_and_the_same_row_loses_nothing(uniform, identity, 
     losses = {row: {k: Loss(mean, 0.001, {}, 64) for k, mean in own.items()} for row, own in
               (("uniform", uniform), ("identity", identity))}  # fmt: skip
     known = {rows[row].up_to(layer): losses[row][layer] for row in rows for layer in (0, 1)}
+    known |= {rows[row]: losses[row]["whole"] for row in rows}
 
     class Told(Judge):
         def __init__(self):
@@ -158,8 +161,7 @@ def test_a_path_can_go_if_one_and_the_same_row_loses_nothing(uniform, identity, 
         def __call__(self, circuits, most=None):
             return [Judgement(known[one], "below") for one in circuits]
 
-    direct = {row: losses[row]["whole"] for row in rows}
-    assert _doubtful(Told(), direct, rows, [0, 1]).needed == needed
+    assert _doubtful(Told(), rows, [0, 1]).needed == needed
 
 
 def test_of_a_circuit_that_is_not_low_itself_no_path_is_said_to_be_needed(model, problem, circuit):

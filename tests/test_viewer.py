@@ -53,7 +53,7 @@ def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
     text = model.tokenizer.decode(examples.inputs[0]).split(" ")
     assert [label.split("|")[0] for label in frame.tokens] == [word.replace("\n", "⏎") for word in text]
     assert frame.tokens[1] == "="
-    assert frame.tokens[-1].endswith("|1:answer")
+    assert frame.tokens[-1].endswith("|answer")
 
 
 @pytest.mark.parametrize(
