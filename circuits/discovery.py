@@ -1,14 +1,15 @@
 """From a transformer to its circuit: every head replaced by what its attention shows (paper, Appendix E, steps 1 to 4).
 
-    1. content or position    a head whose average pattern does as well in its place knows positions and nothing else
-    2. content heads          paths where their attention is near 1, each on the chains where it is
-    3. all in place           paths and heads that are not missed go, positional heads become as simple as they can be
+Its stages:
 
-Where that does not explain the model a search over mechanisms follows (``searching.py``).
+    1. content or position    a head whose average pattern does as well in its place knows positions and nothing else
+    2. content heads          paths where their attention is near 1, each on the chains where it is; on the others
+                              fixed positions, or the head's average
+    3. all in place           paths and heads that are not missed go, all become as simple as they can be
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from transformer_lens import HookedTransformer
@@ -23,13 +24,11 @@ from circuits.measured import Ledger
 from circuits.mechanisms import Mechanism
 from circuits.problem import Problem
 from circuits.sample import Sample, stream_seed
-from circuits.searching import Searched, search_circuit
 from circuits.seen_paths import SeenPaths
 
 AIM = 0.6  # of what a circuit may add to the loss, used up where mechanisms are chosen: other examples may be harder
 LAST = 0.9  # of the same, when paths are taken away in the end: step 6 asks whether each is needed for all of it
 SLACK = 0.002  # by which simpler mechanisms may lift a loss that is not low enough anyway
-SEARCHED_ON = 16  # times as many examples at most, where a search cannot decide
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class Discovery:
         full: the model's own loss, and
         combined: that with every head replaced, both on examples that nothing was chosen on.
         trials: every change that was tried on the way, with its loss.
-        searched: the search over mechanisms, where what attention shows did not explain the model.
         permuted: how low the same discovery comes with role names permuted in each example (``permuted.py``), where
             that was asked.
         threshold: a loss below it counts as low.
@@ -55,7 +53,6 @@ class Discovery:
     full: Loss
     combined: Loss
     trials: tuple[Trial, ...]
-    searched: Searched | None
     threshold: float
     seed: int
     n_evaluations: int
@@ -73,9 +70,7 @@ class Discovery:
 
     def steps(self) -> tuple[str, ...]:
         """How the circuit was found, a sentence for every change that was kept."""
-        return tuple(str(trial) for trial in self.trials if trial.taken) + (
-            self.searched.steps() if self.searched else ()
-        )
+        return tuple(str(trial) for trial in self.trials if trial.taken)
 
     def to_json(self) -> dict[str, Any]:
         """As plain numbers and texts; docs/report.md says what each key holds."""
@@ -103,7 +98,6 @@ class Discovery:
                 for trial in self.trials
             ],
             "permuted": self.permuted.to_json() if self.permuted else None,
-            "searched": self.searched.to_json() if self.searched else None,
         }
 
 
@@ -132,25 +126,11 @@ def discover(
         Unsolved: the model does not solve the task.
         BadInput: a number is out of range.
     """
-    shown = from_attention(
-        model, problem, n_examples, threshold, seed, progress=lambda share: progress(0.9 * share if share < 1 else 0.9)
-    )
-    found = shown if shown.explains else with_search(model, problem, shown, n_examples, progress)
-    progress(1.0)
-    return found
 
+    def drawn(stream: str) -> Sample:
+        return Sample(problem, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
 
-def from_attention(
-    model: HookedTransformer,
-    problem: Problem,
-    n_examples: int,
-    threshold: float,
-    seed: int,
-    progress: Callable[[float], None] = lambda share: None,
-) -> Discovery:
-    """The circuit that attention shows; arguments and errors are those of ``discover``."""
-    sample = Sample(problem, n_examples, stream_seed(seed, "discovery"), next(model.parameters()).device)
-    ledger = Ledger()
+    sample, ledger = drawn("discovery"), Ledger()
 
     def judge(limit: float) -> Judge:
         return Judge(model, problem, sample, limit, ledger)
@@ -173,7 +153,7 @@ def from_attention(
     circuit = growing.grow(Circuit({**heads.means, **shown}))
     progress(0.5)
     looking = content(circuit)
-    layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # above which other content heads are intact each
+    layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # above each of them other content heads are intact
     combined, *losses = growing.judge.measure([circuit, *(intact_above(layer, circuit, looking) for layer in layers)])
     intact = {layer: judge(max(threshold, loss.mean + SLACK)) for layer, loss in zip(layers, losses, strict=True)}
     fitting = Fitting(judge(max(aim, combined.mean + SLACK)), intact, seen)
@@ -182,32 +162,9 @@ def from_attention(
     circuit = fitting.simplify(circuit, looking, lambda share: progress(0.6 + 0.3 * share))
     finishing = Fitting(judge(max(last, combined.mean + SLACK)), intact, seen)
     circuit = finishing.prune(circuit, looking)
-    full, combined = _fresh(model, problem, n_examples, threshold, seed).measure([Circuit(), circuit])
+    fresh = Judge(model, problem, drawn("discovered"), threshold)
+    full, combined = fresh.measure([Circuit(), circuit])
     progress(1.0)
     n_evaluations = sum(one.n_evaluations for one in (growing.judge, fitting.judge, finishing.judge, *intact.values()))
     trials = (*growing.trials, *fitting.trials, *finishing.trials)
-    return Discovery(circuit, heads, full, combined, trials, None, threshold, seed, n_evaluations)
-
-
-def with_search(
-    model: HookedTransformer,
-    problem: Problem,
-    shown: Discovery,
-    n_examples: int,
-    progress: Callable[[float], None] = lambda share: None,
-) -> Discovery:
-    """The same, with what a search over mechanisms finds, where that is better."""
-    threshold, seed = shown.threshold, shown.seed
-    most = SEARCHED_ON * n_examples
-    searched = search_circuit(model, problem, n_examples=most, threshold=threshold, seed=seed, progress=progress)
-    (combined,) = _fresh(model, problem, n_examples, threshold, seed).measure([searched.circuit])
-    n_evaluations = shown.n_evaluations + searched.n_evaluations
-    if combined.mean >= shown.combined.mean:
-        return replace(shown, n_evaluations=n_evaluations)
-    return replace(shown, circuit=searched.circuit, combined=combined, searched=searched, n_evaluations=n_evaluations)
-
-
-def _fresh(model: HookedTransformer, problem: Problem, n_examples: int, threshold: float, seed: int) -> Judge:
-    """Of examples that nothing was chosen on."""
-    sample = Sample(problem, n_examples, stream_seed(seed, "discovered"), next(model.parameters()).device)
-    return Judge(model, problem, sample, threshold)
+    return Discovery(circuit, heads, full, combined, trials, threshold, seed, n_evaluations)

@@ -81,14 +81,19 @@ class Fitting:
         ``looking`` are the content heads.
         """
         while True:
-            changes = [*self._fewer(circuit, looking)]
-            changed = [circuit.with_head(*change) for change in changes]
-            low = self._low(changes, changed, looking)
-            best = min(low, key=lambda place: low[place].loss.mean, default=None)
-            self._note("prune", changes, changed, best)
-            if best is None:
+            fewer = self._pruned(circuit, [*self._fewer(circuit, looking)], looking)
+            fewer = fewer or self._pruned(circuit, [*_emptied(circuit)], looking)
+            if fewer is None:
                 return circuit
-            circuit = changed[best]
+            circuit = fewer
+
+    def _pruned(self, circuit: Circuit, changes: Sequence[Change], looking: Sequence[Head]) -> Circuit | None:
+        """The circuit with that change of which the loss is lowest, if it leaves the losses low enough."""
+        changed = [circuit.with_head(*change) for change in changes]
+        low = self._low(changes, changed, looking)
+        best = min(low, key=lambda place: low[place].loss.mean, default=None)
+        self._note("prune", changes, changed, best)
+        return None if best is None else changed[best]
 
     def simplify(
         self, circuit: Circuit, looking: Sequence[Head], progress: Callable[[float], None] = lambda share: None
@@ -166,6 +171,13 @@ class Fitting:
     def _note(self, step: str, changes: Sequence[Change], changed: Sequence[Circuit], taken: int | None) -> None:
         judged = enumerate(zip(changes, self.judge(changed, 0), strict=True))
         self.trials += [Trial(step, *change, judgement, place == taken) for place, (change, judgement) in judged]
+
+
+def _emptied(circuit: Circuit) -> Iterator[Change]:
+    """Every one-hot head with the row of one path made uniform or identity, as in step 6."""
+    for path in circuit.paths:
+        if isinstance(circuit.heads[path.head], OneHot):
+            yield from ((path.head, circuit.without(path, row).heads[path.head]) for row in REPLACEMENTS)
 
 
 def intact_above(layer: int, circuit: Circuit, looking: Sequence[Head]) -> Circuit:

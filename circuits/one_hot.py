@@ -171,7 +171,7 @@ class OneHot(Mechanism):
             at = roles[source]
             there = where[source, target].holds(roles) if (source, target) in where else left[source]
             left[source] = left[source] & ~there
-            row = _row(target, at, roles, n_positions).to(pattern.dtype)
+            row = _row(target, at, there, roles, n_positions).to(pattern.dtype)
             now = pattern[example, at]
             if (there & taken[example, at] & (now != row).any(dim=-1)).any():
                 raise BadInput(f"the path from {source!r} meets another path's row at the same position")
@@ -182,13 +182,17 @@ class OneHot(Mechanism):
 
 
 def _row(
-    target: str, at: Int[torch.Tensor, "batch chain"], roles: Roles, n_positions: int
+    target: str,
+    at: Int[torch.Tensor, "batch chain"],
+    there: Bool[torch.Tensor, "batch chain"],
+    roles: Roles,
+    n_positions: int,
 ) -> Float[torch.Tensor, "batch chain key"]:
-    """The attention from the positions ``at`` to a target."""
+    """The attention from the positions ``at`` to a target, on the chains where the row is there."""
     if target in ROWS:
         return ROWS[target].pattern(roles, n_positions)[0][at]
     fixed = POSITION.fullmatch(target)
     to = torch.full_like(at, int(fixed[1])) if fixed else roles[target]
-    if (to > at).any():
+    if (to > at)[there].any():
         raise BadInput(f"{target!r} stands after a position that is to attend to it, against the causal mask")
     return torch.nn.functional.one_hot(to, n_positions).float()

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
-from circuits.discovery import Discovery, from_attention, with_search
+from circuits.discovery import Discovery, discover
 from circuits.loss import Loss
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
@@ -106,10 +106,10 @@ def null_loss(
     Args:
         model: whose circuit was discovered.
         problem: its task.
-        found: the discovery; seed and threshold are its own, and a search follows where one did there.
+        found: the discovery; seed and threshold are its own.
         n_examples: as ``discover`` had.
         progress: is told the finished share, 0 to 1.
     """
     null = PermutedRoles(problem)
-    shown = from_attention(model, null, n_examples, found.threshold, found.seed, progress)
-    return (shown if found.searched is None else with_search(model, null, shown, n_examples)).combined
+    threshold, seed = found.threshold, found.seed
+    return discover(model, null, n_examples=n_examples, threshold=threshold, seed=seed, progress=progress).combined

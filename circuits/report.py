@@ -147,8 +147,6 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
     if discovery:
         lines += ["", "## How this circuit was found", ""]
         lines += [f"{place}. {step}" for place, step in enumerate(discovery.steps(), start=1)]
-        if discovery.searched:
-            lines += ["", *(f"- {other}" for other in discovery.searched.others())]
     about = [f"{key}: {value}" for key, value in report.about.items()]
     return "\n".join([*lines, "", *about]) + "\n"
 

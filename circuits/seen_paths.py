@@ -15,6 +15,7 @@ from circuits.fixed_pattern import Fixed
 from circuits.one_hot import ON, Condition, Ends, OneHot
 from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.seen_places import seen_places
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class SeenPaths:
     """The paths of every head, and its average attention where none of them is on.
 
     Attributes:
-        rows: for every head its paths, by the roles at their ends.
+        rows: for every head its paths, by the roles at their ends; and its rows to fixed positions.
     """
 
     def __init__(self, model: HookedTransformer, examples: Examples, means: Mapping[Head, Fixed]) -> None:
@@ -62,14 +63,16 @@ class SeenPaths:
         self._ends = [(source, to) for source in sources for to in self._roles.before(source) if to in distinct]
         groups = tuple(examples.roles.groups) or ("position",)
         seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
-        conditions = {
-            head: self._conditions({group: own[head.layer, head.head] for group, own in seen.items()}) for head in means
+        paths = {
+            head: self._paths({group: own[head.layer, head.head] for group, own in seen.items()}) for head in means
         }
+        left = {head: self._left(own, sources) for head, own in paths.items()}
+        places = seen_places(model, examples, left, groups[0])
         self.rows: dict[Head, Rows] = {head: {} for head in means}
         n_positions = examples.inputs.shape[1]
         at_once = sequences_at_once(model.cfg.n_heads, n_positions)
-        for head, found in conditions.items():
-            for ends, condition in found.items():
+        for head in means:
+            for ends, condition in [*((path.ends, path.condition) for path in paths[head]), *places[head].items()]:
                 total, times = torch.zeros(n_positions, n_positions), torch.zeros(n_positions)
                 self.rows[head][ends] = Row(condition, total, times)
         for start in range(0, len(examples), at_once):
@@ -87,18 +90,25 @@ class SeenPaths:
         own = [name for name in self._roles if name not in self._shared]
         return not any((self._roles[name] == self._roles[shared]).any() for name in own)
 
-    def _conditions(self, seen: Mapping[str, Attention]) -> dict[Ends, Condition | None]:
+    def _left(self, paths: Iterable[_Seen], sources: Iterable[str]) -> dict[str, Bool[Tensor, "example chain"]]:
+        """For every role that only its own chain has, the chains on which no path from it is on."""
+        left = {source: torch.ones_like(self._roles[source], dtype=torch.bool).cpu() for source in sources}
+        for path in paths:
+            left[path.ends[0]] &= ~path.there
+        return {source: own for source, own in left.items() if source not in self._shared and own.any()}
+
+    def _paths(self, seen: Mapping[str, Attention]) -> list[_Seen]:
         """The paths that are on somewhere, and on which chains (None: all); of two on the same ones the stronger.
 
         ``seen`` is a head's attention by the labels of every group.
         """
         found = [path for ends in self._ends if (path := self._path(ends, seen))]
-        kept: dict[Ends, Condition | None] = {}
+        kept: list[_Seen] = []
         taken: dict[str, Tensor] = {}
         for path in sorted(found, key=lambda path: -path.attention):
             source = path.ends[0]
             if source not in taken or not (taken[source] & path.there).any():
-                kept[path.ends] = path.condition
+                kept.append(path)
                 taken[source] = taken.get(source, path.there) | path.there
         return kept
 

@@ -20,7 +20,6 @@ from typing import Any
 from transformer_lens import HookedTransformer
 
 from circuits.attention import role_attention
-from circuits.changes import MERGED_HEADS, merged
 from circuits.circuit import Circuit, Head, Path
 from circuits.content import content_or_position
 from circuits.errors import BadInput
@@ -31,6 +30,7 @@ from circuits.judge import ENOUGH, Judge
 from circuits.loss import SURE, Loss, strict_level
 from circuits.measured import Ledger, Measured
 from circuits.mechanisms import REPLACEMENTS, SIMPLE
+from circuits.merging import MERGED_HEADS, merged
 from circuits.one_hot import OneHot
 from circuits.paper_protocol import paper_protocol
 from circuits.problem import Problem

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from circuits.changes import MERGED_HEADS
 from circuits.circuit import Head
 from circuits.faithfulness import Faithfulness
 from circuits.loss import Loss
+from circuits.merging import MERGED_HEADS
 from circuits.statements import Verdict
 from circuits.validation_report import HeadResult, Merge, PathResult, ValidationReport
 

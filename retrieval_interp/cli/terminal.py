@@ -121,10 +121,6 @@ def print_discovery(found: "Discovery") -> None:
     console = Console()
     console.print(shown)
     console.print(f"{len(found.trials)} changes were tried; {found.n_evaluations} sequences were run.")
-    if found.searched:
-        console.print("What attention shows did not explain the model; a search over mechanisms did better.")
-        for other in found.searched.others():
-            console.print(other)
     outcome = "within" if found.explains else "above"
     console.print(f"All heads replaced: {found.combined}, {outcome} twice the model's own ({found.full}) plus 0.005.")
 

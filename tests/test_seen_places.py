@@ -1,0 +1,35 @@
+import torch
+
+from circuits.one_hot import Condition
+from circuits.roles import Roles
+from circuits.seen_places import _rows
+
+# Two chains, whose seconds stand at 1 and 3; the queries at 4 and 5.
+POSITIONS = torch.tensor([[[1, 3], [4, 5]], [[3, 1], [4, 5]]])
+SLOTS = torch.tensor([[[0, 1], [0, 1]], [[1, 0], [0, 1]]])
+ROLES = Roles(("second", "query"), POSITIONS, {"slot": SLOTS})
+
+
+def attention(of_slot_0: int, of_slot_1: int) -> torch.Tensor:
+    """From a query to one position, or another, by the slot of its chain's second."""
+    found = torch.zeros(2, 2, 6)  # role, label, position
+    found[0, 0, of_slot_0] = found[0, 1, of_slot_1] = 0.9
+    return found
+
+
+def test_where_the_slot_tells_to_which_position_a_role_attends_each_position_has_a_row() -> None:
+    rows = _rows("query", attention(2, 0), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot")
+    assert rows == {
+        ("query", "position 2"): Condition("slot", "second", (0,)),
+        ("query", "position 0"): Condition("slot", "second", (1,)),
+    }
+
+
+def test_a_role_that_attends_to_one_position_whatever_the_slot_has_no_row() -> None:
+    assert _rows("query", attention(2, 2), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot") == {}
+
+
+def test_rows_do_not_take_chains_on_which_a_path_is_on_nor_look_ahead() -> None:
+    left = torch.tensor([[True, False], [False, True]])  # a path is on where the second stands at slot 1
+    assert _rows("query", attention(2, 0), left, ROLES, "slot") == {}
+    assert _rows("query", attention(2, 5), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot") == {}
