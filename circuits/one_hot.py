@@ -109,6 +109,15 @@ class OneHot(Mechanism):
         """The rows that attend to a role, as (from-role, to-role)."""
         return tuple((source, target) for source, target in self.rows if is_role(target))
 
+    def on_all_chains(self, roles: Roles) -> bool:
+        """Whether every role from which a path leads has one on every chain of the examples."""
+        where = dict(self.where)
+        return all(
+            bool(torch.stack([where[ends].holds(roles) for ends in self.paths if ends[0] == source]).any(dim=0).all())
+            for source in {source for source, _ in self.paths}
+            if all(ends in where for ends in self.paths if ends[0] == source)
+        )
+
     @property
     def specification(self) -> object:
         """Its rows, what is elsewhere, and the conditions."""

@@ -37,10 +37,11 @@ DOUBLES = Circuit(  # pair 2 stands before pair 1, which can take over what it k
 @pytest.fixture
 def by_hand() -> list[Examined]:
     """Six models with D = 2: three that walk, one that doubles, one lost, one unsolved."""
-    walking = [Examined(Finding("tiny", seed, 0.05, True, True, seed != 2, 0.01), WALKS) for seed in range(3)]
+    looked = {"full": 0.004, "explains": True, "content": 2, "divided": 1}
+    walking = [Examined(Finding("tiny", seed, 0.05, True, True, seed != 2, 0.01, **looked), WALKS) for seed in range(3)]
     return [
         *walking,
-        Examined(Finding("tiny", 3, 0.05, True, True, True, 0.02), DOUBLES),
+        Examined(Finding("tiny", 3, 0.05, True, True, True, 0.02, full=0.004, content=3), DOUBLES),
         Examined(Finding("tiny", 4, 0.05, True, False, False, 0.3), None),
         Examined(Finding("tiny", 5, 0.05, False), None),
     ]
@@ -57,7 +58,9 @@ def test_the_table_says_of_every_circuit_what_it_does(by_hand: list[Examined]) -
 
 
 def test_the_sentences_count(by_hand: list[Examined]) -> None:
-    solved, heads, first, walks, kinds = sentences(table(by_hand))
+    solved, looking, heads, first, walks, kinds = sentences(table(by_hand))
+    assert "content heads: 2 in 3, 3 in 1. 3 of 9 follow some slots only; in 3 of 4" in looking
+    assert "3 of 4 [0.30, 0.95] come to at most twice" in solved
     assert solved.startswith("tiny: 5 of 6 [0.44, 0.97] models solve their task; for 4 of these a circuit was found, ")
     assert "and 3 of 4 [" in solved
     assert "useful heads: 3 in 3, 4 in 1. The least that information flow allows, 3, is used by 3 of 4" in heads

@@ -177,3 +177,13 @@ def test_simple_patterns_are_causal_and_every_row_sums_to_one(n, mechanism):
     pattern = mechanism.pattern(ROLES, n)[0]
     assert torch.equal(pattern, pattern.tril())
     assert torch.allclose(pattern.sum(dim=-1), torch.ones(n))
+
+
+def test_a_head_is_divided_where_a_role_has_a_path_on_some_chains_only(task):
+    roles = task.examples(16, seed=0).roles
+    on = {("query", "pair1.second"): Condition("slot", "pair1.second", (0, 2))}
+    rest = {("query", "pair1.first"): Condition("slot", "pair1.first", (1, 3))}
+    assert OneHot({"query": "pair1.second"}).on_all_chains(roles)
+    assert not OneHot([*on], where=on).on_all_chains(roles)
+    assert OneHot([*on, *rest], where=on | rest).on_all_chains(roles)
+    assert not OneHot([*on, ("query", "position 0")], where=on).on_all_chains(roles)  # a position is no path

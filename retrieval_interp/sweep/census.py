@@ -16,7 +16,9 @@ from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit, save_circuit
 from circuits.errors import BadInput, Unsolved
 from circuits.files import read_text, write_atomically
-from circuits.loss import check_threshold
+from circuits.loss import check_threshold, explained_below
+from circuits.one_hot import OneHot
+from circuits.soundness import ROLE_EXAMPLES
 from retrieval_interp.library import load
 from retrieval_interp.model_dir import CIRCUIT, WEIGHTS
 from retrieval_interp.presets import preset
@@ -45,6 +47,10 @@ class Finding:
         holds: whether it holds on fresh examples (Appendix E, all steps).
         loss: on fresh examples, with all of the model's attention replaced by the circuit, or by the best that comes
             near to one; None if the model was not searched.
+        full: the model's own loss on the same examples; None where ``loss`` is, and in files of older versions.
+        explains: whether the loss is at most twice the model's own, plus 0.005.
+        content: how many heads look at content.
+        divided: how many of these follow some chains only.
         evaluations: sequences that the search ran.
         seconds: that the search took.
         about: the model's weights (their hash), device, precision, and versions; empty in files of older versions.
@@ -58,6 +64,10 @@ class Finding:
     found: bool = False
     holds: bool = False
     loss: float | None = None
+    full: float | None = None
+    explains: bool = False
+    content: int = 0
+    divided: int = 0
     evaluations: int = 0
     seconds: float = 0.0
     about: dict[str, str] = field(default_factory=dict)
@@ -67,8 +77,18 @@ class Finding:
         contradicts = self.holds > self.found or self.found > self.solved or (self.loss is None) == self.solved
         if contradicts or (self.circuit_sha256 is not None and not self.found):
             raise ValueError("what it says contradicts itself")
-        if min(self.loss or 0, self.evaluations, self.seconds) < 0:
-            raise ValueError("a loss, a number of evaluations or a time is below 0")
+        if (
+            min(
+                self.loss or 0,
+                self.full or 0,
+                self.content - self.divided,
+                self.divided,
+                self.evaluations,
+                self.seconds,
+            )
+            < 0
+        ):
+            raise ValueError("a loss, a number or a time is below 0, or more heads are divided than there are")
 
     @property
     def run(self) -> Run:
@@ -208,6 +228,8 @@ def _search(folder: Path, run: Run, threshold: float, progress: Callable[[float]
     report = circuits.validate(
         model, task, search.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, most=MOST
     )
+    roles = task.examples(ROLE_EXAMPLES, SELECT_ON).roles
+    looking = [search.circuit.heads[head] for head in search.heads.content]
     finding = Finding(
         run.preset,
         run.seed,
@@ -216,6 +238,10 @@ def _search(folder: Path, run: Run, threshold: float, progress: Callable[[float]
         found=search.found,
         holds=search.found and report.passed,
         loss=report.combined.mean,
+        full=report.full.mean,
+        explains=report.combined.mean <= explained_below(report.full),
+        content=len(search.heads.content),
+        divided=sum(not own.on_all_chains(roles) for own in looking if isinstance(own, OneHot)),
         evaluations=search.n_evaluations,
         seconds=round(time.perf_counter() - started, 1),
         about=made,

@@ -33,7 +33,9 @@ def table(examined: Sequence[Examined]) -> pd.DataFrame:
         rows.append(
             {
                 **{"preset": finding.preset, "seed": finding.seed, "solved": finding.solved, "found": finding.found},
-                **{"holds": finding.holds, "loss": finding.loss, "least": least(preset(finding.preset).task)},
+                **{"holds": finding.holds, "loss": finding.loss, "full": finding.full, "explains": finding.explains},
+                **{"content": finding.content, "divided": finding.divided},
+                **{"least": least(preset(finding.preset).task)},
                 **(_about(one.circuit, preset(finding.preset).task) if one.circuit else {}),
                 **{"evaluations": finding.evaluations, "seconds": finding.seconds},
             }
@@ -43,7 +45,8 @@ def table(examined: Sequence[Examined]) -> pd.DataFrame:
 
 
 COLUMNS = (
-    *("preset", "seed", "solved", "found", "holds", "loss", "least", "heads", "layers", "paths"),
+    *("preset", "seed", "solved", "found", "holds", "loss", "full", "explains", "content", "divided"),
+    *("least", "heads", "layers", "paths"),
     *("joins_first", "walks", "sound", "kind", "evaluations", "seconds"),
 )
 
@@ -83,16 +86,22 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
         circuits = own[own["found"]]
         said.append(
             f"{name}: {_share(own['solved'])} models solve their task; for {len(circuits)} of these a circuit was "
-            f"found, and {_share(circuits['holds'])} hold on fresh examples."
+            f"found, {_share(circuits['explains'])} come to at most twice the model's own loss plus 0.005, and "
+            f"{_share(circuits['holds'])} hold on fresh examples."
         )
         if not len(circuits):
             continue
-        heads, fewest = Counter(circuits["heads"]), circuits["least"].iloc[0]
-        counted = ", ".join(f"{number} in {n}" for number, n in sorted(heads.items()))
+        fewest = circuits["least"].iloc[0]
+        counted, looking = (
+            ", ".join(f"{number} in {n}" for number, n in sorted(Counter(circuits[column]).items()))
+            for column in ("heads", "content")
+        )
         kinds = Counter(circuits["kind"])
         (most_frequent, times), *_ = kinds.most_common()
         of_circuit = f"{len(kinds)} kind{'s' if len(kinds) > 1 else ''} of circuit"
         said += [
+            f"{name}: content heads: {looking}. {int(circuits['divided'].sum())} of {int(circuits['content'].sum())} "
+            f"follow some slots only; in {_share(circuits['divided'] > 0)} at least one does.",
             f"{name}: useful heads: {counted}. The least that information flow allows, {fewest}, is used by "
             f"{_share(circuits['heads'] == fewest)} (the paper: by none of three).",
             f"{name}: the first useful layer joins the members of pairs, and does nothing else, in "
