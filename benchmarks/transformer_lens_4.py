@@ -87,6 +87,8 @@ def main() -> None:
     from importlib.metadata import version
 
     found = compare(arguments.folder)
+    if not found:
+        parser.error(f"{arguments.folder} holds no answers; expected what `write` has left there")
     said = {name: version(name) for name in ("torch", "transformer-lens")}
     if arguments.json:
         print(json.dumps({**said, "largest_differences": found}, indent=2))

@@ -126,9 +126,11 @@ def _validated(
     level = strict_level(full, combined, threshold)
     strict = Judge(model, problem, sample, level, ledger)
     up_to = _losses(judge, (circuit.up_to(layer) for layer in range(model.cfg.n_layers)))
-    below = [layer for layer, loss in enumerate(up_to[:-1]) if loss.mean < level]
+    free = {
+        layer: strict if loss.mean < level else judge for layer, loss in enumerate(up_to[:-1]) if loss.mean < threshold
+    }
     progress(0.6)
-    paths = _each_path(strict, circuit, removed, below)
+    paths = _each_path(strict, circuit, removed, free)
     merges = _each_merge(strict, circuit, paths) if combined.mean < threshold else []
     looks = content_or_position(
         model,
@@ -183,33 +185,38 @@ class _Removal:
 
 
 def _each_path(
-    judge: Judge, circuit: Circuit, removed: Mapping[Path, Mapping[str, Circuit]], explained: Sequence[int]
+    judge: Judge, circuit: Circuit, removed: Mapping[Path, Mapping[str, Circuit]], free: Mapping[int, Judge]
 ) -> list[PathResult]:
-    """Step 6 and the rivals; ``explained`` are the layers above which all heads may be left untouched."""
+    """Step 6 and the rivals; ``free`` are the layers above which all heads may be left untouched, with who judges."""
     without = [changed for rows in removed.values() for changed in rows.values()]
     judge.measure(without, ENOUGH)  # what a path is worth is reported, however early it is clear that it is needed
     judge(without)
     direct = {path: dict(zip(rows, _losses(judge, rows.values()), strict=True)) for path, rows in removed.items()}
     removals = {path: _Removal(losses, {}, None, "directly") for path, losses in direct.items()}
     doubtful = {
-        path: [layer for layer in explained if layer >= path.head.layer]
+        path: {layer: own for layer, own in free.items() if layer >= path.head.layer}
         for path, losses in direct.items()
         if not all(loss.mean > judge.threshold and not loss.near(judge.threshold) for loss in losses.values())
     }
-    judge(row.up_to(layer) for path, layers in doubtful.items() for row in removed[path].values() for layer in layers)
+    for layer, own in free.items():
+        own(row.up_to(layer) for path, layers in doubtful.items() if layer in layers for row in removed[path].values())
     removals |= {path: _doubtful(judge, removed[path], layers) for path, layers in doubtful.items()}
     for path in (path for path, removal in removals.items() if removal.needed == "no"):
         # Rare failures, each of a great loss, may not have come up in the few examples that decided it.
         rows, layers = removed[path].values(), doubtful[path]
-        judge.measure([*rows, *(row.up_to(layer) for row in rows for layer in layers)])
+        judge.measure(rows)
+        for layer, own in layers.items():
+            own.measure(row.up_to(layer) for row in rows)
         removals[path] = _doubtful(judge, removed[path], layers)
     # A path that only guides the heads above is held against its rivals with those heads free to be guided.
     bases = {
         path: circuit if removal.guides is None else circuit.up_to(removal.guides) for path, removal in removals.items()
     }
     rivals = {path: _redirected(judge, base, path) for path, base in bases.items() if removals[path].needed != "no"}
-    judge(changed for redirected in rivals.values() for changed in redirected.values())
-    judge.measure(bases[path] for path, redirected in rivals.items() if redirected)
+    judges = {path: judge if removal.guides is None else free[removal.guides] for path, removal in removals.items()}
+    for own in {*judges.values()}:
+        own(changed for path, redirected in rivals.items() if judges[path] is own for changed in redirected.values())
+        own.measure(bases[path] for path, redirected in rivals.items() if judges[path] is own and redirected)
     lowest = min((head.layer for head in with_fixed_paths(circuit, judge.examples.roles).useful_heads), default=None)
     (combined,) = judge.measure([circuit])
     results = []
@@ -217,8 +224,9 @@ def _each_path(
         # Where the loss is not low with the path in place, a loss that is not low without it says nothing.
         needed: Needed = removal.needed if combined.mean < judge.threshold else "undecided"
         redirected = rivals.get(path, {})
-        led = dict(zip(redirected, _losses(judge, redirected.values()), strict=True))
-        gains = {role: judge.difference(changed, bases[path]) for role, changed in redirected.items()}
+        own = judges[path]
+        led = dict(zip(redirected, _losses(own, redirected.values()), strict=True))
+        gains = {role: own.difference(changed, bases[path]) for role, changed in redirected.items()}
         results.append(
             PathResult(
                 path=path,
@@ -226,7 +234,7 @@ def _each_path(
                 enabling=removal.enabling,
                 enabled_layer=removal.enabled_layer,
                 redirected=led,
-                rivals=tuple(role for role, loss in led.items() if loss.mean < judge.threshold),
+                rivals=tuple(role for role, loss in led.items() if loss.mean < own.threshold),
                 better=tuple(role for role, gain in gains.items() if gain.mean < -SURE * gain.standard_error),
                 needed=needed,
                 weak=needed == "directly" and _least(removal.losses) < 2 * judge.threshold,
@@ -236,23 +244,26 @@ def _each_path(
     return results
 
 
-def _doubtful(judge: Judge, rows: Mapping[str, Circuit], layers: Sequence[int]) -> _Removal:
+def _doubtful(judge: Judge, rows: Mapping[str, Circuit], layers: Mapping[int, Judge]) -> _Removal:
     """A path that the whole circuit may not miss, with the heads above each of ``layers`` left free.
 
     It can go if in one of these ways nothing is lost: neither with all heads prescribed nor with those above any layer
     free. That is what discovery asks before it takes a path away.
     """
     direct = dict(zip(rows, _losses(judge, rows.values()), strict=True))
-    enabling, hardest = {}, {}
+    enabling, hardest, worst = {}, {}, {}
     for row, changed in rows.items():
-        judged = dict(zip(layers, judge(changed.up_to(layer) for layer in layers), strict=True))
-        if judged:
-            hardest[row] = max(judged, key=lambda layer: judged[layer].loss.mean)
-            enabling[row] = judged[hardest[row]].loss
-    losses = {row: max((direct[row], enabling.get(row, direct[row])), key=lambda loss: loss.mean) for row in rows}
-    easiest = min(losses, key=lambda row: losses[row].mean)
-    missed = losses[easiest].mean > judge.threshold
-    needed: Needed = "undecided" if losses[easiest].near(judge.threshold) else "enabling" if missed else "no"
+        freed = {layer: own([changed.up_to(layer)])[0].loss for layer, own in layers.items()}
+        costs = {
+            layer: (loss, own.threshold) for (layer, loss), own in zip(freed.items(), layers.values(), strict=True)
+        }
+        if freed:
+            hardest[row] = max(costs, key=lambda layer: costs[layer][0].mean / costs[layer][1])
+            enabling[row] = freed[hardest[row]]
+        worst[row] = max(((direct[row], judge.threshold), *costs.values()), key=lambda cost: cost[0].mean / cost[1])
+    easiest = min(worst, key=lambda row: worst[row][0].mean / worst[row][1])
+    loss, limit = worst[easiest]
+    needed: Needed = "undecided" if loss.near(limit) else "enabling" if loss.mean > limit else "no"
     return _Removal(direct, enabling, hardest.get(easiest), needed)
 
 

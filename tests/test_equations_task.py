@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from circuits import BadInput
+from circuits import BadInput, Circuit, Head, OneHot, run_ablated
 from retrieval_interp import load
 from retrieval_interp.equations_task import KINDS, NOT_ASKED, VALUE, VARIABLE, WORD, EquationsTask, Texts
 from retrieval_interp.prompted import Prompted
@@ -142,3 +142,24 @@ def test_all_chains_have_their_roles_and_share_those_of_the_lines_the_query_and_
             variable = {role: int(roles.group("variable", role)[example, chain]) for role in roles}
             assert "efgh"[variable["pair2.end"]] == "efgh"[variable["g.second"]] == at["pair2.first"]
             assert int(roles.group("asked", "pair1.first")[example, chain]) == (chain == 0)
+
+
+def test_a_head_that_is_led_to_the_own_line_makes_the_model_answer_the_value_of_the_line_that_it_leaves() -> None:
+    model, task, circuit = load("equations")
+    examples = task.examples(128, seed=11)
+    roles, tokens, n_variables = examples.roles, examples.inputs, 12
+    number = roles.group("variable", "pair2.second")[:, 0]
+    lines = torch.stack([roles[f"{name}.second"][:, 0] for name in "abcdefgh"], dim=1)
+
+    def value(line: torch.Tensor) -> torch.Tensor:  # of a line of the second block, through the one of the first
+        return tokens.gather(1, lines.gather(1, tokens.gather(1, line[:, None])))[:, 0] - n_variables
+
+    for head in (Head(4, index) for index in range(3)):
+        left = torch.zeros_like(number)
+        for (_, target), condition in circuit.heads[head].where:
+            there = condition.holds(roles)[:, 0]
+            left[there] = value(roles[target][:, 0])[there]
+        led = Circuit({head: OneHot({"pair1.second": "pair2.second"}, circuit.heads[head].elsewhere)})
+        said = run_ablated(model, led, examples)[:, -1, n_variables : n_variables + 4].argmax(dim=-1)
+        assert (said == left).float().mean() > 0.9
+        assert (said == examples.targets - n_variables).float().mean() < 0.1

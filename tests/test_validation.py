@@ -161,7 +161,8 @@ def test_a_path_can_go_if_one_and_the_same_row_loses_nothing(uniform, identity, 
         def __call__(self, circuits, most=None):
             return [Judgement(known[one], "below") for one in circuits]
 
-    assert _doubtful(Told(), rows, [0, 1]).needed == needed
+    told = Told()
+    assert _doubtful(told, rows, {0: told, 1: told}).needed == needed
 
 
 def test_of_a_circuit_that_is_not_low_itself_no_path_is_said_to_be_needed(model, problem, circuit):
