@@ -253,13 +253,10 @@ def _doubtful(judge: Judge, rows: Mapping[str, Circuit], layers: Mapping[int, Ju
     direct = dict(zip(rows, _losses(judge, rows.values()), strict=True))
     enabling, hardest, worst = {}, {}, {}
     for row, changed in rows.items():
-        freed = {layer: own([changed.up_to(layer)])[0].loss for layer, own in layers.items()}
-        costs = {
-            layer: (loss, own.threshold) for (layer, loss), own in zip(freed.items(), layers.values(), strict=True)
-        }
-        if freed:
+        costs = {layer: (own([changed.up_to(layer)])[0].loss, own.threshold) for layer, own in layers.items()}
+        if costs:
             hardest[row] = max(costs, key=lambda layer: costs[layer][0].mean / costs[layer][1])
-            enabling[row] = freed[hardest[row]]
+            enabling[row] = costs[hardest[row]][0]
         worst[row] = max(((direct[row], judge.threshold), *costs.values()), key=lambda cost: cost[0].mean / cost[1])
     easiest = min(worst, key=lambda row: worst[row][0].mean / worst[row][1])
     loss, limit = worst[easiest]

@@ -2,8 +2,9 @@
 
 import torch
 
-from circuits import Roles, discover
+from circuits import Examples, Roles, discover
 from circuits.permuted import PermutedRoles, null_loss, permuted
+from tests.repeated import RepeatedTokens
 
 
 def test_every_example_keeps_its_positions_and_the_roles_that_are_read_keep_theirs(task):
@@ -14,6 +15,20 @@ def test_every_example_keeps_its_positions_and_the_roles_that_are_read_keep_thei
     assert not torch.equal(other["pair1.second"], roles["pair1.second"])
     different = (other["pair1.second"] != roles["pair1.second"]).float().mean()
     assert 0.6 < different < 0.95  # one of four places of its block is its own
+
+
+def test_roles_that_all_chains_share_stay_in_place():
+    positions = torch.tensor([[[0, 1], [2, 3], [4, 4], [5, 5]]]).repeat(8, 1, 1)
+    positions[1::2, 0] = positions[1::2, 0].flip(1)
+
+    class Sharing(RepeatedTokens):
+        def examples(self, n, seed):
+            inputs = torch.zeros(8, 6, dtype=torch.long)
+            return Examples(inputs, inputs, Roles(("a", "b", "line", "answer"), positions))
+
+    roles = PermutedRoles(Sharing()).examples(8, seed=0).roles
+    assert (roles["line"] == 4).all()
+    assert not torch.equal(roles.positions, positions)
 
 
 def test_labels_move_with_their_positions(task):

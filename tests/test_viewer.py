@@ -46,6 +46,14 @@ def test_a_position_that_plays_several_parts_is_labelled_with_all_of_them():
     assert roles.labels(0, 4) == ["1:first", "1:next,2:first", "2:next", "3"]
 
 
+def test_a_role_that_all_chains_share_is_named_once_and_no_path_leads_from_it():
+    roles = Roles(("own", "answer"), torch.tensor([[[0, 1], [3, 3]], [[1, 0], [3, 3]]]))
+    assert roles.shared == ("answer",)
+    assert roles.labels(0, 4) == ["1:own", "2:own", "2", "answer"]
+    assert roles.pairs == ()
+    assert Roles(("own", "answer"), roles.positions[:, :, :1]).pairs == (("answer", "own"),)  # of one chain
+
+
 def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
     model, task, _ = load("equations")
     examples = task.examples(1, 0)
