@@ -1,6 +1,7 @@
 """The circuit diagram: roles across, layers upwards, one arrow a path, as in the paper's figure 5."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import plotly.graph_objects as go
 from jaxtyping import Float
@@ -12,6 +13,8 @@ from circuits.roles import Roles
 
 # Distinct without colour vision too (Okabe and Ito); a layer keeps its colour throughout a diagram.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+# Where the conditions of a layer's paths are written in turn, beside the middle of the arrow.
+AROUND = ("top center", "bottom center", "top left", "bottom right", "top right", "bottom left")
 
 
 def sequence_order(roles: Roles) -> tuple[str, ...]:
@@ -63,6 +66,7 @@ def circuit_diagram(
         )
     useful = sorted({path.head.layer for path in (*circuit.paths, *fixed)})
     colour = {layer: COLOURS[i % len(COLOURS)] for i, layer in enumerate(useful)}
+    beside = {layer: cycle(AROUND) for layer in useful}
     by_position = [(path, path.source, path.target) for path in fixed]
     for path, source, target in (*by_position, *drawn_paths(circuit, order)):
         layer = path.head.layer
@@ -81,7 +85,8 @@ def circuit_diagram(
         figure.add_scatter(
             x=[(place[source] + place[target]) / 2], y=[layer + 0.5], mode="markers+text", showlegend=False,
             marker={"size": 14, "opacity": 0}, hovertext=told, hoverinfo="text",
-            text=str(condition or ""), textposition="top center", textfont={"size": 10, "color": colour[layer]},
+            text=str(condition or ""), textposition=next(beside[layer]) if condition else AROUND[0],
+            textfont={"size": 10, "color": colour[layer]},
         )  # fmt: skip
     ticks = [f"L{layer}" for layer in range(n_layers)]
     figure.update_layout(
