@@ -90,8 +90,9 @@ class Fitting:
     def _pruned(self, circuit: Circuit, changes: Sequence[Change], looking: Sequence[Head]) -> Circuit | None:
         """The circuit with that change of which the loss is lowest, if it leaves the losses low enough."""
         changed = [circuit.with_head(*change) for change in changes]
-        low = self._low(changes, changed, looking)
-        best = min(low, key=lambda place: low[place].loss.mean, default=None)
+        low = self._low(changed)
+        lowest_first = sorted(low, key=lambda place: low[place].loss.mean)
+        best = next((place for place in lowest_first if self._guides(changes[place][0], changed[place], looking)), None)
         self._note("prune", changes, changed, best)
         return None if best is None else changed[best]
 
@@ -102,9 +103,10 @@ class Fitting:
         for done, head in enumerate(reversed([*circuit.heads]), start=1):
             changes = [(head, simpler) for simpler in dict.fromkeys(self._simpler(head, circuit.heads[head]))]
             changed = [circuit.with_head(*change) for change in changes]
-            low = self._low(changes, changed, looking)
+            low = self._low(changed)
             missed = all(self._missed(head, circuit.with_head(head, SIMPLE[name]), looking) for name in REPLACEMENTS)
-            best = min((place for place in low if missed or not changes[place][1].paths), default=None)
+            simplest_first = (place for place in low if missed or not changes[place][1].paths)
+            best = next((place for place in simplest_first if self._guides(head, changed[place], looking)), None)
             self._note("simplify", changes, changed, best)
             circuit = circuit if best is None else changed[best]
             progress(done / len(circuit.heads))
@@ -148,21 +150,17 @@ class Fitting:
                 return True
         return False
 
-    def _low(
-        self, changes: Sequence[Change], changed: Sequence[Circuit], looking: Sequence[Head]
-    ) -> dict[int, Judgement]:
-        """Those with a loss that is low enough for sure, and not surely too high with the content heads above intact.
-
-        Returned by their place, with the loss with all heads replaced.
-        """
+    def _low(self, changed: Sequence[Circuit]) -> dict[int, Judgement]:
+        """Those with a loss that is low enough for sure, by their place."""
         judged = enumerate(self.judge(changed, IN_PASSING))
-        low = {place: judgement for place, judgement in judged if judgement.side == "below"}
-        for layer in self.intact:
-            here = [place for place in low if layer in self._layers(changes[place][0])]
-            intact = self.intact[layer]((intact_above(layer, changed[place], looking) for place in here), IN_PASSING)
-            for place in (place for place, other in zip(here, intact, strict=True) if other.side == "above"):
-                del low[place]
-        return low
+        return {place: judgement for place, judgement in judged if judgement.side == "below"}
+
+    def _guides(self, head: Head, changed: Circuit, looking: Sequence[Head]) -> bool:
+        """Whether no loss is surely too high with content heads above intact, after a change of this head."""
+        return all(
+            self.intact[layer]([intact_above(layer, changed, looking)], IN_PASSING)[0].side != "above"
+            for layer in self._layers(head)
+        )
 
     def _layers(self, head: Head) -> list[int]:
         """Those of ``intact`` for which a change of this head matters: the last that is not above it, and all above."""
