@@ -1,7 +1,6 @@
 """The circuit diagram: roles across, layers upwards, one arrow a path, as in the paper's figure 5."""
 
 from collections.abc import Sequence
-from itertools import cycle
 
 import plotly.graph_objects as go
 from jaxtyping import Float
@@ -13,8 +12,6 @@ from circuits.roles import Roles
 
 # Distinct without colour vision too (Okabe and Ito); a layer keeps its colour throughout a diagram.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-# Where the conditions of a layer's paths are written in turn, beside the middle of the arrow.
-AROUND = ("top center", "bottom center", "top left", "bottom right", "top right", "bottom left")
 
 
 def sequence_order(roles: Roles) -> tuple[str, ...]:
@@ -52,47 +49,56 @@ def circuit_diagram(
 
     Args:
         circuit: what to draw.
-        order: the roles from left to right; see ``sequence_order``.
+        order: the roles from left to right; see ``sequence_order``. If there are paths, only the roles that they touch
+            are drawn.
         n_layers: of the model.
         attention: average attention from role to role, shown when the pointer rests on an arrow.
         roles: the order of the roles in ``attention``.
         fixed: paths of fixed patterns, drawn paler; see ``fixed_paths``.
     """
     figure = go.Figure()
-    place = {role: x for x, role in enumerate(order)}
+    by_position = [(path, path.source, path.target) for path in fixed]
+    drawn = [*by_position, *drawn_paths(circuit, order)]
+    touched = {role for _, *ends in drawn for role in ends} or {*order}
+    place = {role: x for x, role in enumerate(role for role in order if role in touched)}
     for x in place.values():
         figure.add_shape(
             type="line", x0=x, x1=x, y0=0, y1=n_layers, line={"color": "rgba(128,128,128,.35)"}, layer="below"
         )
     useful = sorted({path.head.layer for path in (*circuit.paths, *fixed)})
     colour = {layer: COLOURS[i % len(COLOURS)] for i, layer in enumerate(useful)}
-    beside = {layer: cycle(AROUND) for layer in useful}
-    by_position = [(path, path.source, path.target) for path in fixed]
-    for path, source, target in (*by_position, *drawn_paths(circuit, order)):
-        layer = path.head.layer
+    arrows: dict[tuple[int, str, str], list[Path]] = {}  # those of several heads of a layer lie on one another
+    for path, source, target in drawn:
+        arrows.setdefault((path.head.layer, source, target), []).append(path)
+    for (layer, source, target), paths in arrows.items():
         figure.add_annotation(
             x=place[source], y=layer + 1, ax=place[target], ay=layer, xref="x", yref="y", axref="x", ayref="y",
             showarrow=True, arrowhead=2, arrowsize=1.2, arrowwidth=2.2, arrowcolor=colour[layer], text="",
-            opacity=0.4 if path in fixed else 1,
+            opacity=0.4 if all(path in fixed for path in paths) else 1,
         )  # fmt: skip
-        condition = None if path in fixed else circuit.condition(path)
-        told = f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
-        told += f"<br>on {condition} of {condition.at}" if condition else ""
-        told += "<br>by position, whatever stands there" if path in fixed else ""
-        if attention is not None and roles is not None:
-            average = attention[layer, path.head.head, roles.index(source), roles.index(target)].item()
-            told += f"<br>average attention {average:.2f}"
+        conditions, told = [], []
+        for path in paths:
+            condition = None if path in fixed else circuit.condition(path)
+            conditions += [str(condition)] if condition else []
+            told.append(
+                f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
+            )
+            told += [f"on {condition} of {condition.at}"] if condition else []
+            told += ["by position, whatever stands there"] if path in fixed else []
+            if attention is not None and roles is not None:
+                average = attention[layer, path.head.head, roles.index(source), roles.index(target)].item()
+                told.append(f"average attention {average:.2f}")
         figure.add_scatter(
-            x=[(place[source] + place[target]) / 2], y=[layer + 0.5], mode="markers+text", showlegend=False,
-            marker={"size": 14, "opacity": 0}, hovertext=told, hoverinfo="text",
-            text=str(condition or ""), textposition=next(beside[layer]) if condition else AROUND[0],
+            x=[0.25 * place[source] + 0.75 * place[target]], y=[layer + 0.25], mode="markers+text", showlegend=False,
+            marker={"size": 14, "opacity": 0}, hovertext="<br>".join(told), hoverinfo="text",
+            text="<br>".join(conditions), textposition="bottom center",
             textfont={"size": 10, "color": colour[layer]},
         )  # fmt: skip
     ticks = [f"L{layer}" for layer in range(n_layers)]
     figure.update_layout(
         title={"text": f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"
                + (f", and {len(fixed)} of fixed patterns (pale)" if fixed else "")},
-        xaxis={"tickvals": list(place.values()), "ticktext": list(order), "range": [-0.5, len(order) - 0.5],
+        xaxis={"tickvals": list(place.values()), "ticktext": list(place), "range": [-0.5, len(place) - 0.5],
                "title": "role, in sequence order", "showgrid": False, "zeroline": False},
         yaxis={"tickvals": [layer + 0.5 for layer in range(n_layers)], "ticktext": ticks,
                "range": [-0.2, n_layers + 0.3], "title": "layer", "showgrid": False, "zeroline": False},

@@ -88,7 +88,7 @@ class Fitting:
             circuit = fewer
 
     def _pruned(self, circuit: Circuit, changes: Sequence[Change], looking: Sequence[Head]) -> Circuit | None:
-        """The circuit with that change of which the loss is lowest, if it leaves the losses low enough."""
+        """The circuit with the change of the lowest loss, of those that leave the losses low enough; None without."""
         changed = [circuit.with_head(*change) for change in changes]
         low = self._low(changed)
         lowest_first = sorted(low, key=lambda place: low[place].loss.mean)
@@ -104,8 +104,9 @@ class Fitting:
             changes = [(head, simpler) for simpler in dict.fromkeys(self._simpler(head, circuit.heads[head]))]
             changed = [circuit.with_head(*change) for change in changes]
             low = self._low(changed)
-            missed = all(self._missed(head, circuit.with_head(head, SIMPLE[name]), looking) for name in REPLACEMENTS)
-            simplest_first = (place for place in low if missed or not changes[place][1].paths)
+            simplest_first = (
+                place for place in low if not changes[place][1].paths or self._missed(head, circuit, looking)
+            )
             best = next((place for place in simplest_first if self._guides(head, changed[place], looking)), None)
             self._note("simplify", changes, changed, best)
             circuit = circuit if best is None else changed[best]
@@ -142,13 +143,16 @@ class Fitting:
             yield mechanism.as_map
 
     def _missed(self, head: Head, circuit: Circuit, looking: Sequence[Head]) -> bool:
-        """Whether the loss is surely twice as high as it may be: a path that nobody misses is not named."""
-        ways = {self.intact[layer]: intact_above(layer, circuit, looking) for layer in self._layers(head)}
-        for judge, way in {self.judge: circuit, **ways}.items():
-            (judgement,) = judge([way], IN_PASSING)
-            if judgement.loss.mean - SURE * judgement.loss.standard_error > 2 * judge.threshold:
-                return True
-        return False
+        """Whether without a head, uniform or identity, the loss is surely twice as high as it may be.
+
+        A path that nobody misses is not named.
+        """
+        for without in (circuit.with_head(head, SIMPLE[name]) for name in REPLACEMENTS):
+            ways = {self.intact[layer]: intact_above(layer, without, looking) for layer in self._layers(head)}
+            losses = {judge: judge([way], IN_PASSING)[0].loss for judge, way in {self.judge: without, **ways}.items()}
+            if not any(loss.mean - SURE * loss.standard_error > 2 * judge.threshold for judge, loss in losses.items()):
+                return False
+        return True
 
     def _low(self, changed: Sequence[Circuit]) -> dict[int, Judgement]:
         """Those with a loss that is low enough for sure, by their place."""

@@ -56,7 +56,13 @@ def explained_below(full: Loss) -> float:
 
 
 def strict_level(full: Loss, combined: Loss, threshold: float) -> float:
-    """What a loss without a path must exceed: where a circuit explains all that the model does, no more than that."""
+    """What a loss without a path must exceed: where a circuit explains all that the model does, no more than that.
+
+    Args:
+        full: the model's own loss.
+        combined: that with all heads replaced by the circuit.
+        threshold: a loss below it counts as low; the paper takes 0.05.
+    """
     allowed = explained_below(full)
     return min(threshold, allowed) if combined.mean < allowed else threshold
 

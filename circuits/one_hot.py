@@ -111,12 +111,12 @@ class OneHot(Mechanism):
 
     def on_all_chains(self, roles: Roles) -> bool:
         """Whether every role from which a path leads has one on every chain of the examples."""
-        where = dict(self.where)
-        return all(
-            bool(torch.stack([where[ends].holds(roles) for ends in self.paths if ends[0] == source]).any(dim=0).all())
-            for source in {source for source, _ in self.paths}
-            if all(ends in where for ends in self.paths if ends[0] == source)
-        )
+        left: dict[str, torch.Tensor] = {}  # on which chains a role has none, [batch, chain]
+        for source, target in self.paths:
+            condition = dict(self.where).get((source, target))
+            there = condition.holds(roles) if condition else torch.tensor(True)
+            left[source] = left.get(source, torch.tensor(True)) & ~there
+        return not any(bool(own.any()) for own in left.values())
 
     @property
     def specification(self) -> object:

@@ -30,8 +30,15 @@ def seen_places(
     Args:
         model: whose attention is looked at.
         examples: on which it is averaged.
-        left: for every head and role that attends the chains to look at: those on which no path is on.
+        left: for every head and role that attends the chains to look at, those on which no path is on:
+            ``[example, chain]``.
         group: of the labels.
+
+    Returns:
+        for every head its rows, by the role that attends and the position (``position 3``), each with its condition.
+
+    Raises:
+        BadInput: the examples do not offer the group.
     """
     roles = examples.roles
     labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)

@@ -189,7 +189,8 @@ class EquationsTask(Task):
                 at[role] = asked.roles[role].expand(-1, N)
                 numbers[role] = chains[0] % N
         positions, variables = (torch.stack([of[role] for role in self.roles], dim=1) for of in (at, numbers))
-        is_asked = torch.zeros_like(positions).index_fill_(2, torch.tensor([0]), 1)
+        is_asked = torch.zeros_like(positions)
+        is_asked[:, :, 0] = 1
         return Examples(tokens, asked.targets, Roles(self.roles, positions, {"variable": variables, "asked": is_asked}))
 
     def losses(

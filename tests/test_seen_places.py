@@ -1,8 +1,7 @@
 import torch
 
-from circuits.one_hot import Condition
-from circuits.roles import Roles
-from circuits.seen_places import _rows
+from circuits import Circuit, Condition, Head, OneHot, Roles, ablated
+from circuits.seen_places import _rows, seen_places
 
 # Two chains, whose seconds stand at 1 and 3; the queries at 4 and 5.
 POSITIONS = torch.tensor([[[1, 3], [4, 5]], [[3, 1], [4, 5]]])
@@ -33,3 +32,15 @@ def test_rows_do_not_take_chains_on_which_a_path_is_on_nor_look_ahead() -> None:
     left = torch.tensor([[True, False], [False, True]])  # a path is on where the second stands at slot 1
     assert _rows("query", attention(2, 0), left, ROLES, "slot") == {}
     assert _rows("query", attention(2, 5), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot") == {}
+
+
+def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(random_model, task) -> None:
+    examples, head = task.examples(16, seed=0), Head(1, 0)
+    where = {  # of roles that stand at the same slot the first is named
+        ("query", "position 2"): Condition("slot", "pair1.first", (0,)),
+        ("query", "position 5"): Condition("slot", "pair1.first", (1,)),
+    }
+    left = {head: {"query": torch.ones_like(examples.roles["query"], dtype=torch.bool)}}
+    assert seen_places(random_model, examples, left, "slot") == {head: {}}
+    with ablated(random_model, Circuit({head: OneHot([*where], where=where)}), examples.roles):
+        assert seen_places(random_model, examples, left, "slot") == {head: where}

@@ -46,13 +46,13 @@ class Finding:
         found: whether a circuit was found.
         holds: whether it holds on fresh examples (Appendix E, all steps).
         loss: on fresh examples, with all of the model's attention replaced by the circuit, or by the best that comes
-            near to one; None if the model was not searched.
+            near to one; None if the model does not solve its task.
         full: the model's own loss on the same examples; None where ``loss`` is, and in files of older versions.
         explains: whether the loss is at most twice the model's own, plus 0.005.
         content: how many heads look at content.
         divided: how many of these follow some chains only.
-        evaluations: sequences that the search ran.
-        seconds: that the search took.
+        evaluations: sequences that discovery ran.
+        seconds: that discovery and validation took.
         about: the model's weights (their hash), device, precision, and versions; empty in files of older versions.
         circuit_sha256: of the circuit beside it; None where none was found, and in files of older versions.
     """
