@@ -38,11 +38,16 @@ DOUBLES = Circuit(  # pair 2 stands before pair 1, which can take over what it k
 def by_hand() -> list[Examined]:
     """Six models with D = 2: three that walk, one that doubles, one lost, one unsolved."""
     looked = {"full": 0.004, "explains": True, "content": 2, "divided": 1}
-    walking = [Examined(Finding("tiny", seed, 0.05, True, True, seed != 2, 0.01, **looked), WALKS) for seed in range(3)]
+    judged = {"accounts for the output": "holds", "complete": "undecided", "minimal": "holds"}
+    statements = [judged, judged, {**judged, "minimal": "fails"}]
+    walking = [
+        Examined(Finding("tiny", seed, 0.05, True, True, seed != 2, statements[seed], 0.01, **looked), WALKS)
+        for seed in range(3)
+    ]
     return [
         *walking,
-        Examined(Finding("tiny", 3, 0.05, True, True, True, 0.02, full=0.004, content=3), DOUBLES),
-        Examined(Finding("tiny", 4, 0.05, True, False, False, 0.3), None),
+        Examined(Finding("tiny", 3, 0.05, True, True, True, loss=0.02, full=0.004, content=3), DOUBLES),
+        Examined(Finding("tiny", 4, 0.05, True, loss=0.3), None),
         Examined(Finding("tiny", 5, 0.05, False), None),
     ]
 
@@ -55,10 +60,13 @@ def test_the_table_says_of_every_circuit_what_it_does(by_hand: list[Examined]) -
     assert rows.loc[3, ["joins_first", "walks", "sound"]].tolist() == [True, False, True]
     assert rows.loc[4:, "heads"].isna().all()
     assert rows["kind"].nunique() == 2
+    assert rows["fails"].tolist() == ["", "", "minimal", "", "", ""]
+    assert rows["undecided"].tolist() == ["complete"] * 3 + [""] * 3
 
 
 def test_the_sentences_count(by_hand: list[Examined]) -> None:
-    solved, looking, heads, first, walks, kinds = sentences(table(by_hand))
+    solved, judged, looking, heads, first, walks, kinds = sentences(table(by_hand))
+    assert "fail, in how many circuits: minimal 1; that are undecided: complete 3." in judged
     assert "content heads: 2 in 3, 3 in 1. 3 of 9 follow some slots only; in 3 of 4" in looking
     assert "3 of 4 [0.30, 0.95] come to at most twice" in solved
     assert solved.startswith("tiny: 5 of 6 [0.44, 0.97] models solve their task; for 4 of these a circuit was found, ")
@@ -184,6 +192,7 @@ SOLVED = '{"preset": "induction", "seed": 0, "threshold": 0.1, "solved": true'
         *(SOLVED.replace("true", "false") + ', "found": true}', SOLVED + ', "loss": 0.1, "holds": true}'),
         *(SOLVED + "}", SOLVED + ', "loss": -0.1}', SOLVED + ', "loss": 0.1, "evaluations": -1}'),
         SOLVED + ', "loss": 0.1, "circuit_sha256": "0"}',
+        *(SOLVED + f', "loss": 0.1, "statements": {own}}}' for own in ('{"minimal": "yes"}', '{"minimum": "holds"}')),
     ],
 )
 def test_a_damaged_finding_is_named(store: Store, capsys: pytest.CaptureFixture[str], text: str) -> None:

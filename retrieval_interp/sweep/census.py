@@ -1,7 +1,7 @@
 """A census of circuits: every trained model of a store reverse-engineered, and what was found kept beside its weights.
 
 FOLDER/tiny/seed-0002/circuit.yaml  its circuit, where one was found; ``validate FOLDER/tiny/seed-0002`` takes it
-FOLDER/tiny/seed-0002/census.json   how the search ended; a model without it is still to be examined
+FOLDER/tiny/seed-0002/census.json   what was found out; a model without it is still to be examined
 """
 
 import json
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import get_args
 
 import circuits
 from circuits.circuit import Circuit
@@ -19,6 +20,7 @@ from circuits.files import read_text, write_atomically
 from circuits.loss import check_threshold, explained_below
 from circuits.one_hot import OneHot
 from circuits.soundness import ROLE_EXAMPLES
+from circuits.statements import STATEMENTS, Decision
 from retrieval_interp.library import load
 from retrieval_interp.model_dir import CIRCUIT, WEIGHTS
 from retrieval_interp.presets import preset
@@ -36,7 +38,7 @@ EXAMPLES, MOST = 1024, 16 * 1024  # to judge on; more where chance could decide
 
 @dataclass(frozen=True)
 class Finding:
-    """How the search for a model's circuit ended.
+    """What discovery found in a model, and how it was judged.
 
     Attributes:
         preset: of the model.
@@ -45,6 +47,8 @@ class Finding:
         solved: whether the model solves its task; one that does not has no circuit.
         found: whether a circuit was found.
         holds: whether it holds on fresh examples (Appendix E, all steps).
+        statements: what is said of it on these, ``holds``, ``fails`` or ``undecided`` by name; empty without a circuit,
+            and in files of older versions.
         loss: on fresh examples, with all of the model's attention replaced by the circuit, or by the best that comes
             near to one; None if the model does not solve its task.
         full: the model's own loss on the same examples; None where ``loss`` is, and in files of older versions.
@@ -63,6 +67,7 @@ class Finding:
     solved: bool
     found: bool = False
     holds: bool = False
+    statements: dict[str, str] = field(default_factory=dict)
     loss: float | None = None
     full: float | None = None
     explains: bool = False
@@ -74,20 +79,14 @@ class Finding:
     circuit_sha256: str | None = None
 
     def __post_init__(self) -> None:
-        contradicts = self.holds > self.found or self.found > self.solved or (self.loss is None) == self.solved
+        known = {*self.statements} <= {*STATEMENTS} and {*self.statements.values()} <= {*get_args(Decision)}
+        contradicts = (
+            not known or self.holds > self.found or self.found > self.solved or (self.loss is None) == self.solved
+        )
         if contradicts or (self.circuit_sha256 is not None and not self.found):
             raise ValueError("what it says contradicts itself")
-        if (
-            min(
-                self.loss or 0,
-                self.full or 0,
-                self.content - self.divided,
-                self.divided,
-                self.evaluations,
-                self.seconds,
-            )
-            < 0
-        ):
+        numbers = (self.loss or 0, self.full or 0, self.content - self.divided, self.divided, self.evaluations)
+        if min(*numbers, self.seconds) < 0:
             raise ValueError("a loss, a number or a time is below 0, or more heads are divided than there are")
 
     @property
@@ -213,39 +212,40 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
         def told(share: float, n: int = n) -> None:
             progress((n + share) / len(job.runs))
 
-        found.append(_search(store.path(run), run, threshold, told))
+        found.append(_examined_model(store.path(run), run, threshold, told))
     return found
 
 
-def _search(folder: Path, run: Run, threshold: float, progress: Callable[[float], None]) -> Examined:
+def _examined_model(folder: Path, run: Run, threshold: float, progress: Callable[[float], None]) -> Examined:
     started = time.perf_counter()
     model, task, _ = load(folder)
     made = about(str(run), model)
     try:
-        search = circuits.discover(model, task, seed=SELECT_ON, threshold=threshold, progress=progress)
+        discovery = circuits.discover(model, task, seed=SELECT_ON, threshold=threshold, progress=progress)
     except Unsolved:
         return Examined(Finding(run.preset, run.seed, threshold, solved=False, about=made), None)
     report = circuits.validate(
-        model, task, search.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, most=MOST
+        model, task, discovery.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, most=MOST
     )
     roles = task.examples(ROLE_EXAMPLES, SELECT_ON).roles
-    looking = [search.circuit.heads[head] for head in search.heads.content]
+    looking = [discovery.circuit.heads[head] for head in discovery.heads.content]
     finding = Finding(
         run.preset,
         run.seed,
         threshold,
         solved=True,
-        found=search.found,
-        holds=search.found and report.passed,
+        found=discovery.found,
+        holds=discovery.found and report.passed,
+        statements={one.name: one.decision for one in report.statements} if discovery.found else {},
         loss=report.combined.mean,
         full=report.full.mean,
         explains=report.combined.mean <= explained_below(report.full),
-        content=len(search.heads.content),
+        content=len(discovery.heads.content),
         divided=sum(not own.on_all_chains(roles) for own in looking if isinstance(own, OneHot)),
-        evaluations=search.n_evaluations,
+        evaluations=discovery.n_evaluations,
         seconds=round(time.perf_counter() - started, 1),
         about=made,
-        circuit_sha256=search.circuit.digest if search.found else None,
+        circuit_sha256=discovery.circuit.digest if discovery.found else None,
     )
-    named = replace(search.circuit, name=str(run), description="Found by: retrieval-interp census.")
-    return Examined(finding, named if search.found else None)
+    named = replace(discovery.circuit, name=str(run), description="Found by: retrieval-interp census.")
+    return Examined(finding, named if discovery.found else None)

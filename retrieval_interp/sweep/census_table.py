@@ -12,6 +12,7 @@ from circuits.interval import Interval
 from circuits.kinds import joins_first, kind
 from circuits.lazy import pandas as pd
 from circuits.soundness import ROLE_EXAMPLES, soundness
+from circuits.statements import STATEMENTS
 from retrieval_interp.any_task import Task
 from retrieval_interp.presets import preset
 from retrieval_interp.sweep.census import Examined
@@ -20,12 +21,12 @@ from retrieval_interp.sweep.census import Examined
 def table(examined: Sequence[Examined]) -> pd.DataFrame:
     """One row for every model.
 
-    Columns: those of ``Finding``; ``least``, the number of layers, and so of heads, that information flow takes;
-    ``heads``, how many have paths, those of fixed patterns too, ``layers``, in which, and ``paths``, how many;
-    ``joins_first``, whether the lowest of these layers joins the members of pairs and does nothing else; ``walks``,
-    whether but for that the query alone fetches, symbol after symbol; ``sound``, whether the paths could do it by
-    information flow alone; ``kind``, what they do, whichever heads do it. From ``heads`` on they are empty where no
-    circuit was found.
+    Columns: those of ``Finding``, its statements by name as ``fails`` and ``undecided``; ``least``, the number of
+    layers, and so of heads, that information flow takes; ``heads``, how many have paths, those of fixed patterns too,
+    ``layers``, in which, and ``paths``, how many; ``joins_first``, whether the lowest of these layers joins the members
+    of pairs and does nothing else; ``walks``, whether but for that the query alone fetches, symbol after symbol;
+    ``sound``, whether the paths could do it by information flow alone; ``kind``, what they do, whichever heads do it.
+    From ``heads`` on they are empty where no circuit was found.
     """
     rows = []
     for one in examined:
@@ -34,6 +35,7 @@ def table(examined: Sequence[Examined]) -> pd.DataFrame:
             {
                 **{"preset": finding.preset, "seed": finding.seed, "solved": finding.solved, "found": finding.found},
                 **{"holds": finding.holds, "loss": finding.loss, "full": finding.full, "explains": finding.explains},
+                **{how: "; ".join(name for name, own in finding.statements.items() if own == how) for how in OPEN},
                 **{"content": finding.content, "divided": finding.divided},
                 **{"least": least(preset(finding.preset).task)},
                 **(_about(one.circuit, preset(finding.preset).task) if one.circuit else {}),
@@ -44,8 +46,9 @@ def table(examined: Sequence[Examined]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"heads": "Int64", "paths": "Int64", "least": "Int64"})
 
 
+OPEN = ("fails", "undecided")  # how a statement may come out that does not hold
 COLUMNS = (
-    *("preset", "seed", "solved", "found", "holds", "loss", "full", "explains", "content", "divided"),
+    *("preset", "seed", "solved", "found", "holds", "loss", "full", "explains", *OPEN, "content", "divided"),
     *("least", "heads", "layers", "paths"),
     *("joins_first", "walks", "sound", "kind", "evaluations", "seconds"),
 )
@@ -91,6 +94,9 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
         )
         if not len(circuits):
             continue
+        came = {
+            how: ", ".join(f"{name} {n}" for name in STATEMENTS if (n := _times(name, circuits[how]))) for how in OPEN
+        }
         fewest = circuits["least"].iloc[0]
         counted, looking = (
             ", ".join(f"{number} in {n}" for number, n in sorted(Counter(circuits[column]).items()))
@@ -100,6 +106,8 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
         (most_frequent, times), *_ = kinds.most_common()
         of_circuit = f"{len(kinds)} kind{'s' if len(kinds) > 1 else ''} of circuit"
         said += [
+            f"{name}: statements that fail, in how many circuits: {came['fails'] or 'none'}; that are undecided: "
+            f"{came['undecided'] or 'none'}.",
             f"{name}: content heads: {looking}. {int(circuits['divided'].sum())} of {int(circuits['content'].sum())} "
             f"follow some slots only; in {_share(circuits['divided'] > 0)} at least one does.",
             f"{name}: useful heads: {counted}. The least that information flow allows, {fewest}, is used by "
@@ -112,6 +120,11 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
             f"{name}: {of_circuit}; the most frequent, in {times}: {most_frequent}.",
         ]
     return said
+
+
+def _times(name: str, statements: pd.Series) -> int:
+    """How often a statement is among those that a column names."""
+    return sum(name in own.split("; ") for own in statements)
 
 
 def _share(true: pd.Series) -> str:
