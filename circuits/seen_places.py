@@ -70,19 +70,24 @@ def _rows(
     roles: Roles,
     group: str,
 ) -> dict[Ends, Condition]:
-    """The rows of one role of a head, by the labels of that role which tell most of its attention."""
+    """The rows of one role of a head, by the labels of that role which tell most of its attention.
+
+    Where a label tells the position of the role itself, what it attends to may be by position: no such label is taken.
+    """
     best: dict[Ends, Condition] = {}
     most = 0.0
     for at in roles.before(source):
         shares, places = attention[roles.names.index(at)].max(dim=-1)
-        labels = roles.group(group, at).cpu()
+        labels, stands = roles.group(group, at).cpu(), roles[source].cpu()
+        if torch.stack([labels, stands]).flatten(1).unique(dim=1).shape[1] == labels.unique().numel():
+            continue
         on = [label for label, share in enumerate(shares.tolist()) if share > ON]
         rows = {
             place: Condition(group, at, tuple(label for label in on if places[label] == place))
             for place in {int(places[label]) for label in on}
         }
         there = {place: condition.holds(roles).cpu() for place, condition in rows.items()}
-        possible = all((left & (roles[source].cpu() >= place))[own].all() for place, own in there.items())
+        possible = all((left & (stands >= place))[own].all() for place, own in there.items())
         told = sum(shares[label].item() * (left & (labels == label)).sum().item() for label in on)
         if len(rows) > 1 and possible and told > most:
             best, most = {(source, f"position {place}"): condition for place, condition in rows.items()}, told

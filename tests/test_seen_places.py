@@ -34,6 +34,16 @@ def test_rows_do_not_take_chains_on_which_a_path_is_on_nor_look_ahead() -> None:
     assert _rows("query", attention(2, 5), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot") == {}
 
 
+def test_a_label_that_tells_where_the_role_itself_stands_tells_nothing_of_content() -> None:
+    positions = torch.tensor([[[0, 2], [1, 3], [4, 5]], [[2, 0], [3, 1], [4, 5]]])  # first and second share their slot
+    slots = torch.tensor([[[0, 1], [0, 1], [0, 1]], [[1, 0], [1, 0], [0, 1]]])
+    roles = Roles(("first", "second", "query"), positions, {"slot": slots})
+    found, everywhere = torch.zeros(3, 2, 6), torch.ones(2, 2, dtype=torch.bool)
+    found[0, 0, 1] = found[0, 1, 0] = 0.9
+    assert _rows("second", found, everywhere, roles, "slot") == {}
+    assert len(_rows("query", found, everywhere, roles, "slot")) == 2
+
+
 def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(random_model, task) -> None:
     examples, head = task.examples(16, seed=0), Head(1, 0)
     where = {  # of roles that stand at the same slot the first is named
