@@ -1,13 +1,18 @@
 """A circuit: the hypothesis, head by head, of what a transformer's attention does."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from jaxtyping import Float
+
 from circuits.errors import BadInput
 from circuits.heads import NO_HEADS, Head, Heads, Layer
+from circuits.lazy import torch
 from circuits.mechanisms import PREVIOUS, ROWS, Mechanism
-from circuits.one_hot import Condition, OneHot, is_role
+from circuits.one_hot import POSITION, Condition, OneHot, is_role
 from circuits.roles import Roles
 
 
@@ -62,6 +67,17 @@ class Circuit:
         """Every attention path, from the lowest layer up; a ``Previous`` head counts as one."""
         return tuple(Path(head, *ends) for head, mechanism in self.heads.items() for ends in mechanism.paths)
 
+    @cached_property
+    def positional_rows(self) -> tuple[Path, ...]:
+        """The rows that lead to a fixed position on some chains only: what stands elsewhere tells to which."""
+        rows = [(head, m) for head, m in self.heads.items() if isinstance(m, OneHot)]
+        return tuple(Path(head, *ends) for head, m in rows for ends, _ in m.where if POSITION.fullmatch(ends[1]))
+
+    def content_heads(self, roles: Roles, n_positions: int) -> tuple[Head, ...]:
+        """The heads with a path, and those whose pattern is not the same in all of these examples."""
+        useful = {*self.useful_heads}
+        return tuple(h for h, m in self.heads.items() if h in useful or _differs(m.pattern(roles, n_positions)))
+
     @property
     def useful_heads(self) -> tuple[Head, ...]:
         """The heads with at least one path."""
@@ -81,29 +97,29 @@ class Circuit:
         """The named heads of one layer with their mechanisms."""
         return self.heads.layer(layer)
 
-    def up_to(self, layer: int) -> "Circuit":
+    def up_to(self, layer: int) -> Circuit:
         """The hypothesis for this layer and those below; the heads above stay as they are."""
         return Circuit(self.heads.up_to(layer))
 
-    def with_head(self, head: Head, mechanism: Mechanism) -> "Circuit":
+    def with_head(self, head: Head, mechanism: Mechanism) -> Circuit:
         """The same circuit with another hypothesis for one head."""
         return Circuit(self.heads.replaced(head, mechanism), self.name, self.description)
 
-    def without_heads(self, heads: Iterable[Head]) -> "Circuit":
+    def without_heads(self, heads: Iterable[Head]) -> Circuit:
         """The same circuit without a word on some heads, which stay as the model has them."""
         return Circuit(self.heads.without(heads), self.name, self.description)
 
-    def without(self, path: Path, instead: str = "uniform") -> "Circuit":
+    def without(self, path: Path, instead: str = "uniform") -> Circuit:
         """The same circuit with one path taken away.
 
         Args:
-            path: one of ``paths``.
+            path: one of ``paths``, or of ``positional_rows``.
             instead: what becomes of its row, ``uniform`` or ``identity`` (or ``zero``).
 
         Raises:
             BadInput: the circuit has no such path, or ``instead`` is no kind of row.
         """
-        if path not in self.paths:
+        if path not in self.paths and path not in self.positional_rows:
             raise BadInput(f"the circuit has no path {path}")
         if instead not in ROWS:
             raise BadInput(f"a path cannot become {instead!r}; expected one of {', '.join(ROWS)}")
@@ -112,18 +128,18 @@ class Circuit:
             return self.with_head(path.head, mechanism.with_row(path.source, instead, path.target))
         return self.with_head(path.head, ROWS[instead])
 
-    def redirected(self, path: Path, target: str) -> "Circuit":
+    def redirected(self, path: Path, target: str) -> Circuit:
         """The same circuit with one path of a one-hot head led to another role.
 
         Raises:
             BadInput: the circuit has no such path, or it belongs to no one-hot head.
         """
         mechanism = self.heads.get(path.head)
-        if path not in self.paths or not isinstance(mechanism, OneHot):
+        if path not in (*self.paths, *self.positional_rows) or not isinstance(mechanism, OneHot):
             raise BadInput(f"the circuit has no path {path} that could lead elsewhere")
         return self.with_head(path.head, mechanism.with_row(path.source, target, path.target))
 
-    def difference(self, other: "Circuit") -> dict[Head, tuple[Mechanism | None, Mechanism | None]]:
+    def difference(self, other: Circuit) -> dict[Head, tuple[Mechanism | None, Mechanism | None]]:
         """The heads on which two circuits differ, with what each says of them."""
         heads = sorted({*self.heads, *other.heads})
         pairs = {head: (self.heads.get(head), other.heads.get(head)) for head in heads}
@@ -169,7 +185,7 @@ class Circuit:
                 path, condition = Path(Head(layer, index), source, target), where.get((source, target))
                 if condition is not None:
                     try:
-                        roles.group(condition.group, condition.at)
+                        condition.holds(roles)
                     except BadInput as error:
                         raise BadInput(f"{self._at(path)}{path.head}: {error}") from None
                 if is_role(target) and (roles[target] > roles[source]).any():
@@ -180,6 +196,10 @@ class Circuit:
     def _at(self, what: Head | Path) -> str:
         place = self.origin.get(what)
         return f"{place}: " if place else ""
+
+
+def _differs(pattern: Float[torch.Tensor, "#batch query key"]) -> bool:
+    return bool((pattern != pattern[:1]).any())
 
 
 def check_all(circuits: Iterable[Circuit], roles: Roles, n_layers: int, n_heads: int) -> None:

@@ -82,11 +82,12 @@ def _one_hot(mechanism: OneHot) -> dict[str, object]:
     rows: dict[str, list[object]] = {}
     for source, target in mechanism.rows:
         condition = where.get((source, target))
+        own = rows.setdefault(source, [])
         if condition is None:
-            rows.setdefault(source, []).append(target)
-        else:
-            at = {} if condition.at == target else {"at": condition.at}
-            rows.setdefault(source, []).append({"to": target, **at, condition.group: [*condition.labels]})
+            own.append(target)
+        for one in condition.parts if condition else ():
+            at = {} if one.at == target else {"at": one.at}
+            own.append({"to": target, **at, one.group: [*one.labels]})
     document: dict[str, object] = {source: own[0] if len(own) == 1 else own for source, own in rows.items()}
     elsewhere = mechanism.elsewhere
     return {**document, "elsewhere": elsewhere if isinstance(elsewhere, str) else elsewhere.name}
@@ -173,6 +174,9 @@ class _Reader:
             for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                 if isinstance(one, yaml.MappingNode):
                     target, condition = self.conditional(one, row_line)
+                    if (source, target) in where:
+                        where[source, target] |= condition
+                        continue
                     where[source, target] = condition
                 else:
                     target = self.text(one, row_line)
@@ -189,7 +193,9 @@ class _Reader:
             )
         try:
             made = kind(**parameters)
-        except TypeError as error:
+        except BadInput:
+            raise
+        except Exception as error:  # whatever somebody else's code refuses
             raise BadInput(f"{line}: {head} is no {name}: {error}") from error
         made.check()
         return made

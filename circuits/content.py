@@ -35,6 +35,7 @@ class ContentOrPosition:
         content: the others.
         together: the loss with all positional heads replaced.
         threshold: a loss below it counts as low.
+        n_evaluations: sequences that were run to tell.
     """
 
     means: dict[Head, Fixed]
@@ -44,6 +45,7 @@ class ContentOrPosition:
     content: tuple[Head, ...]
     together: Loss
     threshold: float
+    n_evaluations: int
 
     def kind(self, head: Head) -> str:
         """What a head looks at: ``content`` or ``position``."""
@@ -83,6 +85,7 @@ def content_or_position(
     n_examples: int = 512,
     threshold: float = 0.05,
     seed: int = 0,
+    stream: str = "content",
     progress: Callable[[float], None] = lambda share: None,
     measured: Measured | None = None,
 ) -> ContentOrPosition:
@@ -97,13 +100,14 @@ def content_or_position(
         n_examples: that each loss is measured on.
         threshold: a loss below it counts as low; the paper takes 0.05.
         seed: of the examples, and of those that are averaged.
+        stream: of the examples that each loss is measured on; another name gives others with the same seed.
         progress: is told the finished share, 0 to 1.
         measured: what need not be measured again; what is measured is added.
 
     Raises:
         BadInput: a number is out of range.
     """
-    sample = Sample(problem, n_examples, stream_seed(seed, "content"), next(model.parameters()).device)
+    sample = Sample(problem, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
     judge = Judge(model, problem, sample, threshold, measured.of(model, problem, sample) if measured else None)
     means = mean_patterns(model, problem, seed)
     single = [Circuit({head: mean}) for head, mean in means.items()]
@@ -121,4 +125,6 @@ def content_or_position(
         progress(0.5 + 0.5 * len(content) / len(means))
     progress(1.0)
     positional = tuple(head for head in means if head not in content)
-    return ContentOrPosition(means, full, alone, positional, tuple(sorted(content)), together, threshold)
+    return ContentOrPosition(
+        means, full, alone, positional, tuple(sorted(content)), together, threshold, judge.n_evaluations
+    )

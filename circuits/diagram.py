@@ -79,11 +79,11 @@ def circuit_diagram(
         conditions, told = [], []
         for path in paths:
             condition = None if path in fixed else circuit.condition(path)
-            conditions += [str(condition)] if condition else []
+            conditions += [condition.said(target)] if condition else []
             told.append(
                 f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
             )
-            told += [f"on {condition} of {condition.at}"] if condition else []
+            told += [f"on {condition.said('')}"] if condition else []
             told += ["by position, whatever stands there"] if path in fixed else []
             if attention is not None and roles is not None:
                 average = attention[layer, path.head.head, roles.index(source), roles.index(target)].item()

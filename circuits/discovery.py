@@ -165,6 +165,7 @@ def discover(
     fresh = Judge(model, problem, drawn("discovered"), threshold)
     full, combined = fresh.measure([Circuit(), circuit])
     progress(1.0)
-    n_evaluations = sum(one.n_evaluations for one in (growing.judge, fitting.judge, finishing.judge, *intact.values()))
+    judges = (growing.judge, fitting.judge, finishing.judge, *intact.values())
+    n_evaluations = heads.n_evaluations + sum(one.n_evaluations for one in judges)
     trials = (*growing.trials, *fitting.trials, *finishing.trials)
     return Discovery(circuit, heads, full, combined, trials, threshold, seed, n_evaluations)

@@ -1,7 +1,7 @@
 """Faithfulness and completeness in the sense of Wang et al. 2022 (*Interpretability in the Wild*, section 4).
 
-There a circuit is a set of heads, here those with a path. They compute their own attention; what is ablated is all
-the others:
+There a circuit is a set of heads, here those with a path, and all others whose pattern depends on the example. They
+compute their own attention; what is ablated is all the others:
 
     faithful    the circuit's heads alone do what the model does: all others are ablated, and the loss stays low
     complete    nothing outside does the circuit's work: whichever of its heads are ablated, the circuit (all others
@@ -82,7 +82,7 @@ class Faithfulness:
     """How a circuit's heads do without the others.
 
     Attributes:
-        heads: those of the circuit: the heads with a path.
+        heads: those of the circuit: with a path, or with a pattern that depends on the example.
         by_ablation: what each kind of ablation does, ``mean`` first.
         taken_out: subsets of the heads taken out of circuit and model, those first that differ the most.
     """
@@ -130,7 +130,7 @@ def faithfulness(judge: Judge, circuit: Circuit, means: Mapping[Head, Fixed]) ->
 
     Args:
         judge: of the model, on fresh examples.
-        circuit: its heads with paths are left to attend by themselves.
+        circuit: its heads that do not know positions alone are left to attend by themselves.
         means: every head's average pattern, of examples that the judge does not have.
     """
     kinds: dict[str, dict[Head, Mechanism]] = {
@@ -138,7 +138,9 @@ def faithfulness(judge: Judge, circuit: Circuit, means: Mapping[Head, Fixed]) ->
         "uniform": dict.fromkeys(means, Uniform()),
         "identity": dict.fromkeys(means, Identity()),
     }
-    own = tuple(head for head in means if head in circuit.useful_heads)
+    few = judge.examples.take(slice(0, ENOUGH))
+    looking = circuit.content_heads(few.roles, few.inputs.shape[1])
+    own = tuple(head for head in means if head in looking)
     ways = {
         kind: [Circuit(patterns).without_heads(intact) for intact in (own, [h for h in means if h not in own], ())]
         for kind, patterns in kinds.items()

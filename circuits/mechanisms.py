@@ -97,8 +97,15 @@ def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Flo
     Raises:
         BadInput: it is no attention pattern, or the mechanism does not fit the examples.
     """
-    pattern = mechanism.pattern(roles, n_positions)
+    try:
+        pattern = mechanism.pattern(roles, n_positions)
+    except Exception as error:
+        if not mechanism.own or isinstance(error, BadInput):
+            raise
+        raise BadInput(f"{mechanism} gives no pattern: {type(error).__name__}: {error}") from error
     if mechanism.own:
+        if not isinstance(pattern, torch.Tensor):
+            raise BadInput(f"{mechanism}: a pattern that is a {type(pattern).__name__}; expected a torch tensor")
         if pattern.ndim != 3 or pattern.shape[0] not in (1, len(roles)) or pattern.shape[1:] != 2 * (n_positions,):
             expected = f"[1 or {len(roles)}, {n_positions}, {n_positions}]"
             raise BadInput(f"{mechanism}: a pattern of shape {[*pattern.shape]}; expected {expected}")

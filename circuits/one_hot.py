@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from jaxtyping import Bool, Float, Int
@@ -36,24 +36,46 @@ class Condition:
         group: ``position``, or one that the problem offers, such as ``slot``.
         at: the role at which the label is read.
         labels: those with which the row is there.
+        also: other conditions under each of which it is there, too.
     """
 
     group: str
     at: str
     labels: tuple[int, ...]
+    also: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(sorted(set(self.labels))))
         if not self.labels:
             raise BadInput(f"a condition on no {self.group}; leave the row out")
 
+    @property
+    def parts(self) -> tuple[Condition, ...]:
+        """The conditions under each of which the row is there, without others."""
+        return (Condition(self.group, self.at, self.labels), *self.also)
+
+    def __or__(self, other: Condition) -> Condition:
+        labels: dict[tuple[str, str], tuple[int, ...]] = {}
+        for part in (*self.parts, *other.parts):
+            labels[part.group, part.at] = labels.get((part.group, part.at), ()) + part.labels
+        first, *also = (Condition(*read, numbers) for read, numbers in sorted(labels.items()))
+        return replace(first, also=tuple(also))
+
     def __str__(self) -> str:
-        return f"{self.group} {', '.join(map(str, self.labels))}"
+        return self.said()
+
+    def said(self, target: str | None = None) -> str:
+        """``slot 0, 2``; with the role where the label is read, if it is not that to which the row leads."""
+        return " or ".join(
+            f"{one.group} {', '.join(map(str, one.labels))}{f' of {one.at}' if target not in (None, one.at) else ''}"
+            for one in self.parts
+        )
 
     def holds(self, roles: Roles) -> Bool[torch.Tensor, "batch chain"]:
         """For every example and chain, whether the row is there."""
-        labels = roles.group(self.group, self.at)
-        return torch.isin(labels, torch.tensor(self.labels, device=labels.device))
+        there = [(roles.group(one.group, one.at), one.labels) for one in self.parts]
+        own = [torch.isin(labels, torch.tensor(numbers, device=labels.device)) for labels, numbers in there]
+        return torch.stack(own).any(dim=0)
 
 
 @dataclass(frozen=True)
@@ -122,14 +144,13 @@ class OneHot(Mechanism):
     def specification(self) -> object:
         """Its rows, what is elsewhere, and the conditions."""
         elsewhere = self.elsewhere if isinstance(self.elsewhere, str) else self.elsewhere.specification
-        where = [[row, one.group, one.at, one.labels] for row, one in self.where]
+        where = [[row, one.group, one.at, one.labels] for row, condition in self.where for one in condition.parts]
         return [self.rows, elsewhere, *([where] if where else ())]
 
     def with_row(self, source: str, target: str, was: str | None = None) -> OneHot:
         """The same mechanism with one row changed, or one more; a condition stays with its row.
 
-        Rows that become the same one are one row then, on the chains of both; where their conditions are read at
-        different roles, on the chains of the one that was there.
+        Rows that become the same one are one row then, on the chains of both.
 
         Args:
             source: the role that attends.
@@ -142,8 +163,8 @@ class OneHot(Mechanism):
             condition, other = dict(self.where)[changed[0]], where.get((source, target))
             if other is None and ((source, target) in changed or (source, target) not in self.rows):
                 where[source, target] = condition
-            elif other and (other.group, other.at) == (condition.group, condition.at):
-                where[source, target] = Condition(other.group, other.at, other.labels + condition.labels)
+            elif other:
+                where[source, target] = other | condition
         kept = [row for row in self.rows if row not in changed and row != (source, target)]
         return OneHot([*kept, (source, target)], self.elsewhere, where)
 
@@ -156,7 +177,7 @@ class OneHot(Mechanism):
     @property
     def said_rows(self) -> list[str]:
         """Every row in words, with its condition."""
-        where = {row: f" on {condition}" for row, condition in self.where}
+        where = {row: f" on {condition.said(row[1])}" for row, condition in self.where}
         return [f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows]
 
     def __str__(self) -> str:

@@ -41,5 +41,9 @@ def registered(name: str) -> type[Mechanism] | None:
     """The class of mechanisms of this name, if there is one."""
     if name not in _KNOWN:
         for entry in entry_points(group="circuits.mechanisms", name=name):
-            register(entry.load())
+            try:
+                kind = entry.load()
+            except Exception as error:  # whatever somebody else's code does when it is imported
+                raise BadInput(f"the mechanism {name!r} of {entry.value} cannot be loaded: {error}") from error
+            register(kind)
     return _KNOWN.get(name)

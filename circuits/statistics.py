@@ -228,7 +228,12 @@ def _shuffled_paths(circuit: Circuit, targets: Mapping[str, list[str]], rng: np.
             sources = [list(targets)[place] for place in rng.permutation(len(targets))[:n_paths]]
             rows = {source: targets[source][rng.integers(len(targets[source]))] for source in sources}
             where = _moved_conditions(mechanism, rows)
-            circuit = circuit.with_head(head, OneHot(rows, mechanism.elsewhere, where) if rows else mechanism)
+            if not rows:
+                continue
+            others = {ends: dict(mechanism.where).get(ends) for ends in mechanism.rows if ends not in mechanism.paths}
+            kept = {ends: one for ends, one in others.items() if ends[0] not in rows}
+            where |= {ends: one for ends, one in kept.items() if one is not None}
+            circuit = circuit.with_head(head, OneHot([*rows.items(), *kept], mechanism.elsewhere, where))
     return circuit
 
 

@@ -119,7 +119,8 @@ def _validated(
     judge = Judge(model, problem, sample, threshold, ledger)
     if estimated is not None:
         estimated(seconds(model, problem, circuit, sample))
-    removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.paths}
+    missable = (*circuit.paths, *circuit.positional_rows)
+    removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in missable}
     full, combined = judge.measure([Circuit(), circuit], progress=lambda share: progress(0.3 * share))
     heads = _each_alone(judge, circuit)
     progress(0.5)
@@ -138,6 +139,7 @@ def _validated(
         n_examples=min(n_examples, CONTENT_EXAMPLES),
         threshold=threshold,
         seed=seed,
+        stream=f"{STREAM} of content",
         measured=measured,
         progress=lambda share: progress(0.7 + 0.1 * share),
     )
@@ -234,7 +236,9 @@ def _each_path(
                 enabling=removal.enabling,
                 enabled_layer=removal.enabled_layer,
                 redirected=led,
-                rivals=tuple(role for role, loss in led.items() if loss.mean < own.threshold),
+                rivals=tuple(
+                    role for role, loss in led.items() if loss.mean < own.threshold or loss.near(own.threshold)
+                ),
                 better=tuple(role for role, gain in gains.items() if gain.mean < -SURE * gain.standard_error),
                 needed=needed,
                 weak=needed == "directly" and _least(removal.losses) < 2 * judge.threshold,

@@ -70,7 +70,8 @@ class PathResult:
         redirected: the loss with the path led to another role instead, for every role that its source can see; of
             the whole circuit, or with the heads above untouched where the path is needed by those. Empty for a path
             that is not needed, and for a ``Previous`` head.
-        rivals: the roles among those that keep the loss below the threshold: the test does not tell them apart.
+        rivals: the roles among those that keep the loss below the threshold, or too near to it to say: the test does
+            not tell them apart.
         better: those whose loss is lower than the circuit's, by more than three standard errors of the difference.
         needed: ``directly`` if both ``losses`` exceed the threshold; ``no`` if with one of the rows neither its loss
             nor its ``enabling`` one does; ``enabling`` otherwise; ``undecided`` if the loss that decides it is within

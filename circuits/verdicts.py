@@ -16,6 +16,7 @@ SHOWN = 3  # sets of heads that a sentence names
 def verdicts(report: ValidationReport) -> tuple[Verdict, ...]:
     """The verdicts of all steps, from what was measured; single paths are held against the report's level."""
     threshold, level, paths, combined = report.threshold, report.level, report.paths, report.combined
+    own = [head for head in report.circuit.useful_heads if report.circuit.heads[head].own]
     return (
         _low("unablated", "The model's own loss", report.full, threshold),
         _step_3(report.heads, threshold),
@@ -25,7 +26,7 @@ def verdicts(report: ValidationReport) -> tuple[Verdict, ...]:
         _complete(report.faithfulness, threshold),
         _step_6(paths, combined, level),
         _rivals(paths, combined, level),
-        _merges(report.merges, paths, combined, level),
+        _merges(report.merges, paths, combined, level, own),
     )
 
 
@@ -35,7 +36,7 @@ def _low(step: str, what: str, loss: Loss, threshold: float) -> Verdict:
     if not loss.near(threshold):
         return Verdict(step, "passed" if below else "failed", sentence)
     sentence += " That is within three standard errors: chance could decide it, take more examples."
-    return Verdict(step, "undetermined" if below else "failed", sentence)
+    return Verdict(step, "undetermined", sentence)
 
 
 def _step_3(heads: Sequence[HeadResult], threshold: float) -> Verdict:
@@ -116,8 +117,12 @@ def _complete(found: Faithfulness, threshold: float) -> Verdict:
             f"without {', '.join(map(str, out.heads))} circuit {out.circuit}, model {out.model}"
             for out in apart[:SHOWN]
         )
-        sentence = f"Heads outside do its work too: for {len(apart)} of {n} sets of its heads, ablated in the circuit "
-        return Verdict("complete", "failed", f"{sentence}and in the model, the losses differ: {worst}.")
+        helped = all(out.difference.mean > 0 for out in apart)
+        sentence = (
+            f"{'Heads outside do its work too: for' if helped else 'For'} {len(apart)} of {n} sets of its heads, "
+            f"ablated in the circuit and in the model, the losses differ: {worst}."
+        )
+        return Verdict("complete", "failed", sentence)
     widest = f"{abs(found.taken_out[0].difference.mean):.4f}, without {', '.join(map(str, found.taken_out[0].heads))}"
     if open_:
         sentence = (
@@ -142,23 +147,36 @@ def _rivals(paths: Sequence[PathResult], combined: Loss, level: float) -> Verdic
         return Verdict("rivals", "undetermined" if paths else "passed", sentence)
     as_good = [f"{p.path} ({', '.join(p.rivals)})" for p in paths if p.rivals]
     if as_good:
-        return Verdict("rivals", "undetermined", f"Another target keeps the loss below {low}: {'; '.join(as_good)}.")
+        return Verdict(
+            "rivals", "undetermined", f"Another target keeps the loss below {low}, or near to it: {'; '.join(as_good)}."
+        )
     sentence = f"Led to any other role ({tried} redirections), no path keeps the loss below {low}."
     return Verdict("rivals", "passed", sentence)
 
 
-def _merges(merges: Sequence[Merge], paths: Sequence[PathResult], combined: Loss, level: float) -> Verdict:
+def _merges(
+    merges: Sequence[Merge], paths: Sequence[PathResult], combined: Loss, level: float, own: Sequence[Head]
+) -> Verdict:
     low = f"{level:.3g}"
     if combined.mean >= level:
         return Verdict("merges", "undetermined", f"Cannot be judged: the circuit itself is not below {low}.")
+    if own:
+        sentence = f"Nobody can say whether one head could do the work of two: not of {', '.join(map(str, own))}."
+        return Verdict("merges", "undetermined", sentence)
     if not merges:
-        return Verdict("merges", "passed", "There are no two heads that could be one.")
-    fewer = [f"{merge} ({merge.loss})" for merge in merges if merge.loss.mean < level]
-    if fewer:
-        return Verdict(
-            "merges", "undetermined", f"Fewer heads would do; the loss stays below {low}: {'; '.join(fewer)}."
+        sentence = (
+            "No two heads that are needed can be one: there is one at most, or they lead a role to different places."
         )
+        return Verdict("merges", "passed", sentence)
+    fewer = [f"{merge} ({merge.loss})" for merge in merges if merge.loss.mean < level]
+    near = any(merge.loss.near(level) for merge in merges)
+    if fewer:
+        sentence = f"Fewer heads would do; the loss stays below {low}: {'; '.join(fewer)}."
+        return Verdict("merges", "undetermined", sentence)
     best = merges[0]
+    if near:
+        sentence = f"Too near to {low} to say whether fewer heads would do, take more examples: {best} ({best.loss})."
+        return Verdict("merges", "undetermined", sentence)
     sentence = f"Of {len(merges)} ways to let one head do the work of two none keeps the loss below {low}: the best is "
     sentence += f"{best} ({best.loss})."
     n_needed = len({path.path.head for path in paths if path.needed == "directly"})

@@ -256,7 +256,9 @@ def partial_path(circuit: Circuit, task: RetrievalTask) -> tuple[Path, int]:
             and condition
             and condition.at == path.target
         ):
-            left = sorted({*range(task.n_chains)} - {*condition.labels})
+            rows = circuit.heads[path.head].where  # type: ignore[attr-defined]
+            covered = {label for (source, _), one in rows if source == "query" for label in one.labels}
+            left = sorted({*range(task.n_chains)} - covered)
             if left and condition.group == "slot":
                 return path, left[0]
     raise BadInput("no path of the circuit leads from the query to a second member on some slots only")

@@ -43,6 +43,9 @@ def test_a_row_becomes_what_it_is_told_to_and_the_others_stay():
 
 def test_a_circuit_without_a_slot_left_out_has_nothing_to_ask():
     task = load("transformer_a").task
-    for whole in (circuit(0, 1, 2, 3), Circuit({Head(0, 0): OneHot({"query": "pair1.second"})})):
+    first = ("query", "pair1.first")  # where the chain stands at slot 1 the same head looks at the other member
+    where = {FETCH: Condition("slot", FETCH[1], (0, 2, 3)), first: Condition("slot", first[1], (1,))}
+    both = Circuit({Head(2, 0): OneHot([FETCH, first], where=where)})
+    for whole in (circuit(0, 1, 2, 3), both, Circuit({Head(0, 0): OneHot({"query": "pair1.second"})})):
         with pytest.raises(BadInput, match="on some slots only"):
             partial_path(whole, task)

@@ -67,9 +67,9 @@ def test_the_chains_on_which_a_path_is_there_stand_beside_it(model, problem):
     where = {("query", "pair1.second"): Condition("position", "query", (7, 8))}
     circuit = Circuit({Head(1, 0): OneHot({"query": "pair1.second"}, where=where)})
     drawn = drawing(Exploration(model, problem, circuit), problem.roles, Head(0, 0))
-    assert ">position 7, 8</text>" in drawn
+    assert ">position 7, 8 of query</text>" in drawn
     diagram = circuit_diagram(circuit, problem.roles, n_layers=2)
-    assert [trace.text for trace in diagram.data] == ["position 7, 8"]
+    assert [trace.text for trace in diagram.data] == ["position 7, 8 of query"]
 
 
 def test_paths_outlast_that_their_head_is_set_aside():

@@ -1,9 +1,11 @@
 """Faithfulness and completeness of circuits whose truth is compiled, and Appendix E to the letter."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from circuits import Circuit, Fixed, Head, OneHot, Previous, Uniform, mean_patterns, validate
+from circuits import Circuit, Fixed, Head, OneHot, Previous, Uniform, against_chance, discover, mean_patterns, validate
 from circuits.chains import ChainProblem
 from circuits.compile import compile_circuit
 from circuits.faithfulness import faithfulness
@@ -88,6 +90,32 @@ def test_a_circuit_of_paths_holds_by_the_letter_too(model, problem):
     assert report.passed
     assert {path.head for path in report.paper.without} == {Head(0, 0), Head(1, 0)}
     assert report.paper.combined.mean < 0.001
+
+
+def test_by_the_letter_a_head_that_uniform_attention_can_replace_is_uniform_whatever_is_said_of_it():
+    problem = ChainProblem(1)
+    named = Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): JOIN})  # L1H1 joins too late for anybody
+    model = compile_circuit(named, problem)
+    literal = validate(model, problem, named, n_examples=64).paper
+    assert literal.circuit.heads == {Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): Uniform()}
+    assert {path.head for path in literal.without} == {Head(0, 0), Head(1, 0)}
+
+
+def test_discovery_validation_and_chance_draw_different_examples_with_one_seed(model, problem, monkeypatch):
+    drawn = []
+    examples = type(problem).examples
+    monkeypatch.setattr(
+        type(problem), "examples", lambda own, n, seed: (drawn.append((n, seed)), examples(own, n, seed))[1]
+    )
+    circuit = Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER})
+    judged = [partial(one, model, problem, circuit) for one in (validate, against_chance)]
+    seeds = []
+    for way in (partial(discover, model, problem), *judged):
+        drawn.clear()
+        way(n_examples=48, seed=4)
+        seeds.append({seed for n, seed in drawn if n in (24, 48)})  # not those of averages, or of roles alone
+    assert all(seeds)
+    assert not any(seeds[one] & seeds[other] for one, other in ((0, 1), (0, 2), (1, 2)))
 
 
 def test_the_averages_come_from_examples_that_no_test_uses(model, problem, monkeypatch):

@@ -3,7 +3,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Condition, Fixed, Head, Identity, OneHot, Previous, Roles, Uniform
+from circuits import (
+    BadInput,
+    Circuit,
+    Condition,
+    Fixed,
+    Head,
+    Identity,
+    OneHot,
+    Previous,
+    Roles,
+    Uniform,
+    load_circuit,
+    save_circuit,
+)
 
 # One example of four positions: the query at 3 sees the pair at 0 and 1.
 ROLES = Roles(("query", "first", "second"), torch.tensor([[[3], [0], [1]]]))
@@ -120,6 +133,21 @@ def test_rows_that_become_the_same_one_are_there_on_the_chains_of_both():
     assert uniform == OneHot({"query": "uniform"}, where={("query", "uniform"): Condition("slot", "first", (0, 1))})
 
 
+def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(tmp_path):
+    at_first, at_query = Condition("slot", "first", (0,)), Condition("slot", "query", (1,))
+    both = OneHot(
+        [("query", "first"), ("query", "query")], where={("query", "first"): at_first, ("query", "query"): at_query}
+    )
+    moved = both.with_row("query", "query", was="first")
+    assert moved.rows == (("query", "query"),)
+    there = dict(moved.where)["query", "query"]
+    assert torch.equal(there.holds(IN_SLOTS), at_first.holds(IN_SLOTS) | at_query.holds(IN_SLOTS))
+    assert str(moved) == "query -> query on slot 0 of first or slot 1"
+    circuit = Circuit({Head(0, 0): moved})
+    save_circuit(circuit, tmp_path / "circuit.yaml")
+    assert load_circuit(tmp_path / "circuit.yaml").digest == circuit.digest
+
+
 def test_every_problem_has_its_positions_as_a_group():
     at_3 = OneHot({"query": "first"}, where={("query", "first"): Condition("position", "query", (3,))})
     assert at_3.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
@@ -187,3 +215,18 @@ def test_a_head_is_divided_where_a_role_has_a_path_on_some_chains_only(task):
     assert not OneHot([*on], where=on).on_all_chains(roles)
     assert OneHot([*on, *rest], where=on | rest).on_all_chains(roles)
     assert not OneHot([*on, ("query", "position 0")], where=on).on_all_chains(roles)  # a position is no path
+
+
+def test_heads_with_a_path_or_with_another_pattern_in_every_example_look_at_content():
+    where = {("query", f"position {slot}"): Condition("slot", "first", (slot,)) for slot in (0, 1)}
+    heads = {
+        Head(0, 0): OneHot([*where], where=where),
+        Head(0, 1): Previous(),
+        Head(1, 0): OneHot({"query": "position 0"}),  # the queries stand at the same positions in both examples
+        Head(1, 1): Uniform(),
+    }
+    circuit = Circuit(heads)
+    assert circuit.content_heads(IN_SLOTS, 4) == (Head(0, 0), Head(0, 1))
+    assert [str(row) for row in circuit.positional_rows] == ["L0H0 query -> position 0", "L0H0 query -> position 1"]
+    changed = circuit.without(circuit.positional_rows[0]).heads[Head(0, 0)]
+    assert ("query", "uniform") in changed.rows

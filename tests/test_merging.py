@@ -1,6 +1,6 @@
 import torch
 
-from circuits import Circuit, Head, Identity, OneHot, Previous, Roles, Uniform
+from circuits import Circuit, Condition, Head, Identity, OneHot, Previous, Roles, Uniform
 from circuits.merging import merged
 
 
@@ -26,3 +26,21 @@ def test_heads_whose_rows_clash_or_have_no_names_cannot_be_merged():
     assert list(merged(Circuit(clash), list(clash), apart)) == []
     nameless = {Head(0, 0): Previous(), Head(1, 0): Previous(), Head(2, 0): OneHot({"q": "b"})}
     assert list(merged(Circuit(nameless), list(nameless), apart)) == []
+
+
+def test_heads_that_lead_one_role_to_two_others_on_different_chains_can_be_merged():
+    slots = torch.tensor([[[0, 1], [0, 1], [0, 1]]])
+    roles = Roles(("a", "b", "q"), torch.tensor([[[0, 2], [1, 3], [4, 5]]]), {"slot": slots})
+    on = {slot: Condition("slot", "a", (slot,)) for slot in (0, 1)}
+    low, high = Head(0, 0), Head(1, 0)
+
+    def leading(head, target, slot):
+        return {head: OneHot({"q": target}, where={("q", target): on[slot]})}
+
+    apart = Circuit(leading(low, "a", 0) | leading(high, "b", 1))
+    one = OneHot([("q", "a"), ("q", "b")], where={("q", "a"): on[0], ("q", "b"): on[1]})
+    assert {c.heads[taker] for _, taker, c in merged(apart, [low, high], roles)} == {one}
+    same = Circuit(leading(low, "a", 0) | leading(high, "a", 1))
+    everywhere = OneHot({"q": "a"}, where={("q", "a"): Condition("slot", "a", (0, 1))})
+    assert {c.heads[taker] for _, taker, c in merged(same, [low, high], roles)} == {everywhere}
+    assert list(merged(Circuit(leading(low, "a", 0) | leading(high, "b", 0)), [low, high], roles)) == []

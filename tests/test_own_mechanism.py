@@ -67,7 +67,21 @@ class Wrong(Mechanism):
 
     def pattern(self, roles, n_positions):
         eye = torch.eye(n_positions)
-        return {"shape": eye, "later": eye.flip(1)[None], "negative": -eye[None], "much": 2 * eye[None]}[self.how]
+        wrong = {"shape": eye, "later": eye.flip(1)[None], "negative": -eye[None], "much": 2 * eye[None]}
+        return {**wrong, "array": eye[None].numpy()}[self.how]
+
+
+@register
+@dataclass(frozen=True)
+class Refusing(Bare):
+    """One that looks at what it is given."""
+
+    width: int
+
+    name = "refusing"
+
+    def __post_init__(self):
+        int(self.width)
 
 
 OWN = Circuit({Head(0, 0): Window(2, (0.5, 1.0)), Head(1, 0): Bare()}, name="own")
@@ -126,6 +140,7 @@ def test_an_installed_package_offers_some(tmp_path, monkeypatch):
         ("L0H0: windows", "line 2: L0H0 is 'windows'; expected .* or a registered mechanism"),
         ("L0H0: {mechanism: window}", "line 2: L0H0 is no window: .*width"),
         ("L0H0: {mechanism: window, height: 3}", "height"),
+        ("L0H0: {mechanism: refusing, width: abc}", "line 2: L0H0 is no refusing: .*abc"),
         ("L0H0: {mechanism: window, width: }", "width is a NoneType"),
         ("L0H0: {mechanism: window, width: 2020-01-01}", "width is a date"),
         ("L0H0: {mechanism: window, width: !!python/name:os.system }", "expected a number"),
@@ -138,7 +153,14 @@ def test_what_is_no_such_mechanism_is_refused_with_its_line(text, message):
 
 @pytest.mark.parametrize(
     ("how", "message"),
-    [("shape", "expected .1 or 4, 10, 10"), ("later", "causal"), ("negative", "no weight"), ("much", "more than 1")],
+    [
+        ("shape", "expected .1 or 4, 10, 10"),
+        ("array", "is a ndarray"),
+        ("nothing", "gives no pattern"),
+        ("later", "causal"),
+        ("negative", "no weight"),
+        ("much", "more than 1"),
+    ],
 )
 def test_a_pattern_that_is_none_is_refused_before_it_is_used(how, message):
     model, problem = induction_model(), InductionProblem()

@@ -84,6 +84,15 @@ def test_random_circuits_keep_previous_token_heads(circuit, problem):
     assert len(others) == 2
 
 
+def test_random_circuits_keep_rows_that_are_no_paths(problem):
+    head = OneHot([("query", "pair1.second"), ("pair1.second", "position 0")])
+    for other in random_circuits(
+        Circuit({Head(1, 0): head}), problem.examples(8, seed=0).roles, np.random.default_rng(0)
+    ):
+        (path,) = other.paths
+        assert (("pair1.second", "position 0") in other.heads[Head(1, 0)].rows) == (path.source == "query")
+
+
 def test_a_circuit_without_alternatives_is_said_to_have_none(model, problem):
     found = against_chance(model, problem, Circuit({Head(0, 0): Previous()}), n_examples=8)
     assert "No other circuit has as many paths in the same heads." in found.sentences()

@@ -89,7 +89,7 @@ def drawing(
 def _label(draft: Draft, path: Path, labels: Mapping[Path, str]) -> str:
     """What stands beside a path: on which chains it is there, and what else is said of it."""
     condition = draft.hypothesis.condition(path) if path in draft.hypothesis.paths else None
-    return "; ".join(filter(None, (str(condition or ""), labels.get(path, ""))))
+    return "; ".join(filter(None, (condition.said(path.target) if condition else "", labels.get(path, ""))))
 
 
 def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:

@@ -84,7 +84,7 @@ def print_report(report: "ValidationReport") -> None:
         losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
         nearest = f"{path.nearest_rival[0]} {path.nearest_rival[1].mean:.4f}" if path.nearest_rival else ""
         condition = report.circuit.condition(path.path)
-        name = f"{path.path}{f' on {condition}' if condition else ''}"
+        name = f"{path.path}{f' on {condition.said(path.path.target)}' if condition else ''}"
         paths.add_row(name, *losses, path.needed + (", weakly" if path.weak else ""), nearest)
     console.print(heads, paths)
     name = report.circuit.name or "The circuit"
