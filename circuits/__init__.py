@@ -9,7 +9,7 @@ from circuits.lazy import lazy
 
 if TYPE_CHECKING:
     from circuits.ablation import ablated, run_ablated
-    from circuits.attention import role_attention
+    from circuits.attention import attention_by_group, role_attention
     from circuits.circuit import Circuit, Head, Path
     from circuits.circuit_file import load_circuit, save_circuit
     from circuits.content import ContentOrPosition, content_or_position, mean_patterns
@@ -47,6 +47,7 @@ __all__ = [
     "ValidationReport",
     "ablated",
     "against_chance",
+    "attention_by_group",
     "content_or_position",
     "discover",
     "evaluate",
@@ -82,6 +83,7 @@ __getattr__ = lazy(
         "ValidationReport": "validation_report",
         "ablated": "ablation",
         "against_chance": "statistics",
+        "attention_by_group": "attention",
         "content_or_position": "content",
         "discover": "discovery",
         "evaluate": "evaluation",

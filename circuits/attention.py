@@ -87,10 +87,14 @@ def attention_by_group(
 
 
 def split_attention(
-    model: HookedTransformer, examples: Examples
+    model: HookedTransformer, examples: Examples, group: str | None = None
 ) -> Float[Tensor, "layer head query_role key_role *label"]:
-    """Average attention from role to role, for every label of the first group that the problem offers, if it does."""
-    group = examples.roles.main_group
+    """Average attention from role to role, for every label of a group: the first that the problem offers, if it does.
+
+    Raises:
+        BadInput: there is no such group.
+    """
+    group = group or examples.roles.main_group
     return attention_by_group(model, examples, group) if group else role_attention(model, examples)
 
 

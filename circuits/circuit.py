@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 from jaxtyping import Float
 
 from circuits.errors import BadInput
@@ -36,7 +37,7 @@ class Circuit:
     """Which mechanism every head has; a head that is not named stays as it is.
 
     Attributes:
-        heads: the hypothesis for each named head.
+        heads: the hypothesis for each named head; a pattern, ``[query, key]``, stands for a ``Fixed`` one.
         name: what people call it.
         description: a sentence or two about it.
         origin: where each head and path was read from ("circuit.yaml, line 7"), for error messages.
@@ -49,7 +50,7 @@ class Circuit:
 
     def __init__(
         self,
-        heads: Mapping[Head, Mechanism] = NO_HEADS,
+        heads: Mapping[Head, Mechanism | torch.Tensor | np.ndarray] = NO_HEADS,
         name: str = "",
         description: str = "",
         origin: Mapping[Head | Path, str] | None = None,

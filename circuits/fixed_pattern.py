@@ -31,6 +31,8 @@ class Fixed(Mechanism):
     own = False
 
     def __post_init__(self) -> None:
+        if not hasattr(self.numbers, "shape"):
+            raise BadInput(f"a fixed pattern that is a {type(self.numbers).__name__}; expected a tensor or an array")
         shape, n = tuple(self.numbers.shape), self.numbers.shape[0] if self.numbers.ndim == 2 else 0
         if shape != (n, n) or not n:
             raise BadInput(f"a fixed pattern of shape {list(shape)}; expected [query, key], both as long")

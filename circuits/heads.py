@@ -1,5 +1,7 @@
 """Heads and their mechanisms, layer by layer: thousands of circuits that differ in one head share all other layers."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
@@ -7,7 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from circuits.errors import BadInput
+from circuits.fixed_pattern import Fixed
+from circuits.lazy import torch
 from circuits.mechanisms import Mechanism
 
 
@@ -21,7 +27,7 @@ class Head(NamedTuple):
         return f"L{self.layer}H{self.head}"
 
     @classmethod
-    def parse(cls, text: str) -> "Head":
+    def parse(cls, text: str) -> Head:
         """Read ``L5H0``."""
         match = re.fullmatch(r"L([0-9]{1,6})H([0-9]{1,6})", text)
         if match is None:
@@ -68,17 +74,26 @@ class Layer(tuple[tuple[int, Mechanism], ...]):
         return _digest([(index, mechanism.specification) for index, mechanism in self])
 
 
+def _mechanism(head: Head, given: Mechanism | torch.Tensor | np.ndarray) -> Mechanism:
+    """What a head is said to do; a tensor, or an array, stands for the same pattern in every example."""
+    if isinstance(given, Mechanism):
+        return given
+    if not hasattr(given, "shape"):
+        raise BadInput(f"L{head[0]}H{head[1]} is {given!r:.60}; expected a mechanism, or a pattern [query, key]")
+    return Fixed(given)
+
+
 class Heads(Mapping[Head, Mechanism]):
     """An unchangeable mapping from heads to mechanisms, from the lowest layer up."""
 
-    def __init__(self, heads: Mapping[Head, Mechanism]) -> None:
+    def __init__(self, heads: Mapping[Head, Mechanism | torch.Tensor | np.ndarray]) -> None:
         found: dict[int, list[tuple[int, Mechanism]]] = {}
         for head in sorted(heads):
-            found.setdefault(head[0], []).append((head[1], heads[head]))
+            found.setdefault(head[0], []).append((head[1], _mechanism(head, heads[head])))
         self._layers = {layer: Layer(own) for layer, own in found.items()}
 
     @classmethod
-    def _of(cls, layers: Iterable[tuple[int, Layer]]) -> "Heads":
+    def _of(cls, layers: Iterable[tuple[int, Layer]]) -> Heads:
         made = cls({})
         made._layers = {layer: own for layer, own in sorted(layers) if own}
         return made
@@ -92,12 +107,12 @@ class Heads(Mapping[Head, Mechanism]):
         """Every layer with a named head."""
         return self._layers
 
-    def replaced(self, head: Head, mechanism: Mechanism) -> "Heads":
+    def replaced(self, head: Head, mechanism: Mechanism) -> Heads:
         """The same with another mechanism for one head."""
         own = dict(self.layer(head[0])) | {head[1]: mechanism}
         return self._of({**self._layers, head[0]: Layer(sorted(own.items(), key=lambda item: item[0]))}.items())
 
-    def without(self, heads: Iterable[Head]) -> "Heads":
+    def without(self, heads: Iterable[Head]) -> Heads:
         """The same without some heads."""
         gone: dict[int, set[int]] = {}
         for layer, index in heads:
@@ -105,7 +120,7 @@ class Heads(Mapping[Head, Mechanism]):
         fewer = {layer: Layer(item for item in self.layer(layer) if item[0] not in own) for layer, own in gone.items()}
         return self._of({**self._layers, **fewer}.items())
 
-    def up_to(self, layer: int) -> "Heads":
+    def up_to(self, layer: int) -> Heads:
         """Those of this layer and the layers below."""
         return self._of(item for item in self._layers.items() if item[0] <= layer)
 

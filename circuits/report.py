@@ -108,6 +108,8 @@ def markdown(report: ValidationReport, chance: Statistics, discovery: Discovery 
     ]
     lines += ["", "## Losses", ""]
     rows = [("unablated", report.full), ("all heads replaced", report.combined)]
+    if discovery and discovery.permuted:
+        rows.append(("the same discovery, role names permuted", discovery.permuted))
     table = [[label, str(loss), *(f"{loss.parts[p]:.4f}" for p in parts)] for label, loss in rows]
     lines += _table(["", "loss ± standard error", *parts], table)
     lines += ["", "## Content or position", ""]

@@ -22,7 +22,7 @@ def verdicts(report: ValidationReport) -> tuple[Verdict, ...]:
         _step_3(report.heads, threshold),
         _step_4([head for head in report.content.alone if head not in report.circuit.heads]),
         _low("step 5", "With all heads replaced the loss", combined, threshold),
-        _faithful(report.faithfulness, threshold),
+        _faithful(report.faithfulness, len(report.content.alone), threshold),
         _complete(report.faithfulness, threshold),
         _step_6(paths, combined, level),
         _rivals(paths, combined, level),
@@ -97,7 +97,10 @@ def _step_6(paths: Sequence[PathResult], combined: Loss, level: float) -> Verdic
     return Verdict("step 6", "passed", sentence)
 
 
-def _faithful(found: Faithfulness, threshold: float) -> Verdict:
+def _faithful(found: Faithfulness, n_heads: int, threshold: float) -> Verdict:
+    if len(found.heads) == n_heads:
+        sentence = f"All {n_heads} heads are the circuit's: there are no others to ablate, so this says nothing."
+        return Verdict("faithful", "passed", sentence)
     others = f"{', '.join(f'{one.ablation} {one.circuit}' for one in found.by_ablation if one is not found.judged)}"
     what = (
         f"With the circuit's {len(found.heads)} heads intact and all others ablated ({found.judged.ablation}) the loss"

@@ -84,6 +84,7 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["view", "nowhere"], "no such model directory"),
         (["view", "transformer_a", "--out", "/proc/nothing/a.html"], "cannot be written"),
         (["view", "transformer_a", "--examples", "0"], "--examples"),
+        (["view", "one_layer", "--by", "template"], "unknown group 'template'; the groups are position, slot"),
         (["train"], "name a preset"),
         (["train", "Z"], "unknown preset 'Z'"),
         (["train", "tiny", "--resume"], "--resume takes preset"),
@@ -266,7 +267,8 @@ def test_discovery_finds_the_circuit_of_a_transformer_that_somebody_else_trained
 
 @pytest.mark.slow
 def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("circuits.seen_paths.ON", 2.0)  # attention shows no path
+    for module in ("seen_paths", "seen_places"):
+        monkeypatch.setattr(f"circuits.{module}.ON", 2.0)  # attention shows no path
     code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path / "circuit.yaml")
     assert code == 1
     assert "fails" in out

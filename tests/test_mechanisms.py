@@ -230,3 +230,9 @@ def test_heads_with_a_path_or_with_another_pattern_in_every_example_look_at_cont
     assert [str(row) for row in circuit.positional_rows] == ["L0H0 query -> position 0", "L0H0 query -> position 1"]
     changed = circuit.without(circuit.positional_rows[0]).heads[Head(0, 0)]
     assert ("query", "uniform") in changed.rows
+
+
+def test_a_tensor_in_a_circuit_is_the_same_pattern_in_every_example():
+    weights = torch.eye(4)
+    assert Circuit({Head(0, 0): weights}) == Circuit({Head(0, 0): Fixed(weights)})
+    assert Circuit({Head(0, 0): weights.numpy()}).digest == Circuit({Head(0, 0): Fixed(weights)}).digest

@@ -15,7 +15,11 @@ from circuits.viewer.viewer import Viewer
 
 
 def attention_page(
-    models: Mapping[str, HookedTransformer], problem: Problem, viewers: Sequence[Viewer], seed: int
+    models: Mapping[str, HookedTransformer],
+    problem: Problem,
+    viewers: Sequence[Viewer],
+    seed: int,
+    by: str | None = None,
 ) -> str:
     """A self-contained page: attention on average, from role to role, and on a few examples.
 
@@ -24,18 +28,22 @@ def attention_page(
         problem: gives the examples and their roles.
         viewers: one for each example.
         seed: of the examples.
+        by: the group by whose labels attention is split; the first that the problem offers if it is not given.
+
+    Raises:
+        BadInput: the problem does not offer the group.
     """
     examples = problem.examples(ATTENTION_EXAMPLES, seed)
-    order = sequence_order(examples.roles)
+    order, group = sequence_order(examples.roles), by or examples.roles.main_group
     figures: dict[str, Markup] = {}
     for name, model in models.items():
-        attention = split_attention(model, examples.to(next(model.parameters()).device)).cpu()
-        figure = attention_figure(attention, problem.roles, order, examples.roles.main_group)
+        attention = split_attention(model, examples.to(next(model.parameters()).device), group).cpu()
+        figure = attention_figure(attention, problem.roles, order, group)
         figures[name] = figure_element(figure, f"role-attention-{len(figures)}")
     return render_page(
         "attention.html.jinja",
         averaged=len(examples),
-        group=examples.roles.main_group,
+        group=group,
         figures=figures,
         viewers=[viewer.element(f"attention-viewer-{n}") for n, viewer in enumerate(viewers)],
     )

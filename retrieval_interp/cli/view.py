@@ -31,6 +31,9 @@ def view(
     head: Annotated[int | None, typer.Option(help="The only head of the layer to show, counted from 0.")] = None,
     training: Annotated[bool, typer.Option("--training", help="Every checkpoint, with a slider.")] = False,
     examples: Annotated[int, typer.Option(min=1, max=50, help="How many examples to show.")] = 3,
+    by: Annotated[
+        str | None, typer.Option(help="Split average attention by these labels: slot, position; the first by itself.")
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Write attention maps and circuitsvis viewers into one HTML file that works offline (Appendix C)."""
@@ -57,6 +60,8 @@ def view(
 
     task = next(iter(tasks.values()))
     shown = task.examples(examples, seed)
+    if by is not None:
+        shown.roles.group(by, shown.roles.names[0])  # refused before anything is drawn
     viewers = []
     with progress_bar("looking") as progress:
         for example in range(examples):
@@ -68,7 +73,7 @@ def view(
                     panels[name] = attention_viewer(models[name], shown, example, layer, head)
                 progress((example + len(panels) / len(models)) / examples)
             viewers.append(side_by_side(panels))
-    write_atomically(out, attention_page(models, task, viewers, seed))
+    write_atomically(out, attention_page(models, task, viewers, seed, by))
     typer.echo(f"The attention maps are at {out}")
 
 
