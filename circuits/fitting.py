@@ -119,7 +119,8 @@ class Fitting:
             if isinstance(mechanism, OneHot):
                 for ends in mechanism.rows:
                     kept = [row for row in mechanism.rows if row != ends]
-                    if head in looking and (isinstance(mechanism.elsewhere, Fixed) or not kept):
+                    shown = {*kept} <= {*self.seen.rows[head]}  # no row was made uniform or identity
+                    if head in looking and shown and (isinstance(mechanism.elsewhere, Fixed) or not kept):
                         yield head, self.seen.mechanism(head, kept)
                     elif kept:
                         yield head, mechanism.without_row(*ends)

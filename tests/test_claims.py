@@ -301,3 +301,19 @@ def test_the_readme_shows_the_ledger_as_it_stands():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for row in ledger(data_folder()):
         assert f"| {row.section} | {row.claim} | {row.paper} | {row.verdict} |" in readme
+
+
+def test_the_readme_says_of_every_transformer_what_its_report_says():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in readme.splitlines() if line.startswith("| ")}
+    for place, letter in enumerate("abcd"):
+        report = json.loads((data_folder() / f"transformer_{letter}" / "report.json").read_text())
+        loss = report["loss"]["details"]["combined"]
+        said = {row: cells[place].strip() for row, cells in table.items() if len(cells) == 4}
+        replaced = said["every head replaced by its mechanism, fresh sequences"]
+        assert replaced == f"{loss['mean']:.4f} ± {loss['standard_error']:.4f}"
+        assert (
+            said["its circuit holds"].split(";")[0].split(":")[0] == {"holds": "yes", "fails": "no"}[report["decision"]]
+        )
+        heads = {path["path"].split()[0] for path in report["paths"]}
+        assert said["paths, in how many heads"] == f"{len(report['paths'])} in {len(heads)}"

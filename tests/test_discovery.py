@@ -20,7 +20,9 @@ from circuits.chains import ChainProblem
 from circuits.compile import compile_circuit
 from circuits.content import content_or_position, mean_patterns
 from circuits.figures import attention_figure
+from circuits.fitting import Fitting
 from circuits.fixed_pattern import Fixed
+from circuits.judge import Judge
 from circuits.seen_paths import SeenPaths
 from retrieval_interp import load
 from tests.repeated import RepeatedTokens, trained_model
@@ -168,3 +170,13 @@ def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():
     # Each of the three looks at another one of the three lines that are not the chain's own.
     others = {number: {f"{name}.second" for name in "efgh" if name != "efgh"[number]} for number in range(4)}
     assert looked == others
+
+
+def test_a_row_that_became_simpler_can_stay_while_another_path_goes(compiled):
+    model, problem = compiled
+    means = mean_patterns(model, problem)
+    seen = SeenPaths(model, problem.examples(64, 0), means)
+    head, rows = Head(2, 0), [("query", "identity"), ("pair1.second", "pair1.first")]
+    fitting = Fitting(Judge(model, problem, problem.examples(32, 1), 0.05), {}, seen)
+    fewer = {m for _, m in fitting._fewer(Circuit({head: OneHot(rows, means[head])}), [head])}
+    assert fewer == {OneHot([row], means[head]) for row in rows}
