@@ -1,8 +1,9 @@
 """Content or position: which heads look at what stands somewhere, and which only at where it stands.
 
-A head whose attention pattern may be replaced by its average over examples knows positions and nothing else: it is a
-positional head. Where that lifts the loss, the head follows the content: it is a content head. To replace a pattern
-by its average is the field's mean ablation.
+A head whose attention pattern may be replaced by its average over examples is called a positional head: its average
+knows positions and nothing else. Where that lifts the loss, the head follows the content: it is a content head. This is
+said of what the loss shows; a head may look at content that the loss hardly needs. To replace a pattern by its average
+is the field's mean ablation.
 """
 
 from collections.abc import Callable
