@@ -94,10 +94,11 @@ def circuit_diagram(
             text="<br>".join(conditions), textposition="bottom center",
             textfont={"size": 10, "color": colour[layer]},
         )  # fmt: skip
-    ticks = [f"L{layer}" for layer in range(n_layers)]
+    ticks, n_rows = [f"L{layer}" for layer in range(n_layers)], len(circuit.positional_rows)
     figure.update_layout(
         title={"text": f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"
-               + (f", and {len(fixed)} of fixed patterns (pale)" if fixed else "")},
+               + (f", and {len(fixed)} of fixed patterns (pale)" if fixed else "")
+               + (f"; not drawn: {n_rows} rows to fixed positions" if n_rows else "")},
         xaxis={"tickvals": list(place.values()), "ticktext": list(place), "range": [-0.5, len(place) - 0.5],
                "title": "role, in sequence order", "showgrid": False, "zeroline": False},
         yaxis={"tickvals": [layer + 0.5 for layer in range(n_layers)], "ticktext": ticks,

@@ -2,7 +2,7 @@
 
 Its stages:
 
-    1. content or position    a head whose average pattern does as well in its place knows positions and nothing else
+    1. content or position    which heads' average pattern, which knows positions alone, does as well in their place
     2. content heads          paths where their attention is near 1, each on the chains where it is; on the others
                               fixed positions, or the head's average
     3. all in place           paths and heads that are not missed go, all become as simple as they can be
