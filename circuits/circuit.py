@@ -74,8 +74,21 @@ class Circuit:
         rows = [(head, m) for head, m in self.heads.items() if isinstance(m, OneHot)]
         return tuple(Path(head, *ends) for head, m in rows for ends, _ in m.where if POSITION.fullmatch(ends[1]))
 
+    @cached_property
+    def removable(self) -> tuple[Path, ...]:
+        """What step 6 takes away, one at a time: all paths, and the rows to fixed positions."""
+        return (*self.paths, *self.positional_rows)
+
     def content_heads(self, roles: Roles, n_positions: int) -> tuple[Head, ...]:
-        """The heads with a path, and those whose pattern is not the same in all of these examples."""
+        """The heads with a path, and those whose pattern is not the same in all of these examples.
+
+        Args:
+            roles: of the examples.
+            n_positions: length of their sequences.
+
+        Raises:
+            BadInput: the circuit does not fit the examples.
+        """
         useful = {*self.useful_heads}
         return tuple(h for h, m in self.heads.items() if h in useful or _differs(m.pattern(roles, n_positions)))
 
@@ -114,13 +127,13 @@ class Circuit:
         """The same circuit with one path taken away.
 
         Args:
-            path: one of ``paths``, or of ``positional_rows``.
+            path: one of ``removable``.
             instead: what becomes of its row, ``uniform`` or ``identity`` (or ``zero``).
 
         Raises:
             BadInput: the circuit has no such path, or ``instead`` is no kind of row.
         """
-        if path not in self.paths and path not in self.positional_rows:
+        if path not in self.removable:
             raise BadInput(f"the circuit has no path {path}")
         if instead not in ROWS:
             raise BadInput(f"a path cannot become {instead!r}; expected one of {', '.join(ROWS)}")
@@ -136,7 +149,7 @@ class Circuit:
             BadInput: the circuit has no such path, or it belongs to no one-hot head.
         """
         mechanism = self.heads.get(path.head)
-        if path not in (*self.paths, *self.positional_rows) or not isinstance(mechanism, OneHot):
+        if path not in self.removable or not isinstance(mechanism, OneHot):
             raise BadInput(f"the circuit has no path {path} that could lead elsewhere")
         return self.with_head(path.head, mechanism.with_row(path.source, target, path.target))
 

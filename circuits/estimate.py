@@ -34,7 +34,7 @@ def seconds(model: HookedTransformer, problem: Problem, circuit: Circuit, sample
     """
     n_examples, roles = len(sample), sample.roles
     some, few, enough, costs = (min(n, n_examples) for n in (EXAMPLES, FEW, ENOUGH, COST_EXAMPLES))
-    without = [circuit.without(path, row) for path in circuit.paths for row in REPLACEMENTS]
+    without = [circuit.without(path, row) for path in circuit.removable for row in REPLACEMENTS]
     one_hot = [path for path in circuit.paths if isinstance(circuit.heads[path.head], OneHot)]
     rivals = sum(len(roles.before(path.source)) - 1 for path in one_hot)
     superfluous = min(len(circuit.heads) * len(roles.pairs), max(SUPERFLUOUS_PATHS, FOR_EACH_PATH * len(circuit.paths)))

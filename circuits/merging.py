@@ -9,6 +9,7 @@ from circuits.mechanisms import REPLACEMENTS, SIMPLE, Mechanism, Previous
 from circuits.one_hot import Condition, Ends, OneHot
 from circuits.roles import Roles
 
+Rows = dict[Ends, Condition | None]
 MERGED_HEADS = 32  # at most: the ways to merge them grow with the square of their number
 
 
@@ -25,9 +26,6 @@ def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tu
             both = circuit.with_head(taker, OneHot([*together], _elsewhere(circuit.heads[taker]), where))
             for instead in REPLACEMENTS:
                 yield giver, taker, both.with_head(giver, SIMPLE[instead])
-
-
-Rows = dict[Ends, Condition | None]
 
 
 def _rows(mechanism: Mechanism, roles: Roles) -> Rows:

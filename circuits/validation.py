@@ -119,8 +119,7 @@ def _validated(
     judge = Judge(model, problem, sample, threshold, ledger)
     if estimated is not None:
         estimated(seconds(model, problem, circuit, sample))
-    missable = (*circuit.paths, *circuit.positional_rows)
-    removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in missable}
+    removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.removable}
     full, combined = judge.measure([Circuit(), circuit], progress=lambda share: progress(0.3 * share))
     heads = _each_alone(judge, circuit)
     progress(0.5)

@@ -45,9 +45,7 @@ def check_is_of(report: dict[str, Any], circuit: Circuit | None, folder: Path) -
     Raises:
         BadInput: it is of another, or there is none.
     """
-    if circuit is None or [path["path"] for path in report["paths"]] != [
-        *map(str, (*circuit.paths, *circuit.positional_rows))
-    ]:
+    if circuit is None or [path["path"] for path in report["paths"]] != [*map(str, circuit.removable)]:
         raise BadInput(f"{folder / REPORT}: is the report of another circuit than {CIRCUIT}; validate again")
 
 

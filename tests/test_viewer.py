@@ -198,8 +198,10 @@ def test_the_command_shows_models_side_by_side_and_one_through_its_training(tmp_
         training.start_run(tmp_path / f"seed-{seed}", "micro", seed=seed)
         training.train(tmp_path / f"seed-{seed}", "cpu", compiled=False)
     runs = [tmp_path / "seed-0", tmp_path / "seed-1"]
-    assert view(*runs, "--layer", 1, "--head", 0, "--examples", 1, "--out", tmp_path / "both.html") == 0
+    arguments = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", tmp_path / "both.html")
+    assert view(*runs, *arguments) == 0
     with opened(tmp_path / "both.html") as (page, complaints):
+        expect(page.get_by_text("divided by the position in which it stands")).to_be_visible()
         expect(page.get_by_role("heading", name="Zoomed")).to_have_text(["L1H0 Zoomed"] * 2)
         assert page.locator("[id^=role-attention]").count() == 2
         assert complaints == []
