@@ -4,13 +4,14 @@
 # (make quick runs the tests that take no longer than a moment: the loop while you change code.)
 # (Python keeps the bytecode of what is imported, also where the environment says otherwise: without it every process
 # compiles PyTorch's and TransformerLens's sources anew. To compile all libraries in advance takes longer than the rest.)
+# (make docs builds the documentation site in site/, which works offline.)
 # (make notebooks runs the notebooks again and keeps them with their outputs; it takes a Chromium.)
 PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := .venv/.installed
 
-.PHONY: demo test quick notebooks clean
+.PHONY: demo test quick docs notebooks clean
 
 demo: $(INSTALLED)
 	$(BIN)/retrieval-interp demo
@@ -23,6 +24,9 @@ test: $(INSTALLED)
 
 quick: $(INSTALLED)
 	$(BIN)/pytest -m "not slow"
+
+docs: $(INSTALLED)
+	$(BIN)/mkdocs build --strict --quiet
 
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/build.py

@@ -33,12 +33,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_lens import HookedTransformer
 
 from circuits import Circuit, Head, OneHot, Problem, Uniform, against_chance, discover, evaluate, run_ablated, validate
-from circuits import judge as judge_module
-from circuits.evaluation import MLP_ROWS_AT_ONCE, Piece, pieces
+from circuits.ablation.evaluation import Piece, pieces
+from circuits.losses import sequential_test as judge_module
+from circuits.model.block import MLP_ROWS_AT_ONCE
 from circuits.problem import Examples
 from retrieval_interp import RetrievalTask, VectorTransformer, load
-from retrieval_interp.presets import Architecture
-from retrieval_interp.provenance import versions
+from retrieval_interp.models.presets import Architecture
+from retrieval_interp.models.provenance import versions
 
 SAMPLED, TIMED = 24, 256  # circuits that the loop really runs, and examples
 
@@ -115,7 +116,7 @@ def random_model(n_layers: int, n_heads: int, n_steps: int) -> tuple[VectorTrans
     return (
         model,
         task,
-        Circuit({head: one_hot if head.layer % 3 == 0 and not head.head else Uniform() for head in heads}),
+        Circuit({head: one_hot if head.layer % 3 == 0 and not head.index else Uniform() for head in heads}),
     )
 
 

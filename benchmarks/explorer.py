@@ -19,7 +19,7 @@ import torch
 
 from circuits.explorer import Explorer, explore
 from retrieval_interp import load
-from retrieval_interp.provenance import versions
+from retrieval_interp.models.provenance import versions
 from tests.jupyter import jupyter_server, notebook
 
 ROUNDS = 5

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.solver import solve
-from circuits.interval import Interval
+from circuits.losses.interval import Interval
+from retrieval_interp.models.provenance import versions
 from retrieval_interp.prompts import FORMULATIONS, Formulation, Question, formulation
-from retrieval_interp.provenance import versions
 
 LEVEL = 0.999
 

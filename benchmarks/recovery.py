@@ -19,10 +19,17 @@ import sys
 from dataclasses import dataclass
 
 from circuits import Circuit, Head, OneHot, discover
-from circuits.chains import ChainProblem
-from circuits.circuit import Path
-from circuits.compile import Distractor, compile_circuit, known_after, solves, without_path, without_superfluous_paths
-from retrieval_interp.provenance import versions
+from circuits.circuit import AttentionPath
+from circuits.ground_truth.compile import (
+    Distractor,
+    compile_circuit,
+    known_after,
+    solves,
+    without_path,
+    without_redundant_paths,
+)
+from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.models.provenance import versions
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Planted:
     n_layers: int
     n_heads: int
     circuit: Circuit
-    backups: tuple[Path, ...]
+    backups: tuple[AttentionPath, ...]
     distractors: dict[Head, Distractor]
 
 
@@ -46,7 +53,7 @@ def plant(seed: int) -> Planted:
         grown = _grow(rng, problem, n_layers, n_heads)
         if solves(grown, problem):
             break
-    grown = without_superfluous_paths(grown, problem)
+    grown = without_redundant_paths(grown, problem)
     circuit, backups = _with_backup(rng, grown, problem, n_layers, n_heads) if seed % 3 == 0 else (grown, ())
     distractors = {
         Head(layer, head): Distractor(_random_rows(rng, problem), rng.choice([0.0, 1.0]))
@@ -73,7 +80,7 @@ def _grow(rng: random.Random, problem: ChainProblem, n_layers: int, n_heads: int
 
 def _with_backup(
     rng: random.Random, circuit: Circuit, problem: ChainProblem, n_layers: int, n_heads: int
-) -> tuple[Circuit, tuple[Path, ...]]:
+) -> tuple[Circuit, tuple[AttentionPath, ...]]:
     """The circuit with one path in a second head, of any layer in which it would do alone."""
     path = rng.choice(circuit.paths)
     heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
@@ -82,7 +89,7 @@ def _with_backup(
         rows = dict(own.rows) if isinstance(own, OneHot) else {}
         both = circuit.with_head(other, OneHot({**rows, path.source: path.target}))
         if path.source not in rows and solves(without_path(both, path), problem):
-            return both, (path, Path(other, path.source, path.target))
+            return both, (path, AttentionPath(other, path.source, path.target))
     return circuit, ()
 
 
@@ -108,7 +115,7 @@ def recover(planted: Planted) -> dict[str, object]:
     alone = Circuit(planted.circuit.heads)
     for path in there - paths:
         alone = without_path(alone, path)
-    useful = without_superfluous_paths(alone, planted.problem).paths
+    useful = without_redundant_paths(alone, planted.problem).paths
     missing = 0 if solves(alone, planted.problem) else max(1, len(needed - paths))
     return {
         "steps": planted.problem.n_steps,

@@ -23,9 +23,9 @@ from collections.abc import Callable
 
 import torch
 
-from retrieval_interp.model import VectorTransformer
-from retrieval_interp.presets import PRESETS, Preset
-from retrieval_interp.training_step import TrainingStep
+from retrieval_interp.models.build import VectorTransformer
+from retrieval_interp.models.presets import PRESETS, Preset
+from retrieval_interp.training.training_step import TrainingStep
 
 
 def plain_step(preset: Preset) -> Callable[[], object]:

@@ -53,7 +53,7 @@ def answers(model: Any, folder: Path, inputs: Tensor) -> Tensor:
 @torch.no_grad()
 def write(folder: Path) -> None:
     from retrieval_interp import load
-    from retrieval_interp.library import data_folder
+    from retrieval_interp.models.library import data_folder
 
     folder.mkdir(parents=True, exist_ok=True)
     for config in sorted(data_folder().glob("*/config.json")):

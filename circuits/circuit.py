@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from circuits.errors import BadInput
 from circuits.heads import NO_HEADS, Head, Heads, Layer
-from circuits.lazy import torch
-from circuits.mechanisms import PREVIOUS, ROWS, Mechanism
-from circuits.one_hot import POSITION, Condition, OneHot, is_role
+from circuits.mechanisms.mechanism import PREVIOUS, ROWS, Mechanism
+from circuits.mechanisms.one_hot import POSITION, Condition, OneHot, is_role
 from circuits.roles import Roles
+from circuits.utils.lazy import torch
 
 
 @dataclass(frozen=True, order=True)
-class Path:
+class AttentionPath:
     """One attention path: in this head, ``source`` attends to ``target``.
 
     A ``Previous`` head is one path from every position (``*``) to the one before (``previous``).
@@ -37,7 +38,8 @@ class Circuit:
     """Which mechanism every head has; a head that is not named stays as it is.
 
     Attributes:
-        heads: the hypothesis for each named head; a pattern, ``[query, key]``, stands for a ``Fixed`` one.
+        heads: the hypothesis for each named head, such as ``L5H0``: a mechanism, the name of a simple one, a mapping of
+            paths (``{"query": "key"}``), or a pattern ``[query, key]``.
         name: what people call it.
         description: a sentence or two about it.
         origin: where each head and path was read from ("circuit.yaml, line 7"), for error messages.
@@ -46,14 +48,14 @@ class Circuit:
     heads: Heads
     name: str = field(default="", compare=False)
     description: str = field(default="", compare=False)
-    origin: Mapping[Head | Path, str] = field(default_factory=dict, compare=False, repr=False)
+    origin: Mapping[Head | AttentionPath, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __init__(
         self,
-        heads: Mapping[Head, Mechanism | torch.Tensor | np.ndarray] = NO_HEADS,
+        heads: Mapping[Any, Mechanism | str | Mapping[str, str] | torch.Tensor | np.ndarray] = NO_HEADS,
         name: str = "",
         description: str = "",
-        origin: Mapping[Head | Path, str] | None = None,
+        origin: Mapping[Head | AttentionPath, str] | None = None,
     ) -> None:
         object.__setattr__(self, "heads", heads if isinstance(heads, Heads) else Heads(heads))
         object.__setattr__(self, "name", name)
@@ -64,18 +66,20 @@ class Circuit:
         return hash(self.heads)
 
     @cached_property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[AttentionPath, ...]:
         """Every attention path, from the lowest layer up; a ``Previous`` head counts as one."""
-        return tuple(Path(head, *ends) for head, mechanism in self.heads.items() for ends in mechanism.paths)
+        return tuple(AttentionPath(head, *ends) for head, mechanism in self.heads.items() for ends in mechanism.paths)
 
     @cached_property
-    def positional_rows(self) -> tuple[Path, ...]:
-        """The rows that lead to a fixed position on some chains only: what stands elsewhere tells to which."""
+    def positional_rows(self) -> tuple[AttentionPath, ...]:
+        """The rows that lead to a fixed position on some instances only: what stands elsewhere tells to which."""
         rows = [(head, m) for head, m in self.heads.items() if isinstance(m, OneHot)]
-        return tuple(Path(head, *ends) for head, m in rows for ends, _ in m.where if POSITION.fullmatch(ends[1]))
+        return tuple(
+            AttentionPath(head, *ends) for head, m in rows for ends, _ in m.where if POSITION.fullmatch(ends[1])
+        )
 
     @cached_property
-    def removable(self) -> tuple[Path, ...]:
+    def removable(self) -> tuple[AttentionPath, ...]:
         """What step 6 takes away, one at a time: all paths, and the rows to fixed positions."""
         return (*self.paths, *self.positional_rows)
 
@@ -97,8 +101,8 @@ class Circuit:
         """The heads with at least one path."""
         return tuple(dict.fromkeys(path.head for path in self.paths))
 
-    def condition(self, path: Path) -> Condition | None:
-        """On which chains a path is there; None for all, or for those that its head's other conditions leave."""
+    def condition(self, path: AttentionPath) -> Condition | None:
+        """On which instances a path is there; None for all, or for those that its head's other conditions leave."""
         mechanism = self.heads[path.head]
         return dict(mechanism.where).get((path.source, path.target)) if isinstance(mechanism, OneHot) else None
 
@@ -123,7 +127,7 @@ class Circuit:
         """The same circuit without a word on some heads, which stay as the model has them."""
         return Circuit(self.heads.without(heads), self.name, self.description)
 
-    def without(self, path: Path, instead: str = "uniform") -> Circuit:
+    def without(self, path: AttentionPath, instead: str = "uniform") -> Circuit:
         """The same circuit with one path taken away.
 
         Args:
@@ -142,15 +146,15 @@ class Circuit:
             return self.with_head(path.head, mechanism.with_row(path.source, instead, path.target))
         return self.with_head(path.head, ROWS[instead])
 
-    def redirected(self, path: Path, target: str) -> Circuit:
-        """The same circuit with one path of a one-hot head led to another role.
+    def retargeted(self, path: AttentionPath, target: str) -> Circuit:
+        """The same circuit with another target for one path of a one-hot head.
 
         Raises:
             BadInput: the circuit has no such path, or it belongs to no one-hot head.
         """
         mechanism = self.heads.get(path.head)
         if path not in self.removable or not isinstance(mechanism, OneHot):
-            raise BadInput(f"the circuit has no path {path} that could lead elsewhere")
+            raise BadInput(f"the circuit has no path {path} that could lead to another role")
         return self.with_head(path.head, mechanism.with_row(path.source, target, path.target))
 
     def difference(self, other: Circuit) -> dict[Head, tuple[Mechanism | None, Mechanism | None]]:
@@ -181,14 +185,14 @@ class Circuit:
             head = Head(layer, index)
             if not 0 <= head.layer < n_layers:
                 raise BadInput(f"{self._at(head)}{head} does not exist: the model has layers 0 to {n_layers - 1}")
-            if not 0 <= head.head < n_heads:
+            if not 0 <= head.index < n_heads:
                 raise BadInput(f"{self._at(head)}{head} does not exist: a layer has heads 0 to {n_heads - 1}")
             for source, target in mechanism.rows if isinstance(mechanism, OneHot) else mechanism.paths:
                 if (source, target) == PREVIOUS:
                     continue
                 for role in (source, target):
                     if role not in roles and not (role == target and not is_role(role)):
-                        place, known = self._at(Path(head, source, target)), ", ".join(roles)
+                        place, known = self._at(AttentionPath(head, source, target)), ", ".join(roles)
                         raise BadInput(f"{place}{head} names the unknown role {role!r}; the roles are {known}")
 
     def _check(self, layer: int, roles: Roles, n_layers: int, n_heads: int) -> None:
@@ -196,7 +200,7 @@ class Circuit:
         for index, mechanism in self.layer(layer):
             where = dict(mechanism.where) if isinstance(mechanism, OneHot) else {}
             for source, target in mechanism.rows if isinstance(mechanism, OneHot) else ():
-                path, condition = Path(Head(layer, index), source, target), where.get((source, target))
+                path, condition = AttentionPath(Head(layer, index), source, target), where.get((source, target))
                 if condition is not None:
                     try:
                         condition.holds(roles)
@@ -207,7 +211,7 @@ class Circuit:
                         f"{self._at(path)}{path} is against the causal mask: {target!r} stands after {source!r}"
                     )
 
-    def _at(self, what: Head | Path) -> str:
+    def _at(self, what: Head | AttentionPath) -> str:
         place = self.origin.get(what)
         return f"{place}: " if place else ""
 

@@ -8,10 +8,10 @@ heads:
     query: pair1.second              # from-role: to-role
     elsewhere: zero                  # rows on no path: zero (the default), uniform, identity or mean
   L2H0:
-    query:                           # only on chains in these slots of the to-role's block
+    query:                           # only on instances in these slots of the to-role's block
       - {to: pair2.second, slot: [0, 2]}
       - {to: pair2.first, slot: [1]}
-      - position 3                   # on all other chains; or a role, uniform, identity, previous, zero
+      - position 3                   # on all other instances; or a role, uniform, identity, previous, zero
   L3H0: mean                         # what the head does on average; map: each position to one; or given: any numbers
   L4H0: {mechanism: window, width: 3}     # one of your own (mechanisms.py)
 patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # where the numbers of fixed patterns stand
@@ -21,36 +21,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 
 import numpy as np
 import yaml
 
-from circuits.circuit import Circuit, Head, Path
+from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
-from circuits.files import read_text, write_atomically
-from circuits.fixed_pattern import Fixed
-from circuits.mechanisms import FIXED, SIMPLE, Mechanism
-from circuits.one_hot import Condition, OneHot
+from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.mechanisms.mechanism import FIXED, SIMPLE, Mechanism
+from circuits.mechanisms.one_hot import Condition, OneHot
+from circuits.mechanisms.registry import registered
 from circuits.pattern_file import PATTERNS, fixed_patterns, load_patterns, patterns_digest, save_patterns
-from circuits.registry import registered
-from circuits.yaml_file import LARGEST_FILE, SafeLoader, parse
+from circuits.utils.files import read_text, write_atomically
+from circuits.utils.yaml_file import LARGEST_FILE, SafeLoader, parse
 
 
-def load_circuit(path: FilePath | str) -> Circuit:
+def load_circuit(path: Path | str) -> Circuit:
     """Read a circuit; ``Circuit.check`` then holds it against a model and its roles.
 
     Raises:
         BadInput: missing, empty or malformed; the message names the line. Or the file of its fixed patterns is.
     """
-    path = FilePath(path)
+    path = Path(path)
     text = read_text(path, "a circuit in YAML", LARGEST_FILE)
     return parse_circuit(text, str(path), path.parent)
 
 
-def save_circuit(circuit: Circuit, path: FilePath | str) -> None:
+def save_circuit(circuit: Circuit, path: Path | str) -> None:
     """Write a circuit, and the numbers of its fixed patterns beside it; ``load_circuit`` gives an equal one back."""
-    path = FilePath(path)
+    path = Path(path)
     patterns = path.with_suffix(PATTERNS)
     save_patterns(circuit, patterns)
     write_atomically(path, dump_circuit(circuit, patterns.name))
@@ -85,7 +85,7 @@ def _one_hot(mechanism: OneHot) -> dict[str, object]:
         own = rows.setdefault(source, [])
         if condition is None:
             own.append(target)
-        for one in condition.parts if condition else ():
+        for one in condition.alternatives if condition else ():
             at = {} if one.at == target else {"at": one.at}
             own.append({"to": target, **at, one.group: [*one.labels]})
     document: dict[str, object] = {source: own[0] if len(own) == 1 else own for source, own in rows.items()}
@@ -110,7 +110,7 @@ def _as_tuple(value: object) -> object:
     return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
-def parse_circuit(text: str, source: str = "circuit", folder: FilePath | None = None) -> Circuit:
+def parse_circuit(text: str, source: str = "circuit", folder: Path | None = None) -> Circuit:
     """Read a circuit from YAML; ``source`` names it in errors, ``folder`` holds the file of its fixed patterns."""
     root = parse(text, source, lambda text: yaml.compose(text, Loader=SafeLoader))
     return _Reader(source, folder).circuit(root)
@@ -119,10 +119,10 @@ def parse_circuit(text: str, source: str = "circuit", folder: FilePath | None = 
 class _Reader:
     """Walks the YAML nodes, because only nodes know their lines."""
 
-    def __init__(self, source: str, folder: FilePath | None) -> None:
+    def __init__(self, source: str, folder: Path | None) -> None:
         self.source, self.folder = source, folder
         self.patterns: dict[Head, np.ndarray] = {}
-        self.origin: dict[Head | Path, str] = {}
+        self.origin: dict[Head | AttentionPath, str] = {}
 
     def circuit(self, root: yaml.Node | None) -> Circuit:
         if not isinstance(root, yaml.MappingNode):
@@ -165,7 +165,7 @@ class _Reader:
             return self.own(head, self.text(entries["mechanism"][1], line), parameters, line)
         rows: list[tuple[str, str]] = []
         where: dict[tuple[str, str], Condition] = {}
-        elsewhere: str | Fixed = "zero"
+        elsewhere: str | FixedPattern = "zero"
         for source, (row_line, value) in entries.items():
             if source == "elsewhere":
                 text = self.text(value, row_line)
@@ -181,7 +181,7 @@ class _Reader:
                 else:
                     target = self.text(one, row_line)
                 rows.append((source, target))
-                self.origin[Path(head, source, target)] = row_line
+                self.origin[AttentionPath(head, source, target)] = row_line
         return OneHot(rows, elsewhere, where)
 
     def own(self, head: Head, name: str, parameters: Mapping[str, object], line: str) -> Mechanism:
@@ -208,11 +208,11 @@ class _Reader:
             raise BadInput(f"{line}: expected a number, a text, or a list of such") from error
 
     def conditional(self, node: yaml.MappingNode, line: str) -> tuple[str, Condition]:
-        """A row that is there on some chains only: ``{to: role, slot: [0, 2]}``."""
+        """A row that is there on some instances only: ``{to: role, slot: [0, 2]}``."""
         entries = self.entries(node)
         groups = [key for key in entries if key not in ("to", "at")]
         if "to" not in entries or len(groups) != 1:
-            raise BadInput(f"{line}: expected 'to' and one condition, such as {{to: pair1.second, slot: [0, 2]}}")
+            raise BadInput(f"{line}: expected 'to' and one condition, such as {{to: some_role, slot: [0, 2]}}")
         target = self.text(entries["to"][1], line)
         labels_line, labels = entries[groups[0]]
         if not isinstance(labels, yaml.SequenceNode):
@@ -224,11 +224,11 @@ class _Reader:
         at = self.text(entries["at"][1], line) if "at" in entries else target
         return target, Condition(groups[0], at, tuple(map(int, numbers)))
 
-    def pattern(self, head: Head, kind: str, line: str) -> Fixed:
+    def pattern(self, head: Head, kind: str, line: str) -> FixedPattern:
         """The fixed pattern of a head."""
         if head not in self.patterns:
             raise BadInput(f"{line}: {head} is {kind!r}, but its numbers are in no file; expected the key 'patterns'")
-        return Fixed(self.patterns[head], kind)
+        return FixedPattern(self.patterns[head], kind)
 
     def fixed(self, line: str, node: yaml.Node) -> dict[Head, np.ndarray]:
         """The numbers of all fixed patterns."""
@@ -236,7 +236,7 @@ class _Reader:
         if {*entries} != {"file", "sha256"}:
             raise BadInput(f"{line}: expected the file of the fixed patterns: {{file: NAME, sha256: HASH}}")
         name, digest = (self.text(entries[key][1], entries[key][0]) for key in ("file", "sha256"))
-        if self.folder is None or FilePath(name).name != name:
+        if self.folder is None or Path(name).name != name:
             raise BadInput(f"{line}: {name!r}; expected the name of a file that lies beside the circuit")
         return load_patterns(self.folder / name, digest)
 

@@ -7,24 +7,25 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from circuits.errors import BadInput
-from circuits.fixed_pattern import Fixed
-from circuits.lazy import torch
-from circuits.mechanisms import Mechanism
+from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.mechanisms.mechanism import SIMPLE, Mechanism
+from circuits.mechanisms.one_hot import OneHot
+from circuits.utils.lazy import torch
 
 
 class Head(NamedTuple):
     """A head, counted from 0 as in TransformerLens; written ``L5H0``."""
 
     layer: int
-    head: int
+    index: int  # type: ignore[assignment]  # of the head in its layer; not tuple.index
 
     def __str__(self) -> str:
-        return f"L{self.layer}H{self.head}"
+        return f"L{self.layer}H{self.index}"
 
     @classmethod
     def parse(cls, text: str) -> Head:
@@ -74,22 +75,28 @@ class Layer(tuple[tuple[int, Mechanism], ...]):
         return _digest([(index, mechanism.specification) for index, mechanism in self])
 
 
-def _mechanism(head: Head, given: Mechanism | torch.Tensor | np.ndarray) -> Mechanism:
-    """What a head is said to do; a tensor, or an array, stands for the same pattern in every example."""
+def _mechanism(head: Head, given: Mechanism | str | Mapping[str, str] | torch.Tensor | np.ndarray) -> Mechanism:
+    """A mechanism by its name, its paths, or its pattern."""
     if isinstance(given, Mechanism):
         return given
-    if not hasattr(given, "shape"):
-        raise BadInput(f"L{head[0]}H{head[1]} is {given!r:.60}; expected a mechanism, or a pattern [query, key]")
-    return Fixed(given)
+    if isinstance(given, str) and given in SIMPLE:
+        return SIMPLE[given]
+    if isinstance(given, Mapping):
+        return OneHot(given)
+    if isinstance(given, str) or not hasattr(given, "shape"):
+        names = ", ".join(SIMPLE)
+        raise BadInput(f"{head} is {given!r:.60}; expected a mechanism, {names}, paths, or a pattern [query, key]")
+    return FixedPattern(given)
 
 
 class Heads(Mapping[Head, Mechanism]):
     """An unchangeable mapping from heads to mechanisms, from the lowest layer up."""
 
-    def __init__(self, heads: Mapping[Head, Mechanism | torch.Tensor | np.ndarray]) -> None:
+    def __init__(self, heads: Mapping[Any, Mechanism | str | Mapping[str, str] | torch.Tensor | np.ndarray]) -> None:
+        parsed = {Head.parse(head) if isinstance(head, str) else Head(*head): own for head, own in heads.items()}
         found: dict[int, list[tuple[int, Mechanism]]] = {}
-        for head in sorted(heads):
-            found.setdefault(head[0], []).append((head[1], _mechanism(head, heads[head])))
+        for head in sorted(parsed):
+            found.setdefault(head.layer, []).append((head.index, _mechanism(head, parsed[head])))
         self._layers = {layer: Layer(own) for layer, own in found.items()}
 
     @classmethod

@@ -9,20 +9,20 @@ import numpy as np
 
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
-from circuits.files import read_bytes, write_atomically
-from circuits.fixed_pattern import Fixed
-from circuits.one_hot import OneHot
+from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.mechanisms.one_hot import OneHot
+from circuits.utils.files import read_bytes, write_atomically
 
 PATTERNS = ".patterns.safetensors"
 LARGEST_FILE = 2**28
 
 
-def fixed_patterns(circuit: Circuit) -> dict[Head, Fixed]:
+def fixed_patterns(circuit: Circuit) -> dict[Head, FixedPattern]:
     """The fixed pattern of every head that has one, as its mechanism or in the rows on none of its paths."""
     found = {}
     for head, mechanism in circuit.heads.items():
         own = mechanism.elsewhere if isinstance(mechanism, OneHot) else mechanism
-        if isinstance(own, Fixed):
+        if isinstance(own, FixedPattern):
             found[head] = own
     return found
 
@@ -54,7 +54,7 @@ def load_patterns(path: Path, digest: str) -> dict[Head, np.ndarray]:
     content = read_bytes(path, "the fixed patterns of a circuit", LARGEST_FILE)
     try:
         found = {Head.parse(name): weights for name, weights in load(content).items()}
-        circuit = Circuit({head: Fixed(weights) for head, weights in found.items()})
+        circuit = Circuit({head: FixedPattern(weights) for head, weights in found.items()})
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # whatever safetensors raises
         raise BadInput(f"{path}: holds no fixed patterns ({error})") from error
     if patterns_digest(circuit) != digest:

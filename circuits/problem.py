@@ -1,4 +1,4 @@
-"""What a model is asked to do: examples with named positions, and a loss in named parts."""
+"""What a model is asked to do: examples with named positions, and a loss in named components."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 
-from circuits.lazy import torch
 from circuits.roles import Roles
+from circuits.utils.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Problem(Protocol):
         """The names of the roles that every example has."""
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of the partial losses; the loss is their mean."""
+    def loss_components(self) -> tuple[str, ...]:
+        """The names of the loss components; the loss is their mean."""
 
     @property
-    def readout(self) -> tuple[str, ...]:
+    def output_roles(self) -> tuple[str, ...]:
         """The roles at which the losses read the outputs; what happens elsewhere matters only through these."""
 
     def examples(self, n: int, seed: int) -> Examples:
@@ -62,5 +62,5 @@ class Problem(Protocol):
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
-    ) -> Float[torch.Tensor, "batch part"]:
-        """The partial losses of every example, from the model's outputs."""
+    ) -> Float[torch.Tensor, "batch component"]:
+        """The loss components of every example, from the model's outputs."""

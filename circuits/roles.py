@@ -8,25 +8,53 @@ from dataclasses import dataclass, field
 from jaxtyping import Int
 
 from circuits.errors import BadInput
-from circuits.lazy import torch
+from circuits.utils.lazy import torch
 
 
 @dataclass(frozen=True)
 class Roles:
     """Named token positions of a batch of examples.
 
-    An example may hold several chains side by side; every chain has one position for each role.
+    An example may hold several instances side by side; every instance has one position for each role.
 
     Attributes:
         names: the roles, in the order in which people want to see them.
-        positions: token positions, ``[batch, role, chain]``, counted from 0.
-        groups: what else tells one chain from another, as numbers from 0 on, ``[batch, role, chain]`` by name: its slot
-            in a block, the template of its text. A path may be there on some only (``circuits.mechanisms.Condition``).
+        positions: token positions, ``[batch, role, instance]``, counted from 0.
+        groups: labels that tell instances apart, as numbers from 0 on, ``[batch, role, instance]`` by name: the slot in
+            a block, the template of a text. A path may be there on some labels only (``circuits.Condition``).
     """
 
     names: tuple[str, ...]
-    positions: Int[torch.Tensor, "batch role chain"]
+    positions: Int[torch.Tensor, "batch role instance"]
     groups: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, positions: Mapping[str, torch.Tensor], groups: Mapping[str, Mapping[str, torch.Tensor]] | None = None
+    ) -> Roles:
+        """Roles by name: ``Roles.of({"source": positions, "target": positions})``.
+
+        Args:
+            positions: for every role its position in each example, ``[batch]``, or of each of several instances,
+                ``[batch, instance]``.
+            groups: for every group the labels of every role, of the same shape.
+
+        Raises:
+            BadInput: shapes differ, or are of another kind.
+        """
+
+        def stacked(own: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            columns = [torch.as_tensor(column) for column in own.values()]
+            for name, column in zip(own, columns, strict=True):
+                if column.ndim not in (1, 2) or column.shape != columns[0].shape:
+                    raise BadInput(
+                        f"role {name!r}: shape {[*column.shape]}; expected [batch] or [batch, instance] for all"
+                    )
+            return torch.stack([column.reshape(len(column), -1) for column in columns], dim=1)
+
+        if not positions:
+            raise BadInput("no role; expected at least one, with its positions")
+        return cls(tuple(positions), stacked(positions), {group: stacked(own) for group, own in (groups or {}).items()})
 
     def __post_init__(self) -> None:
         for group, labels in self.groups.items():
@@ -37,14 +65,14 @@ class Roles:
         if len(set(self.names)) != len(self.names):
             raise BadInput(f"role names repeat: {', '.join(self.names)}")
 
-    def __getitem__(self, name: str) -> Int[torch.Tensor, "batch chain"]:
-        """Positions of one role in every example and chain, ``[batch, chain]``."""
+    def __getitem__(self, name: str) -> Int[torch.Tensor, "batch instance"]:
+        """Positions of one role in every example and instance, ``[batch, instance]``."""
         if name not in self.names:
             raise BadInput(f"unknown role {name!r}; the roles are {', '.join(self.names)}")
         return self.positions[:, self.names.index(name)]
 
-    def group(self, group: str, role: str) -> Int[torch.Tensor, "batch chain"]:
-        """The labels of a group at one role, ``[batch, chain]``; the group ``position`` is always there."""
+    def group(self, group: str, role: str) -> Int[torch.Tensor, "batch instance"]:
+        """The labels of a group at one role, ``[batch, instance]``; the group ``position`` is always there."""
         positions = self[role]
         if group == "position":
             return positions
@@ -65,7 +93,7 @@ class Roles:
         return self.positions.shape[0]
 
     def before(self, name: str) -> tuple[str, ...]:
-        """The roles that stand before this one in every example and chain, so that it can attend to them."""
+        """The roles that stand before this one in every example and instance, so that it can attend to them."""
         return tuple(other for other in self.names if bool((self[other] < self[name]).all()))
 
     @property
@@ -78,10 +106,21 @@ class Roles:
         return tuple(found)
 
     @property
-    def shared(self) -> tuple[str, ...]:
-        """The roles that all of several chains have at the same position, such as that at which an answer is read.
+    def in_order(self) -> tuple[str, ...]:
+        """The roles as they stand in the sequence, from left to right on average."""
+        place = self.positions.double().mean(dim=(0, 2)).tolist()
+        return tuple(sorted(self.names, key=lambda name: place[self.names.index(name)]))
 
-        A path leads from such a position only for one of the chains, under a condition.
+    @property
+    def adjacent(self) -> tuple[tuple[str, str], ...]:
+        """Every role with the role that stands right before it, in every example and instance."""
+        return tuple((after, role) for after, role in self.pairs if bool((self[after] == self[role] + 1).all()))
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The roles that all of several instances have at the same position, such as that at which an answer is read.
+
+        A path leads from such a position only for one of the instances, under a condition.
         """
         if self.positions.shape[2] == 1:
             return ()
@@ -89,7 +128,7 @@ class Roles:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Every role with every role that it can attend to: the ends of all paths that every chain can have."""
+        """Every role with every role that it can attend to: the ends of all paths that every instance can have."""
         distinct, shared = self.distinct, self.shared
         sources = [name for name in distinct if name not in shared]
         return tuple((source, target) for source in sources for target in self.before(source) if target in distinct)
@@ -106,18 +145,17 @@ class Roles:
         return Roles(self.names, change(self.positions), {name: change(own) for name, own in self.groups.items()})
 
     def labels(self, example: int, n_positions: int) -> list[str]:
-        """A label for every position of one example: ``chain:role``, or the bare position where no role stands.
+        """A label for every position of one example: ``instance:role``, or the bare position where no role stands.
 
-        Chains are counted from 1, so that people can speak of the first one. Where several roles stand at one position
-        all are named, in the order of their chains: ``1:next,2:first``. Roles that all chains share come first, without
-        a chain.
+        Instances are counted from 1. Where several roles stand at one position all are named, in the order of their
+        instances: ``1:next,2:first``. Roles that all instances share come first, without a number.
         """
         here: list[list[str]] = [[] for _ in range(n_positions)]
         shared = self.shared
         for role in shared:
             here[int(self[role][example, 0])].append(role)
-        for chain, column in enumerate(self.positions[example].T.tolist(), start=1):
+        for instance, column in enumerate(self.positions[example].T.tolist(), start=1):
             for role, position in zip(self.names, column, strict=True):
                 if role not in shared:
-                    here[position].append(f"{chain}:{role}")
+                    here[position].append(f"{instance}:{role}")
         return [",".join(labels) or str(position) for position, labels in enumerate(here)]

@@ -33,12 +33,12 @@ print("loss for B, C, D:    ", task.losses(answers, examples).mean(dim=0).tolist
 # L2H0 finds the second member of the first pair at three of four slots; an average over the slots would hide that.
 
 # %%
-from circuits.attention import attention_by_group
-from circuits.diagram import circuit_diagram, sequence_order
-from circuits.figures import attention_figure
+from circuits.model.attention import attention_by_group
+from circuits.figures.diagram import circuit_diagram
+from circuits.figures.attention_figure import attention_figure
 
 attention = attention_by_group(model, examples, "slot")
-order = sequence_order(examples.roles)
+order = examples.roles.in_order
 attention_figure(attention, task.roles, order, "slot")
 
 # %% [markdown]
@@ -46,7 +46,7 @@ attention_figure(attention, task.roles, order, "slot")
 # shows all heads: point at one to enlarge it, click to lock it.
 
 # %%
-from circuits.viewer import attention_viewer
+from circuits import attention_viewer
 
 attention_viewer(model, examples, example=0, layer=4)
 
@@ -54,16 +54,15 @@ attention_viewer(model, examples, example=0, layer=4)
 # ## Step 2: a hypothesis
 #
 # A `Circuit` says for each head what it does: nothing that matters (`Uniform`, `Identity`), the same in every example
-# (`Previous`, or `Fixed` numbers such as its average), or `OneHot` paths from role to role, perhaps on some slots only.
+# (`Previous`, or `FixedPattern` numbers such as its average), or `OneHot` paths from role to role, perhaps on some slots only.
 # This one stands in `circuit.yaml` beside the weights; you can write your own. Paler arrows are fixed patterns that lead
 # from role to role: the members of a pair stand beside each other, so a head that joins them needs to know positions only.
 
 # %%
-from circuits.fixed_paths import fixed_paths
 
 for head, mechanism in circuit.heads.items():
     print(head, mechanism)
-circuit_diagram(circuit, order, model.cfg.n_layers, fixed=fixed_paths(circuit, examples.roles))
+circuit_diagram(circuit, examples.roles, model.cfg.n_layers)
 
 # %% [markdown]
 # ## Step 3: put it to the test
@@ -83,7 +82,7 @@ print(f"unablated {unablated:.4f}, every head replaced {ablated:.4f}; predicting
 # %%
 without = circuit.without(circuit.paths[-1], "uniform")
 losses = evaluate(model, task, examples, [without])[0].mean(dim=0)
-dict(zip(task.parts, losses.tolist()))
+dict(zip(task.loss_components, losses.tolist()))
 
 # %% [markdown]
 # `validate` does all of it at once, on fresh examples: each head alone, all together, every path taken away.
@@ -103,7 +102,7 @@ report.paths_table().round(3)
 # heads above where to attend: with their attention prescribed nobody misses it, but left to themselves they go astray. `rivals` are roles to which the path could as well lead.
 
 # %%
-from circuits.figures import loss_figure
+from circuits.validation.loss_figures import loss_figure
 
 loss_figure(report)
 
@@ -128,9 +127,9 @@ explore(model, task, circuit)
 #
 # ## Exercises
 #
-# 1. Redirect the top path: `circuit.redirected(circuit.paths[-1], "pair2.second")`. Which partial losses suffer?
+# 1. Redirect the top path: `circuit.retargeted(circuit.paths[-1], "pair2.second")`. Which partial losses suffer?
 # 2. L2H0 finds its symbol at three of four slots. Let it find it at all of them, with
 # `circuit.with_head(Head(2, 0), OneHot({"query": "pair1.second"}))`: does the loss rise or fall? Where does the model get the
-# fourth symbol from (`retrieval-interp elimination transformer_a`)?
+# fourth symbol from (`retrieval-interp study elimination transformer_a`)?
 # 3. Add a path that does nothing. Which step of `validate` notices?
 # 4. Make every head but the useful ones `Identity` instead of `Uniform`. Does the circuit still hold?

@@ -10,8 +10,10 @@
 # %%
 from pathlib import Path
 
-from retrieval_interp import library, load
-from retrieval_interp.emergence import emergence
+from retrieval_interp import load
+
+from retrieval_interp.models import library
+from retrieval_interp.experiments.emergence import emergence
 
 folder = library.find("transformer_d")
 model, task, circuit = load("transformer_d")
@@ -27,7 +29,7 @@ print(f"attention along {len(circuit.paths)} paths, from {followed.source}")
 followed.table().sort_values("step").round(2)
 
 # %%
-from retrieval_interp.emergence_page import emerged_figure, loss_figure, path_figure
+from retrieval_interp.experiments.emergence_page import emerged_figure, loss_figure, path_figure
 
 loss_figure(followed)
 
@@ -38,7 +40,7 @@ emerged_figure(followed)
 # The paper made four observations of its own transformer D. Do they hold of this one?
 
 # %%
-from retrieval_interp.observations import observations
+from retrieval_interp.experiments.observations import observations
 
 for observation in observations(followed):
     print(observation.name, observation.verdict, "-", observation.sentence)
@@ -50,8 +52,8 @@ for observation in observations(followed):
 # finds its pattern within 240 steps.
 
 # %%
-from circuits.viewer import over_training
-from retrieval_interp.checkpoints import through_training
+from circuits import over_training
+from retrieval_interp.models.checkpoints import through_training
 
 fetches = next(path for path in circuit.paths if (path.source, path.target) == ("query", "pair1.second"))
 print(fetches)
@@ -62,30 +64,23 @@ over_training(through_training(folder), examples, layer=fetches.head.layer)
 # ## Train your own
 #
 # An induction head, the circuit of one hop: two layers of one head, with a checkpoint every 50 steps. A preset is a task,
-# an architecture and a recipe; `retrieval-interp presets` lists those that come with the toolkit.
+# an architecture and a recipe. `retrieval-interp models presets` lists them; keywords change any of their fields. A run
+# that is in the folder already goes on where it stopped.
 
 # %%
-from retrieval_interp import RetrievalTask
-from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
-from retrieval_interp.training import start_run, train
+from retrieval_interp import train
 
-PRESETS["mine"] = Preset(
-    RetrievalTask(n_steps=1),
-    Architecture(n_layers=2, n_heads=1, d_model=64, d_head=64),
-    Recipe(steps=500, batch=64, training_examples=2**15, lr=2e-3, warmup=50, checkpoint_every=50),
-)
+changes = {"steps": 500, "batch": 64, "training_examples": 2**15, "lr": 2e-3, "warmup": 50, "checkpoint_every": 50}
 runs = [Path("runs") / f"mine-{seed}" for seed in range(2)]
 for seed, run in enumerate(runs):
-    if not run.exists():  # a run that is there already goes on where it stopped
-        start_run(run, "mine", seed=seed)
-    train(run, compiled=False)
+    train("induction", run, seed=seed, compiled=False, **changes)
 
 # %% [markdown]
 # Two seeds side by side, with one slider for both. Lock a head in each with a click: it stays locked while you move
 # through the training.
 
 # %%
-from circuits.viewer import side_by_side
+from circuits import side_by_side
 
 mine, my_task, _ = load(runs[0])
 my_examples = my_task.examples(4, seed=0)
@@ -108,9 +103,9 @@ path_figure(emerging)
 loss_figure(emerging)
 
 # %% [markdown]
-# `retrieval-interp train PRESET --out RUN` trains from the command line, `retrieval-interp emergence RUN` writes all of this
+# `retrieval-interp train PRESET --out RUN` trains from the command line, `retrieval-interp study emergence RUN` writes all of this
 # as one page, `retrieval-interp view RUN --training` the viewer. Whether a head *waits* for the one below is another
-# question: `retrieval-interp causality` trains with paths forced on, or forbidden ([what came of it](../docs/results.md)).
+# question: `retrieval-interp study interventions` trains with paths forced on, or forbidden ([what came of it](../docs/results.md)).
 #
 # ## Exercises
 #

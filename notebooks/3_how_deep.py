@@ -15,8 +15,8 @@
 # %%
 import pandas as pd
 
-from retrieval_interp.depth import depths
-from retrieval_interp.depth_page import depth_figure
+from retrieval_interp.theory.depth import depths
+from retrieval_interp.theory.depth_page import depth_figure
 
 pd.DataFrame(depths([1, 2, 3, 5, 8, 16, 100]))
 
@@ -28,10 +28,11 @@ depth_figure(depths(range(1, 65)))
 # and then knows what they know. Move the slider from layer to layer: with three hops, the query knows x3 after three.
 
 # %%
-from circuits.flow import chain, layers_until
-from circuits.flow_figure import spread_figure
+from retrieval_interp.theory.chain_layout import chain_layout
+from retrieval_interp.theory.information_flow import layers_until
+from retrieval_interp.theory.flow_figure import spread_figure
 
-layout = chain(3)
+layout = chain_layout(3)
 order = ["query", *(f"pair{k}.{which}" for k in (1, 2, 3) for which in ("first", "second"))]
 print("layers until the query knows x3:", layers_until(layout, "query", "x3", causal=True))
 spread_figure(layout, order, causal=True)
@@ -40,8 +41,8 @@ spread_figure(layout, order, causal=True)
 # Facts need not form a chain: any graph of them will do.
 
 # %%
-from circuits.facts import load_facts
-from retrieval_interp.library import data_folder
+from retrieval_interp.theory.facts import load_facts
+from retrieval_interp.models.library import data_folder
 
 facts = load_facts(data_folder() / "facts" / "functions.yaml")
 print(*facts.facts, sep="\n")
@@ -51,20 +52,20 @@ print("layers it takes, with the causal mask:", facts.layers(causal=True), " wit
 # ## In a trained transformer
 #
 # Transformer A has 12 layers for three hops. When does each symbol reach the query? We read the residual stream there,
-# layer by layer: with the model's own readout, and with a linear regression fitted on other examples. 0.5 counts as read.
+# layer by layer: with the model's own output_roles, and with a linear regression fitted on other examples. 0.5 counts as read.
 # Layers have numbers from 0 here, so that "2" is the third.
 
 # %%
-from circuits.soundness import soundness
+from circuits.flow.flow_check import flow_check
 from retrieval_interp import load
-from retrieval_interp.arrival import arrival, possible
-from retrieval_interp.arrival_page import arrival_figure
+from retrieval_interp.experiments.probe import arrival, possible
+from retrieval_interp.experiments.probe_page import arrival_figure
 
 model, task, circuit = load("transformer_a")
 read = arrival(model, task, n_examples=512)
 print("possible, by flow:  ", possible(task))
 print("read from the model:", read.layers("own"))
-arrival_figure(read, soundness(circuit, task), possible(task))
+arrival_figure(read, flow_check(circuit, task), possible(task))
 
 # %% [markdown]
 # It takes its time: it has more layers than it needs, and uses them.
@@ -83,7 +84,7 @@ print(f"loss of a single layer: {one_hop.losses(shallow(fresh.inputs), fresh).me
 # How? Most of its heads fetch fixed positions, whatever stands there, for the MLP to compare; one, L0H2, follows a role.
 
 # %%
-from circuits.attention import roles_or_positions
+from circuits.model.attention import roles_or_positions
 
 to_roles, to_position = roles_or_positions(shallow, fresh, "query")
 pd.DataFrame(
@@ -101,8 +102,8 @@ pd.DataFrame(
 # chain) and without (for the last one alone). Each dot is a model; the upright lines stand where flow allows it.
 
 # %%
-from retrieval_interp.sweep.figure4 import sentences
-from retrieval_interp.sweep.figure4_page import loss_figure, parts_figure
+from retrieval_interp.figure4.figure4 import sentences
+from retrieval_interp.figure4.figure4_page import loss_figure, parts_figure
 from retrieval_interp.sweep.runs_table import read_runs
 
 results = read_runs(data_folder() / "sweeps" / "figure4_laptop" / "runs.csv")
@@ -117,7 +118,7 @@ print(*sentences(results), sep="\n")
 # %% [markdown]
 # ## Exercises
 #
-# 1. How many layers does `chain(5)` take with its steps in another order, say `chain(5, [1, 2, 3, 4, 5])`? (The default has
+# 1. How many layers does `chain_layout(5)` take with its steps in another order, say `chain_layout(5, [1, 2, 3, 4, 5])`? (The default has
 #    the last step first, as the paper has it.)
 # 2. Write down a graph of facts of your own (`data/facts/relatives.yaml` shows how) and count its layers.
 # 3. In the one-layer model, take a head away (`circuits.run_ablated` with `Uniform`). Which positions go blind?

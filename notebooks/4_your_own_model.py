@@ -30,8 +30,8 @@ LENGTH = 1 + 2 * PERIOD + FILLER
 
 class RepeatedTokens:
     roles = ("again", "first", "next")
-    parts = ("next",)
-    readout = ("again",)
+    loss_components = ("next",)
+    output_roles = ("again",)
 
     def examples(self, n: int, seed: int) -> Examples:
         """Six tokens, filler of random length around them, and the six again."""
@@ -94,7 +94,7 @@ print(f"loss {loss.item():.4f}, where a guess has 1")
 
 # %%
 from circuits import role_attention
-from circuits.figures import attention_figure
+from circuits.figures.attention_figure import attention_figure
 
 examples = problem.examples(256, seed=1)
 attention = role_attention(model, examples)
@@ -102,7 +102,7 @@ order = ["first", "next", "again"]
 attention_figure(attention, problem.roles, order)
 
 # %%
-from circuits.viewer import attention_viewer
+from circuits import attention_viewer
 
 attention_viewer(model, examples, example=0)
 
@@ -173,4 +173,4 @@ explore(model, problem, textbook)
 #
 # 1. Is it chance? `circuits.against_chance` holds the circuit against random ones of the same size.
 # 2. Set `FILLER = 0` and train again. The copy then stands at a fixed distance: does the model still need both heads?
-# 3. Compile a circuit into weights with `circuits.compile`, and let `discover` find what you planted.
+# 3. Compile a circuit into weights with `circuits.ground_truth.compile`, and let `discover` find what you planted.

@@ -26,7 +26,7 @@ print(formulation("lives_with", steps=2).questions(1, seed=0)[0].prompt)
 # %% [markdown]
 # ## A model that answers them
 #
-# Six layers of four heads, trained here from scratch; one token for each word. `retrieval-interp llm --model hooked/equations`
+# Six layers of four heads, trained here from scratch; one token for each word. `retrieval-interp llm ask --model hooked/equations`
 # asks it hundreds of questions with Inspect, and so does `--model PROVIDER/MODEL` any hosted model.
 
 # %%
@@ -50,7 +50,7 @@ print(f"chance of a wrong answer: {task.losses(model(examples.inputs), examples)
 # Layer 3 on one question. Each token stands with its chain and role; chain 1 is the one that is asked about.
 
 # %%
-from circuits.viewer import attention_viewer
+from circuits import attention_viewer
 
 attention_viewer(model, examples, example=0, layer=3)
 
@@ -60,7 +60,7 @@ attention_viewer(model, examples, example=0, layer=3)
 # %%
 import pandas as pd
 
-from circuits.attention import path_attention, possible_paths
+from circuits.model.attention import path_attention, possible_paths
 
 paths = [path for path in possible_paths(examples.roles, 6, 4) if path.source != "*"]
 strongest = pd.Series(path_attention(model, examples, paths), index=[str(path) for path in paths], name="attention")
@@ -76,10 +76,10 @@ between.sort_values(ascending=False).head(12).round(2).to_frame()
 
 # %%
 from circuits import Circuit, evaluate, role_attention
-from circuits.diagram import circuit_diagram, sequence_order
+from circuits.figures.diagram import circuit_diagram
 
 print(*circuit.paths, sep="\n")
-circuit_diagram(circuit, sequence_order(examples.roles), 6, role_attention(model, examples), task.roles)
+circuit_diagram(circuit, examples.roles, 6, role_attention(model, examples))
 
 # %%
 variants = {"unablated": Circuit(), "all heads replaced": circuit}
@@ -101,8 +101,8 @@ explore(model, task, circuit)
 # ## Any language model
 #
 # ```python
-# from retrieval_interp.language import language_model
-# from retrieval_interp.prompted import Prompted
+# from retrieval_interp.models.language import language_model
+# from retrieval_interp.tasks.prompted import Prompted
 #
 # model = language_model("gpt2")  # whatever HookedTransformer.from_pretrained knows, or a local folder
 # problem = Prompted(formulation("lives_with", steps=2), model.tokenizer)

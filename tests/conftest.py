@@ -11,8 +11,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 
-from retrieval_interp import RetrievalTask, presets
-from retrieval_interp.presets import Architecture
+from retrieval_interp import RetrievalTask
+
+from retrieval_interp.models import presets
+from retrieval_interp.models.presets import Architecture
 
 settings.register_profile("patient", deadline=None)  # machines are noisy: nothing is said of time here
 settings.load_profile("patient")
@@ -62,7 +64,7 @@ def random_model(task):
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory):
     """A model directory with a transformer that reads equations and has learned nothing."""
-    from benchmarks.untrained import write_untrained
+    from benchmarks.robustness.untrained import write_untrained
 
     folder = tmp_path_factory.mktemp("untrained")
     write_untrained(folder)
@@ -80,9 +82,9 @@ def interruptible():
 @pytest.fixture
 def micro_presets(monkeypatch):
     """Two presets that are trained in a second, without a compiler."""
-    from retrieval_interp.sweep.many_seeds import ManySeeds
+    from retrieval_interp.training.training_step import TrainingStep
     from tests.sweeps import MICRO
 
     monkeypatch.setitem(presets.PRESETS, "micro", MICRO)
     monkeypatch.setitem(presets.PRESETS, "other", replace(MICRO, task=RetrievalTask(1, n_chains=2)))
-    monkeypatch.setattr(ManySeeds, "compile", lambda self: None)
+    monkeypatch.setattr(TrainingStep, "compile", lambda self: None)

@@ -85,8 +85,8 @@ class InductionProblem:
     """The induction problem over tokens; the loss is the squared error of the one-hot answer."""
 
     roles: tuple[str, ...] = ("query", "pair1.first", "pair1.second")
-    parts: tuple[str, ...] = ("x1",)
-    readout: tuple[str, ...] = ("query",)
+    loss_components: tuple[str, ...] = ("x1",)
+    output_roles: tuple[str, ...] = ("query",)
 
     def examples(self, n: int, seed: int) -> Examples:
         generator = torch.Generator().manual_seed(seed)

@@ -17,7 +17,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.solver import solve
-from retrieval_interp.equations_task import EquationsTask
+from retrieval_interp.tasks.equations import EquationsTask
 from tests.listening import listening
 
 CHAT = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"

@@ -25,8 +25,8 @@ class RepeatedTokens:
     """Predict the next token within the second copy; the loss is the cross-entropy over that of a guess."""
 
     roles: tuple[str, ...] = ("again", "first", "next")
-    parts: tuple[str, ...] = ("next",)
-    readout: tuple[str, ...] = ("again",)
+    loss_components: tuple[str, ...] = ("next",)
+    output_roles: tuple[str, ...] = ("again",)
 
     def examples(self, n: int, seed: int) -> Examples:
         generator = torch.Generator().manual_seed(seed)

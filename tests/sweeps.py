@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from retrieval_interp import RetrievalTask, presets
-from retrieval_interp.presets import Architecture, Preset, Recipe
+from retrieval_interp import RetrievalTask
+from retrieval_interp.models import presets
+from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.run import Told
@@ -20,12 +21,12 @@ MICRO = Preset(
 
 def trained(run: Run, loss: float = 0.1) -> Trained:
     """What a run that was never made could have come to."""
-    parts = presets.preset(run.preset).task.parts
+    parts = presets.preset(run.preset).task.loss_components
     result = Result(run.preset, run.seed, dict.fromkeys(parts, loss), dict.fromkeys(parts, 20), 1.0, "cpu")
     return Trained(result, '{"step": 20}\n', {"W": torch.ones(2)})
 
 
-def instant(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, list[Trained | Failure]]]:
+def instant(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, Trained | Failure]]:
     """An engine that needs no time."""
     for job in jobs:
-        yield job, [trained(run) for run in job.runs]
+        yield job, trained(job.run)

@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import ablation, explorer, faults, recovery, seeds, training
-from circuits import measured, validate
-from circuits.compile import solves, without_path
+from benchmarks import ablation, explorer, recovery, training
+from benchmarks.robustness import faults
+from circuits import validate
 from circuits.explorer import explore
-from circuits.judge import Judge
+from circuits.ground_truth.compile import solves, without_path
+from circuits.losses.sequential_test import SequentialTest
 from retrieval_interp import load
-from retrieval_interp.presets import PRESETS, Architecture, Preset, Recipe
-from retrieval_interp.task import RetrievalTask
+from retrieval_interp.models.presets import PRESETS, Architecture, Preset, Recipe
+from retrieval_interp.tasks.retrieval import RetrievalTask
 
 MICRO = Preset(
     RetrievalTask(n_steps=1, n_chains=2),
@@ -32,14 +33,6 @@ def test_the_training_benchmark_reports_both_ratios(monkeypatch):
     result = training.measure("micro", rounds=1)
     assert result["ratio_eager"] == result["seconds_plain"] / result["seconds_ours"]
     assert result["share_of_limit"] == result["seconds_products"] / result["seconds_ours"]
-
-
-def test_the_benchmark_of_many_seeds_holds_both_ways_against_each_other(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda model, **_: model)
-    monkeypatch.setitem(PRESETS, "micro", MICRO)
-    result = seeds.measure("micro", 3, rounds=1, device=torch.device("cpu"))
-    assert (result["seeds"], result["device"]) == (3, "cpu")
-    assert result["ratio"] == result["seconds_alone"] / result["seconds_together"]
 
 
 def test_the_benchmark_of_the_explorer_tries_what_was_not_tried_before(model, problem, circuit):
@@ -80,7 +73,7 @@ def test_the_ablation_benchmark_holds_ours_against_the_loop_and_against_the_prod
 
 def test_only_where_something_is_decided_early_the_loop_has_more_examples(model, problem, circuit):
     def on_half_of_them():
-        Judge(model, problem, problem.examples(8, seed=0), 0.05).measure([circuit], 4)
+        SequentialTest(model, problem, problem.examples(8, seed=0), 0.05).measure([circuit], 4)
 
     early = ablation.compared("x", model, problem, 8, on_half_of_them)
     assert early["ratio_x"] == pytest.approx(2 * early["ratio_x_same_examples"])
@@ -102,7 +95,6 @@ def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups
 def test_a_killed_training_is_brought_to_the_end_of_one_that_nobody_killed(monkeypatch, capsys, interruptible):
     for name in ("micro", "micro_1"):
         monkeypatch.setitem(PRESETS, name, None)  # the benchmark puts its own in their place
-    monkeypatch.setattr(measured, "KEPT_EVERY", measured.KEPT_EVERY)  # and this,
     monkeypatch.setattr(torch._dynamo.config, "disable", torch._dynamo.config.disable)  # and this
     monkeypatch.setattr(sys, "argv", ["faults", "training", "--kills", "3", "--json"])
     with pytest.raises(SystemExit) as ended:

@@ -1,4 +1,4 @@
-"""A few of the damaged files of ``benchmarks.fuzz`` for every reader, and those by which something was found."""
+"""A few of the damaged files of ``fuzz`` for every reader, and those by which something was found."""
 
 import gc
 import signal
@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks import watched
-from benchmarks.fuzz import Tried, damaged
-from benchmarks.readers import FOUND_TEXT, READERS, RESULT_TEXT, inspect_log
+from benchmarks.robustness import watched
+from benchmarks.robustness.fuzz import Tried, damaged
+from benchmarks.robustness.readers import FOUND_TEXT, READERS, RESULT_TEXT, inspect_log
 from circuits import BadInput, load_circuit
-from retrieval_interp import presets
+from retrieval_interp.models import presets
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_nothing_is_nested_too_deeply_to_be_read(opening, tmp_path):
         load_circuit(path)
 
 
-LINE = '{{"step": {}, "loss": {}, "parts": {{"x1": 0.5}}, "lr": 0.1}}\n'
+LINE = '{{"step": {}, "loss": {}, "components": {{"x1": 0.5}}, "lr": 0.1}}\n'
 ROW = "step,L0H0 a -> b\n80,0.1\n{},0.9\n"
 
 

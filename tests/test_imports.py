@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from retrieval_interp.cli import app
-from retrieval_interp.library import data_folder
+from retrieval_interp.models.library import data_folder
 
 HEAVY = ("torch", "transformer_lens", "transformers", "pandas")
 RUNNING = """
@@ -35,46 +35,57 @@ for expected, arguments in lines:
 print(len(lines))
 """
 DESCRIBING = """
-claims ; claims --json ; presets ; presets --json ; depth ; depth 1 2 3 --json ; facts FACTS ; facts FACTS --json
-prompts equations --n 2 ; prompts kingdoms --n 2 --json ; prompts lives_with --n 2 --out questions.jsonl
+study claims ; study claims --json ; models presets ; models presets --json
+theory depth ; theory depth 1 2 3 --json ; theory facts FACTS ; theory facts FACTS --json
+llm prompts equations --n 2 ; llm prompts kingdoms --n 2 --json ; llm prompts lives_with --n 2 --out questions.jsonl
 """
 BAD = """
-frobnicate ; --frob ; validate ; validate transformer_a --frob ; depth 0 ; depth two ; depth --out NOWHERE
-facts nowhere.yaml ; facts damaged.yaml ; prompts nonsense ; prompts kingdoms --steps 2
-prompts equations --out NOWHERE ; prompts equations --n 0 ; prompts equations --seed -1
+frobnicate ; --frob ; validate
+validate transformer_a --frob ; theory depth 0 ; theory depth two ; theory depth --out NOWHERE
+theory facts nowhere.yaml ; theory facts damaged.yaml ; llm prompts nonsense ; llm prompts kingdoms --steps 2
+llm prompts equations --out NOWHERE ; llm prompts equations --n 0 ; llm prompts equations --seed -1
 
-arrival nowhere ; card nowhere ; discover nowhere ; gradients nowhere ; view nowhere ; where nowhere
-write nowhere ; elimination nowhere ; elimination equations ; elimination bare
-elimination transformer_a --circuit nowhere.yaml ; elimination transformer_a --circuit high.yaml
-validate nowhere ; emergence nowhere ; export nowhere to ; push nowhere hf:a/b
-push bare elsewhere ; push transformer_a hf: ; push transformer_a hf:a
+study probe nowhere ; models card nowhere ; discover nowhere
+theory gradients nowhere ; view nowhere ; study content-or-position nowhere
+study scratchpad nowhere ; study elimination nowhere ; study elimination equations ; study elimination bare
+study elimination transformer_a --circuit nowhere.yaml ; study elimination transformer_a --circuit high.yaml
+validate nowhere ; study emergence nowhere ; models export nowhere to ; models push nowhere hf:a/b
+models push bare elsewhere ; models push transformer_a hf: ; models push transformer_a hf:a
 validate bare ; validate bare --circuit nowhere.yaml
 validate bare --circuit damaged.yaml ; validate bare --circuit odd.yaml ; validate bare --circuit bare
-validate oddly ; emergence bare ; where weightless ; where cut_off ; validate no_json ; discover no_format
-discover no_task ; card no_json ; arrival no_size ; gradients no_field ; view no_json ; write no_json
-write bare ; export no_json to ; export bare bare ; export bare to --checkpoint 3 ; arrival equations
-validate transformer_a --threshold nan ; validate transformer_a --examples 1 ; where bare --seed -1
-discover transformer_a --examples 1 ; discover transformer_a --threshold 0 ; write bare --examples 0
+validate oddly ; study emergence bare ; study content-or-position weightless
+study content-or-position cut_off ; validate no_json ; discover no_format
+discover no_task ; models card no_json ; study probe no_size
+theory gradients no_field ; view no_json ; study scratchpad no_json
+study scratchpad bare ; models export no_json to
+models export bare bare ; models export bare to --checkpoint 3 ; study probe equations
+validate transformer_a --threshold nan ; validate transformer_a --examples 1 ; study content-or-position bare --seed -1
+discover transformer_a --examples 1 ; discover transformer_a --threshold 0 ; study scratchpad bare --examples 0
 validate induction --circuit high.yaml ; validate induction --circuit role.yaml ; view induction --layer 99
 validate transformer_a --out NOWHERE ; discover transformer_a --out NOWHERE
-discover transformer_a --report NOWHERE ; gradients bare --out NOWHERE ; view bare --out NOWHERE
-arrival bare --out NOWHERE ; emergence transformer_a --out NOWHERE ; emergence logless ; view bare bare
-view transformer_a induction ; view bare --training ; arrival bare --examples 1 ; where bare --examples 0
-gradients bare --examples 0 ; verify nowhere
-verify damaged.json ; verify empty.json ; verify hubbed.json
+discover transformer_a --report NOWHERE ; theory gradients bare --out NOWHERE ; view bare --out NOWHERE
+study probe bare --out NOWHERE ; study emergence transformer_a --out NOWHERE ; study emergence logless ; view bare bare
+view transformer_a induction ; view bare --training
+study probe bare --examples 1 ; study content-or-position bare --examples 0
+theory gradients bare --examples 0 ; reproduce nowhere
+reproduce damaged.json ; reproduce empty.json ; reproduce hubbed.json
 
 train ; train nothing ; train tiny --set frob=1 ; train tiny --set lr=-1 ; train tiny --seed -1
 train tiny --resume ; train --resume --out nowhere ; train --resume --out bare ; train tiny --out bare
 train tiny --device frob ; train tiny --steps 0 ; train tiny --out NOWHERE
-causality --preset nothing ; causality --preset induction
-causality --seeds 1 ; causality --steps 3 ; causality --out NOWHERE ; causality --out odd_runs ; staircase 9
-staircase --seeds 0 ; staircase --steps 3 ; staircase --out NOWHERE ; staircase --out odd_runs ; sweep nothing
-sweep damaged.yaml ; sweep odd.yaml ; sweep unknown.yaml ; sweep census --scale paper
-sweep figure4 --engine local --address here:1 ; sweep figure4 --gpus 1 ; sweep figure4 --engine frob
-sweep figure4 --engine ray --gpus 1.5 ; sweep figure4 --engine ray --address nonsense
-sweep figure4 --engine ray --device tpu ; sweep figure4 --out NOWHERE ; census nowhere ; census store
-census store --threshold 0 ; llm ; llm --model a/b --from-logs logs ; llm --model a/b --formulations nonsense
-llm --model a/b --steps x ; llm --model a/b --out NOWHERE
+study interventions --preset nothing ; study interventions --preset induction
+study interventions --seeds 1 ; study interventions --steps 3
+study interventions --out NOWHERE ; study interventions --out odd_runs ; study depth-sweep 9
+study depth-sweep --seeds 0 ; study depth-sweep --steps 3
+study depth-sweep --out NOWHERE ; study depth-sweep --out odd_runs ; study sweep nothing
+study sweep damaged.yaml ; study sweep odd.yaml ; study sweep unknown.yaml ; study sweep census --scale paper
+study sweep figure4 --engine local --address here:1 ; study sweep figure4 --gpus 1 ; study sweep figure4 --engine frob
+study sweep figure4 --engine ray --gpus 1.5 ; study sweep figure4 --engine ray --address nonsense
+study sweep figure4 --engine ray --device tpu ; study sweep figure4 --out NOWHERE
+study census nowhere ; study census store
+study census store --threshold 0 ; llm ask
+llm ask --model a/b --from-logs logs ; llm ask --model a/b --formulations nonsense
+llm ask --model a/b --steps x ; llm ask --model a/b --out NOWHERE
 """
 
 
@@ -83,6 +94,14 @@ def command_lines(table: str) -> list[list[str]]:
     places = {"FACTS": str(data_folder() / "facts" / "functions.yaml"), "NOWHERE": "/proc/nothing"}
     lines = [line.split() for line in table.replace("\n", ";").split(";")]
     return [[places.get(word, word) for word in line] for line in lines if line]
+
+
+def every_command(group=None, before=()):
+    """The words of every command, and of every group."""
+    for name, one in (group or get_command(app)).commands.items():
+        yield (*before, name)
+        if hasattr(one, "commands"):
+            yield from every_command(one, (*before, name))
 
 
 @pytest.fixture
@@ -116,7 +135,7 @@ def folder(tmp_path):
     (tmp_path / "empty.json").write_text(json.dumps(report))
     about = {"model": "hf:a/b", "weights_sha256": "0", "examples": 8, "seed": 1, "threshold": 0.1}
     none = {"yaml": "heads: {}\n", "sha256": "0"}
-    (tmp_path / "hubbed.json").write_text(json.dumps({**report, "about": about, "circuit": none}))
+    (tmp_path / "hubbed.json").write_text(json.dumps({**report, "metadata": about, "circuit": none}))
     (tmp_path / "odd_runs").mkdir()
     (tmp_path / "odd_runs" / "runs.jsonl").write_text("{}\n")
     (tmp_path / "store").mkdir()
@@ -126,7 +145,7 @@ def folder(tmp_path):
 
 @pytest.mark.slow
 def test_what_computes_nothing_imports_nothing_that_computes(folder):
-    helped = [["--help"], *([command, "--help"] for command in get_command(app).commands)]
+    helped = [["--help"], *([*command, "--help"] for command in every_command())]
     lines = [(0, line) for line in (*helped, *command_lines(DESCRIBING))] + [(2, line) for line in command_lines(BAD)]
     done = subprocess.run(
         [sys.executable, "-c", RUNNING],

@@ -11,27 +11,85 @@ import circuits
 import retrieval_interp
 from tests.annotations import MODULES
 
+ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
+    circuits: (
+        *("errors", "utils", "roles", "problem", "mechanisms", "heads", "circuit", "pattern_file", "circuit_file"),
+        *("model", "ablation", "losses", "flow", "checks", "discovery", "null_models", "figures", "viewer"),
+        *("validation", "explorer", "ground_truth"),
+    ),
+    retrieval_interp: (
+        *(
+            "rng",
+            "records",
+            "results",
+            "prompts",
+            "theory",
+            "tasks",
+            "ground_truth",
+            "models",
+            "training",
+            "reproduction",
+            "publishing",
+        ),
+        *("experiments", "sweep", "figure4", "census", "claims", "llm", "cli", "__main__"),
+    ),
+}
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_no_room_imports_one_above_it(package):
+    root = Path(package.__file__).parent
+    wrong = []
+    for path in root.rglob("*.py"):
+        if path.parent == root and path.stem == "__init__":
+            continue
+        room = path.relative_to(root).parts[0].removesuffix(".py")
+        for name in imported(path):
+            if name.startswith(f"{package.__name__}."):
+                other = name.split(".")[1]
+                if other in ORDER[package] and ORDER[package].index(other) > ORDER[package].index(room):
+                    wrong.append(f"{path.relative_to(root)} imports {name}")
+    assert wrong == []
+
+
+def imported(path):
+    """The modules that a file imports, in functions too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
 
 def test_circuits_never_imports_retrieval_interp():
     for path in Path(circuits.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-            assert not any(name.split(".")[0] == "retrieval_interp" for name in names), f"{path}:{node.lineno}"
+        assert not any(name.split(".")[0] == "retrieval_interp" for name in imported(path)), path
 
 
-def test_every_room_of_the_packages_has_its_place_in_the_map():
-    rooms = (Path(__file__).parents[1] / "docs" / "rooms.md").read_text(encoding="utf-8")
-    engine, study = rooms.split("    retrieval_interp/  ")
-    for package, said in ((circuits, engine), (retrieval_interp, study)):
-        own = Path(package.__file__).parent
-        found = {path.name for path in own.glob("[!_]*.py")} | {
-            f"{path.parent.name}/" for path in own.glob("*/__init__.py")
+def test_the_engine_does_not_know_the_retrieval_problem():
+    """Its code, not its comments and docstrings, in which the problem is an example."""
+    for path in Path(circuits.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        docs = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and isinstance(node.body[0], ast.Expr)
         }
-        assert found <= set(re.findall(r"[\w]+(?:\.py|/)", said))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+                told = re.search(r"\.(first|second)\b|\bchains?\b|^query$", node.value)
+                assert told is None, f"{path}:{node.lineno}: {node.value!r}"
+            if isinstance(node, ast.Name):
+                assert "chain" not in node.id, f"{path}:{node.lineno}"
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_every_room_of_the_packages_has_its_place_in_the_map(package):
+    rooms = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    root = Path(package.__file__).parent
+    there = {path.parent.name for path in root.glob("*/__init__.py")} | {path.stem for path in root.glob("[!_]*.py")}
+    assert there == {*ORDER[package]} - {"__main__"}
+    assert all(re.search(rf"\b{room}(/|\.py)", rooms) for room in there)
 
 
 @pytest.mark.parametrize("package", [circuits, retrieval_interp])
@@ -39,7 +97,7 @@ def test_every_public_name_is_there(package):
     for name in package.__all__:
         found = getattr(package, name)
         assert name == "PRESETS" or found.__name__ == name  # a table has no name of its own
-    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+    with pytest.raises(AttributeError, match="nonsense"):
         package.nonsense  # noqa: B018
 
 

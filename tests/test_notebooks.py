@@ -46,7 +46,7 @@ def test_the_notebook_runs_from_top_to_bottom(source, tmp_path, kernel):
 
 WRONG = """from circuits.errors import BadInput
 from circuits.explorer import explore
-from circuits.viewer import attention_viewer
+from circuits import attention_viewer
 from retrieval_interp import load
 model, task, circuit = load("induction")
 examples = task.examples(2, seed=0)

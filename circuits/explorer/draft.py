@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from circuits.circuit import Circuit, Head, Path
+from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
-from circuits.mechanisms import SIMPLE
-from circuits.one_hot import OneHot, is_role
+from circuits.mechanisms.mechanism import SIMPLE
+from circuits.mechanisms.one_hot import OneHot, is_role
 
 PATHS, UNTOUCHED = "paths", "untouched"
 TAKEN_AWAY = "uniform"  # what becomes of the row of a path that is taken away (paper, Appendix E, step 6)
@@ -25,7 +25,7 @@ class Draft:
     """
 
     hypothesis: Circuit
-    removed: frozenset[Path] = frozenset()
+    removed: frozenset[AttentionPath] = frozenset()
     set_aside: Mapping[Head, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class Draft:
         """What a head does now: ``paths``, ``untouched``, or the name of its mechanism."""
         if head in self.set_aside:
             return self.set_aside[head]
-        if Path(head, "*", "previous") in self.removed:  # the only path of its head
+        if AttentionPath(head, "*", "previous") in self.removed:  # the only path of its head
             return TAKEN_AWAY
         mechanism = self.hypothesis.heads.get(head)
         return UNTOUCHED if mechanism is None else PATHS if isinstance(mechanism, OneHot) else mechanism.name
@@ -57,12 +57,12 @@ class Draft:
         return (*dict.fromkeys((*SIMPLE, self._own(head), UNTOUCHED)),)
 
     @property
-    def paths(self) -> dict[Path, bool]:
+    def paths(self) -> dict[AttentionPath, bool]:
         """All paths of the hypothesis and of the circuit, and whether the circuit has them."""
         there = self.circuit.paths
         return {path: path in there for path in (*self.hypothesis.paths, *there)}
 
-    def toggled(self, path: Path) -> "Draft":
+    def toggled(self, path: AttentionPath) -> "Draft":
         """With a path taken away, or put back where it was.
 
         Raises:
@@ -86,14 +86,14 @@ class Draft:
             raise BadInput(f"{head} cannot be made {state!r}; expected one of {', '.join(self.states(head))}")
         others = {one: instead for one, instead in self.set_aside.items() if one != head}
         own = {} if state == self._own(head) else {head: state}
-        return replace(self, removed=self.removed - {Path(head, "*", "previous")}, set_aside={**others, **own})
+        return replace(self, removed=self.removed - {AttentionPath(head, "*", "previous")}, set_aside={**others, **own})
 
     def next(self, head: Head) -> "Draft":
         """With a head one further: uniform, identity, previous, its paths, untouched."""
         states = self.states(head)
         return self.made(head, states[(states.index(self.state(head)) + 1) % len(states)])
 
-    def drawn(self, path: Path) -> "Draft":
+    def drawn(self, path: AttentionPath) -> "Draft":
         """With a path more, and its head as the hypothesis has it but for that: paths that were set aside come back.
 
         A head that attends elsewhere from the same role does so no longer; one that is uniform, identity or previous

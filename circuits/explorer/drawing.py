@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from circuits.circuit import Head, Path
-from circuits.diagram import COLOURS, drawn_paths
+from circuits.circuit import AttentionPath, Head
 from circuits.explorer.draft import Draft
 from circuits.explorer.exploration import Exploration
+from circuits.figures.diagram import COLOURS, drawn_paths
 
 ROW, COLUMN, BOX, MARGIN = 38.0, 76.0, 116.0, 26.0  # sizes, in pixels
 THIN, WIDE = 1.2, 6.0  # arrows without attention, and with all of it
@@ -37,20 +37,17 @@ def full_width(exploration: Exploration) -> float:
     return 2 * MARGIN + BOX * exploration.model.cfg.n_heads + COLUMN * len(exploration.few.roles.names)
 
 
-def drawing(
-    exploration: Exploration, order: Sequence[str], chosen: Head, labels: Mapping[Path, str] | None = None
-) -> str:
+def drawing(exploration: Exploration, chosen: Head, labels: Mapping[AttentionPath, str] | None = None) -> str:
     """The drawing as SVG.
 
     Args:
         exploration: what to draw.
-        order: the roles from left to right.
         chosen: the head that is looked at.
         labels: a word beside paths, such as whether they are needed.
     """
-    cfg = exploration.model.cfg
+    cfg, roles = exploration.model.cfg, exploration.few.roles
     left, width, height = MARGIN + BOX * cfg.n_heads, full_width(exploration), ROW * cfg.n_layers + 2 * MARGIN
-    place = {role: left + COLUMN * (n + 0.5) for n, role in enumerate(order)}
+    place = {role: left + COLUMN * (n + 0.5) for n, role in enumerate(roles.in_order)}
 
     def level(layer: int) -> float:
         return height - MARGIN - ROW * layer
@@ -61,18 +58,18 @@ def drawing(
         for role, x in place.items()
     ]
     heads = [
-        _head(head, exploration.draft.state(head), MARGIN + BOX * head.head, level(head.layer + 1), head == chosen)
+        _head(head, exploration.draft.state(head), MARGIN + BOX * head.index, level(head.layer + 1), head == chosen)
         for head in exploration.heads
     ]
     draft = exploration.draft
     there = draft.paths
     layers = sorted({path.head.layer for path in there})
     colour = {layer: COLOURS[n % len(COLOURS)] for n, layer in enumerate(layers)}
-    segments: dict[Path, list[Segment]] = {}
+    segments: dict[AttentionPath, list[Segment]] = {}
     added = draft.circuit.without_heads(path.head for path in draft.hypothesis.paths if there[path])
-    for path, source, target in (*drawn_paths(draft.hypothesis, order), *drawn_paths(added, order)):
+    for path, source, target in (*drawn_paths(draft.hypothesis, roles), *drawn_paths(added, roles)):
         ends = place[target], level(path.head.layer), place[source], level(path.head.layer + 1)
-        attention = exploration.strength(Path(path.head, source, target))
+        attention = exploration.strength(AttentionPath(path.head, source, target))
         segments.setdefault(path, []).append(Segment(ends, attention))
     paths = [
         _path(path, own, there[path], colour[path.head.layer], _label(draft, path, labels or {}))
@@ -86,8 +83,8 @@ def drawing(
     )
 
 
-def _label(draft: Draft, path: Path, labels: Mapping[Path, str]) -> str:
-    """What stands beside a path: on which chains it is there, and what else is said of it."""
+def _label(draft: Draft, path: AttentionPath, labels: Mapping[AttentionPath, str]) -> str:
+    """What stands beside a path: on which instances it is there, and what else is said of it."""
     condition = draft.hypothesis.condition(path) if path in draft.hypothesis.paths else None
     return "; ".join(filter(None, (condition.said(path.target) if condition else "", labels.get(path, ""))))
 
@@ -102,7 +99,7 @@ def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:
     )
 
 
-def _path(path: Path, segments: Sequence[Segment], there: bool, colour: str, label: str) -> str:
+def _path(path: AttentionPath, segments: Sequence[Segment], there: bool, colour: str, label: str) -> str:
     does = "take it away" if there else "put it back"
     weakest, strongest = (choose(segment.attention for segment in segments) for choose in (min, max))
     attention = f"{weakest:.2f}" + (f" to {strongest:.2f}" if len(segments) > 1 else "")

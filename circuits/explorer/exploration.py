@@ -2,25 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
-from circuits.attention import role_attention
-from circuits.circuit import Circuit, Head, Path
+from circuits.checks.removals import PathResult
+from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import save_circuit
 from circuits.errors import BadInput
 from circuits.explorer.draft import Draft
-from circuits.judge import Judge
-from circuits.loss import Loss
+from circuits.losses.loss import Loss
+from circuits.losses.sequential_test import SequentialTest
+from circuits.model.attention import role_attention
+from circuits.null_models.chance import against_chance
 from circuits.problem import Problem
-from circuits.report import write_report
-from circuits.statistics import against_chance
-from circuits.validation import validate
-from circuits.validation_report import PathResult
+from circuits.utils.progress import part_of
+from circuits.validation.validation import validate
 
 AT_ONCE, EXACTLY = 32, 1024  # examples: while exploring, and on demand
 IN_PASSING = 64  # examples to ask of every path whether it is needed
@@ -61,10 +61,10 @@ class Exploration:
         examples = problem.examples(EXACTLY, seed).to(next(model.parameters()).device)
         self.model, self.problem, self.seed = model, problem, seed
         self.threshold = threshold
-        self._judge = Judge(model, problem, examples, threshold)
+        self._test = SequentialTest(model, problem, examples, threshold)
         self._past, self._place = [Draft(self._fitting(circuit))], 0
         self.few = examples.take(slice(0, AT_ONCE))
-        self._at_once = Judge(model, problem, self.few, threshold)
+        self._at_once = SequentialTest(model, problem, self.few, threshold)
         self.attention: Float[Tensor, "layer head query_role key_role"] = role_attention(model, self.few).cpu()
 
     @property
@@ -88,9 +88,9 @@ class Exploration:
 
     def exactly(self, progress: Callable[[float], None] = lambda share: None) -> None:
         """Measure the losses of the circuit and of the model on all examples, so that they can be asked for."""
-        self._judge.measure([self.draft.circuit, Circuit()], progress=progress)
+        self._test.measure([self.draft.circuit, Circuit()], progress=progress)
 
-    def minimal(self, progress: Callable[[float], None] = lambda share: None) -> dict[Path, PathResult]:
+    def minimal(self, progress: Callable[[float], None] = lambda share: None) -> dict[AttentionPath, PathResult]:
         """For every path of the circuit whether it is needed (Appendix E, step 6), on few examples.
 
         Raises:
@@ -100,14 +100,14 @@ class Exploration:
         report = validate(self.model, self.problem, self.draft.circuit, **asked, progress=progress)
         return {result.path: result for result in report.paths}
 
-    def strength(self, path: Path) -> float:
+    def strength(self, path: AttentionPath) -> float:
         """The attention of the untouched model from role to role, from 0 to 1."""
         roles = self.few.roles.names
         return float(
-            self.attention[path.head.layer, path.head.head, roles.index(path.source), roles.index(path.target)]
+            self.attention[path.head.layer, path.head.index, roles.index(path.source), roles.index(path.target)]
         )
 
-    def toggle(self, path: Path) -> None:
+    def toggle(self, path: AttentionPath) -> None:
         """Take a path away, or put it back.
 
         Raises:
@@ -119,16 +119,16 @@ class Exploration:
         """Make a head uniform, identity, previous, what is drawn for it, untouched, and uniform again."""
         self._go(self.draft.next(head))
 
-    def draw(self, head: Head, source: str, target: str) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    def draw(self, head: Head, source: str, target: str) -> tuple[tuple[AttentionPath, ...], tuple[AttentionPath, ...]]:
         """Add a path; returns those of its head that gave way to it, and those that came back with it.
 
         Raises:
             BadInput: no such path can be.
         """
-        draft = self.draft.drawn(Path(head, source, target))
+        draft = self.draft.drawn(AttentionPath(head, source, target))
         self._fitting(draft.hypothesis)
         before, after = (
-            {path for path in one.circuit.paths if path.head == head} - {Path(head, source, target)}
+            {path for path in one.circuit.paths if path.head == head} - {AttentionPath(head, source, target)}
             for one in (self.draft, draft)
         )
         self._go(draft)
@@ -146,7 +146,7 @@ class Exploration:
         """Back to the beginning, which can be undone."""
         self._go(self._past[0])
 
-    def save(self, path: FilePath) -> None:
+    def save(self, path: Path) -> None:
         """Write the circuit as YAML.
 
         Raises:
@@ -154,7 +154,7 @@ class Exploration:
         """
         save_circuit(self._named(), path)
 
-    def report(self, folder: FilePath, progress: Callable[[float], None] = lambda share: None) -> FilePath:
+    def report(self, folder: Path, progress: Callable[[float], None] = lambda share: None) -> Path:
         """Validate the circuit on fresh examples, and write the report; returns the page's path.
 
         Raises:
@@ -162,14 +162,12 @@ class Exploration:
         """
         circuit = self._named()
         asked: dict[str, Any] = {"n_examples": EXACTLY, "seed": self.seed + 1, "threshold": self.threshold}
-        report = validate(self.model, self.problem, circuit, **asked, progress=lambda share: progress(share / 2))
-        chance = against_chance(
-            self.model, self.problem, circuit, **asked, progress=lambda share: progress((1 + share) / 2)
-        )
-        return write_report(report, self.model, self.problem, folder, chance)
+        report = validate(self.model, self.problem, circuit, **asked, progress=part_of(progress, 0.0, 0.5))
+        chance = against_chance(self.model, self.problem, circuit, **asked, progress=part_of(progress, 0.5, 1.0))
+        return report.save(folder, chance)
 
     def _loss(self, circuit: Circuit, exactly: bool) -> Loss:
-        (loss,) = (self._judge if exactly else self._at_once).measure([circuit])
+        (loss,) = (self._test if exactly else self._at_once).measure([circuit])
         return loss
 
     def _named(self) -> Circuit:
@@ -186,5 +184,5 @@ class Exploration:
             self._place += 1
 
     def _fitting(self, circuit: Circuit) -> Circuit:
-        circuit.check(self._judge.examples.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
+        circuit.check(self._test.examples.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
         return circuit

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from html import escape
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -12,21 +12,20 @@ import plotly.graph_objects as go
 import traitlets
 from transformer_lens import HookedTransformer
 
-from circuits.circuit import Circuit, Head, Path
+from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit
-from circuits.diagram import sequence_order
 from circuits.errors import BadInput
 from circuits.explorer.drawing import SMALLEST, drawing, full_width
 from circuits.explorer.exploration import IN_PASSING, THRESHOLD, Exploration
-from circuits.loss import Loss
-from circuits.page import viewer_code
+from circuits.figures.page import viewer_code
+from circuits.losses.loss import Loss
 from circuits.problem import Problem
-from circuits.viewer import attention_viewer
+from circuits.viewer.viewer import attention_viewer
 
-HERE = FilePath(__file__).parent
+HERE = Path(__file__).parent
 INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # as readable on white as on black
 BARS = ("unablated", "with the circuit")
-NEEDED = {"directly": "needed", "enabling": "guides", "undecided": "undecided", "no": "not needed"}
+NEEDED = {"directly": "needed", "indirectly": "guides", "undecided": "undecided", "no": "not needed"}
 
 
 def explore(
@@ -77,8 +76,8 @@ class Explorer(ipywidgets.VBox):
     def __init__(self, exploration: Exploration) -> None:
         """Show an exploration."""
         self.exploration = exploration
-        self._order = sequence_order(exploration.few.roles)
-        self._labels: dict[Path, str] = {}
+        self._order = exploration.few.roles.in_order
+        self._labels: dict[AttentionPath, str] = {}
         self._exactly = False
         heads = [str(head) for head in exploration.heads]
         useful = exploration.draft.hypothesis.useful_heads
@@ -145,7 +144,7 @@ class Explorer(ipywidgets.VBox):
         self._say(self._told)
         with self.losses.batch_update():
             for trace, name, own in zip(self.losses.data, BARS, (unablated, loss), strict=True):
-                values = [own.mean, *own.parts.values()]
+                values = [own.mean, *own.components.values()]
                 trace.update(y=values, text=[f"{value:.3f}" for value in values], name=f"{name}, {_examples(own)}")
 
     def _actions(self) -> tuple[tuple[str, str, Callable[[], str | None]], ...]:
@@ -231,14 +230,14 @@ class Explorer(ipywidgets.VBox):
         page = self.exploration.report(file.with_name(f"{file.stem}_report"), self._progress)
         return f"The report is at {page}."
 
-    def _file(self) -> FilePath:
+    def _file(self) -> Path:
         """What is to be written.
 
         Raises:
             BadInput: it can be no file.
         """
         named = self.file.value.strip()
-        path = FilePath(named)
+        path = Path(named)
         if path.name in ("", "..") or "\0" in named:
             raise BadInput(f"{named!r} names no file; expected something like circuit.yaml")
         return path.expanduser()
@@ -255,13 +254,13 @@ class Explorer(ipywidgets.VBox):
         self.line.value = f'<div role="status" aria-live="polite">{mark}{escape(text)}</div>'
 
     def _show_drawing(self) -> None:
-        self.diagram.svg = drawing(self.exploration, self._order, self._chosen, self._labels)
+        self.diagram.svg = drawing(self.exploration, self._chosen, self._labels)
 
     def _show_head(self) -> None:
         self._chosen = head = Head.parse(self.head.value)
         roles = self.exploration.few.roles.names
         index = [roles.index(role) for role in self._order]
-        values = self.exploration.attention[head.layer, head.head][index][:, index]
+        values = self.exploration.attention[head.layer, head.index][index][:, index]
         with self.attention.batch_update():
             self.attention.data[0].z = values.numpy().round(3)
             self.attention.layout.title.text = f"{head}: the model's attention, from role (down) to role (across)"
@@ -273,7 +272,7 @@ class Explorer(ipywidgets.VBox):
         self.viewer.panels = viewer.to_json()
 
     def _loss_figure(self) -> go.FigureWidget:
-        names = ["all parts", *self.exploration.problem.parts]
+        names = ["all parts", *self.exploration.problem.loss_components]
         bars = [
             go.Bar(
                 x=names,
@@ -302,7 +301,7 @@ class Explorer(ipywidgets.VBox):
         return go.FigureWidget([heat], _plain({"yaxis": {"autorange": "reversed"}, "height": 330}))
 
 
-def _check_is_circuit(file: FilePath) -> None:
+def _check_is_circuit(file: Path) -> None:
     """Refuse to lose what somebody else wrote."""
     try:
         load_circuit(file)

@@ -1,5 +1,6 @@
-"""Attention in circuitsvis viewers that work offline, in every notebook and as files of their own."""
+"""circuitsvis viewers that work offline.
 
-from circuits.viewer.viewer import Viewer, attention_viewer, over_training, side_by_side
-
-__all__ = ["Viewer", "attention_viewer", "over_training", "side_by_side"]
+- viewer.py: attention_viewer, over_training, side_by_side, Viewer
+- frames.py: what a viewer shows at one step
+- attention_page.py: viewers and average attention as a page
+"""

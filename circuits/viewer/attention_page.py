@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 from transformer_lens import HookedTransformer
 
-from circuits.attention import split_attention
-from circuits.diagram import sequence_order
-from circuits.figures import attention_figure
-from circuits.page import figure_element, render_page
+from circuits.figures.attention_figure import attention_figure
+from circuits.figures.page import figure_element, render_page
+from circuits.model.attention import ATTENTION_EXAMPLES, split_attention
 from circuits.problem import Problem
-from circuits.validation import ATTENTION_EXAMPLES
 from circuits.viewer.viewer import Viewer
 
 
@@ -34,7 +32,7 @@ def attention_page(
         BadInput: the problem does not offer the group.
     """
     examples = problem.examples(ATTENTION_EXAMPLES, seed)
-    order, group = sequence_order(examples.roles), by or examples.roles.main_group
+    order, group = examples.roles.in_order, by or examples.roles.main_group
     figures: dict[str, Markup] = {}
     for name, model in models.items():
         attention = split_attention(model, examples.to(next(model.parameters()).device), group).cpu()

@@ -5,10 +5,10 @@ from typing import Any
 
 from transformer_lens import HookedTransformer
 
-from circuits.attention import attention_patterns
 from circuits.circuit import Head
 from circuits.errors import BadInput
 from circuits.heads import check_choice, check_number
+from circuits.model.patterns import attention_patterns
 from circuits.problem import Examples
 
 
@@ -17,7 +17,7 @@ class Frame:
     """Attention patterns on one example.
 
     Attributes:
-        tokens: a label for each position: ``chain:role``, behind the token where the model has a tokenizer.
+        tokens: a label for each position: ``instance:role``, behind the token where the model has a tokenizer.
         heads: whose patterns they are.
         attention: the patterns, ``[head][query][key]``, with three decimals: all that a viewer shows.
         step: of the training at which the model was like this, where there are several frames.
@@ -66,7 +66,7 @@ def frame(
     check_number("example", example, len(examples))
     one = examples.take(slice(example, example + 1))
     patterns = dict(attention_patterns(model, one))
-    attention = [patterns[head.layer][0, head.head].double().cpu().numpy().round(3).tolist() for head in heads]
+    attention = [patterns[head.layer][0, head.index].double().cpu().numpy().round(3).tolist() for head in heads]
     return Frame(_labels(model, one), heads, attention, step)
 
 

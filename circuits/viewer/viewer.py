@@ -10,9 +10,9 @@ from markupsafe import Markup
 from transformer_lens import HookedTransformer
 
 from circuits.errors import BadInput
-from circuits.files import write_atomically
-from circuits.page import in_a_frame, render_page
+from circuits.figures.page import in_a_frame, render_page
 from circuits.problem import Examples
+from circuits.utils.files import write_atomically
 from circuits.viewer.frames import Frame, chosen, frame
 
 
@@ -67,7 +67,7 @@ def attention_viewer(
     layer: int | None = None,
     head: int | None = None,
 ) -> Viewer:
-    """The attention on one example; tokens are labelled ``chain:role``. Point at a head to see it, click to lock it.
+    """The attention on one example; tokens are labelled ``instance:role``. Point at a head to see it, click to lock it.
 
     Args:
         model: any HookedTransformer without padding.

@@ -1,1 +1,1 @@
-"""The paper's quantitative claims, each beside what was measured here, section by section."""
+"""Every quantitative claim of the paper, beside what was measured here."""

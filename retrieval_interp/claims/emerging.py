@@ -6,10 +6,10 @@ from typing import Any
 from circuits.circuit_file import load_circuit
 from retrieval_interp.claims.claim import Claim, verdict_of
 from retrieval_interp.claims.tables import D, training_loss, validated
-from retrieval_interp.emergence import emergence
-from retrieval_interp.model_dir import CIRCUIT
-from retrieval_interp.observations import observations
-from retrieval_interp.stored_report import found
+from retrieval_interp.experiments.emergence import emergence
+from retrieval_interp.experiments.observations import observations
+from retrieval_interp.models.model_dir import CIRCUIT
+from retrieval_interp.reproduction.stored_report import found
 
 
 def section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
@@ -32,7 +32,7 @@ def section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
             "0.031",
             f"{loss['mean']:.4f} ± {loss['standard_error']:.4f} (at most 0.04), after {steps} steps instead of 6,400",
             1,
-            f"retrieval-interp export RUN data/{D}",
+            f"retrieval-interp models export RUN data/{D}",
             verdict_of(loss["mean"] <= 0.04),
         ),
         Claim(
@@ -51,7 +51,7 @@ def section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
                 number,
                 said[name].sentence,
                 1,
-                f"retrieval-interp emergence {D}",
+                f"retrieval-interp study emergence {D}",
                 verdict_of(said[name].holds),
             )
             for name, (what, number) in paper.items()

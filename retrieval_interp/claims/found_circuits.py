@@ -8,8 +8,8 @@ from typing import Any
 from circuits.circuit_file import load_circuit
 from retrieval_interp.claims.claim import Claim, listed, spread, verdict_of
 from retrieval_interp.claims.tables import ABC, training_loss, validated
-from retrieval_interp.model_dir import CIRCUIT
-from retrieval_interp.stored_report import found
+from retrieval_interp.models.model_dir import CIRCUIT
+from retrieval_interp.reproduction.stored_report import found
 
 
 def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
@@ -34,7 +34,7 @@ def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
             "below 0.01",
             ", ".join(f"{loss['mean']:.4f} ± {loss['standard_error']:.4f}" for loss in losses),
             len(losses),
-            "retrieval-interp export RUN data/transformer_a (and b, c)",
+            "retrieval-interp models export RUN data/transformer_a (and b, c)",
             verdict_of(all(loss["mean"] < 0.01 for loss in losses)),
         ),
         Claim(

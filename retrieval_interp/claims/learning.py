@@ -8,9 +8,7 @@ from pathlib import Path
 from circuits.errors import BadInput
 from retrieval_interp.claims.claim import Claim, verdict_of
 from retrieval_interp.claims.tables import ABC, FIGURE4, D, crossings
-from retrieval_interp.model_dir import LOG
-from retrieval_interp.presets import preset
-from retrieval_interp.sweep.figure4 import (
+from retrieval_interp.figure4.figure4 import (
     ANY,
     AT_ONCE,
     FAILED,
@@ -23,11 +21,13 @@ from retrieval_interp.sweep.figure4 import (
     order,
     with_curriculum,
 )
+from retrieval_interp.models.model_dir import LOG
+from retrieval_interp.models.presets import preset
 from retrieval_interp.sweep.runs_table import read_runs
 from retrieval_interp.sweep.store import LEARNED, Result
-from retrieval_interp.training import LOG_EVERY
+from retrieval_interp.training.training import LOG_EVERY
 
-COMMAND = "retrieval-interp sweep figure4"
+COMMAND = "retrieval-interp study sweep figure4"
 
 
 def section_7(data: Path) -> list[Claim]:

@@ -14,8 +14,7 @@ from retrieval_interp.claims.emerging import section_9
 from retrieval_interp.claims.found_circuits import appendix_e, section_8
 from retrieval_interp.claims.learning import section_7
 from retrieval_interp.claims.tables import ABC, D, check_all_there, report_of
-from retrieval_interp.model_dir import CONFIG
-from retrieval_interp.stored_report import REPORT
+from retrieval_interp.models.model_dir import CONFIG, REPORT
 
 SECTION_4 = [
     Claim("4", "language models solve the equations formulation", "almost perfectly for D up to 5"),

@@ -6,12 +6,12 @@ from typing import Any
 
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
-from retrieval_interp.curves import ATTENTION, EMERGED, first_below, parts_of, read_losses
-from retrieval_interp.experiments import RUNS
-from retrieval_interp.model_dir import CIRCUIT, CONFIG, LOG, read_config
-from retrieval_interp.stored_report import REPORT, check_is_of, found, read_report
+from retrieval_interp.experiments.runs import RUNS
+from retrieval_interp.models.model_dir import ATTENTION, CIRCUIT, CONFIG, LOG, REPORT, read_config
+from retrieval_interp.reproduction.stored_report import check_is_of, found, read_report
+from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
-STAIRCASE = "staircase"
+DEPTH_SWEEP = "depth_sweep"
 FIGURE4 = Path("sweeps", "figure4_laptop", "runs.csv")
 ABC = ("transformer_a", "transformer_b", "transformer_c")
 D = "transformer_d"
@@ -28,12 +28,12 @@ def check_all_there(data: Path) -> None:
         TableMissing: something is.
     """
     needed = {
-        data / D / ATTENTION: f"retrieval-interp emergence RUN --out {data / D}",
-        data / FIGURE4: "retrieval-interp sweep figure4",
-        data / STAIRCASE / RUNS: f"retrieval-interp staircase --out {data / STAIRCASE}",
+        data / D / ATTENTION: f"retrieval-interp study emergence RUN --out {data / D}",
+        data / FIGURE4: "retrieval-interp study sweep figure4",
+        data / DEPTH_SWEEP / RUNS: f"retrieval-interp study depth-sweep --out {data / DEPTH_SWEEP}",
     }
     for folder in (data / name for name in (*ABC, D)):
-        needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp export RUN {folder}"
+        needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp models export RUN {folder}"
         needed[folder / REPORT] = f"retrieval-interp discover {folder.name} --report {folder}"
         if folder.name == D or not (folder / REPORT).exists() or found(read_report(folder / REPORT)):
             needed[folder / CIRCUIT] = f"retrieval-interp discover {folder.name} --out {folder / CIRCUIT}"
@@ -53,8 +53,8 @@ def report_of(folder: Path) -> dict[str, Any]:
         check_is_of(report, load_circuit(folder / CIRCUIT), folder)
     if not report["paths"] or not isinstance(report["merges"], list):
         raise BadInput(f"{folder / REPORT}: has no path, or no list of merges; validate again")
-    if Path(report["about"]["model"]).name != folder.name:
-        raise BadInput(f"{folder / REPORT}: it is of {report['about']['model']}")
+    if Path(report["metadata"]["model"]).name != folder.name:
+        raise BadInput(f"{folder / REPORT}: it is of {report['metadata']['model']}")
     return report
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli import circuit, language, models, study, sweep, theory, view
+from retrieval_interp.cli import circuits, llm, models, study, sweep, theory, train, view
 from retrieval_interp.cli.options import Interrupted
 from retrieval_interp.cli.terminal import printable
 
@@ -15,13 +15,25 @@ from retrieval_interp.cli.terminal import printable
 UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-for room in (circuit, view, study, theory, sweep, language, models):
+for room in (circuits, view, train):
     app.add_typer(room.app)
+study.app.add_typer(sweep.app)
+for group, room, said in (
+    ("models", models, "List the presets; export, describe and share trained models."),
+    (
+        "study",
+        study,
+        "Experiments on the retrieval problem: sweeps, emergence, interventions, probes, the paper's claims.",
+    ),
+    ("theory", theory, "Information flow: how many layers it takes."),
+    ("llm", llm, "The paper's prompts, and language models that answer them."),
+):
+    app.add_typer(room.app, name=group, help=said, rich_help_panel="Groups")
 
 
 @app.callback()
 def about() -> None:
-    """Hold a transformer against a hypothesis about its attention heads."""
+    """Test a hypothesis about a transformer's attention heads."""
 
 
 def main(arguments: list[str] | None = None) -> Any:

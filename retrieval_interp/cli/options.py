@@ -12,7 +12,7 @@ MOST_SEEDS = 1000  # of small models that are trained to be compared
 
 def usable_number(examples: int) -> int:
     """A number of examples that can be used."""
-    from circuits.sample import check_number
+    from circuits.losses.sample import check_number
 
     check_number(examples)
     return examples
@@ -27,15 +27,15 @@ def usable_at_once(examples: int) -> int:
 
 def usable_seed(seed: int) -> int:
     """A seed that can be used."""
-    from retrieval_interp.streams import Stream
+    from retrieval_interp.rng import RngStream
 
-    Stream.EVALUATION.generator(seed)
+    RngStream.EVALUATION.generator(seed)
     return seed
 
 
 def usable_threshold(threshold: float) -> float:
     """A threshold that can be used."""
-    from circuits.loss import check_threshold
+    from circuits.losses.loss import check_threshold
 
     check_threshold(threshold)
     return threshold

@@ -1,4 +1,4 @@
-"""Commands of the study: how circuits emerge in training, whether the order is causal, and what the paper claims."""
+"""Commands of the study: emergence in training, interventions, probes, and the paper's claims."""
 
 import json
 from dataclasses import asdict, replace
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import MOST_SEEDS, AtOnce, CircuitFile, Json, Model, Seed
-from retrieval_interp.cli.terminal import print_claims, progress_bar, runs_bar
+from retrieval_interp.cli.options import MOST_SEEDS, AtOnce, CircuitFile, Json, Model, Seed, Threshold
+from retrieval_interp.cli.terminal import print_claims, print_json, progress_bar, records, runs_bar
 
 app = typer.Typer()
 
@@ -24,12 +24,12 @@ def emergence(
 ) -> None:
     """When did each attention path of a circuit emerge in training? (Section 9, Appendix D.)"""
     import circuits
-    from circuits.files import check_writable
-    from retrieval_interp import emergence as room
-    from retrieval_interp import library
-    from retrieval_interp.emergence_page import FILES, write_emergence
-    from retrieval_interp.model_dir import CIRCUIT
-    from retrieval_interp.observations import observations
+    from circuits.utils.files import check_writable
+    from retrieval_interp.experiments import emergence as room
+    from retrieval_interp.experiments.emergence_page import FILES, write_emergence
+    from retrieval_interp.experiments.observations import observations
+    from retrieval_interp.models import library
+    from retrieval_interp.models.model_dir import CIRCUIT
 
     run = library.find(run_dir)
     if circuit is None and not (run / CIRCUIT).exists():
@@ -39,15 +39,14 @@ def emergence(
         check_writable(out / name)
     with progress_bar("following the paths") as progress:
         followed = room.emergence(run, hypothesis, seed=seed, progress=progress)
-    command = f"retrieval-interp emergence {run_dir} --seed {seed}"
+    command = f"retrieval-interp study emergence {run_dir} --seed {seed}"
     chosen = f"{command} --circuit {circuit}" if circuit else command
     page = write_emergence(followed, Path(run_dir).name, out, followed.kept or command, chosen)
     said = observations(followed)
     if as_json:
         table = followed.table()
-        emerged = json.loads(table.reset_index().to_json(orient="records"))
-        document = {"source": followed.source, "paths": emerged, "observations": [asdict(one) for one in said]}
-        print(json.dumps(document, indent=2))
+        told = [asdict(one) for one in said]
+        print_json(chosen, {"source": followed.source}, paths=records(table.reset_index()), observations=told)
         return
     typer.echo(f"Attention from {followed.source}")
     for path, step in followed.emerged.items():
@@ -58,22 +57,22 @@ def emergence(
 
 
 @app.command()
-def causality(
+def interventions(
     preset: Annotated[str, typer.Option(help="What to train; it should be small.")] = "tiny",
     seeds: Annotated[int, typer.Option(min=2, max=MOST_SEEDS, help="Runs under each condition.")] = 6,
     steps: Annotated[int | None, typer.Option(min=1, help="Train longer or shorter than the preset says.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs and the page; goes on there.")] = Path(
-        "reports/causality"
+        "reports/interventions"
     ),
     as_json: Json = False,
 ) -> None:
     """Do later heads need the induction head to emerge? Trains with paths forced on, or forbidden."""
-    from circuits.files import check_writable
-    from retrieval_interp import causality as room
-    from retrieval_interp.causality_page import PAGE, write_causality
-    from retrieval_interp.experiments import RUNS
-    from retrieval_interp.presets import preset as named
-    from retrieval_interp.provenance import versions
+    from circuits.utils.files import check_writable
+    from retrieval_interp.experiments import interventions as room
+    from retrieval_interp.experiments.interventions_page import PAGE, write_interventions
+    from retrieval_interp.experiments.runs import RUNS
+    from retrieval_interp.models.presets import preset as named
+    from retrieval_interp.models.provenance import versions
 
     chosen = named(preset)
     if steps is not None:
@@ -82,16 +81,166 @@ def causality(
         check_writable(out / name)
     with runs_bar() as progress:
         outcomes = room.experiment(preset, chosen, seeds, out, progress)
-    command = f"retrieval-interp causality --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
-    page = write_causality(outcomes, out, command)
+    command = f"retrieval-interp study interventions --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
+    page = write_interventions(outcomes, out, command)
     table = room.summary(outcomes)
     if as_json:
-        rows = json.loads(table.to_json(orient="records"))
-        print(json.dumps({"command": command, **versions(), "rows": rows}, indent=2))
+        print_json(command, versions(), rows=records(table))
         return
     for sentence in room.sentences(outcomes):
         typer.echo(sentence)
     typer.echo(f"The page is at {page}")
+
+
+@app.command("depth-sweep")
+def depth_sweep(
+    hops: Annotated[list[int] | None, typer.Argument(help="Hops D (default: 1 and 2).")] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_SEEDS, help="Runs of every model.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each, at most.")] = 6000,
+    out: Annotated[Path, typer.Option(help="Folder for the runs, depth_sweep.csv and the page; goes on there.")] = Path(
+        "reports/depth_sweep"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Is depth enough, is it needed? Trains small models with too few layers, and with enough."""
+    asked = list(dict.fromkeys(hops or (1, 2)))
+    if not all(1 <= n <= 7 for n in asked):
+        raise BadInput(f"{', '.join(map(str, asked))} hops; expected whole numbers from 1 to 7")
+    from circuits.utils.files import check_writable
+    from retrieval_interp.experiments import depth_sweep as room
+    from retrieval_interp.experiments.depth_sweep_page import FILES, write_depth_sweep
+    from retrieval_interp.models.provenance import versions
+
+    for name in FILES:
+        check_writable(out / name)
+    with runs_bar() as progress:
+        runs = room.experiment(asked, seeds, steps, out, progress)
+    command = f"retrieval-interp study depth-sweep {' '.join(map(str, asked))} --seeds {seeds} --steps {steps}"
+    page = write_depth_sweep(runs, out, command)
+    if as_json:
+        print_json(command, versions(), rows=records(room.table(runs)))
+        return
+    for sentence in room.sentences(runs):
+        typer.echo(sentence)
+    typer.echo(f"The page is at {page}")
+
+
+@app.command()
+def probe(
+    model_dir: Model,
+    out: Annotated[Path | None, typer.Option(help="Folder for probe.csv and the page, probe.html.")] = None,
+    examples: AtOnce = 1024,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """After which layer can each symbol be read where it is asked? Logit lens, linear probe, and information flow."""
+    from circuits.flow.flow_check import flow_check
+    from circuits.utils.files import check_writable
+    from retrieval_interp.experiments.probe import possible_layers
+    from retrieval_interp.experiments.probe import probe as run_probes
+    from retrieval_interp.experiments.probe_page import FILES, write_probe
+    from retrieval_interp.models import library
+    from retrieval_interp.models.provenance import metadata
+    from retrieval_interp.tasks.vectors import VectorTask
+
+    if examples < 2:
+        raise BadInput(f"{examples} examples; expected at least 2, to fit a regression")
+    folder = library.find(model_dir)
+    if not isinstance(task := library.own_task(folder), VectorTask):
+        raise BadInput(f"{model_dir}: reads words; expected a model of vectors")
+    for path in (out / name for name in FILES if out):
+        check_writable(path)
+    model, _, circuit = library.load(folder)
+    with progress_bar("probing") as progress:
+        read = run_probes(model, task, n_examples=examples, seed=seed, progress=progress)
+    flow = flow_check(circuit, task) if circuit else None
+    command = f"retrieval-interp study probe {model_dir} --examples {examples} --seed {seed}"
+    earliest, name = possible_layers(task), Path(model_dir).resolve().name
+    page = write_probe(read, flow, earliest, name, out, command) if out is not None else None
+    layers = {
+        "possible": earliest,
+        "circuit": flow.known_at if flow else None,
+        "logit_lens": read.layers("logit_lens"),
+        "linear_probe": read.layers("linear_probe"),
+    }
+    if as_json:
+        print_json(command, metadata(model_dir, model), layers=layers, errors=records(read.table()))
+        return
+    for symbol in task.loss_components:
+        said = ", ".join(f"{name} {own[symbol]}" for name, own in layers.items() if own)
+        typer.echo(f"{symbol} is known after layer: {said}")
+    if page:
+        typer.echo(f"The page is at {page}")
+
+
+@app.command("content-or-position")
+def content_or_position(
+    model_dir: Model,
+    examples: AtOnce = 512,
+    seed: Seed = 0,
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Which heads look at content, and which at positions? Mean ablation of every head, and its attention."""
+    import circuits
+    from retrieval_interp.models import library
+    from retrieval_interp.models.provenance import metadata
+
+    model, task, _ = library.load(model_dir)
+    from circuits.model.attention import roles_or_positions
+
+    with progress_bar("content or position") as progress:
+        found = circuits.content_or_position(
+            model, task, n_examples=max(2, examples), threshold=threshold, seed=seed, progress=progress
+        )
+    drawn, heads = task.examples(examples, seed), found.to_json()["heads"]
+    for role in task.output_roles:
+        to_roles, to_position = roles_or_positions(model, drawn, role)
+        for head in found.alone:
+            share, most = to_roles[head].max(dim=-1)
+            to = {"role": drawn.roles.names[int(most)], "to_role": share.item()}
+            heads[str(head)].setdefault("from", {})[role] = {**to, "to_position": to_position[head].item()}
+    if as_json:
+        command = f"retrieval-interp study content-or-position {model_dir} --examples {examples} --seed {seed}"
+        print_json(command, metadata(model_dir, model), heads=heads)
+        return
+    typer.echo("Loss with the head's average pattern alone, and most of its attention to one role and one position:")
+    for head, said in heads.items():
+        attention = "; ".join(
+            f"from {role} {to['to_role']:.2f} to {to['role']}, {to['to_position']:.2f} to a position"
+            for role, to in said["from"].items()
+        )
+        typer.echo(f"{head} looks at {said['looks_at']}, loss {said['mean_alone']['mean']:.4f}; {attention}")
+
+
+@app.command()
+def scratchpad(
+    model_dir: Model,
+    examples: AtOnce = 4096,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Let a model write its symbols and read them again: how far does it come?"""
+    from retrieval_interp.models import library
+    from retrieval_interp.models.provenance import metadata
+    from retrieval_interp.tasks.writing import WritingTask, written_losses
+
+    folder = library.find(model_dir)
+    if not isinstance(task := library.own_task(folder), WritingTask):
+        raise BadInput(f"{model_dir}: was trained to answer in one pass; expected a model that writes (preset writing)")
+    model = library.load(folder).model
+    with progress_bar("writing") as progress:
+        forced, own = written_losses(model, task, task.examples(examples, seed), progress)
+    if as_json:
+        command = f"retrieval-interp study scratchpad {model_dir} --examples {examples} --seed {seed}"
+        losses = {"reading_the_right_symbols": forced.to_json(), "reading_its_own": own.to_json()}
+        print_json(command, metadata(model_dir, model), **losses)
+        return
+    for symbol in task.loss_components:
+        typer.echo(
+            f"{symbol}: {own.components[symbol]:.4f} reading its own symbols, "
+            f"{forced.components[symbol]:.4f} reading the right ones"
+        )
 
 
 @app.command()
@@ -107,11 +256,11 @@ def elimination(
     Exits with 0 if the answers follow what is changed, 1 if not, 2 on bad input.
     """
     from circuits.circuit_file import load_circuit
-    from retrieval_interp import library
-    from retrieval_interp.elimination import elimination as measured
-    from retrieval_interp.elimination import partial_path
-    from retrieval_interp.provenance import about
-    from retrieval_interp.task import RetrievalTask, StepOrder
+    from retrieval_interp.experiments.elimination import elimination as measured
+    from retrieval_interp.experiments.elimination import partial_path
+    from retrieval_interp.models import library
+    from retrieval_interp.models.provenance import metadata
+    from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 
     folder = library.find(model_dir)
     if not isinstance(task := library.own_task(folder), RetrievalTask) or task.step_order is StepOrder.ANY:
@@ -125,10 +274,10 @@ def elimination(
         found = measured(model, task, hypothesis, n_examples=examples, seed=seed, progress=progress)
     if as_json:
         of = f" --circuit {circuit}" if circuit else ""
-        command = f"retrieval-interp elimination {model_dir}{of} --examples {examples} --seed {seed}"
+        command = f"retrieval-interp study elimination {model_dir}{of} --examples {examples} --seed {seed}"
         rows = json.loads(found.table().to_json(orient="records"))
         said = {"path": str(found.path), "left_out": found.left_out, "holds": found.holds, "rows": rows}
-        print(json.dumps({"command": command, **about(model_dir, model), **said}, indent=2))
+        print_json(command, metadata(model_dir, model), **said)
     else:
         typer.echo(f"{found.path} leaves out slot {found.left_out}. Shares of answers nearest to each slot's symbol:")
         typer.echo(found.table().round(2).to_string(index=False))
@@ -144,7 +293,7 @@ def claims(as_json: Json = False) -> None:
     """
     from retrieval_interp.claims.ledger import ledger
     from retrieval_interp.claims.tables import TableMissing
-    from retrieval_interp.library import data_folder
+    from retrieval_interp.models.library import data_folder
 
     try:
         rows = ledger(data_folder())

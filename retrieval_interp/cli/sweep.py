@@ -1,6 +1,5 @@
 """Commands on many models at once."""
 
-import json
 import shlex
 from collections.abc import Callable
 from enum import StrEnum
@@ -12,7 +11,7 @@ import typer
 
 from circuits.errors import BadInput
 from retrieval_interp.cli.options import Json, Threshold
-from retrieval_interp.cli.terminal import runs_bar
+from retrieval_interp.cli.terminal import print_json, records, runs_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,17 +57,17 @@ def sweep(
         raise BadInput("--address and --gpus are for --engine ray")
     if scale and plan != "figure4":
         raise BadInput("--scale is for figure4")
-    from circuits.files import check_writable
-    from retrieval_interp.sweep.census import examinable
+    from circuits.utils.files import check_writable
+    from retrieval_interp.census.census import examinable
+    from retrieval_interp.figure4.figure4 import figure4_sentences, table
+    from retrieval_interp.figure4.figure4_page import FILES, write_figure4
     from retrieval_interp.sweep.cluster import connect, on_cluster
-    from retrieval_interp.sweep.figure4 import sentences, table
-    from retrieval_interp.sweep.figure4_page import FILES, write_figure4
     from retrieval_interp.sweep.local import local
     from retrieval_interp.sweep.plan import load_plan
     from retrieval_interp.sweep.run import Engine
     from retrieval_interp.sweep.run import sweep as run_sweep
     from retrieval_interp.sweep.store import Store, Trained
-    from retrieval_interp.training_step import check_device_name, choose_device
+    from retrieval_interp.training.training_step import check_device_name, choose_device
 
     chosen = load_plan(plan, scale or Scale.LAPTOP)
     folder = out or Path("reports/sweeps") / chosen.name
@@ -80,9 +79,9 @@ def sweep(
     else:
         choose_device(device)
         worked = local
-    from retrieval_interp.sweep.training import train_seeds
+    from retrieval_interp.sweep.training import train_run
 
-    train: Engine[Trained] = partial(worked, work=partial(train_seeds, device=device, weights=weights))
+    train: Engine[Trained] = partial(worked, work=partial(train_run, device=device, weights=weights))
     store = Store(folder)
     for result in store.results(chosen.runs):  # a damaged run is told before the others are trained
         if weights and not examinable(store, result.run):
@@ -90,9 +89,9 @@ def sweep(
     with runs_bar() as progress:
         failures = run_sweep(chosen.runs, store, train, progress)
     results = store.results(chosen.runs)
-    command = shlex.join(["retrieval-interp", "sweep", plan, *(["--scale", scale] if scale else [])])
+    command = shlex.join(["retrieval-interp", "study", "sweep", plan, *(["--scale", scale] if scale else [])])
     page = write_figure4(results, folder, command) if results else None
-    _tell(command, table(results), sentences(results), failures, page, as_json)
+    _tell(command, table(results), figure4_sentences(results), failures, page, as_json)
 
 
 @app.command()
@@ -106,10 +105,10 @@ def census(
     Writes census.csv and census.html into the store, and each circuit beside its weights. Two of them on one store
     share the work. Exits with 1 where models could not be examined.
     """
-    from circuits.files import check_writable
-    from retrieval_interp.sweep.census import Census, examine
-    from retrieval_interp.sweep.census_page import FILES, write_census
-    from retrieval_interp.sweep.census_table import sentences, table
+    from circuits.utils.files import check_writable
+    from retrieval_interp.census.census import Census, examine
+    from retrieval_interp.census.census_page import FILES, write_census
+    from retrieval_interp.census.census_table import sentences, table
     from retrieval_interp.sweep.local import local
     from retrieval_interp.sweep.run import sweep as run_sweep
     from retrieval_interp.sweep.store import STORE, Store
@@ -122,9 +121,9 @@ def census(
     whole.examined()  # a damaged finding is told before the others are made
     with runs_bar("discovering") as progress:
         engine = partial(local, work=partial(examine, folder=store, threshold=threshold))
-        failures = run_sweep(whole.runs, whole, engine, progress, together=1)
+        failures = run_sweep(whole.runs, whole, engine, progress)
     examined = whole.examined()
-    command = shlex.join(["retrieval-interp", "census", str(store), "--threshold", f"{threshold:g}"])
+    command = shlex.join(["retrieval-interp", "study", "census", str(store), "--threshold", f"{threshold:g}"])
     page = write_census(examined, whole.left_out, store, command) if examined else None
     rows = table(examined)
     _tell(command, rows, sentences(rows, whole.left_out), failures, page, as_json)
@@ -139,15 +138,13 @@ def _tell(
     as_json: bool,
 ) -> NoReturn:
     """What came of a sweep; exits with 1 where runs failed."""
-    from retrieval_interp.provenance import versions
+    from retrieval_interp.models.provenance import versions
 
     for failure in failures:
         typer.echo(f"{failure.run} failed: {failure.reason}", err=True)
     if as_json:
         failed = [{"run": str(failure.run), "reason": failure.reason} for failure in failures]
-        records = json.loads(rows.to_json(orient="records"))
-        document = {"command": command, **versions(), "sentences": said, "rows": records, "failures": failed}
-        print(json.dumps(document, indent=2))
+        print_json(command, versions(), sentences=said, rows=records(rows), failures=failed)
     else:
         for sentence in said:
             typer.echo(sentence)

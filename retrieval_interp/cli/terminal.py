@@ -1,21 +1,20 @@
 """What people see on the terminal: progress on standard error, the tables of a validation on standard output."""
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from retrieval_interp.cli.options import Interrupted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from circuits.discovery import Discovery
-    from circuits.statistics import Statistics
-    from circuits.validation_report import ValidationReport
+    from circuits.discovery.discovery import Discovery
+    from circuits.null_models.chance import ChanceReport
+    from circuits.validation.validation_report import ValidationReport
     from retrieval_interp.claims.claim import Claim
-    from retrieval_interp.depth import Depth
+    from retrieval_interp.theory.depth import Depth
 
 OUTCOMES = {"passed": "green", "failed": "red", "undetermined": "yellow"}
 DECISIONS = {"holds": "green", "fails": "red", "undecided": "yellow"}
@@ -42,12 +41,14 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
         progress.stop()
 
 
-def announce(seconds: float) -> None:
-    """Say on standard error how long something will take, where it is worth a word."""
-    for unit, length in {"hours": 3600, "minutes": 60, "seconds": 1}.items():
-        if seconds >= 3 * length:
-            typer.echo(f"This takes about {seconds / length:.0f} {unit}.", err=True)
-            return
+def print_json(command: str, made: Mapping[str, Any], **content: Any) -> None:
+    """One JSON document: the command, with what it was made, and its results."""
+    print(json.dumps({"command": command, **made, **content}, indent=2))
+
+
+def records(table: "pd.DataFrame") -> list[dict[str, Any]]:
+    """The rows of a table, for JSON: what is not there is null."""
+    return json.loads(table.to_json(orient="records"))
 
 
 def printable(text: str) -> str:
@@ -71,18 +72,20 @@ def print_report(report: "ValidationReport") -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
-    from circuits.mechanisms import SIMPLE
+    from circuits.mechanisms.mechanism import SIMPLE
 
     console = Console()
     heads = Table("head", "hypothesis", *SIMPLE, "its hypothesis", "hypothesis alone", title="Each head alone")
     for head in report.heads:
         losses = [f"{head.losses[name].mean:.4f}" for name in (*SIMPLE, head.hypothesis)]
         heads.add_row(str(head.head), head.hypothesis, *losses, f"{head.alone} (simplest: {head.simplest or 'none'})")
-    columns = ("row made uniform", "row made identity", "needed", "led elsewhere, at least")
+    columns = ("row made uniform", "row made identity", "needed", "best other target")
     paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path")
     for path in report.paths:
         losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
-        nearest = f"{path.nearest_rival[0]} {path.nearest_rival[1].mean:.4f}" if path.nearest_rival else ""
+        nearest = (
+            f"{path.nearest_alternative[0]} {path.nearest_alternative[1].mean:.4f}" if path.nearest_alternative else ""
+        )
         condition = report.circuit.condition(path.path)
         name = f"{path.path}{f' on {condition.said(path.path.target)}' if condition else ''}"
         paths.add_row(name, *losses, path.needed + (", weakly" if path.weak else ""), nearest)
@@ -99,7 +102,7 @@ def print_report(report: "ValidationReport") -> None:
         console.print(Text.assemble(f"{'flow':>12} ", sentence))
 
 
-def print_chance(chance: "Statistics") -> None:
+def print_chance(chance: "ChanceReport") -> None:
     """What chance could have done, under what a validation printed."""
     from rich.console import Console
     from rich.text import Text
@@ -117,12 +120,14 @@ def print_discovery(found: "Discovery") -> None:
     titles = (Column("head", no_wrap=True), Column("its average alone", justify="right"), "looks at", "its mechanism")
     shown = Table(*titles, title="Every head: the loss with its average pattern in its place")
     for head, loss in found.heads.alone.items():
-        shown.add_row(str(head), f"{loss.mean:.4f}", found.heads.kind(head), str(found.circuit.heads[head]))
+        shown.add_row(str(head), f"{loss.mean:.4f}", found.heads.looks_at(head), str(found.circuit.heads[head]))
     console = Console()
     console.print(shown)
     console.print(f"{len(found.trials)} changes were tried; {found.n_evaluations} sequences were run.")
     outcome = "within" if found.explains else "above"
-    console.print(f"All heads replaced: {found.combined}, {outcome} twice the model's own ({found.full}) plus 0.005.")
+    console.print(
+        f"All heads replaced: {found.combined}, {outcome} twice the unablated loss ({found.unablated}) plus 0.005."
+    )
 
 
 def print_depths(rows: "Sequence[Depth]") -> None:

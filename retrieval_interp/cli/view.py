@@ -12,7 +12,7 @@ from retrieval_interp.cli.terminal import progress_bar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from retrieval_interp.any_task import Task
+    from retrieval_interp.tasks.task import Task
 
 app = typer.Typer()
 
@@ -37,11 +37,12 @@ def view(
     seed: Seed = 0,
 ) -> None:
     """Write attention maps and circuitsvis viewers into one HTML file that works offline (Appendix C)."""
-    from circuits.files import check_writable, write_atomically
     from circuits.heads import check_choice
-    from retrieval_interp import library
-    from retrieval_interp.checkpoints import load_model, through_training
-    from retrieval_interp.model_dir import some_checkpoints
+    from circuits.utils.files import check_writable, write_atomically
+    from retrieval_interp.models import library
+    from retrieval_interp.models.checkpoints import load_model
+    from retrieval_interp.models.library import through_training
+    from retrieval_interp.models.model_dir import some_checkpoints
 
     check_writable(out)
     if twice := next((name for name in model_dirs if model_dirs.count(name) > 1), None):
@@ -55,8 +56,8 @@ def view(
     if training:
         newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
     models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
-    from circuits.viewer import attention_viewer, over_training, side_by_side
     from circuits.viewer.attention_page import attention_page
+    from circuits.viewer.viewer import attention_viewer, over_training, side_by_side
 
     task = next(iter(tasks.values()))
     shown = task.examples(examples, seed)

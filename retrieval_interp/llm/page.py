@@ -11,14 +11,12 @@ import plotly.colors
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from circuits.files import write_together
-from circuits.lazy import pandas as pd
-from circuits.page import figure_element, render_page
+from circuits.utils.lazy import pandas as pd
 from retrieval_interp.llm.results import shown_steps
 from retrieval_interp.prompts import FORMULATIONS, STEPS
+from retrieval_interp.results import write_results
 
-CSV, PAGE = "accuracy.csv", "accuracy.html"
-FILES = (CSV, PAGE)
+FILES = ("accuracy.csv", "accuracy.html")
 COLOURS = plotly.colors.qualitative.Safe
 OPTIONS = ("chains", "seed", "questions", "attempts", "max_tokens", "temperature")  # with which a model is asked
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x", "star", "hexagon")
@@ -125,12 +123,11 @@ def write_accuracy(table: pd.DataFrame, folder: Path, source: str) -> Path:
     Raises:
         BadInput: the folder cannot be written.
     """
-    page = render_page(
-        "accuracy.html.jinja",
-        "retrieval_interp",
-        source=source,
-        figure=figure_element(accuracy_figure(table), "accuracy"),
+    return write_results(
+        folder,
+        "accuracy",
+        source,
+        {"accuracy": table},
+        {"accuracy": accuracy_figure(table)},
         rows=with_series(table).assign(steps=table["steps"].map(shown_steps)).to_dict("records"),
     )
-    write_together({folder / CSV: f"# {source}\n{table.to_csv(index=False)}", folder / PAGE: page})
-    return folder / PAGE

@@ -16,9 +16,9 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 from transformer_lens import HookedTransformer, TransformerLensKeyValueCache
 
 from circuits.errors import BadInput
-from retrieval_interp.language import language_model
 from retrieval_interp.llm.tasks import MAX_TOKENS
-from retrieval_interp.prompted import as_text, token_ids
+from retrieval_interp.models.language import language_model
+from retrieval_interp.tasks.prompted import as_text, token_ids
 
 UNKNOWN_OPTIONS = ("top_p", "top_k", "stop_seqs", "num_choices", "frequency_penalty", "presence_penalty", "logit_bias")
 

@@ -12,9 +12,9 @@ from inspect_ai.log import EvalLog, EvalSampleSummary, list_eval_logs, read_eval
 from inspect_ai.scorer import CORRECT
 
 from circuits.errors import BadInput, check_size
-from circuits.files import read_text
-from circuits.interval import Interval
-from circuits.lazy import pandas as pd
+from circuits.losses.interval import Interval
+from circuits.utils.files import read_text
+from circuits.utils.lazy import pandas as pd
 from retrieval_interp.llm.tasks import MOST_ATTEMPTS, is_exhausted
 from retrieval_interp.prompts import FORMULATIONS, formulation
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from circuits.errors import BadInput, check_size
 from retrieval_interp.prompts.question import Question
-from retrieval_interp.streams import Stream
+from retrieval_interp.rng import RngStream
 
 MOST_QUESTIONS = 10**6  # whose prompts, none of them twice, can be kept in mind
 TRIES = 1000  # draws that may all be there already before a size is said to have no further question
@@ -60,7 +60,7 @@ class Formulation(ABC):
         Raises:
             BadInput: there are no further ones of this size.
         """
-        rng, seen = Stream.EVALUATION.generator(seed, *self.name.encode(), *astuple(self)), set[str]()
+        rng, seen = RngStream.EVALUATION.generator(seed, *self.name.encode(), *astuple(self)), set[str]()
         while True:
             for _ in range(TRIES):
                 question = self.draw(rng)

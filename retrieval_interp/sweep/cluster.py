@@ -15,7 +15,9 @@ from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt, rea
 PATIENCE = 20  # seconds until a machine that does not answer is not there
 HEALTH = 180  # seconds until a cluster is not well: who asks first imports Ray, which takes long on a busy machine
 LOST = 5  # times that a job is begun again because its worker or its node was lost
-WAITING = 100  # jobs that are sent at once, and wait until the cluster has room: each holds its runs' locks, open files
+WAITING = (
+    100  # jobs that are sent at once, and wait until the cluster has room: each holds the lock of its run, an open file
+)
 LOOK = 1.0  # seconds between two looks at how far the jobs are
 
 
@@ -75,7 +77,7 @@ def _check_alive(address: str) -> None:
 
 def on_cluster(
     jobs: Iterable[Job], told: Callable[[Job, float], None], work: Work[Outcome], ray: Any, gpus: float
-) -> Iterator[tuple[Job, list[Outcome | Failure]]]:
+) -> Iterator[tuple[Job, Outcome | Failure]]:
     """Every job with what came of it, in the order in which they end; lost ones are begun again elsewhere.
 
     Args:
@@ -102,7 +104,7 @@ def on_cluster(
                 try:
                     done = ray.get(one)
                 except Exception as error:  # it was lost too often
-                    done = [Failure(run, reason_of(error)) for run in job.runs]
+                    done = Failure(job.run, reason_of(error))
                 yield job, done
             sent |= {remote.remote(job, work, shares): job for job in islice(left, WAITING - len(sent))}
             begun = ray.get(shares.all.remote())
@@ -129,5 +131,5 @@ class Shares:
         return self._shares
 
 
-def _on_worker(job: Job, work: Work[Outcome], shares: Any) -> list[Outcome | Failure]:
+def _on_worker(job: Job, work: Work[Outcome], shares: Any) -> Outcome | Failure:
     return attempt(job, lambda share: shares.tell.remote(job, share), work)

@@ -1,11 +1,11 @@
-"""A job of a sweep: some seeds of a preset, worked on together, here or on a worker elsewhere."""
+"""A job of a sweep: one run, worked on here or on a worker elsewhere."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from circuits.errors import BadInput
-from retrieval_interp.presets import Preset
+from retrieval_interp.models.presets import Preset
 from retrieval_interp.sweep.plan import Run
 
 Outcome = TypeVar("Outcome")  # what comes of a run: it is trained, or its circuit is found
@@ -13,29 +13,22 @@ Outcome = TypeVar("Outcome")  # what comes of a run: it is trained, or its circu
 
 @dataclass(frozen=True)
 class Job:
-    """Seeds of one preset that are worked on together.
+    """A run to work on.
 
     Attributes:
-        preset: its name.
-        seeds: of weights and data.
-        chosen: the preset itself, so that a worker elsewhere need not know its name.
+        run: which.
+        chosen: its preset, so that a worker elsewhere need not know its name.
     """
 
-    preset: str
-    seeds: tuple[int, ...]
+    run: Run
     chosen: Preset
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """Whose job it is."""
-        return tuple(Run(self.preset, seed) for seed in self.seeds)
 
     @property
     def work(self) -> float:
         """How much it is, to compare jobs."""
         chosen = self.chosen
-        each = chosen.recipe.steps * chosen.recipe.batch * chosen.task.n_positions * chosen.architecture.n_layers
-        return float(len(self.seeds) * each)
+        positions = chosen.recipe.steps * chosen.recipe.batch * chosen.task.n_positions
+        return float(positions * chosen.architecture.n_layers)
 
 
 @dataclass(frozen=True)
@@ -46,15 +39,15 @@ class Failure:
     reason: str
 
 
-Work = Callable[[Job, Callable[[float], None]], list[Outcome | Failure]]  # is given the job, and what to tell its share
+Work = Callable[[Job, Callable[[float], None]], Outcome | Failure]  # is given the job, and what to tell its share
 
 
-def attempt(job: Job, progress: Callable[[float], None], work: Work[Outcome]) -> list[Outcome | Failure]:
-    """Do a job; whatever stops it is the failure of its runs, and the others go on."""
+def attempt(job: Job, progress: Callable[[float], None], work: Work[Outcome]) -> Outcome | Failure:
+    """Do a job; whatever stops it is its failure, and the others go on."""
     try:
         return work(job, progress)
     except Exception as error:
-        return [Failure(run, reason_of(error)) for run in job.runs]
+        return Failure(job.run, reason_of(error))
 
 
 def reason_of(error: Exception) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from circuits.errors import BadInput
-from circuits.yaml_file import read_yaml
-from retrieval_interp.presets import preset
-from retrieval_interp.task import RetrievalTask
+from circuits.utils.yaml_file import read_yaml
+from retrieval_interp.models.presets import preset
+from retrieval_interp.tasks.retrieval import RetrievalTask
 
 PLANS = Path(__file__).parent / "plans"
 MOST_SEEDS = 10_000

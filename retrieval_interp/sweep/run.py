@@ -3,20 +3,19 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from retrieval_interp.presets import preset
+from retrieval_interp.models.presets import preset
 from retrieval_interp.sweep.job import Failure, Job, Outcome
 from retrieval_interp.sweep.plan import Run
 
 TRIES = 3  # of a run that fails, in one sweep
-TOGETHER = 8  # seeds trained as one program
 POLL = 1.0  # seconds between two looks at runs that another sweep is making
 
 Told = Callable[[Job, float], None]
-Engine = Callable[[Iterable[Job], Told], Iterator[tuple[Job, list[Outcome | Failure]]]]
+Engine = Callable[[Iterable[Job], Told], Iterator[tuple[Job, Outcome | Failure]]]
 Kept = TypeVar("Kept", contravariant=True)
 
 
@@ -27,11 +26,11 @@ class Shelf(Protocol[Kept]):
     def has(self, run: Run) -> bool:
         """Whether a run's is there."""
 
-    def claimed(self, runs: Sequence[Run]) -> AbstractContextManager[tuple[Run, ...]]:
-        """Those of the runs that are missing and nobody else is making; nobody else will until this ends."""
+    def claimed(self, run: Run) -> AbstractContextManager[bool]:
+        """Whether a run is missing and nobody else is making it; then nobody else will until this ends."""
 
-    def add(self, *outcomes: Kept) -> None:
-        """Keep what came of runs of a job, which are claimed."""
+    def add(self, outcome: Kept) -> None:
+        """Keep what came of a run, which is claimed."""
 
     def failed(self, run: Run, reason: str) -> None:
         """Write down that a run failed, and why."""
@@ -42,16 +41,14 @@ def sweep(
     store: Shelf[Outcome],
     engine: Engine[Outcome],
     progress: Callable[[float], None],
-    together: int = TOGETHER,
 ) -> list[Failure]:
     """Make everything that the store does not hold, and wait for what another sweep is making.
 
     Args:
-        runs: whose outcomes are wanted, the seeds of a preset together.
+        runs: whose outcomes are wanted.
         store: where they are kept.
         engine: what does jobs; it takes them one after the other, when it has room for them.
         progress: is told the finished share of the whole, 0 to 1.
-        together: how many seeds of a preset are one job, at most.
 
     Returns:
         the last failure of every run that is still missing.
@@ -71,7 +68,7 @@ def sweep(
         missing = [run for run in runs if not store.has(run) and failures[run] < TRIES]
         if not missing:
             return [failure for run, failure in last.items() if not store.has(run)]
-        claims = Claims(store, missing, together, alone={*last})
+        claims = Claims(store, missing)
         running: dict[Job, float] = {}
 
         def told(job: Job, share: float, running: dict[Job, float] = running) -> None:
@@ -80,14 +77,13 @@ def sweep(
             progress(min(1.0, done() + begun / whole))
 
         with claims:
-            for job, outcomes in engine(claims.jobs(), told):
-                for outcome in outcomes:
-                    if isinstance(outcome, Failure):
-                        failures[outcome.run] += 1
-                        last[outcome.run] = outcome
-                        store.failed(outcome.run, outcome.reason)
-                if made := [outcome for outcome in outcomes if not isinstance(outcome, Failure)]:
-                    store.add(*made)
+            for job, outcome in engine(claims.jobs(), told):
+                if isinstance(outcome, Failure):
+                    failures[outcome.run] += 1
+                    last[outcome.run] = outcome
+                    store.failed(outcome.run, outcome.reason)
+                else:
+                    store.add(outcome)
                 running.pop(job, None)
                 claims.release(job)
                 progress(done())
@@ -96,11 +92,10 @@ def sweep(
 
 
 class Claims:
-    """Jobs of runs that nobody else is making, claimed when they are taken and until they are released."""
+    """Jobs that nobody else is at, claimed when they are taken and until they are released."""
 
-    def __init__(self, store: Shelf[Any], missing: list[Run], together: int, alone: Collection[Run]) -> None:
-        """``missing`` is wanted; at most ``together`` seeds of a preset are one job, and each of ``alone`` is one."""
-        self._store, self._missing, self._together, self._alone = store, missing, together, alone
+    def __init__(self, store: Shelf[Any], missing: list[Run]) -> None:
+        self._store, self._missing = store, missing
         self._held: dict[Job, ExitStack] = {}
         self.any = False
 
@@ -112,21 +107,15 @@ class Claims:
             self.release(job)
 
     def jobs(self) -> Iterator[Job]:
-        """One after the other; the seeds of a preset together."""
-        for name in dict.fromkeys(run.preset for run in self._missing):
-            own = [run for run in self._missing if run.preset == name and run not in self._alone]
-            groups = [own[start : start + self._together] for start in range(0, len(own), self._together)]
-            # A run that failed may have failed because of the others, or they because of it.
-            groups += [[run] for run in self._missing if run.preset == name and run in self._alone]
-            for group in groups:
-                stack = ExitStack()
-                ours = stack.enter_context(self._store.claimed(group))
-                if not ours:
-                    stack.close()
-                    continue
-                job = Job(name, tuple(run.seed for run in ours), preset(name))
-                self._held[job], self.any = stack, True
-                yield job
+        """One after the other."""
+        for run in self._missing:
+            stack = ExitStack()
+            if not stack.enter_context(self._store.claimed(run)):
+                stack.close()
+                continue
+            job = Job(run, preset(run.preset))
+            self._held[job], self.any = stack, True
+            yield job
 
     def release(self, job: Job) -> None:
         """Let others claim what was not finished."""
@@ -134,4 +123,4 @@ class Claims:
 
 
 def _work(runs: Iterable[Run]) -> float:
-    return math.fsum(Job(run.preset, (run.seed,), preset(run.preset)).work for run in runs)
+    return math.fsum(Job(run, preset(run.preset)).work for run in runs)

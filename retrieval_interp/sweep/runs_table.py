@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from circuits.errors import BadInput
-from circuits.files import read_text
-from circuits.lazy import pandas as pd
-from retrieval_interp.presets import preset
+from circuits.utils.files import read_text
+from circuits.utils.lazy import pandas as pd
+from retrieval_interp.models.presets import preset
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.store import Result
 
@@ -46,7 +46,7 @@ def read_runs(path: Path) -> list[Result]:
     if not found:
         raise BadInput(f"{path}: holds no run")
     for result in found.values():
-        if tuple(result.losses) != preset(result.preset).task.parts or not all(
+        if tuple(result.losses) != preset(result.preset).task.loss_components or not all(
             loss >= 0 for loss in result.losses.values()
         ):
             raise BadInput(f"{path}: is no table of runs (of {result.run} a symbol is missing, or has no loss)")

@@ -3,7 +3,7 @@
 FOLDER/store.json                   which version's runs these are
 FOLDER/laptop_ic_3/seed-0002/       config.json, log.jsonl, result.json, and model.safetensors if weights are kept
 FOLDER/failures.jsonl               what went wrong
-FOLDER/.finished-laptop_ic_3-0000/  runs that ended together, on their way to their places
+FOLDER/.partial/                    runs that are being written
 FOLDER/.locks/                      which runs are being made now; a lock ends with the process that holds it
 """
 
@@ -12,24 +12,25 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from circuits.errors import BadInput
-from circuits.files import append_line, read_text, write_atomically
-from circuits.lazy import torch
-from retrieval_interp.checkpoints import save_tensors
-from retrieval_interp.model_dir import CONFIG, LOG, WEIGHTS
-from retrieval_interp.presets import PRESETS, preset
+from circuits.utils.files import append_line, read_text, write_atomically
+from circuits.utils.lazy import torch
+from retrieval_interp.models.checkpoints import save_tensors
+from retrieval_interp.models.model_dir import CONFIG, LOG, WEIGHTS
+from retrieval_interp.models.presets import PRESETS, preset
+from retrieval_interp.records import record_of
 from retrieval_interp.sweep.plan import Run
-from retrieval_interp.sweep.record import record_of
-from retrieval_interp.training import run_config
+from retrieval_interp.training.curves import MOST_STEPS
+from retrieval_interp.training.training import run_config
 
 STORE, RESULT, FAILURES = "store.json", "result.json", "failures.jsonl"
-LOCKS, PARTIAL, FINISHED = ".locks", ".partial", ".finished-"
+LOCKS, PARTIAL = ".locks", ".partial"
 FORMAT = 1
 LEARNED = 0.5  # a partial loss below it (paper, section 7.2)
 
@@ -55,9 +56,9 @@ class Result:
     device: str
 
     def __post_init__(self) -> None:
-        steps = (step for step in self.fell.values() if step is not None)
-        if min(*self.losses.values(), *steps, self.seconds, 0) < 0:
-            raise ValueError("a loss, a step or a time is below 0")
+        steps = [step for step in self.fell.values() if step is not None]
+        if min(*self.losses.values(), *steps, self.seconds, 0) < 0 or max(*steps, 0, 0) > MOST_STEPS:
+            raise ValueError("a loss, a step or a time is below 0, or a step too large")
 
     @property
     def run(self) -> Run:
@@ -116,7 +117,7 @@ class Store:
         if form != FORMAT:
             raise BadInput(f"{marker}: format is {form}; this version reads {FORMAT}")
         # Folders are moved and removed here, which must not happen to those that somebody else's store leads to.
-        for path in (path for level in ("*", "*/*", f"{FINISHED}*/*/*") for path in folder.glob(level)):
+        for path in (path for level in ("*", "*/*") for path in folder.glob(level)):
             if path.is_symlink():
                 raise BadInput(f"{path}: is a link; everything in a store lies in its own folder")
 
@@ -141,7 +142,7 @@ class Store:
             if not seed.isdecimal() or self.path(Run(name, int(seed))) != path:
                 raise BadInput(f"{path}: is no run; expected something like seed-0000")
             if name not in PRESETS:
-                raise BadInput(f"{path.parent}: is of no preset; `retrieval-interp presets` lists them")
+                raise BadInput(f"{path.parent}: is of no preset; `retrieval-interp models presets` lists them")
             found.append(Run(name, int(seed)))
         return tuple(found)
 
@@ -151,7 +152,7 @@ class Store:
         Raises:
             BadInput: it is damaged, or was made by other settings than its preset has now.
         """
-        path, parts = self.path(run), preset(run.preset).task.parts
+        path, parts = self.path(run), preset(run.preset).task.loss_components
         try:
             made = json.loads(read_text(path / CONFIG, "the config of a run"))
             now = json.loads(run_config(run.preset, preset(run.preset), run.seed))
@@ -176,67 +177,40 @@ class Store:
         return [self.result(run) for run in runs if self.has(run)]
 
     @contextmanager
-    def claimed(self, runs: Sequence[Run], file: str = "") -> Iterator[tuple[Run, ...]]:
-        """Those of the runs that are missing, or lack this file; others do not get them until this ends."""
-        self._put_in_place()
-        with ExitStack() as held:
-            ours = []
-            for run in runs:
-                lock = FileLock(self.folder / LOCKS / f"{run.preset}-{run.seed}", timeout=0)
-                try:
-                    held.enter_context(lock)
-                except Timeout:
-                    continue
-                if not self.has(run, file):
-                    ours.append(run)
-            yield tuple(ours)
+    def claimed(self, run: Run, file: str = "") -> Iterator[bool]:
+        """Whether a run is missing, or lacks this file, and nobody else has it; nobody else gets it until this ends."""
+        lock = FileLock(self.folder / LOCKS / f"{run.preset}-{run.seed}", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            yield False
+            return
+        try:
+            yield not self.has(run, file)
+        finally:
+            lock.release()
 
-    def add(self, *outcomes: Trained) -> None:
-        """Keep finished runs, which must be claimed: all of them, or none.
-
-        Seeds that were trained together end together: trained alone, one would differ in the last digits.
+    def add(self, trained: Trained) -> None:
+        """Keep a finished run, which must be claimed: all of it, or nothing.
 
         Raises:
-            BadInput: they cannot be written; nothing of them is there then.
+            BadInput: it cannot be written; nothing of it is there then.
         """
-        first = outcomes[0].result.run
-        name = f"{first.preset}-{first.seed:04d}"
-        partial = self.folder / PARTIAL / name
+        run, place = trained.result.run, self.path(trained.result.run)
+        partial = self.folder / PARTIAL / f"{run.preset}-{run.seed:04d}"
         shutil.rmtree(partial, ignore_errors=True)  # of a sweep that was killed
         try:
-            for trained in outcomes:
-                self._write(trained, partial / self.path(trained.result.run).relative_to(self.folder))
-            partial.rename(self.folder / f"{FINISHED}{name}")
+            write_atomically(partial / CONFIG, run_config(run.preset, preset(run.preset), run.seed))
+            write_atomically(partial / LOG, trained.log)
+            write_atomically(partial / RESULT, json.dumps(asdict(trained.result)) + "\n")
+            if trained.weights is not None:
+                save_tensors(partial / WEIGHTS, trained.weights)
+            place.parent.mkdir(exist_ok=True)
+            partial.rename(place)
         except OSError as error:
-            raise BadInput(f"{self.path(first)}: cannot be written ({error.strerror or error})") from error
+            raise BadInput(f"{place}: cannot be written ({error.strerror or error})") from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-        self._put_in_place()
-
-    def _write(self, trained: Trained, folder: Path) -> None:
-        run = trained.result.run
-        write_atomically(folder / CONFIG, run_config(run.preset, preset(run.preset), run.seed))
-        write_atomically(folder / LOG, trained.log)
-        write_atomically(folder / RESULT, json.dumps(asdict(trained.result)) + "\n")
-        if trained.weights is not None:
-            save_tensors(folder / WEIGHTS, trained.weights)
-
-    def _put_in_place(self) -> None:
-        """Move what ended to its place, also what a sweep left that was killed while it did so."""
-        for ended in self.folder.glob(f"{FINISHED}*/"):
-            for run in sorted(ended.glob("*/*/")):
-                place = self.folder / run.relative_to(ended)
-                try:
-                    place.parent.mkdir(exist_ok=True)
-                    run.rename(place)
-                except FileNotFoundError:  # another sweep was faster
-                    continue
-                except OSError as error:
-                    reason = error.strerror or error
-                    raise BadInput(f"{run}: cannot be moved to {place} ({reason}); remove one of the two") from error
-            for empty in (*ended.glob("*"), ended):
-                with suppress(OSError):
-                    empty.rmdir()
 
     def failed(self, run: Run, reason: str) -> None:
         """Write down that a run failed, and why."""

@@ -1,0 +1,207 @@
+"""Every command given thousands of lines: none may end in anything but 0, 1 or 2, and 2 only with a clear last line.
+
+    python -m benchmarks.robustness.fuzz_commands --n 10000 --json > data/fuzz_commands.json
+
+Two thirds of the lines are ones that work with an option more, or another value in one place; the others are drawn from
+a command's own options, in any number and order. Values are numbers, names and texts that nobody expects, and files
+that are there, whole and damaged. Long work ends at its first batch: a line that comes so far counts as good. Exits
+with 1 where a command raised something, ended otherwise, or took ten seconds or a GiB of memory.
+"""
+
+import argparse
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import typer
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from benchmarks.robustness.faults import a_store
+from benchmarks.robustness.watched import PATIENCE, Watched, alarmed
+from circuits import validate
+from retrieval_interp import cli
+from retrieval_interp.models import library
+from retrieval_interp.models.provenance import metadata, versions
+
+# What would take long, or leave this machine, by the name under which a command finds it.
+LONG = (
+    *(
+        "circuits.losses.sequential_test.SequentialTest._run",
+        "circuits.losses.loss_cache.evaluate",
+        "retrieval_interp.training.training_step.TrainingStep.__call__",
+    ),
+    *(
+        "retrieval_interp.sweep.training.train_run",
+        "retrieval_interp.experiments.emergence_page.write_emergence",
+        "retrieval_interp.llm.run.eval_set",
+    ),
+    *("retrieval_interp.sweep.cluster.connect", "huggingface_hub.snapshot_download", "huggingface_hub.HfApi"),
+)
+COMPILING = "retrieval_interp.training.training_step.TrainingStep.compile"  # is long, and not to be ended but left out
+VALUES = (
+    *("0", "1", "2", "7", "-1", "1e999", "nan", "inf", "0.05", "99999999999999999999", "٣", "1,3", "3-1"),
+    *("1000", "1000000", "1000000000", "9223372036854775807", "1" + "0" * 30, "9" * 5000, "1e-320", "0.3", "0x10"),
+    *("induction", "nowhere", "hf:a/b", "hf:", "micro", "tiny", "kingdoms", "figure4", "mockllm/model"),
+    *("cpu", "cuda", "ray", "local", "paper", "laptop", "127.0.0.1:9", "é", "\udcff", "a\nb", "<script>", "%s", "{}"),
+    *("whole", "damaged", "file", "out", "out/deep/er", "/proc/nowhere", "/dev/null", ".", "..", "missing.yaml"),
+    *("--", "--help", "-x", "--json", "--out", "--seed", "--examples", "--threshold", "", "x" * 300),
+)
+
+
+WORKING = {  # lines that nothing is wrong with
+    "validate": "induction --examples 32 --seed 1 --threshold 0.1",
+    "discover": "induction --seed 1 --threshold 0.1",
+    "verify": "report.json --model induction",
+    "view": "induction --examples 1 --layer 1 --head 0",
+    "emergence": "transformer_d --seed 0",
+    "interventions": "--preset tiny --seeds 2 --steps 20 --out new",
+    "claims": "--json",
+    "depth": "3 --json",
+    "depth_sweep": "1 --seeds 1 --steps 20 --out new",
+    "facts": "facts.yaml",
+    "arrival": "induction --examples 64 --seed 0",
+    "write": "writing --examples 8 --seed 0",
+    "where": "induction --examples 8 --seed 0",
+    "gradients": "induction --examples 2 --seed 0",
+    "sweep": "plan.yaml --out new --device cpu",
+    "census": "store --threshold 0.1",
+    "prompts": "equations --n 3 --steps 2 --chains 3 --seed 0",
+    "llm": "--model hooked/equations --formulations equations --steps 1-2 --samples 2 --attempts 1 --out new",
+    "train": "tiny --out new --seed 0 --steps 20 --no-compile",
+    "presets": "",
+    "export": "whole exported",
+    "card": "whole",
+    "push": "whole hf:a/b",
+}
+
+
+class Reached(BaseException):
+    """The long work would begin here."""
+
+
+def scratch(folder: Path) -> None:
+    """Files for commands to read: a whole model directory, a damaged one, a report, facts, a plan, a store, a text."""
+    for name in ("whole", "damaged"):
+        (folder / name).mkdir()
+        for path in library.data_folder().joinpath("induction").iterdir():
+            (folder / name / path.name).write_bytes(path.read_bytes()[: None if name == "whole" else 200])
+    model, task, circuit = library.load("induction")
+    report = validate(model, task, circuit, n_examples=32, metadata=metadata("induction", model))
+    (folder / "report.json").write_text(json.dumps(report.to_json()))
+    (folder / "facts.yaml").write_bytes(next(library.data_folder().glob("facts/*.yaml")).read_bytes())
+    (folder / "plan.yaml").write_text("seeds: 1\npresets: [tiny]\n")
+    (folder / "file").write_text("heads: {L0H0: previous}\n")
+    a_store(folder)
+
+
+def reached(*_: object, **__: object) -> None:
+    raise Reached
+
+
+class Tried(Watched):
+    """What came of the lines that one command was given.
+
+    Attributes:
+        lines: how many.
+        refused: how many of them ended with 2.
+        began: how many would have begun long work.
+    """
+
+    def __init__(self, patience: int = PATIENCE) -> None:
+        super().__init__(patience)
+        self.lines = self.refused = self.began = 0
+
+    def __call__(self, line: list[str]) -> None:
+        """Give it a line."""
+        self.lines += 1
+        out, errors = io.StringIO(), io.StringIO()
+        with self.watching(line), redirect_stdout(out), redirect_stderr(errors):
+            try:
+                cli.main(line)
+            except Reached:
+                self.began += 1
+            except SystemExit as ended:
+                self._ended(ended.code, errors.getvalue(), line)
+
+    def _ended(self, code: object, errors: str, line: list[str]) -> None:
+        if code not in (0, 1, 2, None):
+            self.fault(f"ended with {code}", line)
+        if code == 2:
+            self.refused += 1
+            last = errors.splitlines()[-1] if errors else ""
+            if not last.startswith("retrieval-interp: ") or "Traceback" in errors:
+                self.fault("no clear line", line)
+
+    def to_json(self) -> dict[str, Any]:
+        counted = {"lines": self.lines, "refused": self.refused, "would_have_begun": self.began}
+        return {**counted, **super().to_json()}
+
+
+def measure(name: str, command: Any, n: int, start: int) -> dict[str, Any]:
+    """Give one command ``n`` lines."""
+    value, working = st.sampled_from(VALUES), WORKING[name].split()
+    options = [st.just(["--help"])] + [
+        st.just([option]) if parameter.is_flag else value.map(lambda text, option=option: [option, text])
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("-")
+    ]
+    noise = st.lists(value | st.text(max_size=4), max_size=2)
+    drawn = st.tuples(st.lists(value, max_size=2), st.lists(st.one_of(options), max_size=3), noise | st.just([]))
+    anything = drawn.map(lambda parts: [*parts[0], *(text for pair in parts[1] for text in pair), *parts[2]])
+    longer = st.one_of(options).map(lambda option: [*working, *option])
+    places = st.integers(0, max(len(working) - 1, 0))
+    other = st.tuples(places, value).map(lambda one: [*working[: one[0]], one[1], *working[one[0] + 1 :]])
+    Tried(600)([name, "nowhere"])  # what takes long the first time, such as imports
+    tried = Tried()
+
+    @seed(start)
+    @settings(
+        max_examples=n, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck]
+    )
+    @given(anything | longer | other)
+    def give(line: list[str]) -> None:
+        tried([name, *line])
+
+    give()
+    return tried.to_json()
+
+
+def main() -> None:
+    commands = {name: one for name, one in typer.main.get_command(cli.app).commands.items() if name != "demo"}  # type: ignore[attr-defined]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commands", nargs="*", help=f"of {', '.join(commands)} (default: all)")
+    parser.add_argument("--n", type=int, default=10_000, help="lines for each command")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    if unknown := next((name for name in arguments.commands if name not in commands), None):
+        parser.error(f"unknown command {unknown!r}; expected some of {', '.join(commands)}")
+    signal.signal(signal.SIGALRM, alarmed)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        scratch(Path(folder))
+        os.chdir(folder)
+        for long in LONG:
+            stack.enter_context(patch(long, reached))
+        stack.enter_context(patch(COMPILING))
+        for name in arguments.commands or commands:
+            found[name] = measure(name, commands[name], arguments.n, arguments.seed)
+            print(f"{name}: {found[name]}"[:400], file=sys.stderr if arguments.json else sys.stdout, flush=True)
+        os.chdir("/")
+    if arguments.json:
+        command = f"python -m benchmarks.robustness.fuzz_commands --n {arguments.n} --seed {arguments.seed}"
+        print(json.dumps({"command": command, **versions(), "commands": found}, indent=2))
+    sys.exit(1 if any(one["faults"] for one in found.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()

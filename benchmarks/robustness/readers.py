@@ -1,0 +1,213 @@
+"""Everything that the toolkit reads from files: whole ones, and what reads them."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import inspect_ai
+import torch
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from safetensors.torch import save
+
+from circuits.circuit_file import load_circuit, parse_circuit
+from circuits.pattern_file import PATTERNS
+from retrieval_interp.census.census import FOUND, Census
+from retrieval_interp.experiments import depth_sweep as depth_sweep
+from retrieval_interp.experiments import interventions as interventions
+from retrieval_interp.experiments.runs import RUNS, read_runs
+from retrieval_interp.llm.results import results
+from retrieval_interp.llm.tasks import kingdoms
+from retrieval_interp.models import presets
+from retrieval_interp.models.build import build
+from retrieval_interp.models.checkpoints import load_model
+from retrieval_interp.models.library import data_folder
+from retrieval_interp.models.model_dir import CONFIG, LOG, STATE, WEIGHTS, architecture_from, read_config, task_from
+from retrieval_interp.models.presets import Architecture, Preset, Recipe
+from retrieval_interp.reproduction.reproduce import Settings, circuit_of
+from retrieval_interp.reproduction.stored_report import read_report
+from retrieval_interp.sweep.plan import PLANS, load_plan
+from retrieval_interp.sweep.runs_table import read_runs as read_table
+from retrieval_interp.sweep.store import RESULT, STORE, Store
+from retrieval_interp.tasks.retrieval import RetrievalTask
+from retrieval_interp.theory.facts import load_facts
+from retrieval_interp.training.curves import read_attention, read_losses
+from retrieval_interp.training.training import TrainingRun, run_config
+
+MICRO = Preset(
+    RetrievalTask(1, n_chains=2, n_dims=2),
+    Architecture(1, 1, d_model=4, d_head=4, mlp=False),
+    Recipe(steps=40, batch=4, training_examples=8, lr=2e-3, warmup=10),
+)
+LARGEST = 20_000  # bytes of a whole file; longer ones are cut at the end of a line
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Something that is read from a file.
+
+    Attributes:
+        file: its place in a folder.
+        whole: the contents of whole ones.
+        read: reads the one in this folder.
+        beside: other files that must be there.
+    """
+
+    file: str
+    whole: Callable[[], list[bytes]]
+    read: Callable[[Path], object]
+    beside: Callable[[], dict[str, bytes]] = dict
+
+
+def of_data(pattern: str) -> Callable[[], list[bytes]]:
+    """The files that come with the toolkit."""
+
+    def whole() -> list[bytes]:
+        texts = [path.read_bytes() for path in sorted(data_folder().glob(pattern))]
+        return [text if len(text) <= LARGEST else text[: text.rindex(b"\n", 0, LARGEST) + 1] for text in texts]
+
+    return whole
+
+
+def circuits() -> list[bytes]:
+    """The circuits that come with the toolkit, each with fixed patterns of another name."""
+    found = sorted(data_folder().glob("*/circuit.yaml"))
+    return [path.read_bytes().replace(b"file: circuit", f"file: {path.parent.name}".encode()) for path in found]
+
+
+def fixed_patterns() -> dict[str, bytes]:
+    found = data_folder().glob(f"*/circuit{PATTERNS}")
+    return {f"{path.parent.name}{PATTERNS}": path.read_bytes() for path in found}
+
+
+def config(folder: Path) -> None:
+    found = read_config(folder)
+    architecture_from(found, task_from(found, folder / CONFIG), folder / CONFIG)
+
+
+def report(folder: Path) -> None:
+    path = folder / "report.json"
+    found = read_report(path)
+    Settings.of(found, path)
+    circuit_of(found, path)
+
+
+def facts(folder: Path) -> None:
+    found = load_facts(folder / "facts.yaml")
+    found.layers(causal=True)
+
+
+def small_reports() -> list[bytes]:
+    """The reports that come with the toolkit, with two of everything."""
+
+    def two(document: object) -> object:
+        if isinstance(document, list):
+            return [two(one) for one in document[:2]]
+        return {key: two(one) for key, one in document.items()} if isinstance(document, dict) else document
+
+    found = (json.loads(path.read_bytes()) for path in sorted(data_folder().glob("*/report.json")))
+    text = "heads: {L0H0: previous}\n"
+    own = {"yaml": text, "sha256": parse_circuit(text).digest}
+    return [json.dumps({**two(one), "circuit": own}, indent=1).encode() for one in found]  # type: ignore[dict-item]
+
+
+@cache
+def micro_config() -> bytes:
+    return run_config("micro", MICRO, 0).encode()
+
+
+@cache
+def micro_weights() -> bytes:
+    return save({k: v.contiguous() for k, v in micro_model().state_dict().items()})
+
+
+def micro_model() -> torch.nn.Module:
+    return build(MICRO.task, MICRO.config, 0)
+
+
+@cache
+def micro_state() -> bytes:
+    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in micro_model().state_dict().items()}
+    return save({**tensors, "running": torch.zeros(1, dtype=torch.float64)}, {"step": "0", "seconds": "1.0"})
+
+
+@cache
+def inspect_log(format: Literal["json", "eval"]) -> bytes:
+    """What a model answered that says the same whatever it is asked."""
+    said = ModelOutput.from_content("mockllm", "Berlin")
+    said.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else Inspect fetches a tokenizer
+    model = get_model("mockllm/model", custom_outputs=lambda *_: said, memoize=False)
+    with tempfile.TemporaryDirectory() as folder:
+        inspect_ai.eval(kingdoms(samples=1, attempts=2), model=model, log_dir=folder, log_format=format, display="none")
+        (path,) = Path(folder).glob(f"*.{format}")
+        return path.read_bytes()
+
+
+def a_store(folder: Path) -> Store:
+    presets.PRESETS["micro"] = MICRO
+    return Store(folder)
+
+
+ATTENTION = b"# by a command\nstep,L0H0 pair1.second -> pair1.first,L1H0 * -> previous\n80,0.1,0.25\n160,0.9,1.0\n"
+RUN = "micro/seed-0000"
+RESULT_TEXT = (
+    b'{"preset": "micro", "seed": 0, "losses": {"x1": 0.1}, "fell": {"x1": 20}, "seconds": 1.0, "device": "cpu"}'
+)
+FOUND_TEXT = b'{"preset": "micro", "seed": 0, "threshold": 0.05, "solved": false}'
+
+
+def store_files() -> dict[str, bytes]:
+    return {STORE: b'{"format": 1}', f"{RUN}/{CONFIG}": micro_config(), f"{RUN}/{RESULT}": RESULT_TEXT}
+
+
+READERS = {
+    "circuit": Reader("c.yaml", circuits, lambda folder: load_circuit(folder / "c.yaml"), fixed_patterns),
+    "config": Reader(CONFIG, of_data("*/config.json"), config),
+    "weights": Reader(WEIGHTS, lambda: [micro_weights()], load_model, lambda: {CONFIG: micro_config()}),
+    "training state": Reader(
+        STATE,
+        lambda: [micro_state()],
+        lambda folder: TrainingRun(folder, torch.device("cpu"), compiled=False),
+        lambda: {CONFIG: micro_config()},
+    ),
+    "log": Reader(LOG, of_data("*/log.jsonl"), lambda folder: read_losses(folder / LOG)),
+    "table of attention": Reader("a.csv", lambda: [ATTENTION], lambda folder: read_attention(folder / "a.csv")),
+    "table of runs": Reader("r.csv", of_data("sweeps/figure4_laptop/runs.csv"), lambda f: read_table(f / "r.csv")),
+    "runs of a depth sweep": Reader(RUNS, of_data("depth_sweep/runs.jsonl"), depth_sweep.read),
+    "runs of interventions": Reader(
+        RUNS, of_data("interventions/runs.jsonl"), lambda folder: read_runs(folder / RUNS, interventions.Outcome)
+    ),
+    "report": Reader("report.json", small_reports, report),
+    "log of Inspect": Reader("l.json", lambda: [inspect_log("json")], lambda folder: results([folder / "l.json"])),
+    "packed log of Inspect": Reader(
+        "l.eval", lambda: [inspect_log("eval")], lambda folder: results([folder / "l.eval"])
+    ),
+    "facts": Reader("facts.yaml", of_data("facts/*.yaml"), facts),
+    "sweep": Reader(
+        "plan.yaml",
+        lambda: [path.read_bytes() for path in sorted(PLANS.glob("*.yaml"))],
+        lambda folder: load_plan(str(folder / "plan.yaml"), "laptop"),
+    ),
+    "store": Reader(STORE, lambda: [b'{"format": 1}\n'], a_store),
+    "result": Reader(
+        f"{RUN}/{RESULT}",
+        lambda: [RESULT_TEXT],
+        lambda folder: a_store(folder).results(a_store(folder).runs),
+        store_files,
+    ),
+    "config of a run": Reader(
+        f"{RUN}/{CONFIG}",
+        lambda: [micro_config()],
+        lambda folder: a_store(folder).results(a_store(folder).runs),
+        store_files,
+    ),
+    "finding": Reader(
+        f"{RUN}/{FOUND}",
+        lambda: [FOUND_TEXT],
+        lambda folder: Census(a_store(folder), 0.05).examined(),
+        store_files,
+    ),
+}

@@ -1,0 +1,83 @@
+from .ablation.evaluation import evaluate as evaluate
+from .ablation.hooks import ablated as ablated
+from .ablation.hooks import run_ablated as run_ablated
+from .checks.content_or_position import ContentOrPosition as ContentOrPosition
+from .checks.content_or_position import content_or_position as content_or_position
+from .checks.content_or_position import mean_patterns as mean_patterns
+from .circuit import AttentionPath as AttentionPath
+from .circuit import Circuit as Circuit
+from .circuit import Head as Head
+from .circuit_file import load_circuit as load_circuit
+from .circuit_file import save_circuit as save_circuit
+from .discovery.discovery import Discovery as Discovery
+from .discovery.discovery import discover as discover
+from .errors import BadInput as BadInput
+from .explorer import explore as explore
+from .figures.attention_figure import attention_figure as attention_figure
+from .figures.diagram import circuit_diagram as circuit_diagram
+from .flow.flow_check import flow_check as flow_check
+from .ground_truth.compile import compile_circuit as compile_circuit
+from .mechanisms.fixed_pattern import FixedPattern as FixedPattern
+from .mechanisms.mechanism import Identity as Identity
+from .mechanisms.mechanism import Mechanism as Mechanism
+from .mechanisms.mechanism import Previous as Previous
+from .mechanisms.mechanism import Uniform as Uniform
+from .mechanisms.one_hot import Condition as Condition
+from .mechanisms.one_hot import OneHot as OneHot
+from .mechanisms.registry import register as register
+from .model.attention import attention_by_group as attention_by_group
+from .model.attention import role_attention as role_attention
+from .null_models.chance import ChanceReport as ChanceReport
+from .null_models.chance import against_chance as against_chance
+from .problem import Examples as Examples
+from .problem import Problem as Problem
+from .roles import Roles as Roles
+from .validation.validation import validate as validate
+from .validation.validation_report import ValidationReport as ValidationReport
+from .viewer.viewer import Viewer as Viewer
+from .viewer.viewer import attention_viewer as attention_viewer
+from .viewer.viewer import over_training as over_training
+from .viewer.viewer import side_by_side as side_by_side
+
+__all__ = [
+    "AttentionPath",
+    "BadInput",
+    "ChanceReport",
+    "Circuit",
+    "Condition",
+    "ContentOrPosition",
+    "Discovery",
+    "Examples",
+    "FixedPattern",
+    "Head",
+    "Identity",
+    "Mechanism",
+    "OneHot",
+    "Previous",
+    "Problem",
+    "Roles",
+    "Uniform",
+    "ValidationReport",
+    "Viewer",
+    "ablated",
+    "against_chance",
+    "attention_by_group",
+    "attention_figure",
+    "attention_viewer",
+    "circuit_diagram",
+    "compile_circuit",
+    "content_or_position",
+    "discover",
+    "evaluate",
+    "explore",
+    "flow_check",
+    "load_circuit",
+    "mean_patterns",
+    "over_training",
+    "register",
+    "role_attention",
+    "run_ablated",
+    "save_circuit",
+    "side_by_side",
+    "validate",
+]

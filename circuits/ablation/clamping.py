@@ -1,0 +1,109 @@
+"""Attention paths held fast while a model trains: forced on from the first step, or forbidden throughout.
+
+An ablation replaces what a trained head does; a clamp takes away a choice that training would have had. It acts on the
+attention scores, before the softmax, so that every row still sums to one and what it leaves open stays trainable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from jaxtyping import Bool, Float
+
+from circuits.circuit import Circuit, Head
+from circuits.errors import BadInput
+from circuits.mechanisms.one_hot import OneHot
+from circuits.roles import Roles
+from circuits.utils.lazy import torch, transformer_lens
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """Rows of attention that training may not choose freely.
+
+    Attributes:
+        rows: the to-role of every from-role.
+        head: where it holds; None is in every head.
+        forced: the from-role attends to nothing but the to-role of its own instance. Else it is forbidden: the
+            from-role attends to no to-role of any instance. With only its own closed to it, the gap would tell it which
+            instance that is, and the others, taken from the sum of all, what stands there.
+    """
+
+    rows: Mapping[str, str]
+    head: Head | None = None
+    forced: bool = False
+
+    def closed(self, roles: Roles, n_positions: int) -> Bool[torch.Tensor, "batch query key"]:
+        """Where attention may no longer go, True at ``[example, query, key]``.
+
+        Raises:
+            BadInput: a role is unknown.
+        """
+        examples = torch.arange(len(roles), device=roles.positions.device)[:, None]
+        shape = (len(roles), n_positions, n_positions)
+        closed = torch.zeros(shape, dtype=torch.bool, device=roles.positions.device)
+        for source, target in self.rows.items():
+            queries, keys = roles[source], roles[target]
+            if self.forced:
+                closed[examples, queries] = True
+                closed[examples, queries, keys] = False
+            else:
+                closed[examples[..., None], queries[:, :, None], keys[:, None, :]] = True
+        return closed
+
+
+@contextmanager
+def clamped(
+    model: transformer_lens.HookedTransformer, clamps: Sequence[Clamp], roles: Roles
+) -> Iterator[transformer_lens.HookedTransformer]:
+    """The model with the clamps on; afterwards it is as it was. Gradients flow through what is left open.
+
+    Args:
+        model: any HookedTransformer with causal attention; ``torch.compile`` would ignore the clamps.
+        clamps: what is held fast.
+        roles: the named positions of the batch that will be run.
+
+    Raises:
+        BadInput: a head does not exist, a role is unknown, a path is against the causal mask, or the clamps together
+            leave a position nothing to attend to.
+    """
+    cfg = model.cfg
+    for clamp in clamps:
+        as_circuit = Circuit({clamp.head or Head(0, 0): OneHot(clamp.rows)})
+        as_circuit.check(roles, cfg.n_layers, cfg.n_heads)
+    hooks = []
+    for layer in range(cfg.n_layers):
+        if any(clamp.head is None or clamp.head.layer == layer for clamp in clamps):
+            closed = _closed(clamps, layer, cfg.n_heads, roles, cfg.n_ctx)
+            hooks.append((f"blocks.{layer}.attn.hook_attn_scores", partial(_mask, closed)))
+    with model.hooks(fwd_hooks=hooks):
+        yield model
+
+
+def _closed(
+    clamps: Sequence[Clamp], layer: int, n_heads: int, roles: Roles, n_positions: int
+) -> Bool[torch.Tensor, "batch head query key"]:
+    shape = (len(roles), n_heads, n_positions, n_positions)
+    closed = torch.zeros(shape, dtype=torch.bool, device=roles.positions.device)
+    for clamp in clamps:
+        if clamp.head is None:
+            closed |= clamp.closed(roles, n_positions)[:, None]
+        elif clamp.head.layer == layer:
+            closed[:, clamp.head.index] |= clamp.closed(roles, n_positions)
+    causal = torch.ones(n_positions, n_positions, dtype=torch.bool, device=closed.device).tril()
+    if (closed | ~causal).all(dim=-1).any():
+        raise BadInput(f"the clamps leave a position in layer {layer} nothing to attend to")
+    return closed
+
+
+def _mask(
+    closed: Bool[torch.Tensor, "batch head query key"],
+    scores: Float[torch.Tensor, "batch head query key"],
+    hook: transformer_lens.hook_points.HookPoint,
+) -> Float[torch.Tensor, "batch head query key"]:
+    if closed.shape != scores.shape:
+        raise BadInput(f"the clamps are made for scores of shape {[*closed.shape]}; the model has {[*scores.shape]}")
+    return scores.masked_fill(closed, -torch.inf)

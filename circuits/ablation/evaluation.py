@@ -1,0 +1,291 @@
+"""Losses under many ablations at once: nothing is computed twice, nothing that no loss reads.
+
+Four savings, each exact but for rounding (which a deep model with odd attention can amplify):
+
+    prefix      circuits that agree on the layers so far share one residual stream, a *branch*
+    attention   where a circuit prescribes all heads of a layer, no queries, keys or scores are computed
+    needed      of such layers, only the positions that the losses read in the end, by whatever path
+    changed     of a branch, only the positions that differ from those of the first branch, the *trunk*
+
+What is left goes through values, output projection and MLP as one list of rows, whatever their branch and position.
+
+Memory is bounded, however many circuits and examples there are: so many sequences run at once that they have no more
+than ``POSITIONS_AT_ONCE`` positions and a layer's attention no more than ``ENTRIES_AT_ONCE`` entries; one at least.
+On a CPU there are as many such pieces at once as PyTorch has threads, and they share the entries; what each keeps of
+patterns has twice its share.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from transformer_lens import HookedTransformer
+
+from circuits.ablation.branches import Fork, forks
+from circuits.circuit import Circuit, check_all
+from circuits.errors import BadInput
+from circuits.mechanisms.mechanism import Mechanism, checked_pattern
+from circuits.model import batching
+from circuits.model.batching import sequences_at_once
+from circuits.model.block import after_attention, after_mlp, head_values, is_standard, normalised
+from circuits.problem import Examples, Problem
+from circuits.utils.cores import on_all_cores, pieces_at_once
+
+HOOKING = threading.Lock()  # several pieces put their hooks on one model
+FREE = -1.0  # in the pattern of a head that is left free: no mechanism attends less than not at all
+
+
+def evaluate(
+    model: HookedTransformer,
+    problem: Problem,
+    examples: Examples,
+    circuits: Sequence[Circuit],
+    progress: Callable[[float], None] = lambda share: None,
+) -> Float[Tensor, "circuit example component"]:
+    """Partial losses of every example under every circuit's ablation.
+
+    Args:
+        model: any HookedTransformer without padding; only hooks on its attention's patterns are run.
+        problem: gives the losses, and says at which roles they read the outputs.
+        examples: what to run.
+        circuits: the ablations; ``Circuit()`` is none.
+        progress: is told the finished share, 0 to 1.
+
+    Raises:
+        BadInput: a circuit does not fit the model or the examples, the losses read other outputs or are no finite
+            numbers, or the model adds its positional embeddings in every layer (shortformer).
+    """
+    losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
+    done, work = 0, max(1, losses[..., 0].numel())
+
+    def take(piece: Piece, own: Tensor) -> None:
+        nonlocal done
+        losses[piece.circuits, piece.examples] = own
+        done += piece.size
+        progress(done / work)
+
+    on_all_cores(lambda piece: piece.losses(), pieces(model, problem, examples, circuits), take, losses.device)
+    return losses
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an evaluation that runs at once.
+
+    Attributes:
+        circuits: which of the circuits.
+        examples: which of the examples.
+        losses: runs them; several pieces may run at once, each in a thread of its own.
+    """
+
+    circuits: Sequence[int]
+    examples: slice
+    losses: Callable[[], Float[Tensor, "circuit example component"]]
+
+    @property
+    def size(self) -> int:
+        """Number of sequences."""
+        return len(self.circuits) * (self.examples.stop - self.examples.start)
+
+
+def pieces(
+    model: HookedTransformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]
+) -> Iterator[Piece]:
+    """What ``evaluate`` runs, bit by bit; of every circuit the examples come in order.
+
+    Raises:
+        BadInput: as ``evaluate``.
+    """
+    cfg = model.cfg
+    if cfg.positional_embedding_type == "shortformer":
+        raise BadInput("shortformer positional embeddings are not supported")
+    check_all(circuits, examples.roles, cfg.n_layers, cfg.n_heads)
+    # What one circuit leaves free another would have to compute, so whole circuits stay among themselves.
+    whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
+    others = sorted({*range(len(circuits))} - {*whole})
+    most = sequences_at_once(cfg.n_heads, examples.inputs.shape[1], pieces_at_once(examples.inputs.device))
+    for group in (others, whole):
+        for first in range(0, len(group), most):
+            indices = group[first : first + most]
+            layers = forks([circuits[i] for i in indices], cfg.n_layers)
+            at_once = most // len(indices)
+            for start in range(0, len(examples), at_once):
+                part = slice(start, min(start + at_once, len(examples)))
+                yield Piece(indices, part, partial(_losses, model, problem, examples, part, layers))
+
+
+def _losses(
+    model: HookedTransformer, problem: Problem, examples: Examples, part: slice, layers: Sequence[Fork]
+) -> Float[Tensor, "circuit example component"]:
+    return Batch(model, problem, examples.take(part)).losses(layers)
+
+
+class Recent:
+    """Tensors made lately; when they have more than ``most`` entries, all are forgotten and made again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._made: dict[Hashable, Tensor] = {}
+        self._entries = 0
+
+    def get(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """The tensor of this key."""
+        if key not in self._made:
+            made = make()
+            if self._entries + made.numel() > self._most:
+                self._made, self._entries = {}, 0
+            self._made[key] = made
+            self._entries += made.numel()
+        return self._made[key]
+
+
+class Batch:
+    """A few examples, and the attention patterns of every mechanism on them."""
+
+    def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples) -> None:
+        self.model, self.problem, self.examples = model, problem, examples
+        self.n, self.n_positions = examples.inputs.shape[:2]
+        most = batching.ENTRIES_AT_ONCE // pieces_at_once(examples.inputs.device)
+        self._patterns, self._stacks = Recent(most), Recent(most)
+
+    @torch.no_grad()
+    def losses(self, layers: Sequence[Fork]) -> Float[Tensor, "circuit example component"]:
+        """Run all layers for all circuits, which part as ``layers`` says."""
+        needed = self._needed(layers)
+        residual = self.model(self.examples.inputs, stop_at_layer=0)[None]  # [branch, example, pos, d_model]
+        changed = torch.zeros(1, self.n, self.n_positions, dtype=torch.bool, device=residual.device)
+        for layer, fork in enumerate(layers):
+            parents = torch.tensor(fork.parents, device=residual.device)
+            changed = self._changed(layer, fork, changed[parents])
+            if is_standard(self.model.cfg) and fork.prescribes(self.model.cfg.n_heads):
+                residual = self._rows(layer, fork, residual, parents, changed, needed[layer])
+            else:
+                residual = self._whole(layer, fork, residual[parents])
+        outputs = self.model(residual.flatten(0, 1), start_at_layer=len(layers)).unflatten(0, residual.shape[:2])
+        outputs[:, ~self._read()] = torch.nan  # losses that read there show it
+        losses: dict[int, Tensor] = {}
+        for index, branch in enumerate(layers[-1].branches):
+            own = self.problem.losses(outputs[index], self.examples)
+            losses |= dict.fromkeys(branch.members, own)
+        stacked = torch.stack([losses[member] for member in range(len(losses))])
+        if not stacked.isfinite().all():
+            if outputs[:, self._read()].isfinite().all():
+                raise BadInput(
+                    f"the losses read more than the outputs at the roles {', '.join(self.problem.output_roles)}"
+                )
+            raise BadInput("the model's outputs are NaN or infinite")
+        return stacked
+
+    def _read(self) -> Bool[Tensor, "example pos"]:
+        """The positions whose outputs the losses read."""
+        read = torch.zeros(self.n, self.n_positions, dtype=torch.bool, device=self.examples.inputs.device)
+        for role in self.problem.output_roles:
+            read.scatter_(1, self.examples.roles[role], True)
+        return read
+
+    def _pattern(self, mechanism: Mechanism) -> Float[Tensor, "#example query key"]:
+        """A mechanism's pattern on every example."""
+        return self._patterns.get(mechanism, lambda: checked_pattern(mechanism, self.examples.roles, self.n_positions))
+
+    def _stack(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
+        """The patterns of a layer for all that its branches prescribe; a free head is ``FREE`` where it may attend."""
+        return self._stacks.get(layer, lambda: self._stacked(fork))
+
+    def _stacked(self, fork: Fork) -> Float[Tensor, "heads example head query key"]:
+        shape = len(fork.by_heads), self.n, self.model.cfg.n_heads, self.n_positions, self.n_positions
+        stack = torch.full(shape, FREE, device=self.examples.inputs.device).tril()
+        for own, heads in zip(stack, fork.by_heads, strict=True):
+            for index, mechanism in heads:
+                own[:, index] = self._pattern(mechanism)
+        return stack
+
+    def _reach(self, layer: int, fork: Fork) -> Float[Tensor, "heads example query key"]:
+        """1 where a position may attend to another through any head, for all that the branches prescribe."""
+        return (self._stack(layer, fork) != 0).any(dim=2).float()
+
+    def _needed(self, layers: Sequence[Fork]) -> list[Bool[Tensor, "example pos"]]:
+        """For every layer, the positions of its output that some circuit's loss depends on."""
+        needed = [self._read()]
+        for layer in range(len(layers) - 1, 0, -1):
+            reach = self._reach(layer, layers[layer])
+            needed.insert(0, needed[0] | (torch.einsum("seqk,eq->ek", reach, needed[0].float()) > 0))
+        return needed
+
+    def _changed(
+        self, layer: int, fork: Fork, changed: Bool[Tensor, "branch example pos"]
+    ) -> Bool[Tensor, "branch example pos"]:
+        """For every branch, the positions that may differ from the trunk's after this layer."""
+        stack = self._stack(layer, fork)
+        differ = (stack != stack[0]).any(dim=4).any(dim=2)
+        seen = torch.einsum("beqk,bek->beq", self._reach(layer, fork)[fork.prescribed], changed.float()) > 0
+        after = changed | seen | differ[fork.prescribed]
+        after[0] = False
+        return after
+
+    def _whole(
+        self, layer: int, fork: Fork, residual: Float[Tensor, "branch example pos d_model"]
+    ) -> Float[Tensor, "branch example pos d_model"]:
+        """A layer as the model itself runs it, at all positions, with the prescribed heads replaced."""
+
+        thread = threading.get_ident()
+
+        def override(point: nn.Module, inputs: tuple[Tensor, ...], pattern: Tensor) -> Tensor:
+            if threading.get_ident() != thread:  # another piece of the same model
+                return pattern
+            by_branch = pattern.unflatten(0, (len(fork.branches), -1)).clone()
+            for heads, indices in fork.by_heads.items():
+                for head, mechanism in heads:
+                    by_branch[indices, :, head] = self._pattern(mechanism).to(pattern.dtype)
+            return by_branch.flatten(0, 1)
+
+        # PyTorch's own hook: TransformerLens would take all hooks off the model, those of others too.
+        block, flat = self.model.blocks[layer], residual.flatten(0, 1)
+        with HOOKING:
+            handle = block.attn.hook_pattern.register_forward_hook(override)
+        try:
+            if not is_standard(self.model.cfg):
+                return block(flat).unflatten(0, residual.shape[:2])
+            normal = normalised(block.ln1, flat)
+            middle = flat + block.attn(query_input=normal, key_input=normal, value_input=normal)
+            return after_mlp(block, middle.flatten(0, 1)).reshape(residual.shape)
+        finally:
+            with HOOKING:
+                handle.remove()
+
+    def _rows(
+        self,
+        layer: int,
+        fork: Fork,
+        below: Float[Tensor, "parent example pos d_model"],
+        parents: Int[Tensor, " branch"],
+        changed: Bool[Tensor, "branch example pos"],
+        needed: Bool[Tensor, "example pos"],
+    ) -> Float[Tensor, "branch example pos d_model"]:
+        """A layer whose attention is prescribed, at the needed positions that differ from the trunk's."""
+        block, n_branches = self.model.blocks[layer], len(fork.branches)
+        rows = changed & needed
+        rows[0] = needed
+        seen = torch.einsum("beqk,beq->bek", self._reach(layer, fork)[fork.prescribed], rows.float())
+        attended = seen.new_zeros(below.shape[:3]).index_add_(0, parents, seen) > 0
+        values = below.new_zeros(*below.shape[:3], self.model.cfg.n_heads, self.model.cfg.d_head)
+        seen_rows = attended.flatten().nonzero()[:, 0]
+        values.flatten(0, 2).index_copy_(
+            0, seen_rows, head_values(block, below.flatten(0, 2).index_select(0, seen_rows))
+        )
+        pattern = self._stack(layer, fork)[fork.prescribed].to(values.dtype)
+        mixed = torch.einsum("behqk,bekhv->beqhv", pattern, values[parents])
+        flat_rows = rows.flatten().nonzero()[:, 0]
+        per_branch = self.n * self.n_positions
+        from_parent = parents[flat_rows // per_branch] * per_branch + flat_rows % per_branch
+        read = mixed.flatten(0, 2).index_select(0, flat_rows)
+        middle = after_attention(block, below.flatten(0, 2).index_select(0, from_parent), read)
+        middle = after_mlp(block, middle)
+        trunk = below[parents[0]].clone()
+        trunk[needed] = middle[: int(needed.sum())]
+        after = trunk.expand(n_branches, -1, -1, -1).clone()
+        after.flatten(0, 2).index_copy_(0, flat_rows, middle)
+        return after

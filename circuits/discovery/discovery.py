@@ -1,0 +1,175 @@
+"""From a transformer to its circuit: every head replaced by what its attention shows (paper, Appendix E, steps 1 to 4).
+
+Its stages:
+
+    1. content or position    which heads' average pattern, which knows positions alone, does as well in their place
+    2. content heads          paths where their attention is near 1, each on the instances where it is; on the others
+                              fixed positions, or the head's average
+    3. all in place           paths and heads that are not missed go, all become as simple as they can be
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_lens import HookedTransformer
+
+from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_examples
+from circuits.circuit import Circuit, Head
+from circuits.discovery.fitting import Fitting, Trial, content, intact_above
+from circuits.discovery.observed_paths import ObservedPaths
+from circuits.errors import Unsolved
+from circuits.losses.loss import Loss, allowed_loss
+from circuits.losses.sample import Sample, stream_seed
+from circuits.losses.sequential_test import SequentialTest
+from circuits.mechanisms.mechanism import Mechanism
+from circuits.problem import Problem
+from circuits.utils.progress import Progress, part_of, shown
+
+AIM = 0.6  # of what a circuit may add to the loss, used up where mechanisms are chosen: other examples may be harder
+LAST = 0.9  # of the same, when paths are taken away in the end: step 6 asks whether each is needed for all of it
+SLACK = 0.002  # by which simpler mechanisms may lift a loss that is not low enough anyway
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """A circuit, how it was found, and what it costs.
+
+    Attributes:
+        circuit: a mechanism for every head of the model.
+        heads: which heads look at content, and which at positions.
+        unablated: the model's own loss, and
+        combined: that with every head replaced, both on examples that nothing was chosen on.
+        trials: every change that was tried on the way, with its loss.
+        permuted: how low the same discovery comes with role names permuted in each example (``permuted.py``), where
+            that was asked.
+        threshold: a loss below it counts as low.
+        seed: of the examples.
+        n_evaluations: sequences that were run to find it.
+    """
+
+    circuit: Circuit
+    heads: ContentOrPosition
+    unablated: Loss
+    combined: Loss
+    trials: tuple[Trial, ...]
+    threshold: float
+    seed: int
+    n_evaluations: int
+    permuted: Loss | None = None
+
+    @property
+    def found(self) -> bool:
+        """Whether the loss with every head replaced is below the threshold, for sure."""
+        return self.combined.mean < self.threshold and not self.combined.near(self.threshold)
+
+    @property
+    def explains(self) -> bool:
+        """Whether it is at most twice the model's own, plus 0.005."""
+        return self.combined.mean <= allowed_loss(self.unablated)
+
+    def steps(self) -> tuple[str, ...]:
+        """How the circuit was found, a sentence for every change that was kept."""
+        return tuple(str(trial) for trial in self.trials if trial.taken)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain numbers and texts; docs/reports.md says what each key holds."""
+        return {
+            "found": self.found,
+            "explains": self.explains,
+            "threshold": self.threshold,
+            "seed": self.seed,
+            "evaluations": self.n_evaluations,
+            "loss": {
+                "unablated": self.unablated.to_json(),
+                "combined": self.combined.to_json(),
+                "allowed": allowed_loss(self.unablated),
+            },
+            "circuit": {str(head): str(mechanism) for head, mechanism in self.circuit.heads.items()},
+            "content_or_position": self.heads.to_json(),
+            "log": [
+                {
+                    "step": trial.step,
+                    "head": str(trial.head),
+                    "mechanism": str(trial.mechanism),
+                    "loss": trial.tested.loss.to_json(),
+                    "taken": trial.taken,
+                }
+                for trial in self.trials
+            ],
+            "permuted": self.permuted.to_json() if self.permuted else None,
+        }
+
+
+def discover(
+    model: HookedTransformer,
+    problem: Problem,
+    *,
+    n_examples: int = 1024,
+    threshold: float = 0.05,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Discovery:
+    """Find the circuit of a model.
+
+    Args:
+        model: any HookedTransformer without padding.
+        problem: its task: examples with roles, all of the same length, and a loss. Paths may be there on some instances
+            only, by the first group that the examples offer, or by position.
+        n_examples: to choose on, and as many others to measure the losses on in the end.
+        threshold: a loss below it counts as low; the paper takes 0.05.
+        seed: of the examples; those for averages, for choosing and for the losses in the end have nothing in common,
+            nor have those of ``validate`` with any of them.
+        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+
+    Raises:
+        Unsolved: the model does not solve the task.
+        BadInput: a number is out of range.
+    """
+    with shown(progress, "discovering") as progress:
+        return _discovered(model, problem, n_examples, threshold, seed, progress)
+
+
+def _discovered(
+    model: HookedTransformer, problem: Problem, n_examples: int, threshold: float, seed: int, progress: Progress
+) -> Discovery:
+    def drawn(stream: str) -> Sample:
+        return Sample(problem, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
+
+    test = SequentialTest(model, problem, drawn("discovery"), threshold)
+    (unablated,) = test.measure([Circuit()])
+    if unablated.mean >= threshold or unablated.near(threshold):
+        raise Unsolved(f"the unablated loss is {unablated}, not surely below the threshold {threshold:g}")
+    heads = content_or_position(
+        model,
+        problem,
+        n_examples=max(2, n_examples // 2),
+        threshold=threshold,
+        seed=seed,
+        progress=part_of(progress, 0.0, 0.4),
+    )
+    observed = ObservedPaths(model, mean_examples(model, problem, seed), heads.means)
+    aim, last = (unablated.mean + share * (allowed_loss(unablated) - unablated.mean) for share in (AIM, LAST))
+    shown_paths: dict[Head, Mechanism] = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}
+    growing = Fitting(test.with_threshold(aim), {}, observed)
+    circuit = growing.grow(Circuit({**heads.means, **shown_paths}))
+    progress(0.5)
+    looking = content(circuit)
+    layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # above each of them other content heads are intact
+    combined, *losses = growing.test.measure([circuit, *(intact_above(layer, circuit, looking) for layer in layers)])
+    intact = {
+        layer: test.with_threshold(max(threshold, loss.mean + SLACK))
+        for layer, loss in zip(layers, losses, strict=True)
+    }
+    fitting = Fitting(test.with_threshold(max(aim, combined.mean + SLACK)), intact, observed)
+    circuit = fitting.prune(circuit, looking)
+    progress(0.6)
+    circuit = fitting.simplify(circuit, looking, part_of(progress, 0.6, 0.9))
+    finishing = Fitting(test.with_threshold(max(last, combined.mean + SLACK)), intact, observed)
+    circuit = finishing.prune(circuit, looking)
+    fresh = SequentialTest(model, problem, drawn("discovered"), threshold)
+    unablated, combined = fresh.measure([Circuit(), circuit])
+    progress(1.0)
+    tests = (growing.test, fitting.test, finishing.test, *intact.values())
+    n_evaluations = heads.n_evaluations + sum(one.n_evaluations for one in tests)
+    trials = (*growing.trials, *fitting.trials, *finishing.trials)
+    return Discovery(circuit, heads, unablated, combined, trials, threshold, seed, n_evaluations)

@@ -1,0 +1,144 @@
+"""Paths as a head's attention shows them: from which role to which, and on which instances."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.circuit import Head
+from circuits.discovery.observed_positions import observed_positions
+from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.mechanisms.one_hot import ON, Condition, Ends, OneHot
+from circuits.model.attention import attention_by_group
+from circuits.model.batching import sequences_at_once
+from circuits.model.patterns import attention_patterns
+from circuits.problem import Examples
+from circuits.roles import Roles
+
+
+@dataclass(frozen=True)
+class Row:
+    """The instances on which a path of a head is there, and the head's attention from its role on those.
+
+    Attributes:
+        condition: on which instances; None for all.
+        total: attention of the role's positions, summed over the examples in which the path is on there.
+        times: how often it is on, by position.
+    """
+
+    condition: Condition | None
+    total: Float[Tensor, "query key"]
+    times: Float[Tensor, " query"]
+
+
+Rows = dict[Ends, Row]
+Attention = Float[Tensor, "query_role key_role label"]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A path that attention shows: on which instances, how much of it on average, and how far that is from 1 and 0."""
+
+    ends: Ends
+    condition: Condition | None
+    there: Bool[Tensor, "example instance"]
+    attention: float
+    misfit: float
+
+
+class ObservedPaths:
+    """The paths of every head, and its average attention where none of them is on.
+
+    Attributes:
+        rows: for every head its paths, by the roles at their ends; and its rows to fixed positions.
+    """
+
+    def __init__(self, model: HookedTransformer, examples: Examples, means: Mapping[Head, FixedPattern]) -> None:
+        """``means`` are the heads' average patterns on the same examples."""
+        self._means, self._roles, self._n = means, examples.roles, len(examples)
+        distinct, self._shared = self._roles.distinct, self._roles.shared
+        sources = [name for name in distinct if name not in self._shared or self._alone(name)]
+        self._ends = [(source, to) for source in sources for to in self._roles.before(source) if to in distinct]
+        groups = tuple(examples.roles.groups) or ("position",)
+        seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
+        paths = {
+            head: self._paths({group: own[head.layer, head.index] for group, own in seen.items()}) for head in means
+        }
+        left = {head: self._left(own, sources) for head, own in paths.items()}
+        places = observed_positions(model, examples, left, groups[0])
+        self.rows: dict[Head, Rows] = {head: {} for head in means}
+        n_positions = examples.inputs.shape[1]
+        at_once = sequences_at_once(model.cfg.n_heads, n_positions)
+        for head in means:
+            for ends, condition in [*((path.ends, path.condition) for path in paths[head]), *places[head].items()]:
+                total, times = torch.zeros(n_positions, n_positions), torch.zeros(n_positions)
+                self.rows[head][ends] = Row(condition, total, times)
+        for start in range(0, len(examples), at_once):
+            batch = examples.take(slice(start, start + at_once))
+            for layer, pattern in attention_patterns(model, batch):
+                for head in (head for head in means if head.layer == layer):
+                    for (source, _), row in self.rows[head].items():
+                        example, instance = _there(row.condition, batch.roles, source).nonzero(as_tuple=True)
+                        place = batch.roles[source][example, instance]
+                        row.total.index_add_(0, place.cpu(), pattern[example, head.index, place].float().cpu())
+                        row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
+
+    def _alone(self, shared: str) -> bool:
+        """Whether no instance has a role of its own where all share this one."""
+        own = [name for name in self._roles if name not in self._shared]
+        return not any((self._roles[name] == self._roles[shared]).any() for name in own)
+
+    def _left(self, paths: Iterable[_Seen], sources: Iterable[str]) -> dict[str, Bool[Tensor, "example instance"]]:
+        """For every role that only its own instance has, the instances on which no path from it is on."""
+        left = {source: torch.ones_like(self._roles[source], dtype=torch.bool).cpu() for source in sources}
+        for path in paths:
+            left[path.ends[0]] &= ~path.there
+        return {source: own for source, own in left.items() if source not in self._shared and own.any()}
+
+    def _paths(self, seen: Mapping[str, Attention]) -> list[_Seen]:
+        """The paths that are on somewhere, and on which instances (None: all); of two on the same ones the stronger.
+
+        ``seen`` is a head's attention by the labels of every group.
+        """
+        found = [path for ends in self._ends if (path := self._path(ends, seen))]
+        kept: list[_Seen] = []
+        taken: dict[str, Tensor] = {}
+        for path in sorted(found, key=lambda path: -path.attention):
+            source = path.ends[0]
+            if source not in taken or not (taken[source] & path.there).any():
+                kept.append(path)
+                taken[source] = taken.get(source, path.there) | path.there
+        return kept
+
+    def _path(self, ends: Ends, seen: Mapping[str, Attention]) -> _Seen | None:
+        """A path with the condition that fits best: attention near 1 where it is on, and near 0 where it is not."""
+        (source, target), names, roles = ends, self._roles.names, self._roles
+        found: list[_Seen] = []
+        for group, by_label in seen.items():
+            labels = roles.group(group, target).cpu()
+            attention = by_label[names.index(source), names.index(target)][labels]
+            there = attention > ON
+            if there.any() and (source not in self._shared or there.sum(dim=1).max() == 1):
+                condition = None if there.all() else Condition(group, target, tuple(labels[there].unique().tolist()))
+                misfit = (attention - there.float()).square().mean().item()
+                found.append(_Seen(ends, condition, there, (attention * there).mean().item(), misfit))
+        return min(found, key=lambda path: path.misfit, default=None)
+
+    def mechanism(self, head: Head, ends: Iterable[Ends]) -> FixedPattern | OneHot:
+        """A head with some of its paths, and its average where none of them is on."""
+        mean, rows = self._means[head], {these: self.rows[head][these] for these in ends}
+        if not rows:
+            return mean
+        total = self._n * mean.weights - sum((row.total for row in rows.values()), torch.zeros(()))
+        times = self._n - sum((row.times for row in rows.values()), torch.zeros(()))
+        rest = torch.where(times[:, None] > 0.5, total / times.clamp(min=1)[:, None], mean.weights)
+        where = {these: row.condition for these, row in rows.items() if row.condition is not None}
+        return OneHot([*rows], FixedPattern(rest.clamp(min=0), "mean"), where)
+
+
+def _there(condition: Condition | None, roles: Roles, source: str) -> Bool[Tensor, "example instance"]:
+    """On which instances a path from a role is there."""
+    return condition.holds(roles) if condition else torch.ones_like(roles[source], dtype=torch.bool)

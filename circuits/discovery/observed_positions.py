@@ -1,0 +1,94 @@
+"""Fixed positions that a head attends to by what stands elsewhere.
+
+Where a symbol stands at one slot, a head may fetch it from another position: the one after it, say, to which a
+previous-token head has copied it. The label of the symbol's role tells which position; that is no path to a role of
+the instance.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.circuit import Head
+from circuits.mechanisms.one_hot import ON, Condition, Ends
+from circuits.model.batching import sequences_at_once
+from circuits.model.patterns import attention_patterns
+from circuits.problem import Examples
+from circuits.roles import Roles
+
+Left = Mapping[Head, Mapping[str, Bool[Tensor, "example instance"]]]
+
+
+def observed_positions(
+    model: HookedTransformer, examples: Examples, left: Left, group: str
+) -> dict[Head, dict[Ends, Condition]]:
+    """Rows that lead from roles to two or more fixed positions, by the labels of another role.
+
+    Args:
+        model: whose attention is looked at.
+        examples: on which it is averaged.
+        left: for every head and role that attends the instances to look at, those on which no path is on:
+            ``[example, instance]``.
+        group: of the labels.
+
+    Returns:
+        for every head its rows, by the role that attends and the position (``position 3``), each with its condition.
+
+    Raises:
+        BadInput: the examples do not offer the group.
+    """
+    roles = examples.roles
+    labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)
+    of_label = torch.nn.functional.one_hot(labels).float()  # [example, instance, role, label]
+    total = {(head, source): torch.zeros(()) for head, own in left.items() for source in own}
+    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
+    for start in range(0, len(examples), at_once):
+        part = slice(start, start + at_once)
+        batch = examples.take(part)
+        example = torch.arange(len(batch), device=labels.device)[:, None]
+        for layer, pattern in attention_patterns(model, batch):
+            for head, source in (ends for ends in total if ends[0].layer == layer):
+                there = left[head][source][part].to(labels.device).float()
+                rows = pattern[example, head.index, batch.roles[source]].float()
+                attended = torch.einsum("bck,bcrl,bc->rlk", rows, of_label[part], there)
+                total[head, source] = total[head, source] + attended.cpu()
+    found: dict[Head, dict[Ends, Condition]] = {head: {} for head in left}
+    for (head, source), attended in total.items():
+        there = left[head][source]
+        times = torch.einsum("bcrl,bc->rl", of_label.cpu(), there.float())
+        found[head] |= _rows(source, attended / times.clamp(min=1)[..., None], there, roles, group)
+    return found
+
+
+def _rows(
+    source: str,
+    attention: Float[Tensor, "role label key"],
+    left: Bool[Tensor, "example instance"],
+    roles: Roles,
+    group: str,
+) -> dict[Ends, Condition]:
+    """The rows of one role of a head, by the labels of that role which tell most of its attention.
+
+    Where a label tells the position of the role itself, what it attends to may be by position: no such label is taken.
+    """
+    best: dict[Ends, Condition] = {}
+    most = 0.0
+    for at in roles.before(source):
+        shares, places = attention[roles.names.index(at)].max(dim=-1)
+        labels, stands = roles.group(group, at).cpu(), roles[source].cpu()
+        if torch.stack([labels, stands]).flatten(1).unique(dim=1).shape[1] == labels.unique().numel():
+            continue
+        on = [label for label, share in enumerate(shares.tolist()) if share > ON]
+        rows = {
+            place: Condition(group, at, tuple(label for label in on if places[label] == place))
+            for place in {int(places[label]) for label in on}
+        }
+        there = {place: condition.holds(roles).cpu() for place, condition in rows.items()}
+        possible = all((left & (stands >= place))[own].all() for place, own in there.items())
+        told = sum(shares[label].item() * (left & (labels == label)).sum().item() for label in on)
+        if len(rows) > 1 and possible and told > most:
+            best, most = {(source, f"position {place}"): condition for place, condition in rows.items()}, told
+    return best

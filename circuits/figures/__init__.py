@@ -1,0 +1,6 @@
+"""What pages are made of.
+
+- page.py: self-contained HTML pages
+- diagram.py: circuit_diagram: roles across, layers upwards
+- attention_figure.py: attention from role to role, head by head
+"""

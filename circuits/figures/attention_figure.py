@@ -1,0 +1,61 @@
+"""Average attention from role to role, one heat map for each head."""
+
+from collections.abc import Sequence
+from math import nan
+
+import plotly.graph_objects as go
+from jaxtyping import Float
+from plotly.subplots import make_subplots
+from torch import Tensor
+from torch.nn.functional import pad
+
+COLUMNS = 4
+
+
+def attention_figure(
+    attention: Float[Tensor, "layer head query_role key_role *label"],
+    roles: Sequence[str],
+    order: Sequence[str],
+    group: str | None = None,
+) -> go.Figure:
+    """One heat map for each head: the average attention of a role (down) to a role (across) of its own instance.
+
+    Args:
+        attention: from role to role; for every label of the group, where there is one.
+        roles: the order of the roles in ``attention``.
+        order: that in which to show them.
+        group: what the labels are, such as ``slot``: every role across is divided by them.
+    """
+    if group is None:
+        attention = attention[..., None]
+    n_layers, n_heads = attention.shape[:2]
+    heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)]
+    columns = min(COLUMNS, len(heads))
+    n_rows = -(-len(heads) // columns)
+    index = [roles.index(role) for role in order]
+    columns_each = attention.shape[4] + (group is not None)  # with one left empty between two roles
+    to = [f"{role}, {group} {label}" if group else role for role in order for label in range(columns_each)]
+    figure = make_subplots(
+        n_rows, columns, subplot_titles=[f"L{layer}H{head}" for layer, head in heads],
+        horizontal_spacing=0.02, vertical_spacing=min(0.06, 0.3 / n_rows), shared_xaxes=True, shared_yaxes=True,
+    )  # fmt: skip
+    for place, (layer, head) in enumerate(heads):
+        values = attention[layer, head][index][:, index]
+        values = pad(values, (0, columns_each - values.shape[2]), value=nan).flatten(1)
+        trace = go.Heatmap(
+            z=[[None if value != value else round(value, 3) for value in row] for row in values.tolist()],
+            x=[*range(len(to))], y=list(order), coloraxis="coloraxis", customdata=[to] * len(order),
+            hovertemplate=f"L{layer}H{head}: %{{y}} attends to %{{customdata}}: %{{z:.2f}}<extra></extra>",
+        )  # fmt: skip
+        figure.add_trace(trace, row=place // columns + 1, col=place % columns + 1)
+    figure.update_yaxes(autorange="reversed")
+    middle = [place * columns_each + (attention.shape[4] - 1) / 2 for place in range(len(order))]
+    figure.update_xaxes(tickvals=middle, ticktext=list(order), showgrid=False, zeroline=False)
+    figure.update_layout(
+        coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "attention"}}},
+        template="plotly_white",
+        plot_bgcolor="#ddd",
+        height=110 + 190 * n_rows,
+        margin={"t": 40, "l": 100, "b": 90},
+    )
+    return figure

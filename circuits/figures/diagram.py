@@ -1,0 +1,99 @@
+"""The circuit diagram: roles across, layers upwards, one arrow a path, as in the paper's figure 5."""
+
+import plotly.graph_objects as go
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.circuit import AttentionPath, Circuit
+from circuits.flow.fixed_paths import fixed_paths
+from circuits.mechanisms.mechanism import PREVIOUS
+from circuits.roles import Roles
+
+# Distinct without colour vision too (Okabe and Ito); a layer keeps its colour throughout a diagram.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+
+
+def drawn_paths(circuit: Circuit, roles: Roles) -> list[tuple[AttentionPath, str, str]]:
+    """Every path with the roles between which it is drawn.
+
+    A ``Previous`` head is drawn between roles that are always adjacent, or else between neighbours in the sequence.
+    """
+    order, drawn = roles.in_order, []
+    for path in circuit.paths:
+        if (path.source, path.target) != PREVIOUS:
+            drawn.append((path, path.source, path.target))
+            continue
+        ends = roles.adjacent or [*zip(order[1:], order[:-1], strict=True)]
+        drawn += [(path, source, target) for source, target in ends]
+    return drawn
+
+
+def circuit_diagram(
+    circuit: Circuit,
+    roles: Roles,
+    n_layers: int,
+    attention: Float[Tensor, "layer head query_role key_role"] | None = None,
+) -> go.Figure:
+    """Draw a circuit; information flows upwards, from the attended role to the one that attends.
+
+    Paths of fixed patterns (``fixed_paths``) are drawn paler. If there are paths, only the roles that they touch are
+    drawn.
+
+    Args:
+        circuit: what to draw.
+        roles: of examples.
+        n_layers: of the model.
+        attention: average attention from role to role, shown when the pointer rests on an arrow.
+    """
+    order, fixed = roles.in_order, fixed_paths(circuit, roles)
+    figure = go.Figure()
+    by_position = [(path, path.source, path.target) for path in fixed]
+    drawn = [*by_position, *drawn_paths(circuit, roles)]
+    touched = {role for _, *ends in drawn for role in ends} or {*order}
+    place = {role: x for x, role in enumerate(role for role in order if role in touched)}
+    for x in place.values():
+        figure.add_shape(
+            type="line", x0=x, x1=x, y0=0, y1=n_layers, line={"color": "rgba(128,128,128,.35)"}, layer="below"
+        )
+    useful = sorted({path.head.layer for path in (*circuit.paths, *fixed)})
+    colour = {layer: COLOURS[i % len(COLOURS)] for i, layer in enumerate(useful)}
+    arrows: dict[tuple[int, str, str], list[AttentionPath]] = {}  # those of several heads of a layer lie on one another
+    for path, source, target in drawn:
+        arrows.setdefault((path.head.layer, source, target), []).append(path)
+    for (layer, source, target), paths in arrows.items():
+        figure.add_annotation(
+            x=place[source], y=layer + 1, ax=place[target], ay=layer, xref="x", yref="y", axref="x", ayref="y",
+            showarrow=True, arrowhead=2, arrowsize=1.2, arrowwidth=2.2, arrowcolor=colour[layer], text="",
+            opacity=0.4 if all(path in fixed for path in paths) else 1,
+        )  # fmt: skip
+        conditions, told = [], []
+        for path in paths:
+            condition = None if path in fixed else circuit.condition(path)
+            conditions += [condition.said(target)] if condition else []
+            told.append(
+                f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
+            )
+            told += [f"on {condition.said('')}"] if condition else []
+            told += ["by position, whatever stands there"] if path in fixed else []
+            if attention is not None:
+                ends = roles.names.index(source), roles.names.index(target)
+                average = attention[layer, path.head.index, *ends].item()
+                told.append(f"average attention {average:.2f}")
+        figure.add_scatter(
+            x=[0.25 * place[source] + 0.75 * place[target]], y=[layer + 0.25], mode="markers+text", showlegend=False,
+            marker={"size": 14, "opacity": 0}, hovertext="<br>".join(told), hoverinfo="text",
+            text="<br>".join(conditions), textposition="bottom center",
+            textfont={"size": 10, "color": colour[layer]},
+        )  # fmt: skip
+    ticks, n_rows = [f"L{layer}" for layer in range(n_layers)], len(circuit.positional_rows)
+    figure.update_layout(
+        title={"text": f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"
+               + (f", and {len(fixed)} of fixed patterns (pale)" if fixed else "")
+               + (f"; not drawn: {n_rows} rows to fixed positions" if n_rows else "")},
+        xaxis={"tickvals": list(place.values()), "ticktext": list(place), "range": [-0.5, len(place) - 0.5],
+               "title": "role, in sequence order", "showgrid": False, "zeroline": False},
+        yaxis={"tickvals": [layer + 0.5 for layer in range(n_layers)], "ticktext": ticks,
+               "range": [-0.2, n_layers + 0.3], "title": "layer", "showgrid": False, "zeroline": False},
+        template="plotly_white", height=120 + 34 * max(n_layers, 6), margin={"t": 50, "l": 60, "r": 20, "b": 60},
+    )  # fmt: skip
+    return figure

@@ -1,0 +1,64 @@
+"""One self-contained page: nothing is loaded from a network, nothing is sent."""
+
+import base64
+import gzip
+from functools import cache
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import plotly.graph_objects as go
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+# Plotly's own button would upload the chart to a cloud.
+PLOTLY_CONFIG = {"showSendToCloud": False, "displaylogo": False, "responsive": True}
+UNFOLD = """new Response(new Blob([Uint8Array.from(atob("{packed}"), (c) => c.charCodeAt(0))]).stream()
+.pipeThrough(new DecompressionStream("gzip"))).text()
+.then((page) => {{ document.open(); document.write(page); document.close(); }});"""
+
+
+def figure_element(figure: go.Figure, name: str) -> Markup:
+    """A plotly figure for a page that holds plotly.js already; ``name`` becomes its id.
+
+    The page sets its attribute ``data-drawn`` when it has drawn it.
+    """
+    drawn = "document.getElementById('{plot_id}').dataset.drawn = ''"
+    options: dict[str, Any] = {"full_html": False, "include_plotlyjs": False, "auto_play": False}
+    return Markup(figure.to_html(config=PLOTLY_CONFIG, div_id=name, post_script=drawn, **options))
+
+
+@cache
+def viewer_code() -> str:
+    """The JavaScript of attention viewers: circuitsvis, and the function that shows it."""
+    found = find_spec("circuitsvis")  # to import it would bring in PyTorch, which takes its time
+    assert found is not None
+    assert found.origin is not None
+    bundle = Path(found.origin).parent / "dist" / "cdn" / "iife.js"
+    own = Path(__file__).parents[1] / "viewer" / "viewer.js"
+    code = bundle.read_text(encoding="utf-8").removesuffix("//# sourceMappingURL=iife.js.map\n")
+    return code + own.read_text(encoding="utf-8")
+
+
+def render_page(template: str, package: str = "circuits", **contents: Any) -> str:
+    """Fill a template of a package; texts are escaped, figures and viewers are not.
+
+    Args:
+        template: its name in the package's folder ``templates``; it may include those of this package.
+        package: whose template it is.
+        contents: what it names.
+    """
+    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(owner) for owner in (package, "circuits")])
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    code = {"plotly": get_plotlyjs(), "circuitsvis": viewer_code().replace("</script", "<\\/script")}
+    scripts = {name: Markup(f"<script>{text}</script>") for name, text in code.items()}
+    return environment.get_template(template).render(scripts=scripts, **contents)
+
+
+def in_a_frame(page: str) -> str:
+    """A page as an element that holds all of it, packed small, and is as high as the page is."""
+    packed = base64.b64encode(gzip.compress(page.encode(), mtime=0)).decode()
+    inner = f"<script>{UNFOLD.format(packed=packed)}</script>"
+    return f'<iframe srcdoc="{escape(inner)}" style="width: 100%; height: 40em; border: 0"></iframe>'

@@ -1,0 +1,235 @@
+"""A circuit made into a transformer that computes by exactly that circuit: ground truth for discovery.
+
+    residual    [ known: one entry for every token | position: one-hot | noise ]
+    queries     a position asks for its path's target role by position, and for its own instance by the tokens it knows
+    values      everything known is copied and added
+    MLP         what was added twice is cut back to one, and what is half known at most is forgotten: x becomes
+                min(max(2x - 1, 0), 1), so that attention spread over many positions tells nothing
+    answer      what is known, where the loss components are read
+
+A head attends within its own instance because both ends know a token in common; a path to the position before, in the
+same place, needs none. Positions that lie on none of a head's paths attend to themselves, which adds nothing new.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.errors import BadInput
+from circuits.flow.flow_check import LaidOut
+from circuits.mechanisms.one_hot import OneHot
+from circuits.problem import Problem
+
+MATCH = 30.0  # score of a token in common: what it leaves to other instances is e^-30
+
+
+class TokenProblem(Problem, LaidOut, Protocol):
+    """A problem over tokens that a circuit can be compiled for: every role has positions of its own.
+
+    Each loss component is a piece of the layout, and the outputs hold one entry for each of its tokens.
+    """
+
+    @property
+    def n_positions(self) -> int:
+        """Length of a sequence."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens."""
+
+    def positions_of(self, role: str) -> Sequence[int]:
+        """The positions at which a role may stand."""
+
+    def tokens_of(self, piece: str) -> Sequence[int]:
+        """The tokens that a piece of information may be."""
+
+
+@dataclass(frozen=True)
+class Distractor:
+    """A head that attends somewhere to no avail.
+
+    Attributes:
+        rows: from-role to to-role, as in a one-hot mechanism; targets are found by position, in whatever instance.
+        noise: how strongly it writes what it sees into dimensions that nobody reads.
+    """
+
+    rows: Mapping[str, str]
+    noise: float = 0.0
+
+
+def known_after(circuit: Circuit, problem: TokenProblem) -> list[dict[str, frozenset[str]]]:
+    """For every layer, the pieces that each role knows after it, along the circuit's paths alone.
+
+    Raises:
+        BadInput: a path joins two roles that know no piece in common and are no neighbours, or is of no one-hot head.
+    """
+    for path in circuit.paths:
+        if not {path.source, path.target} <= set(problem.roles):
+            raise BadInput(f"{path}: joins no two roles; the roles are {', '.join(problem.roles)}")
+    layout = problem.layout
+    known = {role: layout.start[role] - layout.places for role in problem.roles}
+    layers = [known]
+    for layer in range(1 + max((path.head.layer for path in circuit.paths), default=-1)):
+        after = dict(known)
+        for path in circuit.paths:
+            if path.head.layer == layer:
+                if not known[path.source] & known[path.target] and (path.source, path.target) not in layout.joined:
+                    raise BadInput(f"{path}: the two roles know no symbol in common below layer {layer}")
+                after[path.source] |= known[path.target]
+        known = after
+        layers.append(known)
+    return layers
+
+
+def solves(circuit: Circuit, problem: TokenProblem) -> bool:
+    """Whether in the end every loss component is known where it is read."""
+    try:
+        return _answers(circuit, problem)
+    except BadInput:
+        return False
+
+
+def _answers(circuit: Circuit, problem: TokenProblem) -> bool:
+    known = known_after(circuit, problem)[-1]
+    return all(piece in known[role] for piece, role in problem.read_at.items())
+
+
+def without_redundant_paths(circuit: Circuit, problem: TokenProblem) -> Circuit:
+    """The circuit without every path that can go, one after the other, highest layer first, until none can."""
+    for path in reversed(circuit.paths):
+        smaller = without_path(circuit, path)
+        if solves(smaller, problem):
+            return without_redundant_paths(smaller, problem)
+    return circuit
+
+
+def without_path(circuit: Circuit, path: AttentionPath) -> Circuit:
+    """The circuit with one path of a one-hot head gone, and the head too if that was its only one."""
+    mechanism = circuit.heads[path.head]
+    if isinstance(mechanism, OneHot) and len(mechanism.rows) > 1:
+        return circuit.with_head(path.head, mechanism.without_row(path.source))
+    return circuit.without_heads([path.head])
+
+
+def compile_circuit(
+    circuit: Circuit,
+    problem: TokenProblem,
+    *,
+    n_layers: int | None = None,
+    n_heads: int | None = None,
+    distractors: Mapping[Head, Distractor] | None = None,
+    seed: int = 0,
+) -> HookedTransformer:
+    """Write down the weights of a transformer that solves ``problem`` by exactly ``circuit``.
+
+    Args:
+        circuit: one-hot heads; heads that it does not name attend to themselves and write nothing.
+        problem: what the transformer solves.
+        n_layers: of the transformer; as many as the circuit and the distractors need, if not given.
+        n_heads: likewise, in every layer.
+        distractors: heads that attend somewhere to no avail.
+        seed: of the distractors' noise.
+
+    Returns:
+        A token model with ReLU MLPs and no LayerNorm.
+
+    Raises:
+        BadInput: the circuit does not fit the problem, has other than one-hot heads, or does not solve it.
+    """
+    distractors = distractors or {}
+    if not circuit.paths:
+        raise BadInput("the circuit has no path; nothing could be compiled")
+    everyone = [*circuit.heads, *distractors]
+    n_layers = n_layers or 1 + max(head.layer for head in everyone)
+    n_heads = n_heads or 1 + max(head.index for head in everyone)
+    lookers = {head: OneHot(distractor.rows) for head, distractor in distractors.items()}
+    for checked in (circuit, Circuit(lookers)):
+        checked.check(problem.examples(8, seed=0).roles, n_layers, n_heads)
+    for head, mechanism in circuit.heads.items():
+        if not isinstance(mechanism, OneHot) or mechanism.elsewhere != "zero" or mechanism.paths != mechanism.rows:
+            raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled, and zero elsewhere")
+        if head in distractors:
+            raise BadInput(f"{head} cannot be a distractor too")
+    if not _answers(circuit, problem):
+        asked = ", ".join(problem.read_at)
+        raise BadInput(f"the circuit does not solve the problem: {asked} are not all known where they are read")
+
+    symbols, places = problem.n_tokens, problem.n_positions
+    answers = [token for piece in problem.read_at for token in problem.tokens_of(piece)]
+    model = _empty(problem, n_layers, n_heads, len(answers))
+    known, place, noise = slice(0, symbols), slice(symbols, symbols + places), slice(symbols + places, None)
+    generator = torch.Generator().manual_seed(seed)
+    preference = MATCH * (
+        len({*problem.layout.pieces} - problem.layout.places) + 1
+    )  # above all that symbols in common can add up to
+    with torch.no_grad():
+        model.embed.W_E[:, known] = torch.eye(symbols)
+        model.pos_embed.W_pos[:, place] = torch.eye(places)
+        model.unembed.W_U[answers] = torch.eye(len(answers))
+        for layer, block in enumerate(model.blocks):
+            one = torch.eye(symbols)
+            block.mlp.W_in[known] = torch.cat([one, 2 * one, 2 * one], dim=1)
+            block.mlp.b_in.copy_(torch.tensor([0.0, -1.0, -2.0]).repeat_interleave(symbols))
+            block.mlp.W_out[:, known] = torch.cat([-one, one, -one])
+            for index in range(n_heads):
+                head, attn = Head(layer, index), block.attn
+                attn.W_K[index, known, :symbols] = torch.eye(symbols)
+                attn.W_K[index, place, symbols:] = torch.eye(places)
+                paths = [path for path in circuit.paths if path.head == head]
+                looked_at = _where_to_look(paths, problem)
+                if head in distractors:
+                    rows = [AttentionPath(head, source, target) for source, target in distractors[head].rows.items()]
+                    looked_at = _where_to_look(rows, problem)
+                    attn.W_O[index, :symbols, noise] = distractors[head].noise * torch.randn(
+                        symbols, places, generator=generator
+                    )
+                attn.W_Q[index, place, symbols:] = preference * looked_at
+                attn.W_V[index, known, :symbols] = torch.eye(symbols)
+                if head not in distractors:
+                    attn.W_Q[index, known, :symbols] = MATCH * torch.eye(symbols)
+                if paths:
+                    attn.W_O[index, :symbols, known] = torch.eye(symbols)
+    return model.eval()
+
+
+def _where_to_look(paths: Sequence[AttentionPath], problem: TokenProblem) -> Tensor:
+    """1 where a position (row) may look for its path's target; positions on no path look at themselves."""
+    looked_at = torch.eye(problem.n_positions)
+    for path in paths:
+        before = (path.source, path.target) in problem.layout.joined
+        for position in problem.positions_of(path.source):
+            looked_at[position] = 0
+            looked_at[position, [position - 1] if before else list(problem.positions_of(path.target))] = 1
+    return looked_at
+
+
+def _empty(problem: TokenProblem, n_layers: int, n_heads: int, n_outputs: int) -> HookedTransformer:
+    symbols, places = problem.n_tokens, problem.n_positions
+    cfg = HookedTransformerConfig(
+        n_layers=n_layers,
+        n_heads=n_heads,
+        d_model=symbols + 2 * places,
+        d_head=symbols + places,
+        d_mlp=3 * symbols,
+        act_fn="relu",
+        n_ctx=places,
+        d_vocab=symbols,
+        d_vocab_out=n_outputs,
+        normalization_type=None,
+        use_attn_scale=False,
+        init_weights=False,
+        device="cpu",
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")
+        model = HookedTransformer(cfg)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    return model

@@ -1,0 +1,8 @@
+"""Losses of circuits, and decisions on them.
+
+- loss.py: Loss: a mean with its standard error and components
+- interval.py: Interval: bootstrap and Wilson intervals
+- sample.py: Sample: fresh examples, block by block
+- loss_cache.py: LossCache: losses that need not be measured again
+- sequential_test.py: SequentialTest: below or above a threshold, with as few examples as that takes
+"""

@@ -1,0 +1,90 @@
+"""Fixed patterns: the same numbers in every example. A tensor becomes a mechanism by ``FixedPattern(tensor)``."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from circuits.errors import BadInput
+from circuits.mechanisms.mechanism import FIXED, Mechanism, check_weights, in_numpy
+from circuits.roles import Roles
+from circuits.utils.lazy import torch
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPattern(Mechanism):
+    """The same attention pattern in every example: what a head does that knows positions and nothing else.
+
+    Attributes:
+        numbers: how much each query attends to each key, ``[query, key]``, as a tensor or an array; each row sums to 1,
+            or less.
+        kind: ``mean`` for a head's average over examples, ``map`` where every query attends to one key, ``given`` for
+            any other.
+    """
+
+    numbers: torch.Tensor | np.ndarray
+    kind: str = "given"
+    own = False
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.numbers, "shape"):
+            raise BadInput(f"a fixed pattern that is a {type(self.numbers).__name__}; expected a tensor or an array")
+        shape, n = tuple(self.numbers.shape), self.numbers.shape[0] if self.numbers.ndim == 2 else 0
+        if shape != (n, n) or not n:
+            raise BadInput(f"a fixed pattern of shape {list(shape)}; expected [query, key], both as long")
+        check_weights("a fixed pattern", self.array)
+        if self.kind not in FIXED:
+            raise BadInput(f"a fixed pattern of the kind {self.kind!r}; expected {', '.join(FIXED)}")
+
+    @property
+    def name(self) -> str:
+        """``mean``, ``map`` or ``given``."""
+        return self.kind
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.digest[:8]}"
+
+    @property
+    def specification(self) -> object:
+        """Its kind, and the hash of its numbers."""
+        return [self.kind, self.digest]
+
+    @cached_property
+    def array(self) -> np.ndarray:
+        """Its numbers in single precision, ``[query, key]``; what is read from a file needs no PyTorch for that."""
+        return in_numpy(self.numbers)
+
+    @cached_property
+    def weights(self) -> torch.Tensor:
+        """Its numbers as a tensor in single precision, ``[query, key]``, on the CPU."""
+        return torch.from_numpy(self.array)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of its numbers in single precision."""
+        return hashlib.sha256(f"{self.array.shape}".encode() + self.array.tobytes()).hexdigest()
+
+    @property
+    def as_map(self) -> FixedPattern:
+        """Every query attends to the key alone that it attends to most: position to position."""
+        return FixedPattern(torch.nn.functional.one_hot(self.weights.argmax(dim=1), len(self.weights)).float(), "map")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FixedPattern) and (self.kind, self.digest) == (other.kind, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.digest))
+
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
+        """Its numbers.
+
+        Raises:
+            BadInput: the examples have another length.
+        """
+        if n_positions != len(self.weights):
+            raise BadInput(f"a {self.kind} pattern of {len(self.weights)} positions; the examples have {n_positions}")
+        return self.weights.to(roles.positions.device)[None]

@@ -1,0 +1,133 @@
+"""Attention seen through roles: how much each role attends to each other role of its own instance. And by position."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.circuit import AttentionPath, Head
+from circuits.model.batching import sequences_at_once
+from circuits.model.patterns import attention_patterns
+from circuits.problem import Examples
+from circuits.roles import Roles
+
+ATTENTION_EXAMPLES = 256  # over which attention is averaged where nobody says
+
+
+def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query_role key_role"]:
+    """Average attention from role to role within an instance, over examples and instances.
+
+    A row sums to less than 1 where a head attends to other instances or to positions without a role.
+    """
+    cfg = model.cfg
+    n_roles = len(examples.roles.names)
+    total = torch.zeros(cfg.n_layers, cfg.n_heads, n_roles, n_roles, device=examples.inputs.device)
+    at_once = sequences_at_once(cfg.n_heads, examples.inputs.shape[1])
+    for start in range(0, len(examples), at_once):
+        batch = examples.take(slice(start, start + at_once))
+        at = batch.roles.positions.transpose(1, 2)  # [batch, instance, role]
+        example = torch.arange(len(batch), device=at.device)[:, None, None, None]
+        for layer, pattern in attention_patterns(model, batch):
+            between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, instance, role, role, head]
+            total[layer] += between.mean(dim=1).sum(dim=0).permute(2, 0, 1)
+    return total / len(examples)
+
+
+def attention_by_group(
+    model: HookedTransformer, examples: Examples, group: str
+) -> Float[Tensor, "layer head query_role key_role label"]:
+    """Average attention from role to role within an instance, for every label of a group at the attended role.
+
+    NaN where no instance has the label there. Averages over all instances hide a head that follows some of them only.
+
+    Raises:
+        BadInput: there is no such group.
+    """
+    roles = examples.roles
+    labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)  # [batch, instance, role]
+    of_label = torch.nn.functional.one_hot(labels).float()  # [batch, instance, role, label]
+    found = []
+    total: Tensor = torch.zeros(())
+    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
+    for start in range(0, len(examples), at_once):
+        part = slice(start, start + at_once)
+        batch = examples.take(part)
+        at = batch.roles.positions.transpose(1, 2)
+        example = torch.arange(len(batch), device=at.device)[:, None, None, None]
+        for _, pattern in attention_patterns(model, batch):
+            between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, instance, query, key, head]
+            found.append(torch.einsum("bcqkh,bckl->hqkl", between, of_label[part]))
+        total = total + torch.stack(found)
+        found = []
+    return total / of_label.sum(dim=(0, 1))
+
+
+def split_attention(
+    model: HookedTransformer, examples: Examples, group: str | None = None
+) -> Float[Tensor, "layer head query_role key_role *label"]:
+    """Average attention from role to role, for every label of a group: the first that the problem offers, if it does.
+
+    Raises:
+        BadInput: there is no such group.
+    """
+    group = group or examples.roles.main_group
+    return attention_by_group(model, examples, group) if group else role_attention(model, examples)
+
+
+def position_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
+    """Average attention from position to position over examples: what a head does whatever stands where."""
+    total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])
+    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
+    for start in range(0, len(examples), at_once):
+        for layer, pattern in attention_patterns(model, examples.take(slice(start, start + at_once))):
+            total[layer] += pattern.float().sum(dim=0).cpu()
+    return total / len(examples)
+
+
+def roles_or_positions(
+    model: HookedTransformer, examples: Examples, role: str
+) -> tuple[Float[Tensor, "layer head role"], Float[Tensor, "layer head"]]:
+    """From one role, the attention of each head to every role of the instance, and the most to a fixed position.
+
+    A head that follows roles gives much to a role, wherever it stands; one that fetches by position gives much to a
+    position, whatever stands there.
+
+    Raises:
+        BadInput: there is no such role.
+    """
+    at = examples.roles[role].unique()
+    to_roles = role_attention(model, examples)[:, :, examples.roles.names.index(role)]
+    to_position = position_attention(model, examples)[:, :, at.cpu()].amax(dim=-1).mean(dim=-1)
+    return to_roles.cpu(), to_position
+
+
+def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[AttentionPath, ...]:
+    """For every head the path to the position before, and those between all roles that the mask allows."""
+    heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
+    ends = (("*", "previous"), *roles.pairs)
+    return tuple(AttentionPath(head, source, target) for head in heads for source, target in ends)
+
+
+def path_attention(
+    model: HookedTransformer, examples: Examples, paths: Sequence[AttentionPath]
+) -> Float[Tensor, " path"]:
+    """Average attention along each path, over examples and instances.
+
+    Of a previous-token path it is the average of all positions but the first to the one before (the first can only
+    attend to itself).
+    """
+    where = {name: place for place, name in enumerate(examples.roles.names)}
+    between = role_attention(model, examples)
+    before = {}
+    if any(path.source == "*" for path in paths):
+        for layer, pattern in attention_patterns(model, examples):
+            before[layer] = pattern.diagonal(-1, -2, -1).mean(dim=(0, 2))
+    found = [
+        before[path.head.layer][path.head.index]
+        if path.source == "*"
+        else between[path.head.layer, path.head.index, where[path.source], where[path.target]]
+        for path in paths
+    ]
+    return torch.stack(found)

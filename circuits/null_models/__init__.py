@@ -1,0 +1,5 @@
+"""Null models: what chance would have found.
+
+- chance.py: against_chance, ChanceReport: random circuits, redundant paths, bootstrap intervals
+- permuted_roles.py: null_loss: the same discovery with role names permuted
+"""

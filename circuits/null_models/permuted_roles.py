@@ -1,0 +1,119 @@
+"""A null model that could win: the same discovery on the same examples, with role names permuted in each of them.
+
+What averages and positions explain it explains too; what is left are paths that lead where a name happens to stand.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.discovery.discovery import Discovery, discover
+from circuits.losses.loss import Loss
+from circuits.losses.sample import stream_seed
+from circuits.problem import Examples, Problem
+from circuits.roles import Roles
+from circuits.utils.progress import Progress
+
+
+@dataclass(frozen=True)
+class PermutedRoles:
+    """A problem whose role names, and their instances, are permuted within each example.
+
+    The roles at which the losses read stay in place, and those that all instances share. Others change places with
+    those in whose midst they stand, so that every path which the mask allows stays allowed; where all stand apart,
+    with all others.
+    """
+
+    problem: Problem
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Of the problem."""
+        return self.problem.roles
+
+    @property
+    def loss_components(self) -> tuple[str, ...]:
+        """Of the problem."""
+        return self.problem.loss_components
+
+    @property
+    def output_roles(self) -> tuple[str, ...]:
+        """Of the problem."""
+        return self.problem.output_roles
+
+    def examples(self, n: int, seed: int) -> Examples:
+        """Those of the problem, with permuted names."""
+        examples = self.problem.examples(n, seed)
+        roles = examples.roles
+        return replace(
+            examples, roles=permuted(roles, (*self.output_roles, *roles.shared), stream_seed(seed, "permuted"))
+        )
+
+    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch component"]:
+        """Those of the problem."""
+        return self.problem.losses(outputs, examples)
+
+
+def permuted(roles: Roles, fixed: tuple[str, ...], seed: int) -> Roles:
+    """Roles with their names, and instances, permuted within each example.
+
+    Args:
+        roles: any.
+        fixed: those that stay in place.
+        seed: of the permutations.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    n_instances = roles.positions.shape[2]
+    order = torch.arange(roles.positions[0].numel()).repeat(len(roles), 1)  # of each example's positions
+    for group in _groups(roles, fixed):
+        places = torch.tensor(
+            [[role * n_instances + instance for instance in range(n_instances)] for role in group]
+        ).flatten()
+        shuffled = torch.rand(len(roles), len(places), generator=generator).argsort(dim=1)
+        order[:, places] = places[shuffled]
+
+    def in_order(own: Tensor) -> Tensor:
+        return own.flatten(1).gather(1, order.to(own.device)).view_as(own)
+
+    return Roles(roles.names, in_order(roles.positions), {name: in_order(own) for name, own in roles.groups.items()})
+
+
+def _groups(roles: Roles, fixed: tuple[str, ...]) -> list[list[int]]:
+    """Roles that stand in the midst of one another, by their numbers; if none do, all that may move."""
+    free = [index for index, name in enumerate(roles.names) if name not in fixed]
+    first, last = roles.positions.amin(dim=(0, 2)).tolist(), roles.positions.amax(dim=(0, 2)).tolist()
+    groups: list[list[int]] = []
+    end = -1
+    for index in sorted(free, key=lambda index: first[index]):
+        if groups and first[index] < end:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+        end = max(end, last[index])
+    apart = all(len(group) == 1 for group in groups) and roles.positions.shape[2] == 1
+    return [free] if apart else groups
+
+
+def null_loss(
+    model: HookedTransformer,
+    problem: Problem,
+    found: Discovery,
+    *,
+    n_examples: int = 1024,
+    progress: Progress | None = None,
+) -> Loss:
+    """How low the same discovery comes with role names permuted, on examples that nothing was chosen on.
+
+    Args:
+        model: whose circuit was discovered.
+        problem: its task.
+        found: the discovery; seed and threshold are its own.
+        n_examples: as ``discover`` had.
+        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+    """
+    null = PermutedRoles(problem)
+    threshold, seed = found.threshold, found.seed
+    return discover(model, null, n_examples=n_examples, threshold=threshold, seed=seed, progress=progress).combined

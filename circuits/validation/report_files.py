@@ -1,0 +1,167 @@
+"""A validation as files: report.json for programs, report.md for a notebook or an issue, report.html to look at."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from transformer_lens import HookedTransformer
+
+from circuits.checks.faithfulness import Ablated
+from circuits.checks.removals import PathResult
+from circuits.checks.statements import REPORT_FILES
+from circuits.circuit_file import dump_circuit
+from circuits.discovery.discovery import Discovery
+from circuits.figures.attention_figure import attention_figure
+from circuits.figures.diagram import circuit_diagram
+from circuits.figures.page import figure_element, render_page
+from circuits.mechanisms.mechanism import REPLACEMENTS, SIMPLE
+from circuits.model.attention import split_attention
+from circuits.null_models.chance import ChanceReport
+from circuits.pattern_file import PATTERNS, save_patterns
+from circuits.problem import Examples
+from circuits.utils.files import write_together
+from circuits.validation.loss_figures import content_figure, loss_figure
+from circuits.validation.validation import ATTENTION_EXAMPLES
+from circuits.validation.validation_report import ValidationReport
+from circuits.viewer.viewer import attention_viewer
+
+VIEWED_EXAMPLES = 3
+FAITHFUL = ("all heads outside the circuit", "the circuit's heads", "all heads", "share recovered")
+
+
+def write_report(
+    report: ValidationReport, folder: Path, chance: ChanceReport | None = None, discovery: Discovery | None = None
+) -> Path:
+    """Write the three files; returns the page's path.
+
+    The numbers of the circuit's fixed patterns, where it has some, stand in a fourth: ``reproduce`` needs them.
+
+    Raises:
+        BadInput: the folder cannot be written.
+    """
+    contents = (
+        json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
+        markdown(report, chance, discovery),
+        page(report, chance, discovery),
+    )
+    save_patterns(report.circuit, folder / f"circuit{PATTERNS}")
+    write_together({folder / name: content for name, content in zip(REPORT_FILES, contents, strict=True)})
+    return folder / "report.html"
+
+
+def to_json(
+    report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None
+) -> dict[str, Any]:
+    """All of a report as plain numbers and texts; docs/reports.md says what each key holds."""
+    others = {"chance": chance, "discovery": discovery}
+    return {**report.to_json(), **{name: one.to_json() for name, one in others.items() if one}}
+
+
+def page(report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None) -> str:
+    """The self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
+    model, device = report.model, next(report.model.parameters()).device
+    examples = report.problem.examples(ATTENTION_EXAMPLES, report.seed).to(device)
+    order, group = examples.roles.in_order, examples.roles.main_group
+    attention = split_attention(model, examples).cpu()
+    diagram = circuit_diagram(report.circuit, examples.roles, model.cfg.n_layers, report.attention)
+    return render_page(
+        "report.html.jinja",
+        report=report,
+        replacements=REPLACEMENTS,
+        circuit_yaml=dump_circuit(report.circuit),
+        diagram=figure_element(diagram, "circuit-diagram"),
+        losses=figure_element(loss_figure(report), "losses"),
+        attention=figure_element(attention_figure(attention, report.roles, order, group), "role-attention"),
+        group=group,
+        viewers=_viewers(model, examples.take(slice(0, VIEWED_EXAMPLES))),
+        chance=chance,
+        discovery=discovery,
+        content=figure_element(content_figure(report.content_or_position), "content-or-position"),
+    )
+
+
+def markdown(report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None) -> str:
+    """The report as Markdown tables."""
+    name = report.circuit.name or "the circuit"
+    names = list(report.unablated.components)
+    lines = [f"# {name}: {report.headline}", ""]
+    for said in report.statements:
+        lines += [f"- **{said.name}: {said.decision}**"]
+        lines += [f"    - {v.step} {v.outcome}: {v.sentence}" for v in said.verdicts]
+    lines += [f"- **Appendix E to the letter: {report.paper.decision}**"]
+    lines += [f"    - {v.step} {v.outcome}: {v.sentence}" for v in report.paper.verdicts]
+    lines += [
+        "",
+        f"Up to {report.n_examples} fresh examples, as many as a decision takes, seed {report.seed}, "
+        f"threshold {report.threshold:g}.",
+    ]
+    lines += ["", "## Losses", ""]
+    rows = [("unablated", report.unablated), ("all heads replaced", report.combined)]
+    if discovery and discovery.permuted:
+        rows.append(("the same discovery with role names permuted", discovery.permuted))
+    table = [[label, str(loss), *(f"{loss.components[name]:.4f}" for name in names)] for label, loss in rows]
+    lines += _table(["", "loss ± standard error", *names], table)
+    lines += ["", "## Content or position", ""]
+    table = [
+        [str(head), str(loss), report.content_or_position.looks_at(head)]
+        for head, loss in report.content_or_position.alone.items()
+    ]
+    lines += _table(["head", "loss with its average alone", "looks at"], table)
+    lines += ["", "## The circuit's heads without the others", ""]
+    table = [[one.ablation, *_faithful(one, report)] for one in report.faithfulness.by_ablation]
+    lines += _table(["by", *(f"ablated: {which}" for which in FAITHFUL[:3]), FAITHFUL[3]], table)
+    lines += ["", "## Step 3: each head alone", ""]
+    table = [
+        [
+            str(h.head),
+            h.hypothesis,
+            *(f"{h.losses[name].mean:.4f}" for name in (*SIMPLE, h.hypothesis)),
+            h.simplest or "none",
+            h.alone,
+        ]
+        for h in report.heads
+    ]
+    columns = [*SIMPLE, "its hypothesis", "simplest below the threshold", "hypothesis alone"]
+    lines += _table(["head", "hypothesis", *columns], table)
+    lines += ["", "## Step 6: the circuit without one path", ""]
+    table = [
+        [
+            f"`{p.path}`",
+            *(str(kind.get(i, "")) for kind in (p.losses, p.indirect) for i in REPLACEMENTS),
+            p.needed,
+            _nearest(p),
+        ]
+        for p in report.paths
+    ]
+    columns = [f"{kind}row made {i}" for kind in ("", "heads above intact, ") for i in REPLACEMENTS]
+    lines += _table(["path", *columns, "needed", "best other target"], table)
+    if report.flow_check:
+        lines += ["", "## Could it work?", "", *(f"- {sentence}" for sentence in report.flow_sentences())]
+    if chance:
+        lines += ["", "## Is it chance?", "", *(f"- {sentence}" for sentence in chance.sentences())]
+    if discovery:
+        lines += ["", "## How this circuit was found", ""]
+        lines += [f"{place}. {step}" for place, step in enumerate(discovery.steps(), start=1)]
+    metadata = [f"{key}: {value}" for key, value in report.metadata.items()]
+    return "\n".join([*lines, "", *metadata]) + "\n"
+
+
+def _viewers(model: HookedTransformer, examples: Examples) -> list[Markup]:
+    """A viewer for each example."""
+    return [attention_viewer(model, examples, n).element(f"attention-viewer-{n}") for n in range(len(examples))]
+
+
+def _faithful(ablated: Ablated, report: ValidationReport) -> list[str]:
+    losses = (ablated.circuit, ablated.outside, ablated.nothing)
+    recovered = ablated.recovered(report.unablated)
+    return [*map(str, losses), "" if recovered is None else f"{recovered:.3f}"]
+
+
+def _nearest(path: PathResult) -> str:
+    return "{}: {}".format(*path.nearest_alternative) if path.nearest_alternative else ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]

@@ -1,0 +1,57 @@
+from .experiments.emergence import emergence as emergence
+from .experiments.observations import observations as observations
+from .experiments.probe import possible_layers as possible_layers
+from .experiments.probe import probe as probe
+from .figure4.figure4 import figure4_sentences as figure4_sentences
+from .figure4.figure4_page import figure4_components as figure4_components
+from .figure4.figure4_page import figure4_losses as figure4_losses
+from .models.build import VectorTransformer as VectorTransformer
+from .models.language import language_model as language_model
+from .models.library import Loaded as Loaded
+from .models.library import data_folder as data_folder
+from .models.library import load as load
+from .models.library import through_training as through_training
+from .models.presets import PRESETS as PRESETS
+from .models.presets import preset as preset
+from .prompts import formulation as formulation
+from .sweep.runs_table import read_runs as read_runs
+from .sweep.train_many import train_many as train_many
+from .tasks.prompted import Prompted as Prompted
+from .tasks.retrieval import RetrievalTask as RetrievalTask
+from .theory.chain_layout import chain_layout as chain_layout
+from .theory.depth import depths as depths
+from .theory.depth_page import depth_figure as depth_figure
+from .theory.facts import load_facts as load_facts
+from .theory.flow_figure import spread_figure as spread_figure
+from .theory.information_flow import layers_until as layers_until
+from .training.training import train as train
+
+__all__ = [
+    "PRESETS",
+    "Loaded",
+    "Prompted",
+    "RetrievalTask",
+    "VectorTransformer",
+    "chain_layout",
+    "data_folder",
+    "depth_figure",
+    "depths",
+    "emergence",
+    "figure4_components",
+    "figure4_losses",
+    "figure4_sentences",
+    "formulation",
+    "language_model",
+    "layers_until",
+    "load",
+    "load_facts",
+    "observations",
+    "possible_layers",
+    "preset",
+    "probe",
+    "read_runs",
+    "spread_figure",
+    "through_training",
+    "train",
+    "train_many",
+]

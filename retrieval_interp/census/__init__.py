@@ -1,0 +1,1 @@
+"""The circuits of all models of a sweep: found, validated, compared."""

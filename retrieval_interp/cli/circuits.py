@@ -1,0 +1,236 @@
+"""The main commands on a trained model and its circuit."""
+
+import json
+from dataclasses import asdict, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from circuits.errors import BadInput
+from retrieval_interp.cli.options import CircuitFile, Examples, Json, Model, Threshold, usable_number, usable_seed
+from retrieval_interp.cli.terminal import print_chance, print_discovery, print_report, printable, progress_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from transformer_lens import HookedTransformer
+
+    from circuits.checks.statements import Protocol
+    from circuits.circuit import Circuit
+    from circuits.null_models.chance import ChanceReport
+    from circuits.validation.validation_report import ValidationReport
+    from retrieval_interp.tasks.task import Task
+
+app = typer.Typer()
+
+
+class ProtocolChoice(StrEnum):
+    """What decides whether a circuit holds."""
+
+    extended = "extended"
+    paper = "paper"
+
+
+@app.command()
+def demo() -> None:
+    """Validate the trained 12-layer transformer that comes with the toolkit, and write its report."""
+    validate("transformer_a", out=Path("reports/transformer_a"))
+
+
+@app.command()
+def validate(
+    model_dir: Model,
+    circuit: CircuitFile = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
+    examples: Examples = 1024,
+    seed: Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples; discover draws others.")] = 1,
+    threshold: Threshold = 0.05,
+    protocol: Annotated[
+        ProtocolChoice, typer.Option(help="What decides: every check, or the paper's Appendix E to the letter.")
+    ] = ProtocolChoice.extended,
+    as_json: Json = False,
+) -> None:
+    """Test a circuit: Appendix E, faithfulness, completeness and minimality.
+
+    Exits with 0 if the circuit holds, 1 if it fails or is undecided, 2 on bad input.
+    """
+    import circuits
+    from circuits.checks.statements import REPORT_FILES
+    from circuits.utils.files import check_writable
+    from retrieval_interp.models import library
+
+    folder = library.find(model_dir)
+    task = library.own_task(folder)  # refuses what is no model directory before its circuit is looked for
+    hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
+    if hypothesis is None:
+        raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
+    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the model is loaded, which takes longer
+    for path in (out / name for name in REPORT_FILES if out):
+        check_writable(path)
+    model, task, _ = library.load(folder)
+    from circuits.validation.report_files import to_json
+
+    show = None if as_json else print_report
+    report, chance = validated(
+        model, task, hypothesis, model_dir, examples, seed, threshold, protocol=protocol.value, show=show
+    )
+    page = report.save(out, chance) if out is not None else None
+    if as_json:
+        print(json.dumps(to_json(report, chance), indent=2))
+    else:
+        print_chance(chance)
+        if page is not None:
+            typer.echo(f"The report is at {page}")
+    raise typer.Exit(0 if report.passed else 1)
+
+
+@app.command()
+def discover(
+    model_dir: Model,
+    out: Annotated[Path, typer.Option(help="The circuit YAML to write.")] = Path("circuit.yaml"),
+    report: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
+    examples: Annotated[
+        int,
+        typer.Option(min=2, callback=usable_number, help="Fresh examples to test on; more where they cannot decide."),
+    ] = 1024,
+    seed: Annotated[
+        int, typer.Option(callback=usable_seed, help="Seed of the examples; discovery and validation draw others.")
+    ] = 0,
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Find the circuit of a transformer, and validate it on fresh examples (Appendix E, all steps).
+
+    Exits with 0 if a circuit was found and holds on the fresh examples, 1 if not, 2 on bad input.
+    """
+    import circuits
+    from circuits.checks.statements import REPORT_FILES
+    from circuits.utils.files import check_writable
+    from retrieval_interp.models import library
+
+    folder = library.find(model_dir)
+    for path in (out, *(report / name for name in REPORT_FILES if report)):
+        check_writable(path)
+    model, task, _ = library.load(folder)
+    from circuits.null_models.permuted_roles import null_loss
+    from circuits.validation.report_files import to_json
+
+    with progress_bar("discovering") as progress:
+        found = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed, progress=progress)
+    command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g} --examples {examples}"
+    circuit = replace(found.circuit, name=Path(model_dir).resolve().name, description=f"Found by: {command}.")
+    if found.found:
+        circuits.save_circuit(circuit, out)
+    if not as_json:
+        print_discovery(found)
+        if found.found:
+            typer.echo(f"The circuit is in {out}. Next it is validated on fresh examples.")
+        else:
+            typer.echo(f"No circuit was found: the loss of the best one is {found.combined}.")
+            typer.echo(f"Nothing was written to {out}{', which is an older file' if out.exists() else ''}.")
+    with progress_bar("role names permuted") as progress:
+        found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
+    show = None if as_json else print_report
+    tested, chance = validated(model, task, circuit, model_dir, examples, seed, threshold, 16 * examples, show=show)
+    page = tested.save(report, chance, found) if report else None
+    if as_json:
+        print(json.dumps(to_json(tested, chance, found), indent=2))
+    else:
+        print_chance(chance)
+        typer.echo(f"With role names permuted in each example, the same discovery reaches a loss of {found.permuted}.")
+        if page is not None:
+            typer.echo(f"The report is at {page}")
+    raise typer.Exit(0 if found.found and tested.passed else 1)
+
+
+@app.command()
+def reproduce(
+    report: Annotated[Path, typer.Argument(help="report.json, or the folder that holds it.")],
+    model_dir: Annotated[
+        str | None, typer.Option("--model", help="Where its model lies now (default: where the report says).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure all of a report again: same weights, same circuit, same examples.
+
+    Exits with 0 if every number is the same, 1 if not, 2 on bad input, such as other weights.
+    """
+    from retrieval_interp.models import library, provenance
+    from retrieval_interp.models.hub import PREFIX
+    from retrieval_interp.models.model_dir import REPORT
+    from retrieval_interp.reproduction.reproduce import Settings, circuit_of, differences
+    from retrieval_interp.reproduction.stored_report import read_report
+
+    path = report / REPORT if report.is_dir() else report
+    stored = read_report(path)
+    settings, hypothesis = Settings.of(stored, path), circuit_of(stored, path)
+    if model_dir is None and settings.model.startswith(PREFIX):  # what a stranger wrote does not send us anywhere
+        raise BadInput(f"{path}: is of a model on the Hub; name it with --model {settings.model}")
+    model, task, _ = library.load(model_dir or settings.model)
+    from circuits.validation.report_files import to_json
+
+    now = provenance.metadata(settings.model, model)
+    if now["weights_sha256"] != settings.weights_sha256:
+        raise BadInput(f"{model_dir or settings.model}: its weights are not those of {path}")
+    of = (settings.model, settings.examples, settings.seed, settings.threshold)
+    again, chance = validated(model, task, hypothesis, *of, protocol=settings.protocol)
+    others = {key: value for key, value in now.items() if stored["metadata"].get(key) != value}
+    found = [*differences(stored, json.loads(json.dumps(to_json(again, chance))))]
+    if as_json:
+        document = {"holds": not found, "now": now, "differences": [asdict(one) for one in found]}
+        print(json.dumps(document, indent=2))
+    else:
+        for key, value in others.items():
+            typer.echo(f"{key} was {stored['metadata'].get(key, 'not said')!r}, is {value!r}")
+        for difference in found:
+            typer.echo(printable(str(difference)))
+        if "discovery" in stored:
+            typer.echo("The discovery itself was not repeated.")
+        differ = "1 value differs" if len(found) == 1 else f"{len(found)} values differ"
+        outcome = f"is not reproduced: {differ}" if found else "is reproduced: every number is the same"
+        typer.echo(f"{path} {outcome}.")
+    raise typer.Exit(1 if found else 0)
+
+
+def validated(
+    model: "HookedTransformer",
+    task: "Task",
+    circuit: "Circuit",
+    name: str,
+    examples: int,
+    seed: int,
+    threshold: float,
+    max_examples: int = 0,
+    *,
+    protocol: "Protocol" = "extended",
+    show: "Callable[[ValidationReport], None] | None" = None,
+) -> "tuple[ValidationReport, ChanceReport]":
+    """A circuit validated, and held against chance, on as many examples as ``validate`` needs.
+
+    ``show`` is called with the validation before the circuit is held against chance, which takes its time.
+    """
+    import circuits
+    from retrieval_interp.models.provenance import metadata
+
+    with progress_bar("validating") as progress:
+        report = circuits.validate(
+            model,
+            task,
+            circuit,
+            n_examples=examples,
+            seed=seed,
+            threshold=threshold,
+            max_examples=max_examples,
+            protocol=protocol,
+            metadata=metadata(name, model),
+            progress=progress,
+        )
+    if show is not None:
+        show(report)
+    with progress_bar("is it chance?") as progress:
+        chance = circuits.against_chance(
+            model, task, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
+        )
+    return report, chance

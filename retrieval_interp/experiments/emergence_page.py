@@ -1,0 +1,131 @@
+"""Figures 6 and 7 (right) of the paper and its Appendix D, for any run, as one offline page; the numbers as CSV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plotly.colors
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from circuits.utils.lazy import pandas as pd
+from retrieval_interp.experiments.emergence import Emergence
+from retrieval_interp.experiments.observations import observations
+from retrieval_interp.models.model_dir import ATTENTION
+from retrieval_interp.results import write_results
+from retrieval_interp.training.curves import EMERGED
+
+FILES = ("emergence.html", ATTENTION, "emergence.csv", "losses.csv")
+COLUMNS = 4
+
+
+def loss_figure(run: Emergence) -> go.Figure:
+    """Figure 6: training and validation loss, and the partial losses, over the steps."""
+    figure = make_subplots(1, 2, subplot_titles=["loss", "partial losses, training"], shared_yaxes=True)
+    curves = [
+        (run.losses["loss"], "training", 1, "lines"),
+        (run.losses["validation"], "validation", 1, "lines+markers"),
+    ]
+    curves += [(run.losses[part], part, 2, "lines") for part in run.components]
+    colours = plotly.colors.qualitative.Safe
+    for place, (values, name, column, mode) in enumerate(curves):
+        figure.add_trace(
+            go.Scatter(
+                x=[*values],
+                y=[*values.values()],
+                name=name,
+                mode=mode,
+                line={"color": colours[place % len(colours)]},
+                hovertemplate=f"{name}, step %{{x}}: %{{y:.4f}}<extra></extra>",
+            ),
+            row=1,
+            col=column,
+        )
+    figure.add_hline(y=EMERGED, line_dash="dash", line_width=1, row=1, col=2)
+    figure.update_xaxes(title_text="step")
+    figure.update_yaxes(title_text="mean squared error", rangemode="tozero", col=1)
+    figure.update_layout(template="plotly_white", height=360, margin={"t": 40})
+    return figure
+
+
+def emerged_figure(run: Emergence) -> go.Figure:
+    """Figure 7, right: the step at which each path emerged, the lowest layer at the bottom."""
+    there = {path: step for path, step in run.emerged.items() if step is not None}
+    figure = go.Figure(
+        go.Scatter(
+            x=list(there.values()),
+            y=list(there),
+            mode="markers",
+            marker={"size": 11},
+            hovertemplate="%{y}: step %{x:.0f}<extra></extra>",
+        )
+    )
+    figure.update_layout(
+        xaxis={"title": f"first step with an average attention above {EMERGED:g}"},
+        yaxis={"categoryorder": "array", "categoryarray": list(run.emerged)},
+        template="plotly_white",
+        height=140 + 28 * len(run.emerged),
+        margin={"l": 260, "t": 20},
+    )
+    return figure
+
+
+def path_figure(run: Emergence) -> go.Figure:
+    """Appendix D: one small plot for each path, its average attention over the steps."""
+    paths = list(run.attention)
+    columns = min(COLUMNS, len(paths))
+    rows = -(-len(paths) // columns)
+    figure = make_subplots(
+        rows,
+        columns,
+        subplot_titles=paths,
+        shared_xaxes=True,
+        shared_yaxes=True,
+        horizontal_spacing=0.03,
+        vertical_spacing=min(0.12, 0.4 / rows),
+    )
+    for place, path in enumerate(paths):
+        curve = go.Scatter(
+            x=[*run.attention[path]],
+            y=[*run.attention[path].values()],
+            mode="lines",
+            line={"color": plotly.colors.qualitative.Safe[1]},
+            showlegend=False,
+            hovertemplate="step %{x}: %{y:.3f}<extra></extra>",
+        )
+        figure.add_trace(curve, row=place // columns + 1, col=place % columns + 1)
+    figure.add_hline(y=EMERGED, line_dash="dash", line_width=1)
+    figure.update_annotations(font_size=11)
+    figure.update_yaxes(range=[0, 1])
+    figure.update_layout(template="plotly_white", height=90 + 170 * rows, margin={"t": 40})
+    return figure
+
+
+FIGURES = {"paths": path_figure, "emerged": emerged_figure, "losses": loss_figure}
+
+
+def write_emergence(run: Emergence, name: str, folder: Path, measured: str, followed: str) -> Path:
+    """Write the page and the tables together; returns the page's path.
+
+    Args:
+        run: what was followed.
+        name: of the transformer.
+        folder: for the files.
+        measured: the command that measures all possible paths, whatever the circuit.
+        followed: the same command with the circuit that was followed.
+
+    Raises:
+        BadInput: the folder cannot be written.
+    """
+    everywhere, losses = (pd.DataFrame(curves).rename_axis("step") for curves in (run.everywhere, run.losses))
+    return write_results(
+        folder,
+        "emergence",
+        followed,
+        {"attention": everywhere.round(4), "emergence": run.table().round(3), "losses": losses},
+        {name: figure(run) for name, figure in FIGURES.items()},
+        {"attention": measured, "losses": measured},
+        name=name,
+        run=run,
+        observations=observations(run),
+    )

@@ -1,0 +1,75 @@
+"""Probes of every symbol and layer, as a table and one offline page."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from circuits.flow.flow_check import FlowCheck
+from retrieval_interp.experiments.probe import READOUTS, Probes
+from retrieval_interp.results import write_results
+
+FILES = ("probe.csv", "probe.html")
+TITLES = {"logit_lens": "logit lens", "linear_probe": "linear probe, fitted on other examples"}
+
+
+def probe_figure(read: Probes, flow: FlowCheck | None, earliest: Mapping[str, int | None]) -> go.Figure:
+    """Layer by symbol, one heat map for each readout; a ring marks the layer that information flow predicts.
+
+    A small dot marks the ``earliest`` layer that flow allows.
+    """
+    figure = make_subplots(1, len(TITLES), subplot_titles=list(TITLES.values()), shared_yaxes=True)
+    for column, name in enumerate(TITLES, start=1):
+        errors = getattr(read, name)
+        heat = go.Heatmap(
+            z=errors.clamp(max=1).tolist(), x=list(read.symbols), y=["before", *map(str, range(len(errors) - 1))],
+            zmin=0, zmax=1, coloraxis="coloraxis", customdata=errors.tolist(),
+            hovertemplate="%{x} after layer %{y}: %{customdata:.3f}<extra></extra>",
+        )  # fmt: skip
+        figure.add_trace(heat, row=1, col=column)
+        marks = {
+            "predicted by the circuit's flow": (flow.known_at if flow else {}, "circle-open", 18),
+            "possible by flow": (earliest, "circle", 6),
+        }
+        for said, (layers, symbol, size) in marks.items():
+            there = {part: str(layer) for part, layer in layers.items() if layer is not None}
+            marked = go.Scatter(
+                x=list(there), y=list(there.values()), mode="markers", name=said,
+                showlegend=column == 1 and bool(there),
+                marker={"symbol": symbol, "size": size, "color": "#d95f02", "line": {"width": 3}},
+                hovertemplate=f"{said}: %{{x}} with layer %{{y}}<extra></extra>",
+            )  # fmt: skip
+            figure.add_trace(marked, row=1, col=column)
+    figure.update_yaxes(title_text="layer", col=1, type="category")
+    return figure.update_layout(
+        coloraxis={"colorscale": "Blues_r", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "MSE"}}},
+        template="plotly_white",
+        height=180 + 26 * len(read.logit_lens),
+        legend={"orientation": "h", "y": 1.16, "x": 0},
+    )
+
+
+def write_probe(
+    read: Probes,
+    flow: FlowCheck | None,
+    earliest: Mapping[str, int | None],
+    name: str,
+    folder: Path,
+    command: str,
+) -> Path:
+    """Write the table and the page; returns the page's path.
+
+    Raises:
+        BadInput: the folder cannot be written.
+    """
+    return write_results(
+        folder,
+        "probe",
+        command,
+        {"probe": read.table().round(5)},
+        {"probe": probe_figure(read, flow, earliest)},
+        name=name,
+        symbols=read.symbols,
+        layers=(earliest, flow.known_at if flow else {}, *map(read.layers, READOUTS)),
+    )

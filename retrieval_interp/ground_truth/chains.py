@@ -1,0 +1,117 @@
+"""Chains of exact symbols: the retrieval problem in its barest form, for transformers whose weights are written down.
+
+    token       b1 c1  b2 c2   a2 b2  a1 b1   a1  a2
+    role        pair2.first, .second          query       (chain 1 and 2, shuffled in every block; the last step first)
+
+Step k of a chain takes its symbol from an alphabet of its own, and no two chains of an example share one. Asked at a_i,
+the model answers with the one-hot of b_i, of c_i, and so on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.errors import BadInput
+from circuits.flow.layout import Layout
+from circuits.problem import Examples
+from circuits.roles import Roles
+from retrieval_interp.theory.chain_layout import chain_layout
+
+
+@dataclass(frozen=True)
+class ChainProblem:
+    """Several chains of D steps; a ``Problem`` over tokens.
+
+    Attributes:
+        n_steps: D.
+        n_chains: chains side by side in every example.
+        n_symbols: size of every alphabet, at least ``n_chains``.
+    """
+
+    n_steps: int
+    n_chains: int = 3
+    n_symbols: int = 6
+
+    def __post_init__(self) -> None:
+        if self.n_steps < 1 or self.n_chains < 1 or self.n_symbols < self.n_chains:
+            raise BadInput(f"{self}: expected at least one step and chain, and a symbol for every chain")
+
+    @property
+    def n_positions(self) -> int:
+        """Length of a sequence."""
+        return self.n_chains * (2 * self.n_steps + 1)
+
+    @property
+    def n_tokens(self) -> int:
+        """Size of all alphabets together; token k * n_symbols + s is symbol s of step k."""
+        return (self.n_steps + 1) * self.n_symbols
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """``query``, then both members of pair 1 ... D."""
+        return ("query", *(f"pair{k}.{which}" for k in range(1, self.n_steps + 1) for which in ("first", "second")))
+
+    @property
+    def loss_components(self) -> tuple[str, ...]:
+        """The symbols asked for."""
+        return tuple(f"x{k}" for k in range(1, self.n_steps + 1))
+
+    @property
+    def layout(self) -> Layout:
+        """What each role of one chain starts with, for information flow."""
+        return chain_layout(self.n_steps)
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """For every part the role at which it is read."""
+        return dict.fromkeys(self.loss_components, "query")
+
+    @property
+    def output_roles(self) -> tuple[str, ...]:
+        """The answers are read at the queries."""
+        return ("query",)
+
+    def tokens_of(self, piece: str) -> range:
+        """The tokens that a symbol of the chain may be, x0 ... xD."""
+        first = self.n_symbols * int(piece.removeprefix("x"))
+        return range(first, first + self.n_symbols)
+
+    def positions_of(self, role: str) -> range:
+        """The positions at which a role may stand."""
+        pair = (self.roles.index(role) + 1) // 2  # 0 for the query
+        start = 2 * self.n_chains * (self.n_steps - pair)
+        if pair == 0:
+            return range(start, self.n_positions)
+        return range(start + (role.endswith("second")), start + 2 * self.n_chains, 2)
+
+    def examples(self, n: int, seed: int) -> Examples:
+        """``n`` examples; the same ones for the same seed."""
+        if n < 1:
+            raise BadInput(f"{n} examples; expected at least 1")
+        generator = torch.Generator().manual_seed(seed)
+
+        def shuffled(most: int, rows: int) -> Tensor:
+            """A permutation of ``range(most)`` for every example and row, ``[n, rows, most]``."""
+            return torch.rand(n, rows, most, generator=generator).argsort(dim=-1)
+
+        symbols = shuffled(self.n_symbols, self.n_steps + 1)[..., : self.n_chains]  # [n, step, chain]
+        tokens = symbols + self.n_symbols * torch.arange(self.n_steps + 1)[:, None]
+        slot = shuffled(self.n_chains, self.n_steps + 1)  # the chain's place in block 0 (queries) ... D
+        positions = torch.stack(
+            [torch.tensor(self.positions_of(role))[slot[:, (i + 1) // 2]] for i, role in enumerate(self.roles)], dim=1
+        )
+        slots = torch.stack([slot[:, (i + 1) // 2] for i in range(len(self.roles))], dim=1)
+        inputs = torch.empty(n, self.n_positions, dtype=torch.long)
+        for i in range(len(self.roles)):
+            inputs.scatter_(1, positions[:, i], tokens[:, i // 2])
+        return Examples(inputs, tokens[:, 1:], Roles(self.roles, positions, {"slot": slots}))
+
+    def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch component"]:
+        """Squared error of every one-hot answer; answering nothing scores 1."""
+        rows = torch.arange(len(examples), device=outputs.device)[:, None]
+        answers = outputs[rows, examples.roles["query"]].unflatten(-1, (self.n_steps, self.n_symbols))
+        wanted = torch.nn.functional.one_hot(examples.targets % self.n_symbols, self.n_symbols).transpose(1, 2)
+        return (answers - wanted).square().sum(dim=-1).mean(dim=1)

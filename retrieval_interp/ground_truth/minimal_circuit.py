@@ -1,0 +1,29 @@
+"""The shallowest circuit that solves the retrieval problem, as the exact bound has it (``depth.py``)."""
+
+from circuits.circuit import Circuit, Head
+from circuits.errors import BadInput
+from circuits.ground_truth.compile import without_redundant_paths
+from circuits.mechanisms.one_hot import OneHot
+from retrieval_interp.ground_truth.chains import ChainProblem
+
+
+def minimal_circuit(n_steps: int) -> Circuit:
+    """The shallowest circuit for D steps, in 1 + ceil(log2(D + 1)) layers of one head.
+
+    The first layer joins the members of every pair. From then on every pair takes over what the pair stands for that
+    begins where its own knowledge ends, and so does the query: what a pair knows doubles with every layer,
+    and the query knows one step less than twice as many.
+    """
+    if n_steps < 1:
+        raise BadInput(f"{n_steps} steps; expected at least 1")
+    heads: dict[Head, OneHot] = {}
+    layer, reach, asked = 0, 1, 0  # steps that a pair knows, and steps that the query knows
+    heads[Head(0, 0)] = OneHot({f"pair{k}.second": f"pair{k}.first" for k in range(1, n_steps + 1)})
+    while asked < n_steps:
+        layer += 1
+        rows = {"query": f"pair{asked + 1}.second"}
+        rows |= {f"pair{k}.second": f"pair{k + reach}.second" for k in range(1, n_steps + 1 - reach)}
+        heads[Head(layer, 0)] = OneHot(rows)
+        asked, reach = asked + reach, 2 * reach
+    circuit = Circuit(heads, name=f"minimal, {n_steps} steps")
+    return without_redundant_paths(circuit, ChainProblem(n_steps))

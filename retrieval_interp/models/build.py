@@ -1,0 +1,117 @@
+"""The transformers that are trained here: HookedTransformers with GPT-2's weights to begin with.
+
+One reads vectors instead of tokens. Everything of TransformerLens works on it (``run_with_cache``, hooks,
+``start_at_layer``), and its state loads strictly into a stock HookedTransformer: the embedding keeps its key and shape.
+"""
+
+import copy
+import math
+import warnings
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+from transformers import PreTrainedTokenizerBase
+
+from circuits.errors import BadInput
+from retrieval_interp.tasks.task import Task
+
+
+class VectorEmbed(nn.Module):
+    """Linear embedding ``x @ W_E`` of input vectors, in place of a table of tokens."""
+
+    def __init__(self, cfg: HookedTransformerConfig) -> None:
+        super().__init__()
+        self.W_E = nn.Parameter(torch.empty(cfg.d_vocab, cfg.d_model, dtype=cfg.dtype))
+
+    def forward(self, x: Float[Tensor, "batch pos d_input"]) -> Float[Tensor, "batch pos d_model"]:
+        """Embed every vector, in the precision of the weights."""
+        return x.to(self.W_E.dtype) @ self.W_E
+
+
+class VectorTransformer(HookedTransformer):
+    """HookedTransformer over continuous inputs ``[batch, pos, d_input]``.
+
+    ``cfg.d_vocab`` is the width of an input vector, ``cfg.d_vocab_out`` the width of an answer. Positions are
+    told by the input itself, so ``W_pos`` is zero and frozen.
+    """
+
+    def __init__(self, cfg: HookedTransformerConfig, seed: int = 0) -> None:
+        """Build the model with GPT-2 weights drawn from ``seed``; global generators are left alone."""
+        cfg = copy.deepcopy(cfg)
+        cfg.init_weights = False
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")
+            super().__init__(cfg, move_to_device=False)
+        self.embed = VectorEmbed(self.cfg)
+        self.pos_embed.W_pos.requires_grad_(False)
+        initialise_like_gpt2(self, seed)
+        self.setup()
+        self.to(self.cfg.device, print_details=False)
+
+    def input_to_embed(self, input: Any, *_: Any, **__: Any) -> tuple[Tensor, Tensor, None, None]:
+        """Embed vectors; the shapes are checked because a matrix product would broadcast over wrong ones."""
+        cfg = self.cfg
+        if not isinstance(input, Tensor) or input.ndim != 3 or input.shape[-1] != cfg.d_vocab:
+            got = list(input.shape) if isinstance(input, Tensor) else type(input).__name__
+            raise BadInput(f"the model reads [batch, pos, {cfg.d_vocab}]; got {got}")
+        if input.shape[1] > cfg.n_ctx:
+            raise BadInput(f"the model reads at most {cfg.n_ctx} positions; got {input.shape[1]}")
+        if not input.is_floating_point():
+            raise BadInput(f"the model reads floating-point vectors; got {input.dtype}")
+        residual = self.hook_embed(self.embed(input))
+        return residual + self.hook_pos_embed(self.pos_embed.W_pos[: input.shape[1]]), input, None, None
+
+
+class TokenTransformer(HookedTransformer):
+    """HookedTransformer over tokens ``[batch, pos]``, with its tokenizer: ``model.to_tokens(text)`` works.
+
+    Positions are told by a table that begins as sine and cosine, so that the distance between two of them can be read
+    off from the first step on, and is trained like everything else.
+    """
+
+    def __init__(self, cfg: HookedTransformerConfig, tokenizer: PreTrainedTokenizerBase, seed: int = 0) -> None:
+        """Build the model with weights drawn from ``seed``; global generators are left alone."""
+        cfg = copy.deepcopy(cfg)
+        cfg.init_weights = False
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")
+            tokenizer = copy.deepcopy(tokenizer)  # TransformerLens changes it, so that it could be used only once
+            super().__init__(cfg, tokenizer, move_to_device=False, default_padding_side="right")
+        initialise_like_gpt2(self, seed)
+        with torch.no_grad():
+            self.pos_embed.W_pos.copy_(wave_codes(cfg.n_ctx, cfg.d_model))
+        self.to(self.cfg.device, print_details=False)
+
+
+def wave_codes(n_positions: int, width: int) -> Float[Tensor, "pos width"]:
+    """Sine and cosine of every position at ``width`` / 2 wavelengths from 2π to 2000π, a tenth as large."""
+    places = torch.arange(width // 2)
+    angle = torch.arange(n_positions)[:, None] * 1000.0 ** (-2 * places / width)
+    return 0.1 * torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
+
+
+def build(task: Task, cfg: HookedTransformerConfig, seed: int = 0) -> HookedTransformer:
+    """The transformer that a task is for, with weights drawn from ``seed``."""
+    tokenizer = task.tokenizer
+    return VectorTransformer(cfg, seed) if tokenizer is None else TokenTransformer(cfg, tokenizer, seed)
+
+
+def initialise_like_gpt2(model: HookedTransformer, seed: int) -> None:
+    """Draw all weights as GPT-2 does; biases and W_pos are zero.
+
+    The standard deviation is ``cfg.initializer_range``, output projections are divided by sqrt(2 layers).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    deviation = float(model.cfg.initializer_range)
+    for name, parameter in model.named_parameters():
+        kind = name.rsplit(".", 1)[-1]
+        with torch.no_grad():
+            if kind.startswith("W_") and kind != "W_pos":
+                scale = 1 / math.sqrt(2 * model.cfg.n_layers) if kind in ("W_O", "W_out") else 1.0
+                drawn = torch.randn(parameter.shape, generator=generator)
+                parameter.copy_(deviation * scale * drawn)
+            else:
+                parameter.fill_(1.0 if kind == "w" else 0.0)

@@ -1,0 +1,139 @@
+"""Models and their weights, read from model directories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from circuits.errors import BadInput
+from circuits.utils.files import write_atomically
+from circuits.utils.lazy import torch, transformer_lens
+from retrieval_interp.models.model_dir import (
+    CONFIG,
+    WEIGHTS,
+    architecture_from,
+    read_config,
+    task_from,
+)
+from retrieval_interp.tasks.task import Task
+
+# Constants that HookedTransformer keeps in its state; files by other code may leave them out.
+CONSTANTS = ("attn.mask", "attn.IGNORE")
+
+
+def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors as safetensors, whole or not at all.
+
+    Raises:
+        BadInput: they cannot be written.
+    """
+    from safetensors.torch import save
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # Not by save_file, whose own temporary file would stay if the process were killed.
+    write_atomically(path, save(plain, dict(metadata or {})))
+
+
+def load_tensors(path: Path, most: int | float = math.inf) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Read the tensors and the metadata of a safetensors file, if by its header it has ``most`` numbers or fewer.
+
+    Raises:
+        BadInput: missing, cut off, not safetensors, or more numbers than that; no memory is taken for them then.
+    """
+    if (there := n_numbers(path)) > most:
+        raise BadInput(f"{path}: {there} numbers do not fit the config, by which there are {most} at most")
+    with _opened(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+def n_numbers(path: Path) -> int:
+    """How many numbers a safetensors file holds, by its header.
+
+    Raises:
+        BadInput: missing, cut off, or not safetensors.
+    """
+    with _opened(path, "numpy") as file:  # which does not bring in PyTorch
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+
+
+@contextmanager
+def _opened(path: Path, framework: str) -> Iterator[safe_open]:
+    if not path.is_file():
+        raise BadInput(f"{path}: no such file (expected weights in safetensors)")
+    try:
+        with safe_open(path, framework) as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{path}: not a whole safetensors file ({error})") from error
+
+
+def least_parameters(cfg: transformer_lens.HookedTransformerConfig) -> int:
+    """How many weights a model has in its matrices alone."""
+    hidden = 0 if cfg.attn_only else cfg.d_mlp or 0
+    layer = 4 * cfg.d_model * cfg.n_heads * cfg.d_head + 2 * cfg.d_model * hidden
+    return cfg.n_layers * layer + cfg.d_model * (cfg.d_vocab + cfg.d_vocab_out)
+
+
+def most_numbers(cfg: transformer_lens.HookedTransformerConfig) -> int:
+    """How many numbers a file with a model's weights may hold: with biases, norms, and masks that some keep too."""
+    return 2 * least_parameters(cfg) + cfg.n_layers * cfg.n_ctx**2 + 2**20
+
+
+def fill(model: transformer_lens.HookedTransformer, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Put the weights read from ``path`` into a model, converted to its precision.
+
+    Raises:
+        BadInput: keys or shapes do not fit the model, or a weight is not finite.
+    """
+    own = model.state_dict()
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    filled: dict[str, torch.Tensor] = {}
+    foreign = sorted(set(tensors) - set(own))
+    if foreign:
+        raise BadInput(f"{path}: unexpected tensor {foreign[0]!r}; the weights do not fit the config")
+    for name, parameter in own.items():
+        if name not in tensors:
+            if name.endswith(CONSTANTS) or name in frozen:
+                continue
+            raise BadInput(f"{path}: tensor {name!r} is missing; the weights do not fit the config")
+        tensor = tensors[name]
+        if tensor.shape != parameter.shape:
+            got, expected = list(tensor.shape), list(parameter.shape)
+            raise BadInput(f"{path}: {name} is {got}; the config expects {expected}")
+        if name.endswith(CONSTANTS):
+            continue  # constants: the model keeps its own
+        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            raise BadInput(f"{path}: {name} is {tensor.dtype}; expected floating-point weights of 16 to 64 bits")
+        if not tensor.to(parameter.dtype).isfinite().all():
+            raise BadInput(f"{path}: {name} holds NaN or infinite weights")
+        filled[name] = tensor
+    model.load_state_dict({**own, **filled}, strict=True)
+
+
+def load_model(folder: Path, weights: Path | None = None) -> tuple[transformer_lens.HookedTransformer, Task]:
+    """The model and the task of a model directory, in fp32 and in evaluation mode.
+
+    Args:
+        folder: the model directory.
+        weights: another safetensors file for the same architecture, for example a checkpoint.
+
+    Raises:
+        BadInput: something is missing, cut off, of another format, or does not fit together.
+    """
+    config, path = read_config(folder), weights or folder / WEIGHTS
+    task = task_from(config, folder / CONFIG)
+    n_numbers(path)  # refuses what holds no weights before TransformerLens is imported, which takes seconds
+    cfg = architecture_from(config, task, folder / CONFIG)
+    from retrieval_interp.models.build import build
+
+    tensors, _ = load_tensors(path, most_numbers(cfg))
+    there = sum(tensor.numel() for tensor in tensors.values())
+    if least_parameters(cfg) > there:  # before memory is taken for a model that its weights cannot fill
+        raise BadInput(f"{path}: {there} weights do not fit the config, which needs {least_parameters(cfg)} and more")
+    model = build(task, cfg)
+    fill(model, tensors, path)
+    return model.eval(), task

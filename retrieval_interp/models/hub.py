@@ -1,0 +1,30 @@
+"""Model directories from the Hugging Face Hub."""
+
+from pathlib import Path
+
+import huggingface_hub
+
+from circuits.errors import BadInput
+from circuits.pattern_file import PATTERNS
+from retrieval_interp.models.model_dir import ATTENTION, CARD, CIRCUIT, CONFIG, LOG, REPORT, WEIGHTS
+
+PREFIX = "hf:"
+SHARED = (CONFIG, WEIGHTS, CIRCUIT, Path(CIRCUIT).with_suffix(PATTERNS).name, LOG, REPORT, ATTENTION, CARD)
+
+
+def fetch(address: str) -> Path:
+    """Download the model directory ``hf:owner/name`` (once; the Hub's cache keeps it) and say where it is.
+
+    Raises:
+        BadInput: there is no such repository, or no connection.
+    """
+    try:
+        folder = huggingface_hub.snapshot_download(address.removeprefix(PREFIX), allow_patterns=list(SHARED))
+    except Exception as error:  # the Hub's own, and those of whatever carries its requests
+        raise BadInput(f"{address}: cannot be downloaded ({first_line(error)})") from error
+    return Path(folder)
+
+
+def first_line(error: Exception) -> str:
+    """Of what another library says, or the name of its error."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

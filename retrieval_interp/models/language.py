@@ -1,0 +1,65 @@
+"""Language models as HookedTransformers: those of this toolkit, and pretrained ones."""
+
+import sys
+import warnings
+from contextlib import redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from transformer_lens import HookedTransformer
+from transformer_lens.loading_from_pretrained import OFFICIAL_MODEL_NAMES
+from transformers import AutoTokenizer
+
+from circuits.errors import BadInput
+from retrieval_interp.models import library
+from retrieval_interp.models.model_dir import CONFIG
+
+TOKENIZER = "tokenizer_config.json"  # what only a folder in Hugging Face's format has
+
+
+def language_model(name: str, **options: Any) -> HookedTransformer:
+    """A HookedTransformer with a tokenizer.
+
+    Args:
+        name: a model directory, one that comes with the toolkit, a folder in Hugging Face's format (config,
+            safetensors, tokenizer), or whatever ``HookedTransformer.from_pretrained`` knows, such as ``gpt2``.
+        options: for ``from_pretrained``.
+
+    Raises:
+        BadInput: there is no such model, or it reads no text.
+    """
+    folder = Path(name)
+    pretrained = (folder / TOKENIZER).is_file()
+    ours = folder.is_dir() or name.startswith(library.PREFIX) or (library.data_folder() / name / CONFIG).is_file()
+    if ours and not pretrained:
+        model: HookedTransformer = library.load(name).model
+        if model.tokenizer is None:
+            raise BadInput(f"{name}: reads no text, but vectors")
+        return model
+    try:
+        with warnings.catch_warnings(), redirect_stdout(sys.stderr):  # TransformerLens prints what it has done
+            warnings.filterwarnings("ignore", message="HookedTransformer")
+            return (_of_folder(folder, options) if pretrained else _pretrained(name, options)).eval()
+    except Exception as error:  # whatever stands between here and the weights
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = reason.partition(" Valid official model names")[0]  # hundreds
+        raise BadInput(f"{name}: no model directory, and cannot be loaded as a pretrained model ({reason})") from error
+
+
+def _pretrained(name: str, options: dict[str, Any]) -> HookedTransformer:
+    """Weights come as safetensors or not at all: no pickle is loaded."""
+    return HookedTransformer.from_pretrained(name, **{"use_safetensors": True, **options})
+
+
+def _of_folder(folder: Path, options: dict[str, Any]) -> HookedTransformer:
+    """TransformerLens loads the names it knows, and guesses architectures from them; so the folder gets a plain one."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with TemporaryDirectory() as plain:
+        link = Path(plain) / "model"
+        link.symlink_to(folder.resolve(), target_is_directory=True)
+        OFFICIAL_MODEL_NAMES.append(str(link))
+        try:
+            return _pretrained(str(link), {"tokenizer": tokenizer, **options})
+        finally:
+            OFFICIAL_MODEL_NAMES.remove(str(link))

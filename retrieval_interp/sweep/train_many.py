@@ -1,0 +1,52 @@
+"""Many models by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from circuits.errors import BadInput
+from circuits.utils.lazy import pandas as pd
+from circuits.utils.progress import Progress, shown
+from retrieval_interp.sweep.plan import Run
+
+
+def train_many(
+    presets: Sequence[str],
+    seeds: int,
+    folder: Path | str,
+    *,
+    device: str = "auto",
+    weights: bool = False,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Train every preset with every seed; what the folder holds already is not trained again.
+
+    Args:
+        presets: their names.
+        seeds: how many of each, from 0.
+        folder: the store, which ``study census`` reads.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        weights: whether to keep the weights.
+        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+
+    Returns:
+        one row for every run and symbol, as ``runs_table`` has it.
+
+    Raises:
+        BadInput: there is no such preset, or the folder holds something else, or a run fails again and again.
+    """
+    from retrieval_interp.sweep.local import local
+    from retrieval_interp.sweep.run import sweep
+    from retrieval_interp.sweep.runs_table import runs_table
+    from retrieval_interp.sweep.store import Store
+    from retrieval_interp.sweep.training import train_run
+
+    runs, store = [Run(name, seed) for name in presets for seed in range(seeds)], Store(Path(folder))
+    engine = partial(local, work=partial(train_run, device=device, weights=weights))
+    with shown(progress, "training") as progress:
+        failures = sweep(runs, store, engine, progress)
+    if failures:
+        raise BadInput(f"{failures[0].run} failed: {failures[0].reason}")
+    return runs_table(store.results(runs))

@@ -1,0 +1,282 @@
+"""A language model of a few dozen words, trained on the equations of the prompts (F1; paper, appendix A.1).
+
+One text with N = 2 chains of D = 2 steps, one token for each word:
+
+    d = 0 ⏎ a = 1 ⏎ ... b = a ⏎ c = d ⏎ What is the value of b ? Say directly ... words . ⏎ 1
+        ^       ^           ^       ^                        ^                            ^
+    asked here: the variable defined, and its value          its value                    the answer, as in a prompt
+
+The texts have 1 to D steps each, the implicit curriculum. Only what is marked is asked. Without the variable that an
+equation defines, which joins the two sides, models stay on the plateau (see docs/results.md).
+
+The roles of a chain are those of the question that asks for it. All chains share ``query`` and ``answer``, and a role
+for the value of every variable, such as ``c.second``: so a path can lead to a line of another chain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from jaxtyping import Float, Integer
+from tokenizers import Regex, Tokenizer, models
+from tokenizers.pre_tokenizers import Sequence, Split
+
+from circuits.flow.layout import Layout
+from circuits.problem import Examples
+from circuits.roles import Roles
+from circuits.utils.lazy import torch, transformers
+from retrieval_interp.prompts import Equations
+from retrieval_interp.prompts.words import VARIABLES, word
+from retrieval_interp.rng import RngStream
+from retrieval_interp.tasks.prompted import ANSWER, Prompted, prompt_layout
+from retrieval_interp.tasks.task import RawBatch, Task
+from retrieval_interp.tasks.vectors import shuffles
+
+LINE = 4  # tokens of an equation: variable, =, what it is equal to, line break
+SECOND = 2  # the place of what it is equal to
+MEMBERS = {"first": 0, "second": SECOND, "end": LINE - 1}
+UNKNOWN = "<unknown>"
+KINDS = ("variable", "value", "word")  # of targets
+VARIABLE, VALUE, WORD = range(3)
+NOT_ASKED = -100  # what PyTorch's cross-entropy leaves out
+
+
+@dataclass(frozen=True)
+class Texts(RawBatch):
+    """What chance decides of each text.
+
+    Attributes:
+        links: for every block and each of its variables what it is equal to, a number of the block before.
+        order: for every block the order of its equations.
+        asked: which variable of the last block is asked about.
+        steps: how many blocks the text has; those after them are not written.
+    """
+
+    links: Integer[torch.Tensor, "example block chain"]
+    order: Integer[torch.Tensor, "example block chain"]
+    asked: Integer[torch.Tensor, " example"]
+    steps: Integer[torch.Tensor, " example"]
+
+
+@dataclass(frozen=True)
+class EquationsTask(Task):
+    """Questions of F1 for a model that is trained on such texts; a ``circuits.Problem``.
+
+    Attributes:
+        n_steps: D, the equations of a chain; training texts have 1 to D.
+        n_chains: N, the chains side by side in every text.
+    """
+
+    loss_name = "chance of a wrong answer"
+
+    n_steps: int = 5
+    n_chains: int = 4
+
+    def __post_init__(self) -> None:
+        self.check("n_steps", 1, 20)
+        self.check("n_chains", 2, 20)
+
+    @cached_property
+    def formulation(self) -> Equations:
+        """The longest questions."""
+        return Equations(self.n_chains, self.n_steps)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The vocabulary: variables, numbers, then whatever else stands in a question."""
+        variables = (word(VARIABLES, i) for i in range(self.n_steps * self.n_chains))
+        numbers = map(str, range(self.n_chains))
+        asked = pieces(self.formulation.questions(1, 0)[0].prompt)
+        return tuple(dict.fromkeys([*variables, *numbers, *asked, UNKNOWN]))
+
+    @cached_property
+    def tokenizer(self) -> transformers.PreTrainedTokenizerFast:
+        """One token for each word, number, mark and line break."""
+        tokenizer = Tokenizer(models.WordLevel({one: i for i, one in enumerate(self.words)}, UNKNOWN))
+        apart = [Split(Regex(" +"), "removed"), Split(Regex("\\n|[?,.=]"), "isolated")]
+        tokenizer.pre_tokenizer = Sequence(apart)
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, pad_token=UNKNOWN)
+
+    @cached_property
+    def prompted(self) -> Prompted:
+        """The longest questions, as a problem."""
+        return Prompted(self.formulation, self.tokenizer)
+
+    @property
+    def sentence(self) -> str:
+        """What is asked, in words that follow on from "trained on"."""
+        return (
+            f"texts of equations (F1; appendix A.1), {self.n_chains} chains of 1 to {self.n_steps} steps; asked for "
+            "the end of one chain, after the question"
+        )
+
+    @property
+    def n_positions(self) -> int:
+        """Length of the longest text, with its answer."""
+        return LINE * self.n_chains * self.n_steps + len(self._question) + 1
+
+    @property
+    def d_input(self) -> int:
+        """Number of words."""
+        return len(self.words)
+
+    @property
+    def d_output(self) -> int:
+        """Number of words."""
+        return len(self.words)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Those of the formulation, ``answer``, and ``second`` of every variable's line, which all chains share."""
+        return (*self.formulation.roles, ANSWER, *self._lines)
+
+    @property
+    def loss_components(self) -> tuple[str, ...]:
+        """``xD``."""
+        return (f"x{self.n_steps}",)
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """xD is read at the last token of the prompt."""
+        return dict.fromkeys(self.loss_components, ANSWER)
+
+    @cached_property
+    def _lines(self) -> tuple[str, ...]:
+        """The role of every variable's line, in the order of the words."""
+        return tuple(f"{name}.second" for name in self.words[: self.n_steps * self.n_chains])
+
+    @property
+    def layout(self) -> Layout:
+        """What each role of a chain starts with; the lines of all variables tell nothing about a chain."""
+        laid = prompt_layout(self.formulation)
+        return Layout({**dict.fromkeys(self._lines, frozenset()), **laid.start}, laid.places)
+
+    @cached_property
+    def _question(self) -> tuple[int, ...]:
+        """The tokens of the last line, with some variable, and the line break after it."""
+        last = self.formulation.questions(1, 0)[0].prompt.rsplit("\n", 1)[1]
+        return tuple(map(self.words.index, pieces(last + "\n")))
+
+    def examples(self, n: int, seed: int) -> Examples:
+        """``n`` of the longest questions, without their answers. The first chain is the one that is asked about.
+
+        Groups: ``variable``, the number of a chain's variable in the block of a role; ``asked``, 1 or 0.
+        """
+        asked = self.prompted.examples(n, seed)
+        D, N, tokens = self.n_steps, self.n_chains, asked.inputs
+        lines = tokens[:, : D * N * LINE : LINE]  # the variables that they define, which are the first words
+        starts = LINE * lines.argsort(dim=1)  # of every variable's line
+        last = lines[:, -N:]
+        first_of_all = (last != tokens.gather(1, asked.roles["query"])).long().argsort(dim=1, stable=True)
+        chains = [last.gather(1, first_of_all)]  # the variables of pair1, pair2, ... of every chain
+        for _ in range(1, D):
+            chains.append(tokens.gather(1, starts.gather(1, chains[-1]) + SECOND))
+        at, numbers = {}, {}
+        for role in self.roles:
+            pair, _, member = role.partition(".")
+            if role in self._lines:
+                variable = self._lines.index(role)
+                at[role] = starts[:, variable, None].expand(-1, N) + SECOND
+                numbers[role] = chains[D - 1 - variable // N] % N
+            elif member:
+                own = chains[int(pair.removeprefix("pair")) - 1]
+                at[role] = starts.gather(1, own) + MEMBERS[member]
+                numbers[role] = own % N
+            else:
+                at[role] = asked.roles[role].expand(-1, N)
+                numbers[role] = chains[0] % N
+        positions, variables = (torch.stack([of[role] for role in self.roles], dim=1) for of in (at, numbers))
+        is_asked = torch.zeros_like(positions)
+        is_asked[:, :, 0] = 1
+        return Examples(tokens, asked.targets, Roles(self.roles, positions, {"variable": variables, "asked": is_asked}))
+
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch component"]:
+        """The chance of another answer than the right one."""
+        return self.prompted.losses(outputs, examples)
+
+    def draw(self, n: int, stream: RngStream, seed: int) -> Texts:
+        """Draw ``n`` texts, every number of steps equally often."""
+        rng, D, N = stream.generator(seed), self.n_steps, self.n_chains
+        links, order = shuffles(rng, n, 2 * D, N).split(D, dim=1)
+        asked, steps = (torch.from_numpy(rng.integers(low, high, n)) for low, high in ((0, N), (1, D + 1)))
+        return Texts(links, order, asked, steps)
+
+    def assemble(self, draws: Texts) -> Examples:
+        """Write the texts down, each with its answer; what is left of the longest length is line breaks, and not asked.
+
+        The targets are ``[batch, pos, kind]``: the variable that an equation defines, the value of what stands there,
+        and the next word, each where it is asked for.
+        """
+        D, N, V = self.n_steps, self.n_chains, self.n_steps * self.n_chains
+        links, order, device = draws.links.long(), draws.order.long(), draws.links.device
+        equal, end = self.words.index("="), self.words.index("\n")
+        values = [links[:, 0]]
+        for block in range(1, D):
+            values.append(values[-1].gather(1, links[:, block]))
+        value = V + torch.stack(values, dim=1)  # of every variable, [example, block, chain]
+        before = torch.arange(-N, V - N, N, device=device)  # where the words of the block before begin
+        before[0] = V  # numbers
+        first = (torch.arange(0, V, N, device=device)[:, None] + order)[..., None]
+        second = (before[:, None] + links.gather(2, order))[..., None]
+        lines = torch.cat([first, torch.full_like(first, equal), second, torch.full_like(first, end)], dim=-1)
+
+        asked = draws.asked.long()[:, None]
+        last = (draws.steps.long() - 1)[:, None]
+        answer = value.gather(1, last[..., None].expand(-1, 1, N))[:, 0].gather(1, asked)
+        tail = torch.tensor(self._question, device=device).repeat(len(draws), 1)
+        query = next(place for place, token in enumerate(self._question) if token < V)
+        tail[:, query] = (last * N + asked)[:, 0]
+        tail = torch.cat([tail, answer], dim=1)
+
+        asked_in_lines = torch.full((*lines.shape, len(KINDS)), NOT_ASKED, device=device)
+        asked_in_lines[..., SECOND, VARIABLE] = first[..., 0]
+        asked_in_lines[..., SECOND, VALUE] = value.gather(2, order)
+        asked_in_tail = torch.full((*tail.shape, len(KINDS)), NOT_ASKED, device=device)
+        asked_in_tail[:, query, VALUE] = answer[:, 0]
+        asked_in_tail[:, -2, WORD] = answer[:, 0]
+        asked_in_tail[:, -1, WORD] = end
+
+        written = (last + 1) * LINE * N  # tokens before the question
+        place = torch.arange(self.n_positions, device=device).expand(len(draws), -1)
+        within = place - written
+        from_lines = place.clamp(max=LINE * V - 1)
+        from_tail = within.clamp(0, tail.shape[1] - 1)
+        tokens = torch.where(within < 0, lines.flatten(1).gather(1, from_lines), tail.gather(1, from_tail))
+        tokens = tokens.masked_fill(within >= tail.shape[1], end)
+        kinds = (-1, -1, len(KINDS))
+        targets = torch.where(
+            (within < 0)[..., None],
+            asked_in_lines.flatten(1, 3).gather(1, from_lines[..., None].expand(kinds)),
+            asked_in_tail.gather(1, from_tail[..., None].expand(kinds)),
+        ).masked_fill((within >= tail.shape[1])[..., None], NOT_ASKED)
+        at = written + tail.shape[1] - 2
+        return Examples(tokens, targets, Roles((ANSWER,), at[:, :, None]))
+
+    @property
+    def trained_components(self) -> tuple[str, ...]:
+        """``variable``, ``value`` and ``word``."""
+        return KINDS
+
+    def training_losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch trained"]:
+        """Cross-entropy of each kind of target, among the variables, the numbers, and all words."""
+        V = self.n_steps * self.n_chains
+        among = {VARIABLE: slice(0, V), VALUE: slice(V, V + self.n_chains), WORD: slice(None)}
+        found = []
+        for kind, some in among.items():
+            targets = examples.targets[..., kind]
+            wanted = targets - (some.start or 0) * (targets != NOT_ASKED)
+            each = torch.nn.functional.cross_entropy(outputs[..., some].transpose(1, 2), wanted, reduction="none")
+            found.append(each.sum(dim=1) / (targets != NOT_ASKED).sum(dim=1))
+        return torch.stack(found, dim=1)
+
+
+def pieces(text: str) -> list[str]:
+    """The words, marks and line breaks of a text, in order."""
+    return re.findall(r"\w+|[^\w ]", text)

@@ -1,0 +1,204 @@
+"""Questions in words as a problem for the circuit tools: which token is which symbol of which chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from jaxtyping import Float, Int
+
+from circuits.errors import BadInput, check_size
+from circuits.flow.layout import Layout
+from circuits.problem import Examples
+from circuits.roles import Roles
+from circuits.utils.lazy import torch, transformers
+from retrieval_interp.prompts import Chains, Formulation, Question
+from retrieval_interp.prompts.formulation import MOST_QUESTIONS
+from retrieval_interp.theory.chain_layout import chain_layout
+
+ANSWER = "answer"  # the role of the last token of a prompt, at which the answer is read
+SAMPLE = 8  # questions by which the commonest length is judged
+TRIES = 50  # questions drawn for each that is wanted, before their lengths are said to differ too much
+
+
+def as_text(tokenizer: transformers.PreTrainedTokenizerBase, question: str) -> str:
+    """The whole text after which the answer comes: in a chat where the tokenizer knows one, else on the next line."""
+    if tokenizer.chat_template is not None:
+        asked = [{"role": "user", "content": question}]
+        try:
+            text = str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
+        except Exception as error:  # whatever a template raises
+            raise BadInput(f"the tokenizer's chat template does not take a question ({error})") from error
+        if question not in text:
+            raise BadInput("the tokenizer's chat template changes the question")
+        return text
+    return question + "\n"
+
+
+def token_ids(tokenizer: transformers.PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """The tokens of a text, and the characters that each stands for, from the first to one past the last.
+
+    Raises:
+        BadInput: the tokenizer does not know one of the words, or does not say where its tokens stand in the text.
+    """
+    if not tokenizer.is_fast:
+        raise BadInput(f"{type(tokenizer).__name__} does not tell which characters a token stands for; use a fast one")
+    # A chat template has written what a text begins with; and a text that is to go on must not have an end.
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=tokenizer.chat_template is None)
+    ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
+    if ids and ids[-1] == tokenizer.eos_token_id and offsets[-1][0] == offsets[-1][1]:
+        ids, offsets = ids[:-1], offsets[:-1]
+    read = [(token, start, end) for token, (start, end) in zip(ids, offsets, strict=True) if start < end]
+    for token, start, end in read:  # some tokenizers have one token for what is unknown and for other things
+        if token == tokenizer.unk_token_id and text[start:end] != tokenizer.unk_token:
+            raise BadInput(f"the tokenizer does not know {text[start:end]!r}")
+    lost = {*range(len(text))}.difference(*(range(start, end) for _, start, end in read))
+    missed = next((text[place] for place in sorted(lost) if not text[place].isspace()), None)
+    if missed is not None:
+        raise BadInput(f"the tokenizer leaves out {missed!r}")
+    return ids, offsets
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A prompt as tokens.
+
+    Attributes:
+        tokens: all of them, ``[pos]``.
+        places: for every role the position of its token, for every chain that has one.
+    """
+
+    tokens: Int[torch.Tensor, " pos"]
+    places: Mapping[tuple[str, int], int]
+
+
+def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) -> Placed:
+    """A question as tokens, and which token is which symbol of which chain.
+
+    A symbol of several tokens stands at its last one, where all of it has been read. The last token of all, at which
+    the answer is read, has the role ``answer``, in the chain that is asked about.
+
+    Raises:
+        BadInput: as ``token_ids``; or the chat template changes the question, or symbols have no token of their own.
+    """
+    text = as_text(tokenizer, question.prompt)
+    ids, offsets = token_ids(tokenizer, text)
+    shift = text.find(question.prompt)  # a chat has words before it
+    of_character = {
+        character: position for position, (start, end) in enumerate(offsets) for character in range(start, end)
+    }
+    ends = {(mark.role, mark.chain): shift + mark.end - 1 for mark in question.marks}
+    lost = [role for (role, _), end in ends.items() if end not in of_character]
+    if lost:
+        raise BadInput(f"the tokenizer has no token where {lost[0]} ends")
+    places = {key: of_character[end] for key, end in ends.items()}
+    symbols = [place for (role, _), place in places.items() if not role.endswith(".end")]
+    if len(set(symbols)) < len(symbols):
+        raise BadInput("the tokenizer puts several symbols into one token")
+    return Placed(torch.tensor(ids), {**places, (ANSWER, question.asked): len(ids) - 1})
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """Questions of a formulation, as a ``circuits.Problem`` for a model that reads tokens.
+
+    Its one loss is the chance that the model, sampled once, gives another answer: 1 - p(answer's first token).
+    Who knows what is acceptable, and no more, comes to 0.75 where there are four chains. The roles are those of the
+    chain that is asked about.
+
+    Attributes:
+        formulation: which questions.
+        tokenizer: the model's.
+    """
+
+    formulation: Formulation
+    tokenizer: transformers.PreTrainedTokenizerBase
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The formulation's, and ``answer``, the last token of the prompt."""
+        return (*self.formulation.roles, ANSWER)
+
+    @property
+    def loss_components(self) -> tuple[str, ...]:
+        """The end of the chain, ``xD``; where the problem is conditional, ``answer``."""
+        return (f"x{self.formulation.hops}",) if isinstance(self.formulation, Chains) else (ANSWER,)
+
+    @property
+    def output_roles(self) -> tuple[str, ...]:
+        """The role at which the answer is read."""
+        return (ANSWER,)
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """For the one part the role at which it is read."""
+        return dict.fromkeys(self.loss_components, ANSWER)
+
+    def examples(self, n: int, seed: int) -> Examples:
+        """``n`` questions of the same number of tokens, the commonest of the first eight: there is no padding.
+
+        Raises:
+            BadInput: the tokenizer does not know a word, the lengths of the questions differ too much, or ``n`` is out
+                of range.
+        """
+        check_size("the number of examples", n, 1, MOST_QUESTIONS)
+        lengths = [
+            len(placed(self.tokenizer, question).tokens) for question in self.formulation.questions(SAMPLE, seed)
+        ]
+        length = max(dict.fromkeys(lengths), key=lengths.count)
+        kept: list[tuple[Question, Placed]] = []
+        for question in islice(self.formulation.stream(seed), TRIES * n):
+            one = placed(self.tokenizer, question)
+            if len(one.tokens) == length:
+                kept.append((question, one))
+            if len(kept) == n:
+                return self._examples(kept)
+        raise BadInput(f"of {TRIES * n} questions only {len(kept)} have {length} tokens; expected {n}")
+
+    def _examples(self, kept: Sequence[tuple[Question, Placed]]) -> Examples:
+        first = kept[0][0]
+        if len({self.answer_token(first, answer) for answer in first.acceptable}) < len(first.acceptable):
+            raise BadInput("several acceptable answers begin with the same token; expected fewer chains")
+        positions = [[one.places[role, question.asked] for role in self.roles] for question, one in kept]
+        answers = torch.tensor([self.answer_token(question, question.answer) for question, _ in kept])
+        tokens = torch.stack([one.tokens for _, one in kept])
+        return Examples(tokens, answers, Roles(self.roles, torch.tensor(positions)[:, :, None]))
+
+    def answer_token(self, question: Question, answer: str) -> int:
+        """The first token of an answer, as it follows on the prompt.
+
+        Raises:
+            BadInput: with the answer behind it the prompt is made of other tokens.
+        """
+        text = as_text(self.tokenizer, question.prompt)
+        before = token_ids(self.tokenizer, text)[0]
+        together = token_ids(self.tokenizer, text + answer)[0]
+        if together[: len(before)] != before or len(together) == len(before):
+            raise BadInput(f"the tokenizer joins the answer {answer!r} to the prompt")
+        return together[len(before)]
+
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch component"]:
+        """The chance of another answer than the right one.
+
+        Raises:
+            BadInput: the model knows fewer words than the tokenizer.
+        """
+        if outputs.shape[-1] < len(self.tokenizer):
+            raise BadInput(f"the model knows {outputs.shape[-1]} words; its tokenizer has {len(self.tokenizer)}")
+        chances = outputs[:, -1].softmax(dim=-1)
+        return 1 - chances.gather(1, examples.targets[:, None])
+
+
+def prompt_layout(formulation: Chains) -> Layout:
+    """What each role of a chain starts with: its token and its line; the answer is read in the question's line."""
+    D = formulation.hops
+    start = dict(chain_layout(D).start)
+    laid = {}
+    for role, pieces in start.items():
+        laid[role] = pieces
+        if role.endswith(".second"):
+            laid[role.replace(".second", ".end")] = frozenset({piece for piece in pieces if piece.startswith("p")})
+    return Layout({**laid, ANSWER: frozenset({"p0"})}, frozenset(f"p{k}" for k in range(D + 1)))

@@ -1,0 +1,57 @@
+"""Every task by name, as a model directory's config describes it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from enum import StrEnum
+from typing import Any, get_type_hints
+
+from retrieval_interp.tasks.conditional import ConditionalTask
+from retrieval_interp.tasks.equations import EquationsTask
+from retrieval_interp.tasks.retrieval import RetrievalTask
+from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.writing import WritingTask
+
+TASKS: dict[str, type[Task]] = {
+    "retrieval": RetrievalTask,
+    "conditional": ConditionalTask,
+    "equations": EquationsTask,
+    "writing": WritingTask,
+}
+WANTED = {int: "a whole number", bool: "true or false", str: "a text"}
+
+
+def describe(task: Task) -> dict[str, Any]:
+    """A task as plain values; ``task_of`` gives an equal one back."""
+    return {"problem": problem_of(task), **asdict(task)}  # type: ignore[call-overload]  # every task is a dataclass
+
+
+def problem_of(task: Task) -> str:
+    """The name of a task's problem."""
+    return next(name for name, kind in TASKS.items() if type(task) is kind)
+
+
+def task_of(described: Mapping[str, Any]) -> Task:
+    """The task of a description; without a name it is the retrieval problem.
+
+    Raises:
+        ValueError: an unknown name or field, or a value of another kind than expected.
+        BadInput: a value out of range.
+    """
+    values = dict(described)
+    name = values.pop("problem", "retrieval")
+    if name not in TASKS:
+        raise ValueError(f"unknown problem {name!r}; expected one of {', '.join(TASKS)}")
+    hints = get_type_hints(TASKS[name])
+    known = {field.name: hints[field.name] for field in fields(TASKS[name])}  # type: ignore[arg-type]
+    for field, value in values.items():
+        if field not in known:
+            raise ValueError(f"unknown field {field!r}; expected {', '.join(known)}")
+        kind = known[field]
+        if issubclass(kind, StrEnum):
+            values[field] = kind(value)
+        elif type(value) is not kind:
+            raise ValueError(f"{field} is {value!r}; expected {WANTED[kind]}")
+    try:
+        return TASKS[name](**values)
+    except TypeError as error:  # a field is missing
+        raise ValueError(error) from error

@@ -1,0 +1,158 @@
+"""The minimal formulation of the retrieval problem (paper, sections 6 and 7).
+
+One example with N = 2 chains of D = 2 steps; the chains are A-B-C and a-b-c, the last step stands first:
+
+    position   0 1   2 3     4 5   6 7     8   9
+    symbol     b c   B C     A B   a b     a   A
+    role       pair2         pair1         query        (pairs: first, second)
+    target                                 b,c B,C      (implicit curriculum; without it: c and C alone)
+
+Within every block the chains stand in an order of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from einops import rearrange
+
+from circuits.errors import BadInput
+from circuits.flow.layout import Layout
+from circuits.problem import Examples
+from circuits.roles import Roles
+from circuits.utils.lazy import torch
+from retrieval_interp.rng import RngStream
+from retrieval_interp.tasks.vectors import VectorBatch, VectorTask, drawn_symbols, shuffles
+from retrieval_interp.theory.chain_layout import chain_layout
+
+
+class StepOrder(StrEnum):
+    """Which retrieval step's block stands first in the sequence; or no blocks, the pairs of all steps in any order."""
+
+    LAST_FIRST = "last_first"
+    FIRST_FIRST = "first_first"
+    ANY = "any"
+
+
+@dataclass(frozen=True)
+class RetrievalTask(VectorTask):
+    """A retrieval problem with N chains of D steps over symbols of K numbers; a ``circuits.Problem``.
+
+    Its draws are the symbols x0 ... xD of every chain, and the order of the chains in every block, in the order of the
+    sequence and with the queries last. Where the pairs of all steps are shuffled together, their blocks hold the
+    numbers of pairs instead, (step - 1) N + chain.
+
+    Attributes:
+        n_steps: D, the number of retrieval steps; 1 is the induction problem.
+        n_chains: N, the chains side by side in every example.
+        n_dims: K, the numbers of a symbol, and of a position code; even.
+        implicit_curriculum: ask for x1 ... xD (IC) or for xD alone (non-IC).
+        left_out: which of x1 ... x(D-1) not to ask for after all; 0 for none.
+        step_order: which block stands first. With ``any`` a position tells nothing of the step of its pair.
+    """
+
+    n_steps: int
+    n_chains: int = 4
+    n_dims: int = 4
+    implicit_curriculum: bool = True
+    step_order: StepOrder = StepOrder.LAST_FIRST
+    left_out: int = 0
+
+    def __post_init__(self) -> None:
+        self.check("n_steps", 1, 10_000)
+        self.check("left_out", 0, self.n_steps - 1)
+        if self.left_out and not self.implicit_curriculum:
+            raise BadInput(f"x{self.left_out} cannot be left out where x{self.n_steps} alone is asked for")
+        super().__post_init__()
+
+    @property
+    def sentence(self) -> str:
+        """What is asked, in words that follow on from "trained on"."""
+        shuffled = "shuffled pairs" + (" in no order of steps" if self.step_order is StepOrder.ANY else "")
+        return (
+            f"the retrieval problem with D = {self.n_steps}: {self.n_chains} chains of {self.n_steps + 1} symbols, "
+            f"each symbol {self.n_dims} numbers, given as {shuffled}; asked for {self.asked} of every chain"
+        )
+
+    @property
+    def n_positions(self) -> int:
+        """Length of a sequence, N(2D+1)."""
+        return self.n_chains * (2 * self.n_steps + 1)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """``query``, then both members of pair 1 ... D: the paper's s_0 ... s_2D."""
+        pairs = (f"pair{k}.{member}" for k in range(1, self.n_steps + 1) for member in ("first", "second"))
+        return ("query", *pairs)
+
+    @property
+    def loss_components(self) -> tuple[str, ...]:
+        """The symbols asked for, each with a partial loss of its own."""
+        return tuple(f"x{k}" for k in self._asked_steps)
+
+    @property
+    def asked(self) -> str:
+        """The symbols asked for, in short: ``x1 ... x3``; all of them where one is left out."""
+        return ", ".join(self.loss_components) if self.left_out else super().asked
+
+    @property
+    def _asked_steps(self) -> list[int]:
+        first = 1 if self.implicit_curriculum else self.n_steps
+        return [k for k in range(first, self.n_steps + 1) if k != self.left_out]
+
+    @property
+    def layout(self) -> Layout:
+        """What each role of one chain starts with; in one of the orders that there may be."""
+        steps = range(1, self.n_steps + 1)
+        return chain_layout(self.n_steps, steps if self.step_order is StepOrder.FIRST_FIRST else None)
+
+    def draw(self, n: int, stream: RngStream, seed: int) -> VectorBatch:
+        """Draw the symbols and the orders of ``n`` examples."""
+        rng = stream.generator(seed)
+        N, D = self.n_chains, self.n_steps
+        symbols = drawn_symbols(rng, n, N, D + 1, self.n_dims)
+        if self.step_order is not StepOrder.ANY:
+            return VectorBatch(symbols, shuffles(rng, n, D + 1, N))
+        pairs = rearrange(shuffles(rng, n, 1, D * N), "n 1 (block slot) -> n block slot", slot=N)
+        return VectorBatch(symbols, torch.cat([pairs, shuffles(rng, n, 1, N).to(pairs.dtype)], dim=1))
+
+    def shortened(self, n_steps: int) -> RetrievalTask:
+        """The same problem with fewer steps."""
+        return replace(self, n_steps=n_steps)
+
+    def first_steps(self, draws: VectorBatch, n_steps: int) -> VectorBatch:
+        """The same draws for the problem with fewer steps: the chains are cut off behind.
+
+        Raises:
+            BadInput: the pairs of the steps do not stand in blocks.
+        """
+        if self.step_order is StepOrder.ANY:
+            raise BadInput("chains whose pairs stand in no order of steps cannot be cut off")
+        kept = slice(-n_steps - 1, None) if self.step_order is StepOrder.LAST_FIRST else [*range(n_steps), -1]
+        return VectorBatch(draws.symbols[:, :, : n_steps + 1], draws.order[:, kept])
+
+    def assemble(self, draws: VectorBatch) -> Examples:
+        """Lay the drawn symbols out as sequences with targets and roles."""
+        N, D = self.n_chains, self.n_steps
+        symbols, order = draws.symbols, draws.order.long()
+        n, device = len(draws), symbols.device
+        example = torch.arange(n, device=device)[:, None, None]
+
+        pair = order[:, :D]  # [n, block, slot]: its number, (step - 1) N + chain
+        if self.step_order is not StepOrder.ANY:
+            before = torch.arange(D, device=device)  # steps before that of a block
+            pair = pair + N * (before if self.step_order is StepOrder.FIRST_FIRST else before.flip(0))[:, None]
+        both = [symbols[example, pair % N, pair // N + member] for member in (0, 1)]  # [n, block, slot, K]
+        pairs = rearrange(both, "member n block slot dim -> n (block slot member) dim")
+        asked = symbols[example[..., 0], order[:, D]]  # [n, slot, D+1, K]
+        targets = asked[:, :, self._asked_steps]
+
+        first_position = 2 * rearrange(pair, "n block slot -> n (block slot)").argsort(dim=-1)  # of each pair
+        both_positions = rearrange([first_position, first_position + 1], "member n pair -> n pair member")
+        pair_positions = rearrange(both_positions, "n (step chain) member -> n (step member) chain", chain=N)
+        query_positions = 2 * D * N + order[:, D:].argsort(dim=-1)
+        pair_slots = pair_positions // 2 if self.step_order is StepOrder.ANY else pair_positions // 2 % N
+        slots = torch.cat([query_positions - 2 * D * N, pair_slots], dim=1)
+        roles = Roles(self.roles, torch.cat([query_positions, pair_positions], dim=1), {"slot": slots})
+        return Examples(self.inputs(torch.cat([pairs, asked[:, :, 0]], dim=1)), targets, roles)

@@ -1,0 +1,86 @@
+"""Curves over the steps of a training run: its losses, and the attention along paths; read from what is kept of it."""
+
+import csv
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from circuits.errors import BadInput
+from circuits.utils.files import read_text
+
+EMERGED = 0.5  # attention above it, and a partial loss below it
+MOST_STEPS = 10**18
+OTHERS = ("loss", "validation")  # losses that are of no part alone
+
+Curve = Mapping[int, float]  # from step to value, in the order of the steps
+
+
+def first_crossing(curve: Curve, level: float) -> float | None:
+    """The first step, interpolated linearly, at which a curve is above a level.
+
+    Its first entry if that is above already; None if it never is.
+    """
+    (first, height), *_ = curve.items()
+    if height > level:
+        return float(first)
+    for (before, low), (step, high) in pairwise(curve.items()):
+        if high > level:
+            return before + (level - low) / (high - low) * (step - before)
+    return None
+
+
+def first_below(losses: Curve, level: float) -> float | None:
+    """The first step at which a loss is below a level; as ``first_crossing``."""
+    return first_crossing({step: 1 - loss for step, loss in losses.items()}, 1 - level)
+
+
+def parts_of(losses: Mapping[str, Curve]) -> list[str]:
+    """The names of the partial losses among those of a log."""
+    return [name for name in losses if name not in OTHERS]
+
+
+def read_losses(path: Path) -> dict[str, Curve]:
+    """The losses of a training log: ``loss``, the partial losses, and ``validation`` where it was measured.
+
+    Raises:
+        BadInput: the log is missing, or a line of it is not what training writes.
+    """
+    rows: dict[int, dict[str, float]] = {}
+    for number, line in enumerate(read_text(path, "the log of a run").splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            if not record["components"]:
+                raise ValueError("no partial losses")
+            row = {"loss": float(record["loss"]), **{name: float(loss) for name, loss in record["components"].items()}}
+            if "validation" in record:
+                row["validation"] = float(record["validation"]["loss"])
+            rows[int(record["step"])] = row
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise BadInput(f"{path}, line {number}: not a line of a training log ({error})") from error
+    steps = sorted(rows)
+    names = [*dict.fromkeys(name for row in rows.values() for name in row if name != "validation"), "validation"]
+    return {name: {step: rows[step][name] for step in steps if name in rows[step]} for name in names}
+
+
+def read_attention(path: Path) -> dict[str, Curve]:
+    """The kept table of attention along paths, by their names; lines that begin with # are left out.
+
+    Raises:
+        BadInput: it is no such table.
+    """
+    text = read_text(path, "a table of attention along paths")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    try:
+        if "step" not in (rows.fieldnames or ()):
+            raise ValueError("no column step")
+        table = [(int(row.pop("step")), {name: float(value) for name, value in row.items()}) for row in rows]
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise BadInput(f"{path}: not a table of attention along paths ({error})") from error
+    if len(table) < 2 or any(step >= then for (step, _), (then, _) in pairwise(table)):
+        raise BadInput(f"{path}: expected two steps or more, in rising order")
+    if table[-1][0] > MOST_STEPS:
+        raise BadInput(f"{path}: holds step {table[-1][0]}; expected at most 10^18")
+    if not all(0 <= attention <= 1.0001 for _, row in table for attention in row.values()):
+        raise BadInput(f"{path}: holds attention that is not between 0 and 1")
+    return {name: {step: row[name] for step, row in table} for name in table[0][1]}

@@ -1,0 +1,56 @@
+"""The forward pass that training takes: the transformer's own weights and answers, by fewer and larger products.
+
+Queries, keys and values of all heads of a layer are one product in the place of three, and there are no hooks.
+"""
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+from torch.nn import functional
+from transformer_lens import HookedTransformer
+from transformer_lens.components import AbstractAttention, LayerNorm, TransformerBlock
+
+
+def training_pass(
+    model: HookedTransformer, inputs: Shaped[Tensor, "batch pos *d_input"]
+) -> Float[Tensor, "batch pos d_vocab_out"]:
+    """The answers of a transformer of ``retrieval_interp.models.build``, which a loss can be differentiated through.
+
+    Args:
+        model: causal, with attention and MLP one after the other, as all that are trained here.
+        inputs: vectors ``[batch, pos, d_input]`` or tokens ``[batch, pos]``.
+    """
+    residual = model.embed(inputs) + model.pos_embed.W_pos[: inputs.shape[1]]
+    for block in model.blocks:
+        residual = layer(block, residual)
+    return model.unembed(normalised(getattr(model, "ln_final", nn.Identity()), residual))
+
+
+def layer(block: TransformerBlock, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+    """The residual stream after a layer."""
+    residual = residual + attention(block.attn, normalised(block.ln1, residual))
+    if block.cfg.attn_only:
+        return residual
+    mlp = block.mlp
+    hidden = functional.linear(normalised(block.ln2, residual), mlp.W_in.T, mlp.b_in)
+    return residual + functional.linear(mlp.act_fn(hidden), mlp.W_out.T, mlp.b_out)
+
+
+def attention(attn: AbstractAttention, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+    """What the heads of a layer add to the residual stream."""
+    weights = torch.cat([attn.W_Q, attn.W_K, attn.W_V])  # [3 head, d_model, d_head]
+    biases = torch.cat([attn.b_Q, attn.b_K, attn.b_V])
+    joint = functional.linear(x, weights.mT.flatten(0, 1), biases.flatten())
+    q, k, v = joint.unflatten(-1, (3, attn.cfg.n_heads, attn.cfg.d_head)).permute(
+        2, 0, 3, 1, 4
+    )  # [batch, head, pos, _]
+    future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+    pattern = (q @ k.mT / attn.attn_scale).masked_fill(future, -torch.inf).softmax(-1)
+    return functional.linear((pattern @ v).transpose(1, 2).flatten(2), attn.W_O.flatten(0, 1).T, attn.b_O)
+
+
+def normalised(norm: nn.Module, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+    """The residual stream as a block reads it."""
+    if isinstance(norm, LayerNorm):
+        return functional.layer_norm(x, x.shape[-1:], norm.w, norm.b, norm.eps)
+    return norm(x)

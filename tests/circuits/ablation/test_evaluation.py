@@ -1,0 +1,145 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformer_lens import HookedTransformerConfig
+
+from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, run_ablated
+from circuits.ablation.evaluation import pieces
+from circuits.model import batching
+from retrieval_interp import VectorTransformer
+from retrieval_interp.models.presets import Architecture
+
+
+def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, task):
+    examples = task.examples(4, seed=0)
+    with pytest.raises(BadInput, match="L3H0 does not exist"):
+        evaluate(random_model, task, examples, [Circuit({Head(3, 0): Uniform()})])
+
+
+heads = st.builds(Head, st.integers(0, 2), st.integers(0, 1))
+hypotheses = st.sampled_from(
+    [
+        Uniform(),
+        Identity(),
+        Previous(),
+        OneHot({"query": "pair1.second", "pair1.second": "pair2.second"}),
+        OneHot({"query": "pair2.first"}, elsewhere="identity"),
+        OneHot({"query": "pair2.first", "pair1.first": "uniform"}, elsewhere="uniform"),
+    ]
+)
+
+
+every_head = st.fixed_dictionaries({Head(layer, head): hypotheses for layer in range(3) for head in range(2)})
+
+
+@settings(max_examples=40)
+@given(st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=1, max_size=6))
+def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_model, task, maps):
+    circuits, examples = [Circuit(heads) for heads in maps], task.examples(5, seed=1)
+    together = evaluate(random_model, task, examples, circuits)
+    with torch.no_grad():
+        alone = torch.stack([task.losses(run_ablated(random_model, c, examples), examples) for c in circuits])
+    assert torch.allclose(together, alone, atol=1e-5)
+
+
+def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, task, monkeypatch):
+    examples, circuits = task.examples(9, seed=1), [Circuit(), Circuit({Head(1, 0): Uniform()})]
+    at_once = evaluate(random_model, task, examples, circuits)
+    monkeypatch.setattr(batching, "POSITIONS_AT_ONCE", 2 * 2 * task.n_positions)
+    assert torch.allclose(evaluate(random_model, task, examples, circuits), at_once, atol=1e-6)
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(
+    circuits=st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=1, max_size=6),
+    sequences=st.integers(1, 5),
+    entries=st.integers(1, 4),
+)
+def test_losses_do_not_depend_on_how_much_runs_or_is_kept_at_once(random_model, task, circuits, sequences, entries):
+    maps, examples = [Circuit(heads) for heads in circuits], task.examples(3, seed=1)
+    at_once = evaluate(random_model, task, examples, maps)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(batching, "POSITIONS_AT_ONCE", sequences * task.n_positions)
+        patched.setattr(batching, "ENTRIES_AT_ONCE", entries * 2 * task.n_positions**2)
+        assert {piece.size <= min(sequences, entries) for piece in pieces(random_model, task, examples, maps)} == {True}
+        assert torch.allclose(evaluate(random_model, task, examples, maps), at_once, atol=1e-5)
+
+
+def test_the_progress_ends_at_one(random_model, task):
+    shares: list[float] = []
+    evaluate(random_model, task, task.examples(9, seed=1), [Circuit()], shares.append)
+    assert shares[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"attn_only": True, "d_mlp": None},
+        {"normalization_type": None},
+        {"act_fn": "gelu"},
+        {"act_fn": "gelu_new"},
+        {"act_fn": "gelu_fast"},
+        {"gated_mlp": True},
+    ],
+)
+def test_models_with_every_kind_of_mlp_and_norm_are_evaluated_as_the_loop_does(task, change):
+    shape = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task).to_dict() | change
+    model = VectorTransformer(HookedTransformerConfig.from_dict(shape), seed=1).eval()
+    whole = Circuit({Head(layer, head): Uniform() for layer in range(3) for head in range(2)})
+    circuits = [whole, whole.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), Circuit({Head(1, 1): Identity()})]
+    examples = task.examples(4, seed=0)
+    with torch.no_grad():
+        alone = torch.stack([task.losses(run_ablated(model, c, examples), examples) for c in circuits])
+    assert torch.allclose(evaluate(model, task, examples, circuits), alone, atol=1e-5)
+
+
+def test_hooks_that_somebody_else_put_on_the_model_stay_and_count(random_model, task):
+    examples = task.examples(4, seed=0)
+    seen = []
+    point = random_model.blocks[1].attn.hook_pattern
+    handle = point.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    evaluate(random_model, task, examples, [Circuit({Head(1, 0): Uniform()})])
+    handle.remove()
+    assert len(seen) == 1
+    assert len(point._forward_hooks) == 0
+
+
+class ReadsElsewhere:
+    """A task that says its losses read the queries, while they read the last pair's place too."""
+
+    def __init__(self, task):
+        self.roles, self.loss_components, self.output_roles = task.roles, task.loss_components, task.output_roles
+        self.task = task
+        self.examples = task.examples
+
+    def losses(self, outputs, examples):
+        return self.task.losses(outputs, examples) + outputs[:, :1].mean()
+
+
+def test_losses_that_read_other_outputs_than_they_say_are_refused(random_model, task):
+    with pytest.raises(BadInput, match="the losses read more than the outputs at the roles query"):
+        evaluate(random_model, ReadsElsewhere(task), task.examples(4, seed=0), [Circuit()])
+
+
+def test_no_circuits_have_no_losses(random_model, task):
+    assert evaluate(random_model, task, task.examples(4, seed=0), []).shape == (0, 4, 2)
+
+
+def test_outputs_that_overflow_are_refused(task):
+    model = VectorTransformer(Architecture(n_layers=1, n_heads=1, d_model=8, d_head=8).config(task))
+    with torch.no_grad():
+        model.unembed.W_U.fill_(3e38)
+    with pytest.raises(BadInput, match="outputs are NaN or infinite"):
+        evaluate(model, task, task.examples(4, seed=0), [Circuit()])
+
+
+def test_a_model_that_adds_positions_in_every_layer_is_refused_rather_than_evaluated_wrongly(random_model, task):
+    random_model.cfg.positional_embedding_type = "shortformer"
+    try:
+        with pytest.raises(BadInput, match="shortformer positional embeddings are not supported"):
+            evaluate(random_model, task, task.examples(4, seed=0), [Circuit()])
+    finally:
+        random_model.cfg.positional_embedding_type = "standard"

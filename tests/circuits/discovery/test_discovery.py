@@ -1,0 +1,184 @@
+"""From a transformer to its circuit; the truth is written by hand, compiled, or was measured by hand."""
+
+import pytest
+import torch
+
+from benchmarks.recovery import plant, recover
+from circuits import (
+    BadInput,
+    Circuit,
+    Head,
+    OneHot,
+    Previous,
+    discover,
+    evaluate,
+    validate,
+)
+from circuits.checks.content_or_position import content_or_position, mean_patterns
+from circuits.discovery.fitting import Fitting
+from circuits.discovery.observed_paths import ObservedPaths
+from circuits.figures.attention_figure import attention_figure
+from circuits.ground_truth.compile import compile_circuit
+from circuits.losses.sequential_test import SequentialTest
+from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.model import attention
+from circuits.model.attention import attention_by_group
+from retrieval_interp import load
+from retrieval_interp.ground_truth.chains import ChainProblem
+from tests.repeated import RepeatedTokens, trained_model
+
+JOINING = OneHot({"pair1.second": "pair1.first", "pair2.second": "pair2.first"})  # neighbours: by position alone
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    problem = ChainProblem(2)
+    heads = {
+        Head(0, 0): JOINING,
+        Head(1, 0): OneHot({"pair1.second": "pair2.second"}),
+        Head(2, 0): OneHot({"query": "pair1.second"}),
+    }
+    return compile_circuit(Circuit(heads), problem), problem
+
+
+def test_the_average_pattern_is_that_of_many_examples(random_model, task):
+    means = mean_patterns(random_model, task, seed=5)
+    assert set(means) == {Head(layer, head) for layer in range(3) for head in range(2)}
+    weights = means[Head(2, 1)].weights
+    assert torch.allclose(weights.sum(dim=1), torch.ones(len(weights)), atol=1e-5)
+    other = attention.position_attention(random_model, task.examples(2048, seed=77))[2, 1]
+    assert (weights - other).abs().max() < 0.05
+
+
+def test_heads_that_join_neighbours_are_positional_and_those_that_compare_symbols_look_at_content(compiled):
+    model, problem = compiled
+    found = content_or_position(model, problem, n_examples=64)
+    assert found.content == (Head(1, 0), Head(2, 0))
+    assert found.positional == (Head(0, 0),)
+    assert found.alone[Head(0, 0)].mean < 0.05 < found.alone[Head(1, 0)].mean
+    assert found.together.mean < 0.05
+    assert found.unablated.mean < 0.001
+
+
+def test_the_paths_of_a_compiled_transformer_come_out_on_every_chain(compiled):
+    model, problem = compiled
+    found = discover(model, problem, n_examples=128)
+    assert found.explains
+    one_hots = {head: own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
+    assert {head: own.paths for head, own in one_hots.items()} == {
+        Head(0, 0): JOINING.paths,  # what tells the others where to look
+        Head(1, 0): (("pair1.second", "pair2.second"),),
+        Head(2, 0): (("query", "pair1.second"),),
+    }
+    assert all(own.where == () for own in one_hots.values())
+
+
+def test_the_handmade_circuit_comes_out(model, problem):
+    found = discover(model, problem, n_examples=64)
+    assert found.found
+    assert found.explains
+    # Nobody would miss L0H0 while L1H0 is told where to look; left to itself it needs it.
+    assert found.circuit == Circuit({Head(0, 0): Previous(), Head(1, 0): OneHot({"query": "pair1.second"})})
+
+
+def test_the_same_seed_gives_the_same_discovery(model, problem):
+    both = [discover(model, problem, n_examples=64, seed=3).to_json() for _ in range(2)]
+    assert both[0] == both[1]
+
+
+@pytest.mark.slow
+# One step or two, of one head or two in a layer; paths that only guide others, in heads that have other paths too.
+@pytest.mark.parametrize("seed", [0, 2, 4, 8, 17, 36])
+def test_a_planted_circuit_is_recovered_exactly(seed):
+    row = recover(plant(seed))
+    assert (row["precision"], row["recall"]) == (1.0, 1.0), row
+
+
+@pytest.mark.slow
+def test_in_a_trained_token_model_the_previous_token_head_and_the_induction_head_come_out():
+    torch.manual_seed(0)
+    model, problem = trained_model(), RepeatedTokens()
+    found = discover(model, problem)
+    lowest = {(path.source, path.target) for path in found.circuit.paths if path.head.layer == 0}
+    highest = {(path.source, path.target) for path in found.circuit.paths if path.head.layer == 1}
+    assert lowest <= {("next", "first"), ("*", "previous")}
+    assert len(lowest) == 1
+    assert highest == {("again", "next")}
+    report = validate(model, problem, found.circuit, n_examples=256, seed=1)
+    assert report.passed, report.verdicts
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_threshold_that_is_none_is_refused(model, problem, threshold):
+    with pytest.raises(BadInput, match="expected a number above 0"):
+        discover(model, problem, threshold=threshold)
+
+
+def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, task):
+    examples = task.examples(64, seed=1)
+    by_slot = attention.attention_by_group(random_model, examples, "slot")
+    assert by_slot.shape[-1] == task.n_chains
+    assert torch.allclose(by_slot.mean(dim=-1), attention.role_attention(random_model, examples), atol=1e-5)
+    slots = examples.roles.group("slot", "pair1.second")
+    assert sorted(slots[0].tolist()) == [0, 1]
+    first = task.n_chains * 2  # pair 2 stands before pair 1
+    assert torch.equal(examples.roles["pair1.second"], first + 2 * slots + 1)
+
+
+@pytest.mark.slow
+def test_the_figure_of_attention_is_divided_by_the_labels(random_model, task):
+    attention = attention_by_group(random_model, task.examples(16, 3), "slot")
+    figure = attention_figure(attention, task.roles, task.roles[::-1], "slot")
+    query, (first, *_) = figure.data[0].y.index("query"), figure.data[0].z
+    assert len(first) == 3 * len(task.roles)  # two slots, and one column that stays empty
+    shown = figure.data[0].z[query][:2]
+    expected = attention[0, 0, task.roles.index("query"), task.roles.index(task.roles[-1])]
+    assert shown == pytest.approx(expected.tolist(), abs=1e-3)
+    assert figure.data[0].customdata[0][1] == f"{task.roles[-1]}, slot 1"
+
+
+@pytest.mark.slow
+def test_all_twelve_heads_of_transformer_a_are_replaced_by_three_paths_on_slots_and_averages():
+    model, task, _ = load("transformer_a")
+    found = discover(model, task, n_examples=128)
+    one_hots = {str(head): own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
+    assert {head: [*own.paths] for head, own in one_hots.items()} == {
+        "L2H0": [("query", "pair1.second")],
+        "L4H0": [("query", "pair2.second")],
+        "L8H0": [("query", "pair3.second")],
+    }
+    on = {head: [condition.labels for _, condition in own.where] for head, own in one_hots.items()}
+    assert on == {"L2H0": [(0, 2, 3)], "L4H0": [(0, 1, 3)], "L8H0": []}
+    assert found.combined.mean < 0.01
+    again = evaluate(model, task, task.examples(256, seed=9), [found.circuit]).mean().item()
+    assert again < 0.01
+
+
+def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():
+    model, task, _ = load("equations")
+    examples = task.examples(256, seed=3)
+    three = [Head(4, head) for head in range(3)]
+    average = attention.position_attention(model, examples)
+    seen = ObservedPaths(
+        model, examples, {head: FixedPattern(average[head.layer, head.index], "mean") for head in three}
+    )
+    looked = {number: set() for number in range(4)}  # at which lines, by the number of the chain's own variable
+    for head in three:
+        for (source, target), row in seen.rows[head].items():
+            if source == "pair1.second":
+                assert row.condition.group == "variable"
+                for number in row.condition.labels:
+                    looked[number].add(target)
+    # Each of the three looks at another one of the three lines that are not the chain's own.
+    others = {number: {f"{name}.second" for name in "efgh" if name != "efgh"[number]} for number in range(4)}
+    assert looked == others
+
+
+def test_a_row_that_became_simpler_can_stay_while_another_path_goes(compiled):
+    model, problem = compiled
+    means = mean_patterns(model, problem)
+    seen = ObservedPaths(model, problem.examples(64, 0), means)
+    head, rows = Head(2, 0), [("query", "identity"), ("pair1.second", "pair1.first")]
+    fitting = Fitting(SequentialTest(model, problem, problem.examples(32, 1), 0.05), {}, seen)
+    fewer = {m for _, m in fitting._fewer(Circuit({head: OneHot(rows, means[head])}), [head])}
+    assert fewer == {OneHot([row], means[head]) for row in rows}

@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from circuits import Circuit, FixedPattern, Head, OneHot
+from circuits.checks.paper_protocol import paper_protocol
+from circuits.circuit import AttentionPath
+from circuits.flow.canonical_form import joins_first
+from circuits.flow.fixed_paths import fixed_paths, with_fixed_paths
+from circuits.flow.flow_check import flow_check
+from circuits.ground_truth.compile import compile_circuit
+from circuits.losses.sequential_test import SequentialTest
+from circuits.roles import Roles
+from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
+
+TASK = RetrievalTask(2, step_order=StepOrder.FIRST_FIRST)
+ROLES = TASK.examples(256, seed=0).roles
+N = TASK.examples(1, seed=0).inputs.shape[1]
+JOINED = {"pair1.second": "pair1.first", "pair2.second": "pair2.first"}
+FETCH = {Head(1, 0): OneHot({"query": "pair1.second"}), Head(2, 0): OneHot({"query": "pair2.second"})}
+
+
+def to_the_one_before(share: float) -> FixedPattern:
+    """Every position gives a share of its attention to the one before, and the rest to itself."""
+    return FixedPattern(share * torch.eye(N).roll(-1, 1).tril() + (1 - share) * torch.eye(N))
+
+
+@pytest.mark.parametrize(("share", "rows"), [(1.0, JOINED), (0.5, JOINED), (0.4, None)])
+def test_a_pattern_leads_along_a_path_to_which_it_gives_half_of_its_attention(share, rows):
+    circuit = Circuit({Head(0, 0): to_the_one_before(share), **FETCH})
+    own = OneHot(rows) if rows else circuit.heads[Head(0, 0)]
+    assert with_fixed_paths(circuit, ROLES).heads[Head(0, 0)] == own
+
+
+def test_a_position_that_holds_the_role_in_some_examples_only_is_no_path():
+    weights = torch.eye(N)
+    weights[-1] = torch.eye(N)[1]  # the first query, which asks in every example for another slot
+    circuit = Circuit({Head(0, 0): FixedPattern(weights)})
+    assert with_fixed_paths(circuit, ROLES) == circuit
+
+
+def test_what_stands_behind_in_some_examples_and_what_is_the_same_position_is_no_path():
+    at = torch.tensor([[[0], [1], [1], [2]], [[0], [2], [2], [1]], [[0], [1], [1], [2]]])
+    roles = Roles(("a", "b", "twin", "c"), at)  # b stands behind c in the second example
+    to_the_first = torch.zeros(3, 3)
+    to_the_first[:, 0] = 1
+    looks_back = FixedPattern(torch.eye(3).roll(-1, 1).tril() + torch.diag(torch.tensor([1.0, 0.0, 0.0])))
+    circuit = Circuit(
+        {Head(0, 0): looks_back, Head(1, 0): FixedPattern(to_the_first), Head(2, 0): FixedPattern(torch.eye(3))}
+    )
+    assert {str(path) for path in fixed_paths(circuit, roles)} == {"L0H0 b -> a", "L1H0 b -> a", "L1H0 c -> a"}
+    for mechanism in with_fixed_paths(circuit, roles).heads.values():
+        mechanism.pattern(roles, 3)
+
+
+def test_what_a_fixed_pattern_joins_is_known_above_it():
+    found = flow_check(Circuit({Head(0, 0): to_the_one_before(1.0), **FETCH}), TASK)
+    assert found.known_at == {"x1": 1, "x2": 2}
+    assert found.fixed == tuple(AttentionPath(Head(0, 0), *ends) for ends in JOINED.items())
+    assert joins_first(with_fixed_paths(Circuit({Head(0, 0): to_the_one_before(1.0), **FETCH}), ROLES), TASK.layout)
+
+
+def test_appendix_e_takes_a_fixed_pattern_for_the_paths_that_it_leads_along():
+    problem, circuit = ChainProblem(2), minimal_circuit(2)
+    judge = SequentialTest(compile_circuit(circuit, problem), problem, problem.examples(64, seed=0), 0.05)
+    by_position = FixedPattern(torch.eye(problem.n_positions).roll(-1, 1).tril())
+    found = paper_protocol(judge, circuit.with_head(Head(0, 0), by_position))
+    assert found.circuit.heads[Head(0, 0)] == OneHot(JOINED)
+    assert found.combined.mean < 0.01

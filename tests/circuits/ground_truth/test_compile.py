@@ -1,0 +1,137 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from circuits import BadInput, Circuit, Head, OneHot, Previous, Uniform, role_attention
+from circuits.ground_truth.compile import Distractor, compile_circuit, known_after, solves
+from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+
+
+@pytest.fixture(scope="module")
+def two_steps():
+    """Written by hand: both pairs are joined, the first takes over the second, and the query takes it all."""
+    return Circuit(
+        {
+            Head(0, 0): OneHot({"pair1.second": "pair1.first", "pair2.second": "pair2.first"}),
+            Head(1, 0): OneHot({"pair1.second": "pair2.second"}),
+            Head(2, 0): OneHot({"query": "pair1.second"}),
+        }
+    )
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))
+def test_a_chain_is_cut_into_pairs_that_share_a_symbol_and_no_symbol_stands_in_two_chains(n_steps, n_chains, seed):
+    problem = ChainProblem(n_steps, n_chains)
+    examples = problem.examples(3, seed)
+    at = {role: examples.inputs.gather(1, examples.roles[role]) for role in problem.roles}
+    assert torch.equal(at["query"], at["pair1.first"])
+    for k in range(1, n_steps + 1):
+        assert torch.equal(at[f"pair{k}.second"], examples.targets[:, k - 1])
+        if k < n_steps:
+            assert torch.equal(at[f"pair{k}.second"], at[f"pair{k + 1}.first"])
+        assert all(row.unique().numel() == n_chains for row in at[f"pair{k}.second"])
+    positions = examples.roles.positions.flatten(1).sort(dim=1).values
+    assert torch.equal(positions, torch.arange(problem.n_positions).expand(3, -1))
+
+
+def test_what_each_role_knows_follows_the_paths_layer_by_layer(two_steps):
+    start, first, second, third = known_after(two_steps, ChainProblem(2))
+    assert start["pair2.second"] == {"x2"}
+    assert first["pair2.second"] == {"x1", "x2"}
+    assert first["query"] == {"x0"}
+    assert second["pair1.second"] == {"x0", "x1", "x2"}
+    assert third["query"] == {"x0", "x1", "x2"}
+
+
+def test_two_roles_without_a_symbol_in_common_cannot_be_joined(two_steps):
+    blind = two_steps.with_head(Head(0, 0), OneHot({"pair1.second": "pair1.first", "query": "pair2.second"}))
+    with pytest.raises(BadInput, match=r"L0H0 query -> pair2\.second: the two roles know no symbol in common"):
+        compile_circuit(blind, ChainProblem(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_steps", range(1, 16))
+def test_the_minimal_circuit_solves_its_problem_in_the_fewest_layers(n_steps):
+    problem, circuit = ChainProblem(n_steps), minimal_circuit(n_steps)
+    model = compile_circuit(circuit, problem)
+    assert model.cfg.n_layers == 1 + math.ceil(math.log2(n_steps + 1))
+    examples = problem.examples(16, seed=0)
+    with torch.no_grad():
+        assert problem.losses(model(examples.inputs), examples).mean() < 1e-3
+    assert all(not solves(circuit.without(path, "zero"), problem) for path in circuit.paths)
+
+
+def test_the_compiled_model_attends_exactly_along_the_paths(two_steps):
+    problem = ChainProblem(2)
+    attention = role_attention(compile_circuit(two_steps, problem), problem.examples(32, seed=1))
+    roles = problem.roles
+    for layer in range(3):
+        wanted = dict(two_steps.heads[Head(layer, 0)].paths)
+        for i, source in enumerate(roles):
+            target = wanted.get(source, source)
+            assert attention[layer, 0, i, roles.index(target)] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_without_a_path_the_answer_that_it_carries_is_missing(two_steps):
+    problem = ChainProblem(2)
+    model, examples = compile_circuit(two_steps, problem), problem.examples(64, seed=0)
+    model.blocks[1].attn.W_O.data.zero_()
+    with torch.no_grad():
+        parts = problem.losses(model(examples.inputs), examples).mean(dim=0)
+    assert parts.tolist() == pytest.approx([0.0, 1.0], abs=1e-5)
+
+
+def test_distractors_attend_somewhere_and_change_nothing(two_steps):
+    problem = ChainProblem(2)
+    noisy = {Head(1, 1): Distractor({"query": "pair2.second"}, noise=3.0)}
+    model, examples = compile_circuit(two_steps, problem, distractors=noisy), problem.examples(32, seed=0)
+    with torch.no_grad():
+        assert problem.losses(model(examples.inputs), examples).mean() < 1e-3
+    roles = problem.roles
+    seen = role_attention(model, examples)[1, 1, roles.index("query"), roles.index("pair2.second")]
+    assert seen == pytest.approx(1 / 3, abs=1e-4)  # of every chain alike: it looks by position alone
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.with_head(Head(2, 0), OneHot({"query": "pair2.second"})), "no symbol in common"),
+        (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"})), "does not solve the problem"),
+        (lambda c: c.with_head(Head(1, 0), Uniform()), "only one-hot heads can be compiled"),
+        (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"}, "uniform")), "and zero elsewhere"),
+        (lambda c: Circuit(), "the circuit has no path"),
+        (lambda c: c.with_head(Head(3, 0), OneHot({"pair2.first": "query"})), "against the causal mask"),
+        (lambda c: c.with_head(Head(3, 0), OneHot({"query": "pair9.first"})), "unknown role 'pair9.first'"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(two_steps, change, message):
+    two_deep = two_steps if "common" not in message else Circuit(dict(list(two_steps.heads.items())[:1]))
+    with pytest.raises(BadInput, match=message):
+        compile_circuit(change(two_deep), ChainProblem(2))
+
+
+def test_a_role_that_looks_at_itself_looks_at_itself(two_steps):
+    problem = ChainProblem(2)
+    looking = two_steps.with_head(Head(1, 1), OneHot({"query": "query"}))
+    model, examples = compile_circuit(looking, problem), problem.examples(16, seed=0)
+    with torch.no_grad():
+        assert problem.losses(model(examples.inputs), examples).mean() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"), [({"query": "nobody"}, "unknown role"), ({"pair2.first": "query"}, "mask")]
+)
+def test_a_distractor_that_does_not_fit_is_refused(two_steps, rows, message):
+    with pytest.raises(BadInput, match=message):
+        compile_circuit(two_steps, ChainProblem(2), distractors={Head(0, 1): Distractor(rows)})
+
+
+def test_what_no_path_of_roles_can_solve_is_not_solved():
+    assert not solves(Circuit({Head(0, 0): Previous()}), ChainProblem(1))
+    with pytest.raises(BadInput, match="0 steps; expected at least 1"):
+        minimal_circuit(0)

@@ -1,0 +1,43 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from circuits import Examples
+from circuits.losses import sample as sample_module
+from circuits.losses.sample import Sample, blocks
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(sample_module, "BLOCK", 4)
+
+
+def test_the_first_block_is_what_the_problem_gives(problem):
+    sample = Sample(problem, 10, seed=3)
+    assert torch.equal(sample.take(slice(2, 10)).inputs, problem.examples(10, seed=3).inputs[2:])
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_no_more_than_one_block_is_drawn_at_once_and_none_twice(problem):
+    asked = []
+
+    class Watched(type(problem)):
+        def examples(self, n: int, seed: int) -> Examples:
+            asked.append((n, seed))
+            return super().examples(n, seed)
+
+    sample = Sample(Watched(), 10, seed=3)
+    drawn = [sample.take(part) for part in blocks(0, 10)]
+    assert [len(examples) for examples in drawn] == [n for n, _ in asked] == [4, 4, 2]
+    assert len({seed for _, seed in asked}) == 3
+    assert asked[0] == (4, 3)
+    again = Sample(problem, 10, seed=3)
+    assert torch.equal(again.take(slice(8, 10)).inputs, drawn[2].inputs)  # in whatever order
+
+
+@given(st.integers(0, 60_000), st.integers(0, 60_000))
+def test_blocks_cover_everything_once_and_none_crosses_an_end(start, stop):
+    cut = blocks(start, stop)
+    assert [n for part in cut for n in range(part.start, part.stop)] == [*range(start, stop)]
+    assert all(part.start // sample_module.BLOCK == (part.stop - 1) // sample_module.BLOCK for part in cut)

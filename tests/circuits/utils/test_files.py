@@ -1,0 +1,82 @@
+import resource
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
+
+import pytest
+import torch
+
+from circuits import BadInput
+from circuits.utils.files import append_line, check_writable, write_atomically, write_together
+from retrieval_interp.models.checkpoints import save_tensors
+
+
+@contextmanager
+def files_of_at_most(size: int):
+    """As on a disk that is nearly full."""
+    _, most = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda path: write_atomically(path, "x" * 5000), lambda path: save_tensors(path, {"x": torch.zeros(5000)})],
+)
+def test_on_a_full_disk_the_old_file_stays_and_nothing_else(write, tmp_path):
+    (tmp_path / "file").write_text("old")
+    with files_of_at_most(1000), pytest.raises(BadInput, match=r"file: cannot be written \("):
+        write(tmp_path / "file")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "old"}
+
+
+def test_on_a_full_disk_a_log_keeps_its_whole_lines_and_goes_on_when_there_is_room(tmp_path):
+    log = tmp_path / "log"
+    append_line(log, "first")
+    with files_of_at_most(10), pytest.raises(BadInput, match=r"log: cannot be written \("):
+        append_line(log, "too long a line")
+    assert log.read_text() == "first\n"
+    append_line(log, "second")
+    assert log.read_text() == "first\nsecond\n"
+
+
+@pytest.mark.parametrize("whole", ["", "first\n", "first\nsecond\n"])
+def test_a_line_that_was_cut_off_gives_way_to_the_next(whole, tmp_path):
+    log = tmp_path / "log"
+    log.write_text(whole + "cut of")
+    append_line(log, "next")
+    assert log.read_text() == whole + "next\n"
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_another_still_writes_is_not(tmp_path):
+    abandoned, held, foreign = (tmp_path / name for name in (".file.1.partial", ".file.2.partial", ".files.3.partial"))
+    for path in (abandoned, held, foreign):
+        path.write_text("begun")
+    with held.open() as file:
+        flock(file, LOCK_EX)
+        write_atomically(tmp_path / "file", "new")
+    assert {path.name for path in tmp_path.iterdir()} == {"file", held.name, foreign.name}
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_of_several_files_none_is_written_if_one_cannot_be(tmp_path):
+    (tmp_path / "a").write_text("old")
+    too_long = "x" * 250  # fits as a name, but not with what a temporary file adds
+    with pytest.raises(BadInput, match="cannot be written"):
+        write_together({tmp_path / "a": "new", tmp_path / too_long: "new"})
+    assert (tmp_path / "a").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_several_files_are_written_into_a_new_folder(tmp_path):
+    write_together({tmp_path / "new" / name: name for name in "ab"})
+    assert {path.name: path.read_text() for path in (tmp_path / "new").iterdir()} == {"a": "a", "b": "b"}
+
+
+def test_looking_whether_a_file_can_be_written_changes_nothing(tmp_path):
+    check_writable(tmp_path / "new" / "file")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(BadInput, match="is a folder"):
+        check_writable(tmp_path)

@@ -1,0 +1,90 @@
+from dataclasses import replace
+
+import pytest
+
+from circuits import Circuit, against_chance, discover, validate
+from retrieval_interp import load
+from retrieval_interp.cli import main
+from tests.browser import opened
+
+
+def assert_inked(page, viewer):
+    """A circuitsvis viewer really draws: on the largest of its canvases there are more than 1,000 blue pixels."""
+    assert page.evaluate(
+        """viewer => 1000 < Math.max(...[...document.querySelectorAll(viewer + " canvas")].map(canvas => {
+            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            let drawn = 0;
+            for (let i = 0; i < data.length; i += 4)
+                if (data[i + 3] > 0 && data[i + 2] > data[i] + 40) drawn++;  // the blue of attention
+            return drawn;
+        }))""",
+        viewer,
+    )
+
+
+@pytest.mark.slow
+def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tmp_path):
+    model, task, circuit = load("induction")
+    report = validate(model, task, circuit, n_examples=32, threshold=0.1)
+    chance = against_chance(model, task, circuit, n_examples=32, threshold=0.1)
+    with opened(report.save(tmp_path, chance)) as (page, complaints):
+        assert f"induction: {report.decision}" in page.locator("#verdict h1").inner_text()
+        assert page.locator("#statements > li").count() == len(report.statements)
+        assert page.locator("#statements li li").count() == len(report.verdicts)
+        assert page.locator("#paths-table tr").count() == 2 + len(report.paths)
+        assert page.locator("#heads-table tr").count() == 1 + 2
+        # plotly draws an annotation for every arrow
+        assert page.locator("#circuit-diagram .annotation").count() >= len(circuit.paths)
+        assert page.locator("#losses .scatterlayer .trace").count() == 3
+        assert page.locator("#role-attention .hm image, #role-attention .heatmaplayer image").count() == 2
+        assert_inked(page, "#attention-viewer-0")
+        assert "L1H0" in page.locator("#attention-viewer-0").inner_text()
+        assert complaints == []
+
+
+@pytest.mark.slow
+def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_each_example(tmp_path):
+    file = tmp_path / "attention.html"
+    with pytest.raises(SystemExit) as ended:
+        main(["view", "transformer_a", "--examples", "2", "--out", str(file)])
+    assert ended.value.code == 0
+    with opened(file) as (page, complaints):
+        for example in range(2):
+            assert_inked(page, f"#attention-viewer-{example}")
+        assert page.locator("#role-attention-0 .heatmaplayer image").count() == 12
+        assert complaints == []
+    assert '"1:pair3.second"' in file.read_text()
+
+
+@pytest.mark.slow
+def test_names_from_files_appear_as_text_and_are_never_run(model, problem, circuit, tmp_path):
+    nasty = "</script><script>document.title='owned'</script>"
+    report = validate(model, problem, replace(circuit, name=nasty, description=nasty), n_examples=8)
+    chance = against_chance(model, problem, circuit, n_examples=8)
+    with opened(report.save(tmp_path, chance)) as (page, complaints):
+        assert nasty in page.locator("#verdict h1").inner_text()
+        assert page.title() != "owned"
+        assert complaints == []
+
+
+@pytest.mark.slow
+def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, problem, circuit, tmp_path):
+    report = validate(model, problem, Circuit(dict(list(circuit.heads.items())[:1])), n_examples=8)
+    chance = against_chance(model, problem, circuit, n_examples=8)
+    with opened(report.save(tmp_path, chance)) as (page, _):
+        assert "fails" in page.locator("#verdict h1").inner_text()
+        assert "step 4 failed" in page.locator("#verdict").inner_text()
+
+
+@pytest.mark.slow
+def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, problem, tmp_path):
+    found = discover(model, problem)
+    report = validate(model, problem, found.circuit, n_examples=64, seed=1)
+    chance = against_chance(model, problem, found.circuit, n_examples=64, seed=1)
+    with opened(report.save(tmp_path, chance, found)) as (page, complaints):
+        assert page.locator("#content-or-position .scatterlayer .trace").count() == 2
+        steps = page.locator("#discovery-steps li").all_inner_texts()
+        assert any(step.startswith("simplify L0H0: previous. Loss 0.0000") for step in steps)
+        assert page.locator("#trials-table tr").count() == 1 + len(found.trials)
+        assert "random circuits" in page.locator("#chance").inner_text()
+        assert complaints == []

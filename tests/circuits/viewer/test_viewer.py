@@ -1,0 +1,231 @@
+"""Attention viewers: what they hold, and what people see and do with them in a browser."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from playwright.sync_api import expect
+
+from circuits import BadInput, Roles, attention_viewer, over_training, side_by_side
+from retrieval_interp import load
+from retrieval_interp.cli import main
+from retrieval_interp.models import presets
+from retrieval_interp.training import training
+from tests.browser import opened
+from tests.sweeps import MICRO
+
+
+@pytest.fixture(scope="module")
+def examples(problem):
+    return problem.examples(2, 0)
+
+
+def heads(viewer):
+    return [[str(head) for head in frames[-1].heads] for frames in viewer.panels.values()]
+
+
+def test_all_heads_those_of_a_layer_or_one(random_model, task):
+    examples = task.examples(1, 0)
+    assert heads(attention_viewer(random_model, examples)) == [["L0H0", "L0H1", "L1H0", "L1H1", "L2H0", "L2H1"]]
+    assert heads(attention_viewer(random_model, examples, layer=1)) == [["L1H0", "L1H1"]]
+    assert heads(attention_viewer(random_model, examples, layer=2, head=1)) == [["L2H1"]]
+
+
+def test_what_is_shown_is_the_attention_of_the_model_with_three_decimals(random_model, task):
+    examples = task.examples(3, 0)
+    _, cache = random_model.run_with_cache(examples.inputs[1:2])
+    ((frame,),) = attention_viewer(random_model, examples, 1, layer=2, head=1).panels.values()
+    shown = torch.tensor(frame.attention[0])
+    torch.testing.assert_close(shown, cache["pattern", 2][0, 1].detach(), atol=5.1e-4, rtol=0)
+    assert shown.shape == (10, 10)
+    assert frame.tokens == examples.roles.labels(1, 10)
+
+
+def test_a_position_that_plays_several_parts_is_labelled_with_all_of_them():
+    roles = Roles(("next", "first"), torch.tensor([[[1, 2], [0, 1]]]))
+    assert roles.labels(0, 4) == ["1:first", "1:next,2:first", "2:next", "3"]
+
+
+def test_a_role_that_all_chains_share_is_named_once_and_no_path_leads_from_it():
+    roles = Roles(("own", "answer"), torch.tensor([[[0, 1], [3, 3]], [[1, 0], [3, 3]]]))
+    assert roles.shared == ("answer",)
+    assert roles.labels(0, 4) == ["1:own", "2:own", "2", "answer"]
+    assert roles.pairs == ()
+    assert Roles(("own", "answer"), roles.positions[:, :, :1]).pairs == (("answer", "own"),)  # of one chain
+
+
+def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
+    model, task, _ = load("equations")
+    examples = task.examples(1, 0)
+    ((frame,),) = attention_viewer(model, examples, layer=0, head=0).panels.values()
+    text = model.tokenizer.decode(examples.inputs[0]).split(" ")
+    assert [label.split("|")[0] for label in frame.tokens] == [word.replace("\n", "⏎") for word in text]
+    assert frame.tokens[1] == "="
+    assert frame.tokens[-1].endswith("|answer")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"layer": 2}, "there is no layer 2; there are 2, counted from 0"),
+        ({"layer": 0, "head": 1}, "there is no head 1; there are 1, counted from 0"),
+        ({"head": 0}, "head 0 of which layer"),
+        ({"example": -1}, "there is no example -1; there are 2"),
+        ({"example": 2}, "there is no example 2; there are 2"),
+        ({"layer": True}, "there is no layer True; there are 2"),
+    ],
+)
+def test_what_is_not_there_is_refused(model, examples, chosen, message):
+    with pytest.raises(BadInput, match=message):
+        attention_viewer(model, examples, **chosen)
+
+
+def test_only_viewers_of_the_same_steps_stand_side_by_side(model, examples):
+    one, three = (over_training(((step, model) for step in steps), examples) for steps in ((0, 10), (0, 20)))
+    with pytest.raises(BadInput, match=r"'b' shows steps \[0, 20\], 'a' \[0, 10\]"):
+        side_by_side({"a": one, "b": three})
+    with pytest.raises(BadInput, match="'a' is several viewers already"):
+        side_by_side({"a": side_by_side({"x": one, "y": one})})
+    with pytest.raises(BadInput, match="no viewer"):
+        side_by_side({})
+    with pytest.raises(BadInput, match="no step"):
+        over_training([], examples)
+    with pytest.raises(BadInput, match="one model at several steps"):
+        over_training([(0, model), (10, model)], examples)
+
+
+@pytest.fixture(scope="module")
+def trained_for_a_while(model):
+    """A model as it was, before it attended anywhere in particular, and as it is."""
+    before = copy.deepcopy(model)
+    for block in before.blocks:
+        torch.nn.init.zeros_(block.attn.W_Q)
+    return [(0, before), (10, model)]
+
+
+ZOOMED = """() => [...document.querySelectorAll('[id^=attention-viewer-]')].map((box) =>
+    [...box.querySelectorAll('canvas')].at(-1).toDataURL())"""  # what is drawn large in each panel
+
+
+@pytest.mark.slow
+def test_pointing_shows_a_head_a_click_locks_it_and_the_slider_leaves_it_locked(
+    trained_for_a_while, examples, tmp_path
+):
+    panels = {f"<b>{n}</b>": over_training(trained_for_a_while, examples, n) for n in range(2)}
+    file = tmp_path / "viewer.html"
+    side_by_side(panels).save(file)
+    with opened(file) as (page, complaints):
+        large = page.get_by_role("heading", name="Zoomed")
+        expect(large).to_have_text(["L0H0 Zoomed", "L0H0 Zoomed"])
+        expect(page.get_by_text("<b>1</b>", exact=True)).to_be_visible()
+        thumb = page.get_by_role("heading", name="L1H0", exact=True).first
+        thumb.hover()
+        expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
+        page.mouse.move(0, 0)
+        expect(large).to_have_text(["L0H0 Zoomed", "L0H0 Zoomed"])
+        thumb.click()
+        page.mouse.move(0, 0)
+        expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
+
+        drawn = {}
+        slider = page.get_by_role("slider", name="step of training")
+        for key, step in (("", 10), ("ArrowLeft", 0), ("ArrowRight", 10), ("ArrowLeft", 0), ("ArrowRight", 10)):
+            if key:
+                thumb.hover()  # and leave it: what was pointed at in between does not matter
+                page.mouse.move(0, 0)
+                slider.focus()
+                page.keyboard.press(key)
+            expect(page.locator("output")).to_have_text(f"step {step}")
+            expect(page.locator(f"[data-drawn='step {step}']")).to_have_count(2)
+            expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
+            if key:  # a click draws without a word, a step says that it has drawn
+                assert page.evaluate(ZOOMED) == drawn.setdefault(step, page.evaluate(ZOOMED))
+        assert all(before != after for before, after in zip(drawn[0], drawn[10], strict=True))
+        assert complaints == []
+
+
+# What the notebooks of VS Code allow in the outputs of cells; scripts, styles and so on of their own are left out.
+VS_CODE = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src https: http: data:; font-src https:; connect-src https:; child-src https: data:"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["", VS_CODE], ids=["anywhere", "under VS Code's policy"])
+def test_in_a_notebook_the_viewer_brings_all_it_needs_in_a_frame_as_high_as_it_is(policy, model, examples, tmp_path):
+    notebook = tmp_path / "notebook.html"
+    shown = attention_viewer(model, examples)._repr_html_()
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}"><link rel=icon href="data:,">'
+    # Styles around it, that shrink circuitsvis where it is not in a frame.
+    notebook.write_text(f"<!doctype html>{meta}<style>div {{ width: 0 }}</style><p>above</p>{shown}<p>below</p>")
+    with opened(notebook) as (page, complaints):
+        large = page.frame_locator("iframe").get_by_role("heading", name="Zoomed")
+        expect(large).to_have_text("L0H0 Zoomed")
+        assert page.frame_locator("iframe").locator("canvas").last.bounding_box()["width"] > 300
+        page.frame_locator("iframe").get_by_role("heading", name="L1H0", exact=True).hover()
+        expect(large).to_have_text("L1H0 Zoomed")
+        page.wait_for_function(
+            "() => { const frame = document.querySelector('iframe');"
+            " return frame.clientHeight >= frame.contentDocument.body.scrollHeight; }"
+        )
+        assert complaints == []
+    assert len(shown) < 600_000  # packed; circuitsvis alone is twice as large
+
+
+@pytest.mark.slow
+def test_labels_from_files_appear_as_text_and_are_never_run(model, examples, tmp_path):
+    nasty = "</script><script>document.title='owned'</script><!--<script>"
+    file = tmp_path / "viewer.html"
+    side_by_side({nasty: attention_viewer(model, examples)}).save(file)
+    with opened(file) as (page, complaints):
+        expect(page.get_by_text(nasty, exact=True)).to_be_visible()
+        assert page.title() != "owned"
+        assert complaints == []
+
+
+def view(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["view", *map(str, arguments)])
+    return ended.value.code
+
+
+@pytest.mark.slow
+def test_the_command_shows_models_side_by_side_and_one_through_its_training(tmp_path, monkeypatch):
+    kept = replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20))
+    monkeypatch.setitem(presets.PRESETS, "micro", kept)
+    for seed in range(2):
+        training.start_run(tmp_path / f"seed-{seed}", "micro", seed=seed)
+        training.train_run(tmp_path / f"seed-{seed}", "cpu", compiled=False)
+    runs = [tmp_path / "seed-0", tmp_path / "seed-1"]
+    arguments = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", tmp_path / "both.html")
+    assert view(*runs, *arguments) == 0
+    with opened(tmp_path / "both.html") as (page, complaints):
+        expect(page.get_by_text("divided by the position in which it stands")).to_be_visible()
+        expect(page.get_by_role("heading", name="Zoomed")).to_have_text(["L1H0 Zoomed"] * 2)
+        assert page.locator("[id^=role-attention]").count() == 2
+        assert complaints == []
+    (runs[0] / "model.safetensors").unlink()  # as in a run that still goes on
+    assert view(runs[0], "--training", "--examples", 1, "--out", tmp_path / "training.html") == 0
+    with opened(tmp_path / "training.html") as (page, complaints):
+        slider = page.get_by_role("slider", name="step of training")
+        expect(slider).to_have_attribute("max", "2")  # steps 20, 40 and 60
+        assert complaints == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["transformer_a", "transformer_d"], "transformer_d has another task than transformer_a"),
+        (["transformer_a", "transformer_a"], "transformer_a is named twice"),
+        (["transformer_a", "--layer", "12"], "there is no layer 12; there are 12"),
+        (["transformer_a", "--head", "0"], "head 0 of which layer"),
+        (["transformer_a", "--training"], "holds no checkpoints/step-"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line_and_nothing_is_written(arguments, message, tmp_path, capsys):
+    assert view(*arguments, "--out", tmp_path / "page.html") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,319 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from circuits import BadInput
+from retrieval_interp.claims.found_circuits import joins_pairs
+from retrieval_interp.claims.ledger import ledger
+from retrieval_interp.claims.tables import ABC, FIGURE4, D, TableMissing
+from retrieval_interp.cli import main
+from retrieval_interp.models.library import data_folder
+
+ROOT = Path(__file__).parents[3]
+
+
+def path(name, uniform, identity, first=False):
+    head, source, _, target = name.split(" ")
+    return {
+        "path": name,
+        "layer": int(head[1]),
+        "from": source,
+        "to": target,
+        "losses": {"uniform": uniform, "identity": identity},
+        "in_first_useful_layer": first,
+    }
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Four transformers of whom everything is known by hand; all learn x1 before x2."""
+    for name in (*ABC, D):
+        folder = tmp_path / name
+        folder.mkdir()
+        loss = {"mean": 0.005, "standard_error": 0.0005}
+        config = {
+            "format": 1,
+            "task": {},
+            "architecture": {},
+            "made": {"exported": {"precision": "float16", "loss_float16": loss}},
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        lines = [
+            {"step": step, "loss": 0.5, "components": {"x1": x1, "x2": x2}}
+            for step, x1, x2 in ((100, 1.0, 1.0), (200, 0.0, 1.0), (300, 0.0, 0.0))
+        ]
+        if name == D:
+            lines = [{**line, "components": {**line["components"], "x3": 1.0}} for line in lines]
+            lines.append({"step": 400, "loss": 0.0, "components": {"x1": 0.0, "x2": 0.0, "x3": 0.0}})
+        (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        paths = [path("L0H0 * -> previous", 0.07, 0.3, first=True), path("L1H0 query -> pair1.second", 0.2, 0.4)]
+        combined = {"mean": 0.03, "standard_error": 0.001}
+        report = {
+            "metadata": {"model": name},
+            "verdicts": [],
+            "passed": True,
+            "threshold": 0.05,
+            "loss": {"combined": 0.03, "details": {"combined": combined}},
+            "paths": paths,
+            "merges": [{"from": "L0H0", "into": "L1H0", "loss": 0.3, "standard_error": 0.01}],
+        }
+        (folder / "report.json").write_text(json.dumps(report))
+    for name in (*ABC, D):
+        (tmp_path / name / "circuit.yaml").write_text("heads:\n  L0H0: previous\n  L1H0: {query: pair1.second}\n")
+    circuit = "heads:\n  L1H0: {query: pair1.second}\n  L2H0: {query: pair2.second}\n  L3H0: {query: pair3.second}\n"
+    (tmp_path / D / "circuit.yaml").write_text(circuit)
+    report = json.loads((tmp_path / D / "report.json").read_text())
+    report["paths"] = [path(f"L{k}H0 query -> pair{k}.second", 0.2, 0.4, first=k == 1) for k in (1, 2, 3)]
+    (tmp_path / D / "report.json").write_text(json.dumps(report))
+    columns = ",".join(f"L{k}H0 query -> pair{k}.second" for k in (1, 2, 3))
+    rows = "0,0,0,0\n90,0,0,0\n100,1,0,0\n120,1,1,0\n200,1,1,1\n"  # above 0.5 at steps 95, 110 and 160
+    (tmp_path / D / "attention.csv").write_text(f"# by hand\nstep,{columns}\n{rows}")
+    (tmp_path / "depth_sweep").mkdir()
+    world = {"step_order": "last_first", "n_heads": 8, "mlp": True, "seed": 0, "steps": 100, "stopped": 100}
+    trained = [(1, 1, {"x1": 0.02}), (2, 1, {"x1": 0.8, "x2": 0.76}), (2, 3, {"x1": 0.01, "x2": 0.02})]
+    runs = [{"n_steps": hops, "n_layers": layers, "losses": losses} | world for hops, layers, losses in trained]
+    (tmp_path / "depth_sweep" / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
+    (tmp_path / FIGURE4).parent.mkdir(parents=True)
+    (tmp_path / FIGURE4).write_text(SWEPT)
+    return tmp_path
+
+
+SWEPT = """# by hand: x1 with two layers, all with four; alone never
+preset,seed,symbol,loss,fell,seconds,device
+laptop_ic_2,0,x1,0.1,100,1,cpu
+laptop_ic_2,0,x2,0.8,,1,cpu
+laptop_ic_2,0,x3,0.8,,1,cpu
+laptop_ic_4,0,x1,0.1,100,1,cpu
+laptop_ic_4,0,x2,0.1,200,1,cpu
+laptop_ic_4,0,x3,0.1,300,1,cpu
+laptop_nonic_4,0,x3,0.75,,1,cpu
+"""
+
+
+def section_7(tables):
+    return {row.claim.split(" ")[0]: row for row in ledger(tables) if row.section == "7.2"}
+
+
+def test_the_statements_of_section_7_are_counted_in_the_runs_of_the_sweep(tables):
+    rows = section_7(tables)
+    assert rows["without"].measured == "1 of 1 runs (D = 3, 4 layers of 4 heads; lowest 0.750)"
+    assert rows["later"].measured.startswith("fewest layers with which most seeds learn x1, x2, x3: 2, 4, 4; with")
+    assert rows["partial"].measured == (
+        "1 of 1 runs in which two or more did (D = 3, 2 to 4 layers of 4 heads; 0 within the same 20 steps), "
+        "4 of 4 (A to D)"
+    )
+    assert {row.verdict for row in rows.values()} == {"holds"}
+
+
+def test_one_run_that_says_otherwise_turns_the_verdict(tables):
+    swept = SWEPT.replace("x3,0.75,", "x3,0.65,").replace("ic_4,0,x2,0.1,200", "ic_4,0,x2,0.1,400")
+    (tables / FIGURE4).write_text(swept.replace("ic_2,0,x1,0.1", "ic_2,0,x1,0.9"))
+    rows = section_7(tables)
+    assert rows["later"].measured.startswith("fewest layers with which most seeds learn x1, x2, x3: 4, 4, 4; with")
+    assert {row.verdict for row in rows.values()} == {"differs"}
+
+
+def found(tables):
+    return {(row.section, row.claim.split(": ")[-1]): row for row in ledger(tables)}
+
+
+def test_every_row_says_what_was_measured_and_whether_it_holds(tables):
+    rows = found(tables)
+    assert rows["8.2", "validation MSE"].measured == ", ".join(["0.0050 ± 0.0005"] * 3)
+    assert rows["8.2", "validation MSE"].verdict == "holds"
+    assert rows["8.2", "heads in the circuit"].measured == "2, 2, 2"
+    assert rows["8.2", "heads in the circuit"].verdict == "differs"
+    assert rows["8.2", "the first useful head joins the members of every pair"].measured == "3 of 3"
+    assert rows["8.2", "but for the first head the circuits are very different"].verdict == "differs"  # all alike
+    assert rows["8.2", "fewer heads would do"].verdict == "differs"
+    assert rows["E", "MSE without any one path above the first useful layer"].verdict == "holds"
+    first = rows["E", "MSE with the row of a path in the first useful layer made uniform"]
+    assert (first.measured, first.verdict) == ("0.070 to 0.200", "differs")
+    removed = rows["E", "MSE without any one path above the first useful layer"]
+    assert removed.measured == "0.200 to 0.400 (row uniform or identity); 5 of 5 paths reach 0.17 with both"
+    assert rows["9.2 ii", "quickly after, a head above it reuses it to fetch x2"].verdict == "holds"
+    assert rows["9.2 iv", "the last head emerges much later than the one before"].verdict == "holds"
+    assert "15, 50 steps" in rows["9.2 iv", "the last head emerges much later than the one before"].measured
+
+
+def test_the_bound_is_held_against_every_model_with_fewer_layers(tables):
+    rows = found(tables)
+    theorem = next(row for row in rows.values() if "Theorem 1" in row.claim)
+    assert (
+        theorem.measured == "0 of 1 models with fewer layers know something of a symbol (loss below 0.7; lowest 0.760)"
+    )
+    assert theorem.verdict == "holds"
+    assumption = next(row for row in rows.values() if "Assumption 1" in row.claim)
+    assert assumption.measured.startswith("1 of 2 models with fewer layers know something of a symbol")
+    assert assumption.measured.endswith("; 1 with MLPs, 8 heads, pairs shuffled within blocks")
+    assert (assumption.runs, assumption.verdict) == (2, "differs")
+
+
+def test_a_number_on_the_other_side_turns_the_verdict(tables):
+    report = json.loads((tables / "transformer_b" / "report.json").read_text())
+    report["paths"][1]["losses"]["identity"] = 0.1
+    report["merges"][0]["loss"] = 0.04
+    report["loss"]["combined"] = 0.06
+    (tables / "transformer_b" / "report.json").write_text(json.dumps(report))
+    rows = found(tables)
+    assert rows["E", "MSE without any one path above the first useful layer"].verdict == "differs"
+    assert rows["E", "MSE with every head replaced by its mechanism"].verdict == "differs"
+    assert rows["8.2", "fewer heads would do"].verdict == "holds"
+
+
+def test_a_transformer_whose_circuit_was_not_found_is_named_and_no_claim_holds_without_it(tables):
+    report = json.loads((tables / "transformer_c" / "report.json").read_text())
+    (tables / "transformer_c" / "report.json").write_text(json.dumps({**report, "discovery": {"found": False}}))
+    row = found(tables)["8.2", "the first useful head joins the members of every pair"]
+    assert (row.measured, row.runs, row.verdict) == ("2 of 2; none found for transformer_c", 2, "differs")
+    for row in ledger(tables):
+        if row.section in ("8.2", "E") and "validation MSE" not in row.claim:
+            assert row.measured.endswith("none found for transformer_c"), row
+            assert row.verdict == "differs"
+
+
+def test_partial_losses_out_of_order_are_counted(tables):
+    log = tables / "transformer_c" / "log.jsonl"
+    log.write_text(log.read_text().replace("x1", "x3"))  # x3 before x2
+    log.write_text(re.sub(r'"x3": ([\d.]+), "x2": ([\d.]+)', r'"x2": \2, "x3": \1', log.read_text()))
+    (row,) = (row for row in ledger(tables) if "order of the chain" in row.claim)
+    assert row.measured.endswith(", 3 of 4 (A to D)")
+    assert row.verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "transformer_a/report.json",
+        "transformer_b/config.json",
+        "transformer_c/log.jsonl",
+        "transformer_d/circuit.yaml",
+        "transformer_d/attention.csv",
+        "sweeps/figure4_laptop/runs.csv",
+    ],
+)
+def test_a_missing_table_is_named_with_the_command_that_makes_it_and_the_command_fails(
+    tables, table, monkeypatch, capsys
+):
+    (tables / table).unlink()
+    with pytest.raises(TableMissing, match=rf"{table}: missing; make it with: retrieval-interp"):
+        ledger(tables)
+    monkeypatch.setattr("retrieval_interp.models.library.data_folder", lambda: tables)
+    with pytest.raises(SystemExit) as ended:
+        main(["study", "claims", "--json"])
+    assert ended.value.code == 1
+    assert table in capsys.readouterr().err
+
+
+def test_all_missing_tables_are_named_at_once(tables):
+    missing = ["transformer_a/report.json", "transformer_b/log.jsonl", "transformer_d/attention.csv"]
+    for table in missing:
+        (tables / table).unlink()
+    with pytest.raises(TableMissing) as raised:
+        ledger(tables)
+    lines = str(raised.value).splitlines()
+    assert sorted(line.split(": missing")[0] for line in lines) == [str(tables / table) for table in missing]
+
+
+def lacking(key):
+    def change(report):
+        for part in [report, *report["paths"]]:
+            part.pop(key, None)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lacking("threshold"), "lacks what a claim needs"),
+        (lacking("loss"), "expected an object with paths, verdicts, loss and passed"),
+        (lacking("merges"), "lacks what a claim needs"),
+        (lambda report: report.update(merges={}), "no list of merges"),
+        (lacking("losses"), "lacks what a claim needs"),
+        (lambda report: report["loss"].update(combined="x"), "lacks what a claim needs"),
+        (lambda report: report.update(paths="abc"), "not a report"),
+        (lambda report: report.update(discovery=[]), "not a report"),
+        (lambda report: report["metadata"].update(model="transformer_z"), "it is of transformer_z"),
+        (lambda report: report["paths"].pop(), "is the report of another circuit than circuit.yaml"),
+    ],
+)
+def test_a_report_that_lacks_something_or_is_of_something_else_is_one_line(tables, change, message):
+    report = json.loads((tables / "transformer_a" / "report.json").read_text())
+    change(report)
+    (tables / "transformer_a" / "report.json").write_text(json.dumps(report))
+    with pytest.raises(BadInput, match=message):
+        ledger(tables)
+
+
+@pytest.mark.parametrize("content", ["[", "[]", '{"paths": []}', '{"paths": [], "merges": []}'])
+def test_a_damaged_report_is_one_line(tables, content):
+    (tables / "transformer_a" / "report.json").write_text(content)
+    with pytest.raises(BadInput, match=r"report.json: not a report of `validate --json`"):
+        ledger(tables)
+
+
+@pytest.mark.parametrize(
+    ("own", "fixed", "joins"),
+    [
+        (["L0H0 * -> previous"], [], True),
+        (["L0H0 pair1.second -> pair1.first", "L0H0 pair2.second -> pair2.first"], [], True),
+        ([], ["L0H0 pair1.second -> pair1.first", "L0H0 pair2.second -> pair2.first"], True),
+        (["L0H0 pair1.second -> pair1.first"], ["L0H1 pair2.second -> pair2.first"], True),
+        (["L0H0 pair1.second -> pair1.first"], [], False),  # not pair 2
+        (["L0H0 * -> previous", "L0H0 query -> pair1.first"], [], False),
+        (["L0H0 pair1.second -> pair2.first", "L0H0 pair2.second -> pair2.first"], [], False),
+    ],
+)
+def test_only_a_first_layer_that_joins_every_pair_on_all_slots_joins_the_pairs(own, fixed, joins):
+    paths = [{"path": name} for name in [*own, "L1H0 query -> pair1.second", "L2H0 query -> pair2.second"]]
+    report = {"paths": paths, "flow": {"fixed_paths": fixed}}
+    assert joins_pairs(report) == joins
+    assert not joins_pairs(report, [own[0]] if own else fixed)
+
+
+def test_a_circuit_whose_first_head_does_something_else_than_join_pairs_is_counted(tables):
+    other = "heads:\n  L0H0: {pair1.second: pair1.first, query: pair1.first}\n  L1H0: {query: pair1.second}\n"
+    (tables / "transformer_b" / "circuit.yaml").write_text(other)
+    report = json.loads((tables / "transformer_b" / "report.json").read_text())
+    fetch = report["paths"][1]
+    firsts = [f"L0H0 {source} -> pair1.first" for source in ("pair1.second", "query")]
+    report["paths"] = [*(path(name, 0.07, 0.3, first=True) for name in firsts), fetch]
+    (tables / "transformer_b" / "report.json").write_text(json.dumps(report))
+    row = found(tables)["8.2", "the first useful head joins the members of every pair"]
+    assert (row.measured, row.verdict) == ("2 of 3", "differs")
+
+
+def test_a_first_head_whose_fixed_pattern_joins_the_pairs_is_counted(tables):
+    report = json.loads((tables / "transformer_a" / "report.json").read_text())
+    report["paths"] = [path("L1H0 query -> pair1.second", 0.2, 0.4)]
+    report["flow"] = {"fixed_paths": ["L0H0 pair1.second -> pair1.first", "L0H0 pair2.second -> pair2.first"]}
+    (tables / "transformer_a" / "report.json").write_text(json.dumps(report))
+    (tables / "transformer_a" / "circuit.yaml").write_text("heads:\n  L1H0: {query: pair1.second}\n")
+    rows = found(tables)
+    assert rows["8.2", "the first useful head joins the members of every pair"].measured == "3 of 3"
+    assert rows["8.2", "heads in the circuit"].measured == "2, 2, 2"
+
+
+def test_the_readme_shows_the_ledger_as_it_stands():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for row in ledger(data_folder()):
+        assert f"| {row.section} | {row.claim} | {row.paper} | {row.verdict} |" in readme
+
+
+def test_the_readme_says_of_every_transformer_what_its_report_says():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in readme.splitlines() if line.startswith("| ")}
+    for place, letter in enumerate("abcd"):
+        report = json.loads((data_folder() / f"transformer_{letter}" / "report.json").read_text())
+        loss = report["loss"]["details"]["combined"]
+        said = {row: cells[place].strip() for row, cells in table.items() if len(cells) == 4}
+        replaced = said["every head replaced by its mechanism, fresh sequences"]
+        assert replaced == f"{loss['mean']:.4f} ± {loss['standard_error']:.4f}"
+        assert (
+            said["its circuit holds"].split(";")[0].split(":")[0] == {"holds": "yes", "fails": "no"}[report["decision"]]
+        )
+        heads = {path["path"].split()[0] for path in report["paths"]}
+        assert said["paths, in how many heads"] == f"{len(report['paths'])} in {len(heads)}"

@@ -1,0 +1,244 @@
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from circuits import BadInput, Circuit, Head, OneHot, Previous, save_circuit
+from circuits.circuit import AttentionPath
+from circuits.model.attention import path_attention
+from retrieval_interp.experiments.emergence import emergence
+from retrieval_interp.experiments.observations import arrived, observations
+from retrieval_interp.models import presets
+from retrieval_interp.models.checkpoints import load_model
+from retrieval_interp.models.presets import Architecture, Preset, Recipe
+from retrieval_interp.tasks.retrieval import RetrievalTask
+from retrieval_interp.training import training
+from retrieval_interp.training.curves import first_crossing
+from tests.browser import opened
+from tests.command import exit_code
+
+# The induction head below, then one head for each further symbol.
+CIRCUIT = Circuit(
+    {
+        Head(0, 0): Previous(),
+        Head(1, 0): OneHot({"query": "pair1.second"}),
+        Head(2, 0): OneHot({"query": "pair2.second"}),
+        Head(3, 0): OneHot({"query": "pair3.second"}),
+    }
+)
+PATHS = [str(path) for path in CIRCUIT.paths]
+LOG = [  # step, x1, x2, x3
+    (100, 0.9, 0.9, 0.9),
+    (200, 0.1, 0.9, 0.9),
+    (300, 0.1, 0.3, 0.7),
+    (400, 0.1, 0.1, 0.1),
+]
+ATTENTION = pd.DataFrame(
+    [[0.1, 0.0, 0.0, 0.0], [0.9, 0.9, 0.1, 0.0], [1.0, 1.0, 0.9, 0.0], [1.0, 1.0, 1.0, 0.8]],
+    index=pd.Index([100, 200, 300, 400], name="step"),
+    columns=PATHS,
+)
+
+
+def written(folder, attention=ATTENTION):
+    """A run folder as it is kept in data/: a log and the measured table."""
+    lines = [
+        {"step": step, "loss": sum(parts) / 3, "components": dict(zip(("x1", "x2", "x3"), parts, strict=True))}
+        for step, *parts in LOG
+    ]
+    lines[1]["validation"] = {"loss": 0.65}
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    attention.to_csv(folder / "attention.csv")
+    save_circuit(CIRCUIT, folder / "circuit.yaml")
+    return folder
+
+
+def test_a_crossing_is_interpolated_between_two_checkpoints():
+    assert first_crossing({100: 0.1, 200: 0.9}, 0.5) == 150
+    assert first_crossing({100: 0.7, 200: 0.9}, 0.5) == 100
+    assert first_crossing({100: 0.1, 200: 0.5}, 0.5) is None
+    assert first_crossing({0: 0.1, 8: 0.9, 16: 0.1, 24: 0.9}, 0.5) == 4
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=20), st.floats(0.01, 0.99))
+def test_everything_before_a_crossing_is_at_most_the_level(heights, level):
+    curve = {10 * place: height for place, height in enumerate(heights)}
+    crossing = first_crossing(curve, level)
+    before = [height for step, height in curve.items() if crossing is None or step < crossing]
+    assert max(before, default=0.0) <= level
+    assert crossing is None or next(h for step, h in curve.items() if step >= crossing) >= level or crossing == 0
+
+
+def test_attention_along_the_paths_of_a_model_written_by_hand_is_one_and_elsewhere_nothing(model, problem):
+    paths = [
+        AttentionPath(Head(0, 0), "*", "previous"),
+        AttentionPath(Head(0, 0), "pair1.second", "pair1.first"),
+        AttentionPath(Head(1, 0), "query", "pair1.second"),
+        AttentionPath(Head(1, 0), "query", "pair1.first"),
+    ]
+    attention = path_attention(model, problem.examples(16, seed=0), paths)
+    assert torch.allclose(attention, torch.tensor([1.0, 1.0, 1.0, 0.0]), atol=1e-3)
+
+
+def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
+    takes_over = {"query": "pair1.second", "pair1.second": "pair2.second"}
+    doubling = Circuit({Head(1, 0): OneHot(takes_over), Head(2, 0): OneHot({"query": "pair1.second"})})
+    # The query looks twice before the first pair takes over what the second holds.
+    emerged = {"L1H0 query -> pair1.second": 100, "L2H0 query -> pair1.second": 200}
+    emerged["L1H0 pair1.second -> pair2.second"] = 300
+    steps = [0, 100, 200, 300, 400]
+    curves = {name: {step: float(step > at) for step in steps} for name, at in emerged.items()}
+    run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, everywhere=curves)
+    first, second = (AttentionPath(Head(layer, 0), "query", "pair1.second") for layer in (1, 2))
+    assert arrived(run) == {1: (first, 150.0), 2: (second, 350.0)}
+    assert "x2 comes to the query along L2H0 query -> pair1.second, 200 steps after x1" in observations(run)[1].sentence
+
+
+def test_of_a_task_that_is_no_chain_no_arrival_is_known(tmp_path):
+    run = emergence(written(tmp_path), CIRCUIT)
+    renamed = replace(run, losses={{"x3": "z"}.get(name, name): curve for name, curve in run.losses.items()})
+    assert arrived(renamed) == {}
+    assert [one.holds for one in observations(renamed)] == [None, None, True, None]
+
+
+def test_steps_epochs_and_losses_come_out_as_by_hand(tmp_path):
+    run = emergence(written(tmp_path), CIRCUIT)
+    assert list(run.emerged.values()) == pytest.approx([150, 155.5556, 250, 362.5], abs=1e-3)
+    assert run.table()["epoch"].tolist() == pytest.approx([18.75, 19.4444, 31.25, 45.3125], abs=1e-3)
+    assert list(run.learned.values()) == pytest.approx([150, 266.6667, 333.3333], abs=1e-3)
+    assert run.losses["validation"] == {200: 0.65}
+
+
+def test_the_papers_four_observations_hold_for_a_run_made_like_its_own(tmp_path):
+    slow = ATTENTION.rename(index={100: 1000, 200: 1100, 300: 1200, 400: 1900})
+    said = observations(emergence(written(tmp_path, slow), CIRCUIT))
+    assert [(one.name, one.holds) for one in said] == [("i", True), ("ii", True), ("iii", True), ("iv", True)]
+    assert said[0].numbers["step"] == pytest.approx(1055.5556, abs=1e-3)
+    assert said[3].numbers["gaps"] == pytest.approx([94.4444, 487.5], abs=1e-3)
+
+
+def test_the_observations_can_differ(tmp_path):
+    run = emergence(written(tmp_path), CIRCUIT)
+    backwards = replace(
+        run,
+        everywhere=dict(zip((PATHS[0], *PATHS[:0:-1]), run.attention.values(), strict=True)),
+        losses={**run.losses, "x1": run.losses["x3"], "x3": run.losses["x1"]},
+    )
+    assert [one.holds for one in observations(backwards)] == [False, False, False, False]
+
+
+def test_how_abruptly_a_head_emerges_cannot_be_said_when_the_first_checkpoint_comes_too_late(tmp_path):
+    late = ATTENTION.assign(**{PATHS[1]: [0.3, 0.9, 1.0, 1.0]})
+    first, *_ = observations(emergence(written(tmp_path, late), CIRCUIT))
+    assert first.holds is None
+    assert "it is 0.30 at the first checkpoint already, too late to say how abruptly" in first.sentence
+
+
+def test_a_path_that_never_emerges_is_said_to(tmp_path):
+    run = emergence(written(tmp_path, ATTENTION.assign(**dict.fromkeys(PATHS[1:], 0.0))), CIRCUIT)
+    assert run.emerged[PATHS[1]] is None
+    first, second, _, last = observations(run)
+    assert (first.holds, second.holds, last.holds) == (None, None, None)
+
+
+def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch):
+    micro = Preset(
+        RetrievalTask(n_steps=3, n_chains=2),
+        Architecture(n_layers=4, n_heads=1, d_model=16, d_head=16),
+        Recipe(steps=20, batch=4, training_examples=40, checkpoint_every=10),
+    )
+    monkeypatch.setitem(presets.PRESETS, "micro", micro)
+    training.start_run(tmp_path / "run", "micro")
+    training.train_run(tmp_path / "run", "cpu", compiled=False)
+    told = []
+    run = emergence(tmp_path / "run", CIRCUIT, progress=told.append)
+    assert run.source == "2 checkpoints, 32 sequences each"
+    assert {tuple(curve) for curve in run.attention.values()} == {(10, 20)}
+    assert told == [0.5, 1.0]
+    model, task = load_model(tmp_path / "run")  # the weights of the last step
+    assert [curve[20] for curve in run.attention.values()] == pytest.approx(
+        path_attention(model, task.examples(32, 0), CIRCUIT.paths).tolist()
+    )
+    # What is written can be kept instead of the checkpoints, and says the same.
+    save_circuit(CIRCUIT, tmp_path / "run" / "circuit.yaml")
+    assert exit_code("study", "emergence", tmp_path / "run", "--out", tmp_path / "out") == 0
+    (tmp_path / "run" / "attention.csv").write_text((tmp_path / "out" / "attention.csv").read_text())
+    again = emergence(tmp_path / "run", CIRCUIT)
+    assert again.source == "2 checkpoints, as kept in attention.csv"
+    for path, curve in run.everywhere.items():
+        assert again.everywhere[path] == pytest.approx(curve, abs=1e-4)
+    # Four heads, each with the position before and 21 pairs of roles: other circuits can be followed as well.
+    assert len(again.everywhere) == 4 * (1 + 21)
+    other = Circuit({Head(3, 0): OneHot({"pair1.second": "pair3.second"})})
+    assert list(emergence(tmp_path / "run", other).attention) == ["L3H0 pair1.second -> pair3.second"]
+
+
+@pytest.mark.slow
+def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
+    nasty = "<img src=x onerror=document.title='owned'>"
+    tmp_path = tmp_path / nasty
+    tmp_path.mkdir()
+    written(tmp_path)
+    assert exit_code("study", "emergence", tmp_path, "--out", tmp_path / "out", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in document["observations"]] == ["i", "ii", "iii", "iv"]
+    assert [row["path"] for row in document["paths"]] == PATHS
+    with opened(tmp_path / "out" / "emergence.html") as (page, complaints):
+        assert nasty in page.inner_text("body")
+        assert page.title() != "owned"
+        assert page.locator("#observations li").count() == 4
+        assert page.locator("#losses .scatterlayer .trace").count() == 2 + 3
+        assert page.locator("#emerged .scatterlayer .point").count() == 4
+        assert page.locator("#paths .scatterlayer .trace").count() == 4
+        assert page.locator("#emerged-table tr").count() == 5
+        assert complaints == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (lambda run: (run / "attention.csv").unlink(), "holds 0 checkpoints and no attention.csv"),
+        (
+            lambda run: (run / "attention.csv").write_text("step,a\n1,0.5\n2,0.5\n"),
+            "has no column 'L0H0 * -> previous'",
+        ),
+        (lambda run: (run / "attention.csv").write_text("nothing\n"), "not a table of attention along paths"),
+        (lambda run: (run / "attention.csv").write_text("step,a\n2,0.5\n1,0.5\n"), "in rising order"),
+        (lambda run: (run / "attention.csv").write_text("step,a\n1,0.5\n2,nan\n"), "not between 0 and 1"),
+        (lambda run: (run / "log.jsonl").write_text('{"step": 1}\n'), "line 1: not a line of a training log"),
+        (lambda run: (run / "log.jsonl").write_text(""), "the file is empty"),
+        (lambda run: (run / "log.jsonl").unlink(), "log.jsonl: no such file"),
+        (lambda run: (run / "circuit.yaml").unlink(), "holds no circuit.yaml"),
+        (lambda run: (run / "circuit.yaml").write_text("heads:\n  L0H0: uniform\n"), "no attention path"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_it(tmp_path, capsys, spoil, expected):
+    spoil(written(tmp_path))
+    assert exit_code("study", "emergence", tmp_path, "--out", tmp_path / "out") == 2
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert expected in errors
+    assert errors.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_that_was_kept_keeps_the_command_that_measured_it(tmp_path):
+    written(tmp_path)
+    kept = tmp_path / "attention.csv"
+    kept.write_text("# measured with care\n" + kept.read_text())
+    assert exit_code("study", "emergence", tmp_path, "--seed", 5, "--out", tmp_path / "out") == 0
+    assert (tmp_path / "out" / "attention.csv").read_text().startswith("# measured with care\n")
+
+
+def test_a_checkpoint_that_is_cut_off_is_named(tmp_path):
+    training.start_run(tmp_path, "tiny")
+    (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 1.0, "components": {"x1": 1.0, "x2": 1.0}}\n')
+    (tmp_path / "checkpoints").mkdir()
+    for step in (1, 2):
+        (tmp_path / "checkpoints" / f"step-{step:07d}.safetensors").write_bytes(b"short")
+    with pytest.raises(BadInput, match=r"step-0000001\.safetensors: not a whole safetensors file"):
+        emergence(tmp_path, CIRCUIT)

@@ -1,0 +1,163 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from benchmarks.robustness.memory import MIB, peak, reset
+from circuits import BadInput
+from retrieval_interp import RetrievalTask, VectorTransformer, load
+from retrieval_interp.models.checkpoints import load_model, load_tensors, save_tensors
+from retrieval_interp.models.model_dir import config_json
+from retrieval_interp.models.presets import Architecture
+from retrieval_interp.tasks.retrieval import StepOrder
+
+TASK = RetrievalTask(n_steps=2, n_chains=2, step_order=StepOrder.FIRST_FIRST)
+
+
+def saved(path, model):
+    path.mkdir()
+    (path / "config.json").write_text(config_json(TASK, model.cfg, {}))
+    save_tensors(path / "model.safetensors", model.state_dict())
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model = VectorTransformer(Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8).config(TASK), seed=4)
+    return saved(tmp_path / "model", model)
+
+
+def edit(folder, change):
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_a_saved_model_computes_the_same_after_loading(folder):
+    model = VectorTransformer(Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8).config(TASK), seed=4)
+    loaded, task = load_model(folder)
+    assert task == TASK
+    x = TASK.examples(3, 0).inputs
+    assert torch.equal(loaded(x), model(x))
+
+
+def test_a_model_without_mlps_computes_the_same_after_loading(tmp_path):
+    wide = Architecture(n_layers=2, n_heads=1, d_model=64, d_head=4, mlp=False)  # MLPs would be most of its weights
+    model = VectorTransformer(wide.config(TASK), seed=4)
+    x = TASK.examples(3, 0).inputs
+    assert torch.equal(load_model(saved(tmp_path / "model", model))[0](x), model(x))
+
+
+def test_half_precision_weights_are_loaded_into_fp32(folder):
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    save_tensors(folder / "model.safetensors", {name: t.half() for name, t in tensors.items()})
+    model, _ = load_model(folder)
+    assert model.W_Q.dtype == torch.float32
+    assert torch.equal(model.W_E, tensors["embed.W_E"].half().float())
+
+
+def test_files_by_other_code_may_leave_out_hooked_transformers_constants(folder):
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    kept = {name: t for name, t in tensors.items() if not name.endswith(("mask", "IGNORE", "W_pos"))}
+    save_file(kept, folder / "model.safetensors")
+    x = TASK.examples(3, 0).inputs
+    assert load_model(folder)[0](x).isfinite().all()
+
+
+def test_load_takes_a_path_and_gives_the_circuit_where_there_is_one(folder):
+    assert load(folder).circuit is None
+    (folder / "circuit.yaml").write_text("heads:\n  L0H0: uniform\n")
+    model, task, circuit = load(str(folder))
+    assert (model.cfg.n_layers, task.n_steps, len(circuit.heads)) == (1, 2, 1)
+
+
+def add(folder, name, tensor):
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    save_tensors(folder / "model.safetensors", {**tensors, name: tensor})
+
+
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "config.json").unlink(), "config.json: no such file"),
+        (lambda f: (f / "config.json").write_text(""), "config.json: the file is empty"),
+        (lambda f: cut_off(f / "config.json"), "config.json: not JSON"),
+        (lambda f: (f / "config.json").write_text('{"format": ' + "1" * 5000 + "}"), "config.json: not JSON"),
+        (lambda f: (f / "config.json").write_text("[1]"), "expected an object with the sections"),
+        (lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"), "not a text file"),
+        (lambda f: edit(f, lambda c: c.update(format=99)), "format is 99; this version reads 1"),
+        (lambda f: edit(f, lambda c: c["task"].update(n_steps="two")), "bad task"),
+        (lambda f: edit(f, lambda c: c["task"].update(step_order="middle")), "bad task"),
+        (lambda f: edit(f, lambda c: c["task"].update(colour="red")), "bad task"),
+        (lambda f: edit(f, lambda c: c["task"].update(n_steps=3)), "d_vocab_out is 8; the task needs 12"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=-1)), "n_layers is -1"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(colour="red")), "unknown architecture field 'colour'"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(act_fn="magic")), "act_fn is 'magic'"),
+        (
+            lambda f: edit(f, lambda c: c["architecture"].update(d_mlp="wide")),
+            "d_mlp is 'wide'; expected a whole number",
+        ),
+        (lambda f: edit(f, lambda c: c["architecture"].update(attn_only="no")), "attn_only is 'no'"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(normalization_type=7)), "normalization_type is 7"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(eps=[1])), "eps is"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=2)), "weights do not fit the config"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=65536)), "do not fit the config"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(d_model=8)), "the config expects"),
+        (lambda f: edit(f, lambda c: c["task"].update(n_steps=10**9)), "n_steps is 1000000000"),
+        (lambda f: edit(f, lambda c: c["task"].update(implicit_curriculum="yes")), "bad task"),
+        (lambda f: (f / "model.safetensors").unlink(), "model.safetensors: no such file"),
+        (lambda f: (f / "model.safetensors").write_bytes(b""), "not a whole safetensors file"),
+        (lambda f: cut_off(f / "model.safetensors"), "not a whole safetensors file"),
+        (lambda f: save_file({"foreign": torch.zeros(1)}, f / "model.safetensors"), "do not fit the config"),
+        (lambda f: add(f, "foreign", torch.zeros(1)), "unexpected tensor 'foreign'"),
+    ],
+)
+def test_a_damaged_model_directory_is_one_clear_line(folder, damage, message):
+    damage(folder)
+    with pytest.raises(BadInput, match=message):
+        load_model(folder)
+
+
+def huge(path, length, claimed=None):
+    """A safetensors file of so many GiB, which takes no place on the disk."""
+    header = json.dumps({"foreign": {"dtype": "F32", "shape": [length * 2**28], "data_offsets": [0, length * 2**30]}})
+    with path.open("wb") as file:
+        file.write((claimed or len(header)).to_bytes(8, "little") + header.encode())
+        file.truncate(8 + len(header) + length * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "message"),
+    [(None, "4294967296 numbers do not fit the config"), (2**33, "not a whole safetensors"), (2**63, "not a whole")],
+)
+def test_no_memory_is_taken_for_what_a_header_claims(folder, claimed, message):
+    huge(folder / "model.safetensors", 16, claimed)
+    before = reset()
+    with pytest.raises(BadInput, match=message):
+        load_model(folder)
+    assert peak() - before < 128 * MIB
+
+
+def test_weights_with_nan_are_refused(folder):
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    tensors["blocks.0.attn.W_V"][0, 0, 0] = float("nan")
+    save_tensors(folder / "model.safetensors", tensors)
+    with pytest.raises(BadInput, match=r"blocks.0.attn.W_V holds NaN"):
+        load_model(folder)
+
+
+def test_weights_that_are_no_floating_point_numbers_are_refused(folder):
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    save_tensors(folder / "model.safetensors", {**tensors, "embed.W_E": torch.ones(8, 16, dtype=torch.int64)})
+    with pytest.raises(BadInput, match=r"embed.W_E is torch.int64"):
+        load_model(folder)
+
+
+def test_an_unknown_name_lists_the_transformers_that_come_with_the_toolkit():
+    with pytest.raises(BadInput, match=r"nor a transformer that comes with the toolkit \(.*transformer_a"):
+        load("transformer_z")

@@ -1,0 +1,175 @@
+import json
+import shutil
+from fnmatch import fnmatch
+
+import huggingface_hub
+import pytest
+from huggingface_hub import ModelCard, RepoUrl
+
+from circuits import BadInput
+from retrieval_interp import load
+from retrieval_interp.cli import main
+from retrieval_interp.models.library import data_folder
+from retrieval_interp.publishing import sharing
+from retrieval_interp.publishing.card import model_card
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """The Hub as a local folder: one folder for each repository."""
+
+    class Api:
+        def create_repo(self, repo_id, exist_ok):
+            (tmp_path / "hub" / repo_id).mkdir(parents=True, exist_ok=exist_ok)
+            return RepoUrl(f"https://huggingface.co/{repo_id}")
+
+        def upload_file(self, path_or_fileobj, path_in_repo, repo_id):
+            (tmp_path / "hub" / repo_id / path_in_repo).write_bytes(path_or_fileobj)
+
+        def upload_folder(self, folder_path, repo_id, allow_patterns):
+            for path in folder_path.iterdir():
+                if any(fnmatch(path.name, pattern) for pattern in allow_patterns):
+                    shutil.copy(path, tmp_path / "hub" / repo_id / path.name)
+
+    def snapshot_download(repo_id, allow_patterns):
+        if not (tmp_path / "hub" / repo_id).is_dir():
+            raise FileNotFoundError(f"404: {repo_id}\nmore lines")
+        return str(tmp_path / "hub" / repo_id)
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return shutil.copytree(data_folder() / "induction", tmp_path / "induction")
+
+
+def test_what_was_pushed_loads_by_its_address(hub, folder):
+    (folder / "private-notes.txt").write_text("not to be shared")
+    (folder / "circuit.patterns.safetensors").write_bytes(b"the numbers of fixed patterns go with their circuit")
+    assert sharing.push(folder, "hf:someone/induction") == "https://huggingface.co/someone/induction"
+    shared = {path.name for path in (hub / "someone" / "induction").iterdir()}
+    assert "private-notes.txt" not in shared
+    assert shared >= {
+        "config.json",
+        "model.safetensors",
+        "circuit.yaml",
+        "circuit.patterns.safetensors",
+        "log.jsonl",
+        "README.md",
+    }
+    (model, task, circuit), (own, _, _) = load("hf:someone/induction"), load(folder)
+    examples = task.examples(4, 0)
+    assert model(examples.inputs).equal(own(examples.inputs))
+    assert circuit is not None
+    card = ModelCard.load(hub / "someone" / "induction" / "README.md")
+    assert card.data.library_name == "transformer-lens"
+    assert 'load("hf:someone/induction")' in card.text
+
+
+def test_an_address_that_is_not_there_is_one_line(hub, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["validate", "hf:nobody/nothing"])
+    assert ended.value.code == 2
+    assert (
+        capsys.readouterr().err == "retrieval-interp: hf:nobody/nothing: cannot be downloaded (404: nobody/nothing)\n"
+    )
+
+
+def test_without_a_connection_pushing_is_one_line(monkeypatch, folder, capsys):
+    class Unreachable(Exception):
+        """What an HTTP library raises; no OSError."""
+
+    class Api:
+        def create_repo(self, repo_id, exist_ok):
+            raise Unreachable("[Errno -2] Name or service not known")
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    with pytest.raises(SystemExit) as ended:
+        main(["models", "push", str(folder), "hf:someone/induction"])
+    assert ended.value.code == 2
+    said = "retrieval-interp: hf:someone/induction: cannot be uploaded ([Errno -2] Name or service not known)\n"
+    assert capsys.readouterr().err == said
+
+
+def test_nothing_is_pushed_of_a_folder_without_a_whole_model(hub, folder):
+    (folder / "model.safetensors").write_bytes(b"cut off")
+    with pytest.raises(BadInput, match="not a whole safetensors file"):
+        sharing.push(folder, "hf:someone/broken")
+    with pytest.raises(BadInput, match="expected an address like hf:owner/name"):
+        sharing.push(folder, "someone/induction")
+    assert not hub.exists()
+
+
+@pytest.mark.slow
+def test_the_card_says_how_the_model_was_made_its_losses_and_its_circuit(folder, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["validate", str(folder), "--examples", "32", "--threshold", "0.1", "--json"])
+    assert ended.value.code == 0
+    (folder / "report.json").write_text(capsys.readouterr().out)
+    config = json.loads((folder / "config.json").read_text())
+    card = model_card(folder, "induction")
+    assert config["made"]["command"] in card
+    exported = config["made"]["exported"]
+    assert f"{exported['loss_' + exported['precision']]['mean']:.5f}" in card
+    assert "**holds** at the threshold 0.1" in card
+    assert "Its paths lie in 2 layers; by information flow, with the causal mask, it takes 2 (the paper's bound" in card
+    assert all(f"| {path} |" in card for path in load(folder).circuit.paths)
+
+
+def test_a_report_of_another_circuit_does_not_get_into_the_card(folder, tmp_path):
+    (folder / "report.json").write_text(json.dumps({"paths": [], "verdicts": [], "loss": {}, "passed": True}))
+    with pytest.raises(BadInput, match="another circuit"):
+        model_card(folder, "induction")
+    (folder / "report.json").write_text("[]")
+    with pytest.raises(BadInput, match="not a report"):
+        model_card(folder, "induction")
+
+
+def test_a_model_of_unknown_origin_gets_a_card_too(folder):
+    config = json.loads((folder / "config.json").read_text())
+    del config["made"]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "circuit.yaml").unlink()
+    card = model_card(folder, "found/somewhere")
+    assert "# somewhere" in card
+    assert "Not known yet" in card
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", {"made": {"exported": {"precision": 3}}}, "lacks what a card needs"),
+        (
+            "config.json",
+            {"made": {"exported": {"precision": "float32", "loss_float32": {"mean": 1}}}},
+            "lacks what a card needs",
+        ),
+        ("config.json", {"made": {"versions": "1"}}, "lacks what a card needs"),
+        (
+            "report.json",
+            {"paths": [{}], "verdicts": [], "loss": {}, "passed": True},
+            "not a report of `validate --json`",
+        ),
+    ],
+)
+def test_a_config_or_report_that_lacks_something_is_one_line(folder, capsys, file, content, message):
+    old = json.loads((folder / "config.json").read_text()) if file == "config.json" else {}
+    (folder / file).write_text(json.dumps({**old, **content}))
+    with pytest.raises(SystemExit) as ended:
+        main(["models", "card", str(folder)])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (folder / "README.md").exists()
+
+
+def test_a_model_whose_circuit_was_not_found_says_so_on_its_card(folder):
+    (folder / "circuit.yaml").unlink(missing_ok=True)
+    report = {"paths": [], "verdicts": [], "loss": {"combined": 0.371}, "examples": 64, "passed": False}
+    report |= {"threshold": 0.05, "discovery": {"found": False, "log": [{}] * 7}}
+    (folder / "report.json").write_text(json.dumps(report))
+    card = model_card(folder, "found/somewhere")
+    assert "tried 7 candidates" in card
+    assert "a loss of 0.37 on 64 fresh examples, not below 0.05" in card

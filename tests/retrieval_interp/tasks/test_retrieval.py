@@ -1,0 +1,221 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from circuits import BadInput
+from retrieval_interp import RetrievalTask
+from retrieval_interp.rng import RngStream
+from retrieval_interp.tasks.retrieval import StepOrder
+from tests.sequences import symbols_of
+
+tasks = st.builds(
+    RetrievalTask,
+    n_steps=st.integers(1, 6),
+    n_chains=st.integers(1, 6),
+    n_dims=st.sampled_from([2, 4, 6]),
+    implicit_curriculum=st.booleans(),
+    step_order=st.sampled_from(StepOrder),
+)
+
+
+@given(tasks, st.integers(0, 1000))
+def test_every_pairs_second_symbol_is_the_next_pairs_first(task, seed):
+    examples = task.examples(5, seed)
+    for k in range(1, task.n_steps):
+        assert torch.equal(
+            symbols_of(task, examples, f"pair{k}.second"), symbols_of(task, examples, f"pair{k + 1}.first")
+        )
+    assert torch.equal(symbols_of(task, examples, "query"), symbols_of(task, examples, "pair1.first"))
+
+
+@given(tasks, st.integers(0, 1000))
+def test_the_targets_are_the_second_symbols_in_the_order_of_the_queries(task, seed):
+    examples = task.examples(5, seed)
+    slot = examples.roles["query"] - 2 * task.n_chains * task.n_steps
+    example = torch.arange(5)[:, None]
+    for i, part in enumerate(task.loss_components):
+        assert torch.equal(examples.targets[example, slot, i], symbols_of(task, examples, f"pair{part[1:]}.second"))
+
+
+@given(tasks, st.integers(0, 1000))
+def test_every_position_has_exactly_one_role(task, seed):
+    examples = task.examples(5, seed)
+    everything = examples.roles.positions.flatten(1).sort(dim=1).values
+    assert torch.equal(everything, torch.arange(task.n_positions).expand(5, -1))
+
+
+@given(tasks)
+def test_the_last_step_stands_first_unless_told_otherwise(task):
+    examples = task.examples(3, 0)
+    assert (examples.roles["query"] >= 2 * task.n_chains * task.n_steps).all()
+    if task.step_order is not StepOrder.ANY:
+        blocks = [examples.roles[f"pair{k}.first"].max().item() for k in range(1, task.n_steps + 1)]
+        assert blocks == sorted(blocks, reverse=task.step_order is StepOrder.LAST_FIRST)
+
+
+def test_without_blocks_every_pair_stands_anywhere_as_often():
+    task = RetrievalTask(n_steps=3, n_chains=2, step_order=StepOrder.ANY)
+    examples = task.examples(6_000, 0)
+    for k in (1, 2, 3):
+        slots = examples.roles[f"pair{k}.first"].flatten() / 2
+        assert torch.equal(slots.unique(), torch.arange(6.0))
+        # 12,000 pairs in 6 slots: 2,000 in each; five standard deviations are 204.
+        assert (slots.long().bincount() - 2_000).abs().max() < 204
+
+
+def test_pair_members_stand_side_by_side():
+    examples = RetrievalTask(n_steps=4).examples(50, 0)
+    for k in range(1, 5):
+        assert torch.equal(examples.roles[f"pair{k}.first"] + 1, examples.roles[f"pair{k}.second"])
+
+
+def test_the_chains_are_shuffled_independently_in_every_block():
+    task = RetrievalTask(n_steps=2, n_chains=3)
+    order = task.draw(20_000, RngStream.EVALUATION, 0).order.long()
+    code = (order * torch.tensor([9, 3, 1])).sum(dim=-1)  # [example, block]: one number for each of the 6 orders
+    for one in range(3):
+        for other in range(one):
+            joint = torch.stack([code[:, one], code[:, other]], dim=1).unique(dim=0, return_counts=True)[1]
+            assert len(joint) == 36
+            # 20,000 / 36 = 556 of each pair of orders; five standard deviations are 117.
+            assert (joint - 20_000 / 36).abs().max() < 117
+
+
+def test_one_step_is_the_induction_problem():
+    task = RetrievalTask(n_steps=1, n_chains=2)
+    assert task.roles == ("query", "pair1.first", "pair1.second")
+    assert task.n_positions == 6
+    examples = task.examples(4, 0)
+    symbols = examples.inputs[..., :4]
+    for example in range(4):
+        for query in (4, 5):
+            [match] = [p for p in (0, 2) if torch.equal(symbols[example, p], symbols[example, query])]
+            assert torch.equal(examples.targets[example, query - 4, 0], symbols[example, match + 1])
+
+
+def test_position_codes_are_cosine_and_sine_at_two_speeds():
+    codes = RetrievalTask(n_steps=1).position_codes()
+    assert codes[0].tolist() == [1, 0, 1, 0]
+    expected = torch.tensor([3.0, 3.0, 0.03, 0.03])
+    assert torch.allclose(
+        codes[3], torch.stack([expected[0].cos(), expected[1].sin(), expected[2].cos(), expected[3].sin()])
+    )
+
+
+def test_without_the_curriculum_only_the_last_symbol_is_asked():
+    task = RetrievalTask(n_steps=3, implicit_curriculum=False)
+    assert task.loss_components == ("x3",)
+    assert task.examples(2, 0).targets.shape == (2, 4, 1, 4)
+
+
+def test_validation_examples_never_overlap_a_training_set_even_with_the_same_seed():
+    task = RetrievalTask(n_steps=1, n_chains=1, n_dims=2)
+    seen = {tuple(row) for row in task.training_set(5_000, seed=7).symbols.flatten(1).tolist()}
+    for seed in (0, 7):
+        fresh = task.draw(5_000, RngStream.EVALUATION, seed).symbols.flatten(1).tolist()
+        assert seen.isdisjoint(map(tuple, fresh))
+
+
+def test_the_same_seed_draws_the_same_and_global_generators_are_left_alone():
+    task = RetrievalTask(n_steps=2)
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    one, again, other = task.examples(3, 1), task.examples(3, 1), task.examples(3, 2)
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(one.inputs, again.inputs)
+    assert not torch.equal(one.inputs, other.inputs)
+
+
+def test_answering_zero_scores_one_and_averaging_the_candidates_three_quarters():
+    task = RetrievalTask(n_steps=2)
+    examples = task.examples(4_000, 0)
+    zero = task.losses(torch.zeros(4_000, task.n_positions, task.d_output), examples)
+    assert zero.mean().item() == pytest.approx(1.0, abs=0.01)
+    candidates = examples.targets.mean(dim=1, keepdim=True).expand(-1, 4, -1, -1).flatten(2)
+    outputs = torch.cat([torch.zeros(4_000, task.n_positions - 4, task.d_output), candidates], dim=1)
+    assert task.losses(outputs, examples).mean().item() == pytest.approx(0.75, abs=0.01)
+
+
+def test_the_loss_has_one_part_for_each_symbol_and_they_do_not_mix():
+    task = RetrievalTask(n_steps=3)
+    examples = task.examples(2, 0)
+    outputs = torch.zeros(2, task.n_positions, task.d_output)
+    outputs[:, -4:] = examples.targets.flatten(2)
+    outputs[:, -4:, 4:8] += 2.0  # x2 is off by 2 in every number
+    assert torch.allclose(task.losses(outputs, examples), torch.tensor([[0.0, 4.0, 0.0]] * 2))
+
+
+def test_a_gathered_training_batch_equals_those_examples_of_the_set():
+    task = RetrievalTask(n_steps=2)
+    draws = task.training_set(20, 0)
+    index = torch.tensor([3, 17, 5])
+    assert torch.equal(task.assemble(draws.take(index)).inputs, task.assemble(draws).inputs[index])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_steps": 0}, "n_steps is 0"),
+        ({"n_steps": 1, "n_chains": 0}, "n_chains is 0"),
+        ({"n_steps": 1, "n_dims": 3}, "n_dims is 3; expected an even number"),
+    ],
+)
+def test_impossible_sizes_are_refused(arguments, message):
+    with pytest.raises(BadInput, match=message):
+        RetrievalTask(**arguments)
+
+
+def test_a_negative_seed_or_no_examples_is_refused():
+    with pytest.raises(BadInput, match="seed -1"):
+        RetrievalTask(n_steps=1).examples(1, -1)
+    with pytest.raises(BadInput, match="do not fit into memory"):
+        RetrievalTask(n_steps=1).examples(10**9, 1)
+    with pytest.raises(BadInput, match="0 examples"):
+        RetrievalTask(n_steps=1).examples(0, 1)
+
+
+@given(st.integers(2, 5), st.integers(0, 1000), st.data())
+def test_a_symbol_that_is_left_out_is_not_asked_for_and_nothing_else_changes(n_steps, seed, data):
+    left_out = data.draw(st.integers(1, n_steps - 1))
+    whole, without = RetrievalTask(n_steps), RetrievalTask(n_steps, left_out=left_out)
+    kept = [k - 1 for k in range(1, n_steps + 1) if k != left_out]
+    assert without.loss_components == tuple(whole.loss_components[k] for k in kept)
+    assert without.asked == ", ".join(without.loss_components)
+    assert torch.equal(without.examples(3, seed).inputs, whole.examples(3, seed).inputs)
+    assert torch.equal(without.examples(3, seed).targets, whole.examples(3, seed).targets[:, :, kept])
+
+
+@given(
+    st.integers(2, 5), st.sampled_from([StepOrder.LAST_FIRST, StepOrder.FIRST_FIRST]), st.integers(0, 1000), st.data()
+)
+def test_chains_that_are_cut_off_are_the_same_chains_with_fewer_steps(n_steps, order, seed, data):
+    task = RetrievalTask(n_steps, implicit_curriculum=False, step_order=order)
+    fewer = data.draw(st.integers(1, n_steps))
+    draws = task.draw(3, RngStream.TRAINING, seed)
+    whole, short = task.assemble(draws), task.shortened(fewer).assemble(task.first_steps(draws, fewer))
+    for role in task.shortened(fewer).roles:
+        assert torch.equal(symbols_of(task.shortened(fewer), short, role), symbols_of(task, whole, role))
+    last = symbols_of(task, whole, f"pair{fewer}.second")
+    slot = short.roles["query"] - 2 * task.n_chains * fewer
+    assert torch.equal(short.targets[torch.arange(3)[:, None], slot, 0], last)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"left_out": 3}, "left_out is 3; expected"),
+        ({"left_out": -1}, "left_out is -1; expected"),
+        ({"left_out": 1, "implicit_curriculum": False}, "x1 cannot be left out where x3 alone is asked for"),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused(options, message):
+    with pytest.raises(BadInput, match=message):
+        RetrievalTask(3, **options)
+
+
+def test_chains_without_blocks_cannot_be_cut_off():
+    task = RetrievalTask(2, step_order=StepOrder.ANY)
+    with pytest.raises(BadInput, match="cannot be cut off"):
+        task.first_steps(task.draw(1, RngStream.TRAINING, 0), 1)

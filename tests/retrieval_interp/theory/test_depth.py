@@ -1,0 +1,159 @@
+import json
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from circuits import BadInput
+from retrieval_interp.cli import main
+from retrieval_interp.theory.chain_layout import chain_layout
+from retrieval_interp.theory.depth import bound_paper, depths, layers_by_position, layers_causal, layers_full
+from retrieval_interp.theory.depth_page import write_depth
+from retrieval_interp.theory.information_flow import layers_until
+from tests.browser import opened
+
+
+def simulated(n_steps, causal, last_first=True):
+    """The same flow as in ``circuits.flow`` with intervals instead of sets, fast enough for thousands of steps.
+
+    Positions stand in two rows, the first and the second members of all pairs; both ends of their intervals rise along
+    a row, so that whom a position touches is a range, and the ends of that range hold the extremes.
+    """
+    pairs = np.arange(1, n_steps + 1)
+    low = {"first": 2 * pairs - 2, "second": 2 * pairs - 1}
+    high = {"first": 2 * pairs - 1, "second": 2 * pairs}
+    query, layers = 0, 0
+    while query < 2 * n_steps:
+        layers += 1
+        touched = max(
+            high[row][np.searchsorted(low[row], query, side="right") - 1] for row in low if low[row][0] <= query
+        )
+        new_low, new_high = {}, {}
+        for row in low:
+            new_low[row], new_high[row] = low[row].copy(), high[row].copy()
+            for other in low:
+                start = np.searchsorted(high[other], low[row], side="left")  # the first that reaches up to mine
+                end = np.searchsorted(low[other], high[row], side="right")  # one past the last that begins in mine
+                if causal:
+                    beside = (row, other) == ("second", "first")
+                    mine = pairs - 1  # index of my own pair
+                    start = np.maximum(start, mine + (not beside)) if last_first else start
+                    end = end if last_first else np.minimum(end, mine + beside)
+                there = start < end
+                new_low[row][there] = np.minimum(new_low[row], low[other][np.minimum(start, n_steps - 1)])[there]
+                new_high[row][there] = np.maximum(new_high[row], high[other][end - 1])[there]
+        low, high, query = new_low, new_high, max(query, touched)
+    return layers
+
+
+WORLDS = [(False, True), (True, True), (True, False)]
+
+
+@pytest.mark.parametrize(("causal", "last_first"), WORLDS)
+def test_intervals_flow_as_sets_do(causal, last_first):
+    for n_steps in range(1, 31):
+        order = None if last_first else range(1, n_steps + 1)
+        by_sets = layers_until(chain_layout(n_steps, order), "query", f"x{n_steps}", causal=causal)
+        assert simulated(n_steps, causal, last_first) == by_sets
+
+
+@pytest.mark.parametrize(("causal", "last_first"), WORLDS)
+def test_the_closed_forms_agree_with_the_simulation_for_every_length_up_to_two_thousand(causal, last_first):
+    closed = layers_causal if causal else layers_full
+    edges = [n for n in range(201, 2001) if closed(n) != closed(n - 1)]  # between them neither number changes
+    assert len(edges) == (3 if causal else 2)
+    for n_steps in (*range(1, 201), *(n for edge in edges for n in (edge - 1, edge)), 2000):
+        assert simulated(n_steps, causal, last_first) == closed(n_steps), n_steps
+
+
+@pytest.mark.parametrize("last_first", [True, False])
+def test_fetching_by_position_saves_exactly_the_layer_that_joins_the_pairs(last_first):
+    for n_steps in range(1, 31):
+        layout = chain_layout(n_steps, None if last_first else range(1, n_steps + 1))
+        by_position = layers_until(layout, "query", f"x{n_steps}", causal=True, by_position=True)
+        assert by_position == layers_by_position(n_steps) == layers_causal(n_steps) - 1
+
+
+@pytest.mark.parametrize("n_steps", range(1, 6))
+def test_not_one_of_all_orders_takes_more_layers_than_the_last_step_first(n_steps):
+    for order in permutations(range(1, n_steps + 1)):
+        assert layers_until(chain_layout(n_steps, order), "query", f"x{n_steps}", causal=True) <= layers_causal(n_steps)
+
+
+@given(st.integers(1, 9).flatmap(lambda n_steps: st.permutations(range(1, n_steps + 1))))
+def test_no_order_of_the_pairs_takes_more_layers_than_the_last_step_first(order):
+    layers = layers_until(chain_layout(len(order), order), "query", f"x{len(order)}", causal=True)
+    assert layers_full(len(order)) <= layers <= layers_causal(len(order))
+
+
+def test_the_causal_depth_is_that_of_k_hop_induction():
+    for k in range(1, 2001):
+        assert layers_causal(k) == math.floor(math.log2(k)) + 2 == 1 + math.ceil(math.log2(k + 1))
+
+
+def test_the_exact_depths_are_never_below_the_papers_bound():
+    for row in depths(range(1, 2001)):
+        assert row.bound_paper <= row.layers_full <= row.layers_causal
+
+
+def test_a_million_hops_are_known_at_once():
+    assert (layers_full(10**6), layers_causal(10**6)) == (14, 21)  # 3^14 = 4782969 >= 4000001; 2^21 > 2000000
+    assert bound_paper(10**6) == pytest.approx(13.206, abs=1e-3)
+
+
+@pytest.mark.parametrize("n_steps", [0, -3, 10**19])
+def test_numbers_of_hops_that_make_no_sense_are_refused(n_steps):
+    with pytest.raises(BadInput, match=f"{n_steps} hops; expected a whole number from 1"):
+        depths([n_steps])
+
+
+def test_the_command_prints_one_json_list(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["theory", "depth", "1", "3", "5", "--json"])
+    assert ended.value.code == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [list(row) for row in rows] == [
+        ["hops", "bound_paper", "layers_full", "layers_causal", "layers_by_position"]
+    ] * 3
+    layers = [(row["hops"], row["layers_full"], row["layers_causal"]) for row in rows]
+    assert layers == [(1, 2, 2), (3, 3, 3), (5, 3, 4)]
+
+
+def test_the_command_writes_a_table_and_a_page(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["theory", "depth", "2", "4", "--out", str(tmp_path)])
+    assert ended.value.code == 0
+    assert "Layers that it takes" in capsys.readouterr().out
+    comment, header, first, _ = (tmp_path / "depth.csv").read_text().splitlines()
+    assert (comment, header) == (
+        "# retrieval-interp theory depth 2 4",
+        "hops,bound_paper,layers_full,layers_causal,layers_by_position",
+    )
+    assert first.startswith("2,1.26")
+    assert "A chain of 4 hops" in (tmp_path / "depth.html").read_text()
+
+
+@pytest.mark.parametrize("hops", ["0", "-1", "x", "1" + 30 * "0"])
+def test_bad_numbers_of_hops_are_one_line_and_exit_code_2(hops, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["theory", "depth", "--", hops])
+    assert ended.value.code == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.slow
+def test_the_page_steps_through_the_layers_offline(tmp_path):
+    with opened(write_depth(depths([1, 3]), tmp_path, "by hand")) as (page, complaints):
+        assert page.locator("#depth-table tr").count() == 3
+        assert page.locator("#hops-table tr").nth(3).inner_text().split("\t")[:4] == ["3", "3", "6", "9"]
+        slider = page.locator("#causal .slider-current-value, #causal .slider-label").first
+        assert "after layer 0" in slider.text_content()
+        for layer in (1, 2):
+            page.evaluate(f"Plotly.animate('causal', ['{layer}'], {{mode: 'immediate'}})")
+        known = page.evaluate("document.getElementById('causal').data[0].text[0]")  # of the query, after two layers
+        assert known.count("has just learned") == 2
+        assert complaints == []
