@@ -1,1 +1,1 @@
-"""Ratios, measured side by side in one run, because machines are noisy."""
+"""Benchmarks: ratios of times that are measured side by side in one run, because machines are noisy."""

@@ -1,19 +1,17 @@
-"""Our evaluator against the loop that one writes first: every circuit run alone, with hooks, on all examples.
+"""Compare our evaluation of circuits with a simple loop: every circuit alone, with hooks, on all examples.
 
     python -m benchmarks.ablation [--model transformer_a] [--examples 1024] [--json]
 
-For all of `validate` (steps 3, 5 and 6, and the rivals) on the model's circuit, for all of `against_chance` after it,
-and for all of `discover`:
+Measured for `validate` and `against_chance` on the model's circuit, and for `discover`:
 
-    ratio                  the loop over the same circuits, each on all examples, against ours
-    ratio_same_examples    the loop only over those examples that ours took to decide each circuit
-    ratio_chance           the loop over the same circuits and examples, which nothing decides early
-    limit                  what the ratio would be if ours took time for nothing but its matrix products, at the
-                           machine's rate
+    ratio                  the loop's time over ours, for the same circuits, each on all examples
+    ratio_same_examples    the same, with the loop only on the examples that we needed to decide each circuit
+    ratio_chance           the same for `against_chance`, which decides nothing early
+    limit                  the ratio if we spent time on matrix products only, at the machine's rate
 
-The loop's time is measured on a random sample of the circuits that ours evaluated, in batches of 128 or 256 examples,
-whichever is faster for it, and taken times their number. ``growth``: how the time of `validate` grows, as a power, when
-one size is doubled twice and nothing is decided early.
+The loop is timed on a random sample of the circuits that we evaluated, and this time is scaled to their number. Its
+batches have 128 or 256 examples, whichever is faster. ``growth``: the exponent with which the time of `validate` grows
+when one size is doubled twice and nothing is decided early.
 """
 
 import argparse
@@ -41,12 +39,12 @@ from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.models.provenance import versions
 
-SAMPLED, TIMED = 24, 256  # circuits that the loop really runs, and examples
+SAMPLED, TIMED = 24, 256  # the numbers of circuits and examples on which the loop is timed
 
 
 @dataclass
 class Recorder:
-    """Stands in the place of ``pieces`` and notes what was run of it, with the number of examples."""
+    """A substitute for ``pieces`` that records every circuit that is run, with the number of examples."""
 
     run: list[tuple[Circuit, int]] = field(default_factory=list)
 
@@ -54,16 +52,16 @@ class Recorder:
         self, model: HookedTransformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]
     ) -> Iterator[Piece]:
         for piece in pieces(model, problem, examples, circuits):
-            yield replace(piece, losses=partial(self._noted, piece, circuits))
+            yield replace(piece, losses=partial(self._recorded, piece, circuits))
 
-    def _noted(self, piece: Piece, circuits: Sequence[Circuit]) -> Tensor:
+    def _recorded(self, piece: Piece, circuits: Sequence[Circuit]) -> Tensor:
         n_examples = piece.examples.stop - piece.examples.start
         self.run += [(circuits[index], n_examples) for index in piece.circuits]
         return piece.losses()
 
 
 def recorded(work: Callable[[], object]) -> tuple[float, list[tuple[Circuit, int]]]:
-    """Seconds that the work takes, and every circuit that it runs with its number of examples, batch by batch."""
+    """Return the seconds that some work takes, and every circuit that it runs with its number of examples, by batch."""
     recorder = Recorder()
     with patch.object(judge_module, "pieces", recorder):
         started = time.perf_counter()
@@ -73,7 +71,7 @@ def recorded(work: Callable[[], object]) -> tuple[float, list[tuple[Circuit, int
 
 @torch.no_grad()
 def loop(model: HookedTransformer, problem: Problem, examples: Examples, circuit: Circuit, at_once: int) -> Tensor:
-    """The losses of one circuit, run with hooks."""
+    """Return the losses of one circuit, run with hooks."""
     parts = [examples.take(slice(start, start + at_once)) for start in range(0, len(examples), at_once)]
     return torch.cat([problem.losses(run_ablated(model, circuit, part), part) for part in parts])
 
@@ -81,7 +79,7 @@ def loop(model: HookedTransformer, problem: Problem, examples: Examples, circuit
 def loop_seconds_per_example(
     model: HookedTransformer, problem: Problem, asked: list[tuple[Circuit, int]], n_examples: int
 ) -> tuple[float, float]:
-    """Seconds per circuit and example of the loop, and how far its mean losses lie from ours at most."""
+    """Return the loop's seconds per circuit and example, and the largest difference of its mean losses from ours."""
     rng = random.Random(0)
     examples = problem.examples(n_examples, seed=0)
     best: dict[int, list[float]] = {}
@@ -98,7 +96,7 @@ def loop_seconds_per_example(
 
 
 def products_per_second(d_model: int) -> float:
-    """Floating-point operations per second in the product of an MLP's rows that fit the cache."""
+    """Measure the floating-point operations per second of an MLP's matrix product that fits into the cache."""
     rows, weights = torch.randn(MLP_ROWS_AT_ONCE, d_model), torch.randn(d_model, 4 * d_model)
     taken = []
     for _ in range(200):
@@ -109,6 +107,7 @@ def products_per_second(d_model: int) -> float:
 
 
 def random_model(n_layers: int, n_heads: int, n_steps: int) -> tuple[VectorTransformer, RetrievalTask, Circuit]:
+    """Return an untrained model with a task and a circuit: paths in every third layer, uniform heads elsewhere."""
     task = RetrievalTask(n_steps)
     model = VectorTransformer(Architecture(n_layers, n_heads, 128, 128 // n_heads).config(task)).eval()
     one_hot = OneHot({"query": "pair1.second", "pair1.second": "pair1.first"})
@@ -121,7 +120,7 @@ def random_model(n_layers: int, n_heads: int, n_steps: int) -> tuple[VectorTrans
 
 
 def growth() -> dict[str, dict[str, object]]:
-    """For every size our times, each the better of two, and their slope over it, both in logarithms."""
+    """Return for every size our times (the better of two each), and the exponent with which they grow."""
     sizes = {"layers": (4, 8, 16), "heads": (1, 2, 4), "examples": (128, 256, 512), "D": (2, 4, 8)}
     base = {"layers": 6, "heads": 1, "examples": 256, "D": 3}
     found: dict[str, dict[str, object]] = {}
@@ -151,25 +150,25 @@ def compared(
     work: Callable[[], object],
     decides_early: bool = True,
 ) -> dict[str, object]:
-    """Some work of ours against the loop over the same circuits, and against its matrix products alone."""
+    """Compare some work with the loop over the same circuits, and with its matrix products alone."""
     taken, asked = recorded(work)
     each, furthest = loop_seconds_per_example(model, problem, asked, min(n_examples, TIMED))
     rate, n_threads = products_per_second(model.cfg.d_model), torch.get_num_threads()
-    torch.set_num_threads(1)  # operations are counted in one thread only
+    torch.set_num_threads(1)  # the counter needs one thread
     with FlopCounterMode(display=False) as counter:
         work()
     torch.set_num_threads(n_threads)
     at_least = counter.get_total_flops() / rate
-    different = len({circuit for circuit, _ in asked})
+    n_circuits = len({circuit for circuit, _ in asked})
     same_examples = each * sum(n for _, n in asked)
-    loop_takes = each * different * n_examples if decides_early else same_examples
+    loop_takes = each * n_circuits * n_examples if decides_early else same_examples
     return {
         f"ratio_{name}": loop_takes / taken,
         **({f"ratio_{name}_same_examples": same_examples / taken} if decides_early else {}),
         f"limit_{name}": loop_takes / at_least,
         f"seconds_{name}": taken,
         f"seconds_{name}_products": at_least,
-        f"circuits_{name}": different,
+        f"circuits_{name}": n_circuits,
         f"furthest_loss_{name}": furthest,
         f"gflops_per_second_{name}": rate / 1e9,
     }

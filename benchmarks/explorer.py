@@ -1,9 +1,9 @@
-"""How long the explorer takes to answer, in the kernel and where it is seen: in JupyterLab, in a headless Chromium.
+"""Measure the response times of the explorer, in the kernel and in JupyterLab with a headless Chromium.
 
     python -m benchmarks.explorer [--model transformer_a] [--json]
 
-Seconds, medians over paths and heads that were not tried before. In the kernel: until all messages are sent. In
-JupyterLab: from the click until the line with the new loss is there; it takes a Chromium.
+The times are medians in seconds over paths and heads that were not tried before. In the kernel: until all messages are
+sent. In JupyterLab: from the click until the new loss is shown; this needs Chromium.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from retrieval_interp.models.provenance import versions
 from tests.jupyter import jupyter_server, notebook
 
 ROUNDS = 5
-QUIET = 2000  # milliseconds between two clicks, so that nothing is still being drawn
+QUIET = 2000  # milliseconds between two clicks, so that drawing has finished
 CELL = """from circuits.explorer import explore
 from retrieval_interp import load
 explore(*load({model!r}))"""
@@ -37,7 +37,7 @@ CLICK = """selector => new Promise((done) => {
 
 
 def acts(explorer: Explorer) -> dict[str, list[str]]:
-    """What is clicked: paths and heads, as their drawings name them."""
+    """Return the paths and heads to click, as named in the diagram."""
     hypothesis = explorer.exploration.draft.hypothesis
     paths = [f"path {path}" for path in hypothesis.paths]
     heads = [f"head {head}" for head in explorer.exploration.heads if head not in hypothesis.useful_heads]
@@ -45,7 +45,7 @@ def acts(explorer: Explorer) -> dict[str, list[str]]:
 
 
 def in_kernel(explorer: Explorer) -> dict[str, float]:
-    """Seconds in the kernel."""
+    """Measure the seconds in the kernel."""
 
     def press(name: str) -> None:
         explorer.buttons[name].click()
@@ -59,7 +59,7 @@ def in_kernel(explorer: Explorer) -> dict[str, float]:
 
 
 def in_lab(model: str, clicked: dict[str, list[str]]) -> dict[str, float]:
-    """Seconds in JupyterLab."""
+    """Measure the seconds in JupyterLab."""
     with (
         tempfile.TemporaryDirectory() as folder,
         jupyter_server(Path(folder)) as server,
@@ -76,9 +76,9 @@ def in_lab(model: str, clicked: dict[str, list[str]]) -> dict[str, float]:
     return {name: statistics.median(each) for name, each in taken.items()}
 
 
-def seconds(step: Callable[[str], None], what: str) -> float:
+def seconds(step: Callable[[str], None], argument: str) -> float:
     started = time.perf_counter()
-    step(what)
+    step(argument)
     return time.perf_counter() - started
 
 

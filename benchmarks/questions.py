@@ -1,9 +1,10 @@
-"""Are they good questions? An independent solver, shortcuts, and how often each answer is the right one.
+"""Test the questions: with an independent solver, with shortcuts, and by the frequency of each answer.
 
     python -m benchmarks.questions [--n 5000] [--seed 0] [--json]
 
-A shortcut finds an answer without following a chain. Each must stay at chance: its 99.9% interval holds the chance
-level. Exit code 1 where one does not, where an answer is more frequent than chance makes it, or where the solver fails.
+A shortcut gives an answer without following a chain. Each shortcut must score at chance: its 99.9% interval must hold
+the chance level. Exits with 1 if a shortcut does not, if an answer is too frequent or too rare, if the solver fails, or
+if a question occurs twice.
 """
 
 import argparse
@@ -26,35 +27,35 @@ LEVEL = 0.999
 
 
 def _answers(question: Question) -> list[tuple[int, str]]:
-    """Every place in the facts where an acceptable answer stands, with the answer."""
+    """Return every place of an acceptable answer in the facts, with the answer."""
     words = "|".join(map(re.escape, question.acceptable))
     facts = question.prompt.rsplit("\n", 1)[0]
     return [(match.start(), match[0]) for match in re.finditer(rf"(?<!\w)(?:{words})(?!\w)", facts)]
 
 
 def last(question: Question) -> str:
-    """The answer that stands last."""
+    """Return the last answer."""
     return _answers(question)[-1][1]
 
 
 def first(question: Question) -> str:
-    """The answer that stands first."""
+    """Return the first answer."""
     return _answers(question)[0][1]
 
 
 def most_frequent(question: Question) -> str:
-    """The answer that stands most often; of several the first."""
+    """Return the most frequent answer; of several, the first."""
     return Counter(answer for _, answer in _answers(question)).most_common(1)[0][0]
 
 
 def nearest(question: Question) -> str:
-    """The answer nearest to where the symbol that is asked about stands among the facts."""
+    """Return the answer nearest to the last place of the queried symbol in the facts."""
     place = _places(question)[-1]
     return min(_answers(question), key=lambda found: abs(found[0] - place))[1]
 
 
 def same_rank(question: Question) -> str:
-    """The answer that stands as far into its block as the line with the symbol asked about into the last block."""
+    """Return the answer with the same place in its block as the line of the queried symbol in the last block."""
     facts = question.prompt.split("\n")[:-1]
     n = len(question.acceptable) if question.formulation != "relatives" else round(len(question.acceptable) ** 0.5)
     line = question.prompt[: _places(question)[-1]].count("\n")
@@ -63,7 +64,7 @@ def same_rank(question: Question) -> str:
 
 
 def _places(question: Question) -> list[int]:
-    """Where the symbol asked about stands among the facts; of a function and its argument, the argument."""
+    """Return the places of the queried symbol in the facts; for functions, the places of the argument."""
     asked = question.chain[1 if question.formulation == "functions" else 0]
     facts = question.prompt.rsplit("\n", 1)[0]
     return [match.start() for match in re.finditer(rf"(?<!\w){re.escape(asked)}(?!\w)", facts)]
@@ -73,7 +74,7 @@ SHORTCUTS: tuple[Callable[[Question], str], ...] = (last, first, most_frequent, 
 
 
 def measure(kind: Formulation, n: int, seed: int) -> dict[str, Any]:
-    """What was found of one formulation."""
+    """Test one formulation."""
     started = time.perf_counter()
     kind.questions(500, seed)
     seconds = time.perf_counter() - started
@@ -100,15 +101,18 @@ def measure(kind: Formulation, n: int, seed: int) -> dict[str, Any]:
 
 
 def good(found: dict[str, Any]) -> bool:
-    """Whether nothing was found against the questions: an answer 4.5 standard deviations off happens by chance once in
-    some 4,600 trials with the 32 answers of all formulations."""
+    """Whether all tests passed.
+
+    With the 32 answers of all formulations, a deviation of 4.5 standard deviations occurs by chance once in about 4,600
+    trials.
+    """
     fair = found["at_chance"] and found["largest_deviation"] < 4.5
     return bool(fair and found["solved"] == found["different"] == found["n"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=5000, help="questions of every formulation")
+    parser.add_argument("--n", type=int, default=5000, help="number of questions of every formulation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

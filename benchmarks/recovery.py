@@ -1,15 +1,14 @@
-"""Does discovery find a circuit that is known to be there? Random circuits, compiled and discovered.
+"""Test discovery on known circuits: compile random circuits into transformers, and discover them.
 
     python -m benchmarks.recovery [--circuits 50] [--json]
 
-Each planted circuit has 1 to 4 steps, 2 to 6 layers of 1 to 3 heads, and as many paths as it needs; every third one
-has a backup, a path that stands in two heads, of whatever layers. The heads left over are distractors: they attend
-to some role and write nothing, or noise, or do nothing at all.
+Each planted circuit has 1 to 4 steps, 2 to 6 layers of 1 to 3 heads, and no redundant path. Every third circuit gets a
+backup: a second head, in any layer, has one of the paths too. Some of the other heads are distractors, which attend to
+random roles and write nothing or noise. The rest do nothing.
 
-**Equal** is said by this rule: two circuits are equivalent when each is a smallest set of planted paths that still
-solves the problem, so that of a path and its backup either may be named, and not both. Precision is the share of the
-found paths that were planted and of which none can go; recall is one minus the share of the paths that must be added
-to the found ones so that they solve it.
+Two circuits are **equivalent** if each is a minimal set of planted paths that solves the problem. Of a path and its
+backup, a minimal set has only one. Precision is the share of the found paths that were planted and are not redundant.
+Recall is one minus the share of the paths that must be added to the found ones to solve the problem.
 """
 
 import argparse
@@ -34,7 +33,7 @@ from retrieval_interp.models.provenance import versions
 
 @dataclass(frozen=True)
 class Planted:
-    """A circuit that a transformer carries, and what stands beside it."""
+    """A planted circuit with its problem, the size of the transformer, its backups and its distractors."""
 
     problem: ChainProblem
     n_layers: int
@@ -45,7 +44,7 @@ class Planted:
 
 
 def plant(seed: int) -> Planted:
-    """Draw a problem, a minimal circuit for it, and backups and distractors."""
+    """Draw a problem, a minimal circuit for it, a backup if the seed is a multiple of 3, and distractors."""
     rng = random.Random(seed)
     while True:
         problem = ChainProblem(rng.randint(1, 4))
@@ -65,6 +64,7 @@ def plant(seed: int) -> Planted:
 
 
 def _grow(rng: random.Random, problem: ChainProblem, n_layers: int, n_heads: int) -> Circuit:
+    """Draw random paths, each to a target that knows something new to its source; they need not solve the problem."""
     heads: dict[Head, dict[str, str]] = {}
     before = problem.examples(4, seed=0).roles.before
     for layer in range(n_layers):
@@ -81,7 +81,11 @@ def _grow(rng: random.Random, problem: ChainProblem, n_layers: int, n_heads: int
 def _with_backup(
     rng: random.Random, circuit: Circuit, problem: ChainProblem, n_layers: int, n_heads: int
 ) -> tuple[Circuit, tuple[AttentionPath, ...]]:
-    """The circuit with one path in a second head, of any layer in which it would do alone."""
+    """Add a backup: give one path also to another head in which it is enough alone.
+
+    Returns:
+        the circuit and the two paths; the unchanged circuit and no paths if no head can be the backup.
+    """
     path = rng.choice(circuit.paths)
     heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
     for other in rng.sample(heads, len(heads)):
@@ -94,6 +98,7 @@ def _with_backup(
 
 
 def _random_rows(rng: random.Random, problem: ChainProblem) -> dict[str, str]:
+    """Draw the rows of a distractor: random sources, each with a random earlier target."""
     before = problem.examples(4, seed=0).roles.before
     sources = [role for role in problem.roles if before(role)]
     chosen = rng.sample(sources, rng.randint(1, len(sources)))
@@ -101,7 +106,7 @@ def _random_rows(rng: random.Random, problem: ChainProblem) -> dict[str, str]:
 
 
 def recover(planted: Planted) -> dict[str, object]:
-    """Discover the compiled circuit and compare."""
+    """Compile a planted circuit, discover it, and compare the two."""
     model = compile_circuit(
         planted.circuit,
         planted.problem,
@@ -110,10 +115,10 @@ def recover(planted: Planted) -> dict[str, object]:
         distractors=planted.distractors,
     )
     found = discover(model, planted.problem, n_examples=256)
-    paths, there = set(found.circuit.paths), set(planted.circuit.paths)
-    needed = {path for path in there if not solves(without_path(planted.circuit, path), planted.problem)}
+    paths, known = set(found.circuit.paths), set(planted.circuit.paths)
+    needed = {path for path in known if not solves(without_path(planted.circuit, path), planted.problem)}
     alone = Circuit(planted.circuit.heads)
-    for path in there - paths:
+    for path in known - paths:
         alone = without_path(alone, path)
     useful = without_redundant_paths(alone, planted.problem).paths
     missing = 0 if solves(alone, planted.problem) else max(1, len(needed - paths))
@@ -121,14 +126,14 @@ def recover(planted: Planted) -> dict[str, object]:
         "steps": planted.problem.n_steps,
         "layers": planted.n_layers,
         "heads": planted.n_heads,
-        "planted": len(there),
+        "planted": len(known),
         "backups": len(planted.backups) // 2,
         "distractors": len(planted.distractors),
         "found": len(paths),
         "precision": len(useful) / len(paths) if paths else 0.0,
         "recall": 1 - missing / len(needed) if needed else 1.0,
         "loss": found.combined.mean,
-        "wrong": [str(path) for path in sorted(paths - there)],
+        "wrong": [str(path) for path in sorted(paths - known)],
         "missed": [str(path) for path in sorted(needed - paths)],
     }
 

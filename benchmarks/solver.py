@@ -1,17 +1,17 @@
-"""Answers questions from their text alone; knows nothing of how they were made.
+"""Answer questions from their text alone, independently of the code that makes them.
 
-Every line is split into the words that a reader would take for names. ``solve`` follows them; it is what shows that a
-question can be answered, and only in one way.
+``solve`` splits every line into names and follows them. It shows that a question has exactly one answer.
 """
 
 import re
 
 
 def solve(prompt: str) -> str:
-    """The answer.
+    """Return the answer of a question.
 
     Raises:
-        ValueError: the text is no question of a known kind, or has no answer.
+        KeyError: a symbol is not defined.
+        ValueError: the text is not a question of a known kind, or has no answer.
     """
     *facts, question = prompt.split("\n")
     asked = question.split("? ")[0]
@@ -21,8 +21,8 @@ def solve(prompt: str) -> str:
     if match := re.fullmatch(r"What is the value of (\w+)", asked):
         return _follow(dict(line.split(" = ") for line in facts), match[1])
     if match := re.fullmatch(r"Who has (\w+)", asked):
-        told = (re.fullmatch(r"(\w+) (?:lives in|believe in|eat|contains|causes) (\w+)\.", line) for line in facts)
-        return _follow({_stem(m[2]): _stem(m[1]) for m in told if m}, _stem(match[1])).capitalize()
+        matches = (re.fullmatch(r"(\w+) (?:lives in|believe in|eat|contains|causes) (\w+)\.", line) for line in facts)
+        return _follow({_stem(m[2]): _stem(m[1]) for m in matches if m}, _stem(match[1])).capitalize()
     if match := re.fullmatch(r"Where does (\w+) live", asked):
         if "works as" not in prompt:
             return _follow(dict(re.split(" lives in | lives with ", line) for line in facts), match[1])
@@ -41,18 +41,18 @@ def _follow(known: dict[str, str], at: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """What is common to a kingdom and its people, a belief and its believers, a meat at the start of a line."""
+    """Return the common stem of a kingdom and its people, of a belief and its believers, or of a capitalised word."""
     return re.sub(r"(ism|ists|ns)$", "", word).lower().removesuffix("a") if len(word) > 3 else word.lower()
 
 
 def _relatives(prompt: str, who: str) -> str:
-    def told(pattern: str) -> str:
+    def the_one(pattern: str) -> str:
         found = re.findall(pattern, prompt, re.MULTILINE)
         if len(found) != 1:
-            raise ValueError(f"{len(found)} lines say {pattern}")
+            raise ValueError(f"{len(found)} lines match {pattern}; expected one")
         return str(found[0])
 
-    job = told(rf"^{who} works as an? (\w+)\.$")
-    kin = told(rf"^{job.capitalize()}s live with their (\w+)s\.$")
-    host = told(rf"^{who}s {kin} is (\w+)\.$")
-    return told(rf"^{host} lives in (\w+)\.$")
+    job = the_one(rf"^{who} works as an? (\w+)\.$")
+    kin = the_one(rf"^{job.capitalize()}s live with their (\w+)s\.$")
+    host = the_one(rf"^{who}s {kin} is (\w+)\.$")
+    return the_one(rf"^{host} lives in (\w+)\.$")

@@ -1,17 +1,18 @@
-"""Our training step against the plain loop, and against its matrix products alone.
+"""Compare our training step with a plain training loop, and with its matrix products alone.
 
     python -m benchmarks.training [--rounds 10] [--json]
 
 For presets transformer_a and transformer_d, in turns within one run:
 
-    plain       eager fp32 VectorTransformer, torch.optim.AdamW, gradients clipped: what one writes first
-    ours        retrieval_interp.training_step.TrainingStep
+    plain       a simple step: eager fp32 VectorTransformer, torch.optim.AdamW, gradients clipped
+    ours        retrieval_interp.training.training_step.TrainingStep
+    returning   the same, with freed memory returned to the system after each step (glibc's default)
     products    the matrix products of the plain step (forward, and two for each in the backward pass) in the
-                precision that ours uses, on operands that exist already: no step can be faster
+                precision of our step, on existing operands; no step can be faster
+    generating  the generation of one batch, which is part of our step
 
-    generating  one batch of the task, which ours contains
-
-``ratio_eager`` is plain/ours, ``share_of_limit`` products/ours, ``share_generating`` generating/ours; medians.
+Medians: ``ratio_eager`` is plain/ours, ``share_of_limit`` products/ours, ``share_generating`` generating/ours,
+``ratio_returning`` returning/ours.
 """
 
 import argparse
@@ -25,10 +26,11 @@ import torch
 
 from retrieval_interp.models.build import VectorTransformer
 from retrieval_interp.models.presets import PRESETS, Preset
-from retrieval_interp.training.training_step import TrainingStep
+from retrieval_interp.training.training_step import TrainingStep, keep_freed_memory
 
 
 def plain_step(preset: Preset) -> Callable[[], object]:
+    """Return a function that takes one plain step."""
     model = VectorTransformer(preset.config)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=preset.recipe.lr, weight_decay=preset.recipe.weight_decay)
@@ -45,6 +47,7 @@ def plain_step(preset: Preset) -> Callable[[], object]:
 
 
 def our_step(preset: Preset) -> tuple[Callable[[], object], torch.dtype]:
+    """Return a function that takes one of our steps, and the precision of its matrix products."""
     model = VectorTransformer(preset.config)
     take = TrainingStep(model, preset.task, preset.recipe)
     take.compile()
@@ -53,15 +56,26 @@ def our_step(preset: Preset) -> tuple[Callable[[], object], torch.dtype]:
     return lambda: take(preset.task.assemble(draws), preset.recipe.lr), dtype
 
 
+def returning(step: Callable[[], object]) -> Callable[[], None]:
+    """The same step with glibc's default, which returns freed memory to the system."""
+
+    def run() -> None:
+        keep_freed_memory(False)
+        step()
+        keep_freed_memory()
+
+    return run
+
+
 def products(preset: Preset, dtype: torch.dtype) -> tuple[Callable[[], object], float]:
-    """The products of one plain step, and their number of floating-point operations."""
+    """Return a function that computes the matrix products of one plain step, and their number of operations."""
     shape, task, batch = preset.architecture, preset.task, preset.recipe.batch
     rows, width, heads = batch * task.n_positions, shape.d_model, shape.n_heads * shape.d_head
     layers = shape.n_layers
     linear = [(task.d_input, width, 1), (width, task.d_output, 1), (width, heads, 3 * layers), (heads, width, layers)]
     if shape.mlp:
         linear += [(width, 4 * width, layers), (4 * width, width, layers)]
-    sizes = []  # (batch, m, k, n, how often)
+    sizes = []  # (batch, m, k, n, number of times)
     for k, n, times in linear:
         sizes += [(1, rows, k, n, times), (1, rows, n, k, times), (1, k, rows, n, times)]
     matrices, positions = batch * shape.n_heads, task.n_positions
@@ -92,6 +106,7 @@ def measure(name: str, rounds: int) -> dict[str, float | str]:
     steps = {
         "plain": plain_step(preset),
         "ours": ours,
+        "returning": returning(ours),
         "products": multiply,
         "generating": lambda: preset.task.assemble(training_set.take(index)),
     }
@@ -99,7 +114,7 @@ def measure(name: str, rounds: int) -> dict[str, float | str]:
     for turn in range(rounds + 2):
         for which, step in steps.items():
             duration = seconds(step)
-            if turn >= 2:  # the first turns warm up
+            if turn >= 2:  # the first two rounds are warm-up
                 taken[which].append(duration)
         print(f"\r{name}: round {max(0, turn - 1)} of {rounds}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
@@ -110,6 +125,7 @@ def measure(name: str, rounds: int) -> dict[str, float | str]:
         "precision": str(dtype).removeprefix("torch."),
         "gflops_per_second_products": operations / median["products"] / 1e9,
         "ratio_eager": statistics.median(p / o for p, o in zip(taken["plain"], taken["ours"], strict=True)),
+        "ratio_returning": statistics.median(r / o for r, o in zip(taken["returning"], taken["ours"], strict=True)),
         "share_generating": median["generating"] / median["ours"],
         "share_of_limit": statistics.median(p / o for p, o in zip(taken["products"], taken["ours"], strict=True)),
     }

@@ -1,10 +1,10 @@
-"""Checkpoints written here, loaded in TransformerLens 4, which knows no HookedTransformer any more.
+"""Load this toolkit's checkpoints in TransformerLens 4, which has no HookedTransformer.
 
-    python -m benchmarks.transformer_lens_4 write FOLDER              where this toolkit is installed
-    python benchmarks/transformer_lens_4.py compare FOLDER            where TransformerLens 4 is; exits 1 above 1e-5
+    python -m benchmarks.transformer_lens_4 write FOLDER      with this toolkit installed
+    python benchmarks/transformer_lens_4.py compare FOLDER    with TransformerLens 4 installed; exits with 1 above 1e-5
 
-The first writes, for each transformer of the toolkit, eight inputs and what it answers to them; the second answers
-them with a TransformerBridge. ``bridge`` is how to load a model directory there; it needs nothing of this toolkit.
+``write`` saves eight inputs and the outputs for each transformer of the toolkit. ``compare`` computes the outputs with
+a TransformerBridge. ``bridge`` loads a model directory in TransformerLens 4 without this toolkit.
 """
 
 import argparse
@@ -22,7 +22,7 @@ N_EXAMPLES = 8
 
 
 def bridge(folder: Path) -> Any:
-    """The model of a model directory as a TransformerBridge of TransformerLens 4."""
+    """Load a model directory as a TransformerBridge of TransformerLens 4."""
     from transformer_lens.config import TransformerBridgeConfig
     from transformer_lens.model_bridge import TransformerBridge
     from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
@@ -41,8 +41,8 @@ def bridge(folder: Path) -> Any:
 
 
 @torch.no_grad()
-def answers(model: Any, folder: Path, inputs: Tensor) -> Tensor:
-    """What it answers; vectors are embedded here, as it reads tokens or what stands in their place."""
+def outputs(model: Any, folder: Path, inputs: Tensor) -> Tensor:
+    """Return the outputs; vectors are embedded here, because the bridge reads tokens or embeddings."""
     if not inputs.is_floating_point():
         return model(inputs)
     W_E = load_file(folder / "model.safetensors")["embed.W_E"].float()
@@ -52,6 +52,7 @@ def answers(model: Any, folder: Path, inputs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def write(folder: Path) -> None:
+    """Write the inputs and outputs of every transformer of the toolkit."""
     from retrieval_interp import load
     from retrieval_interp.models.library import data_folder
 
@@ -66,12 +67,12 @@ def write(folder: Path) -> None:
 
 
 def compare(folder: Path) -> dict[str, float]:
-    """For every transformer the largest difference between the two."""
+    """Return for every transformer the largest difference between the outputs."""
     found = {}
     for path in sorted(folder.glob("*.safetensors")):
         own = Path(path.with_suffix(".txt").read_text())
-        said = load_file(path)
-        found[path.stem] = (answers(bridge(own), own, said["inputs"]) - said["outputs"]).abs().max().item()
+        written = load_file(path)
+        found[path.stem] = (outputs(bridge(own), own, written["inputs"]) - written["outputs"]).abs().max().item()
     return found
 
 
@@ -88,10 +89,10 @@ def main() -> None:
 
     found = compare(arguments.folder)
     if not found:
-        parser.error(f"{arguments.folder} holds no answers; expected what `write` has left there")
-    said = {name: version(name) for name in ("torch", "transformer-lens")}
+        parser.error(f"{arguments.folder} holds no outputs; run `write` first")
+    versions = {name: version(name) for name in ("torch", "transformer-lens")}
     if arguments.json:
-        print(json.dumps({**said, "largest_differences": found}, indent=2))
+        print(json.dumps({**versions, "largest_differences": found}, indent=2))
     else:
         for name, difference in found.items():
             print(f"{name}: {difference:.1e}")

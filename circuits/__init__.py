@@ -13,6 +13,6 @@ Works on any HookedTransformer with named positions and a loss. Every name here 
 
 import lazy_loader
 
-import circuits.utils.lazy  # noqa: F401  # sets what PyTorch reads when it is imported
+import circuits.utils.lazy  # noqa: F401  # sets environment variables that PyTorch reads on import
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -27,6 +27,7 @@ from .mechanisms.one_hot import OneHot as OneHot
 from .mechanisms.registry import register as register
 from .model.attention import attention_by_group as attention_by_group
 from .model.attention import role_attention as role_attention
+from .model.attention import roles_or_positions as roles_or_positions
 from .null_models.chance import ChanceReport as ChanceReport
 from .null_models.chance import against_chance as against_chance
 from .problem import Examples as Examples
@@ -76,6 +77,7 @@ __all__ = [
     "over_training",
     "register",
     "role_attention",
+    "roles_or_positions",
     "run_ablated",
     "save_circuit",
     "side_by_side",

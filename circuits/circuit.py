@@ -1,4 +1,4 @@
-"""A circuit: the hypothesis, head by head, of what a transformer's attention does."""
+"""Circuits: a hypothesis about a transformer's attention, head by head."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from circuits.utils.lazy import torch
 
 @dataclass(frozen=True, order=True)
 class AttentionPath:
-    """One attention path: in this head, ``source`` attends to ``target``.
+    """One attention path: in this head, the role ``source`` attends to the role ``target``.
 
-    A ``Previous`` head is one path from every position (``*``) to the one before (``previous``).
+    A ``Previous`` head is one path from every position (``*``) to the position before (``previous``).
     """
 
     head: Head
@@ -35,14 +35,14 @@ class AttentionPath:
 
 @dataclass(frozen=True)
 class Circuit:
-    """Which mechanism every head has; a head that is not named stays as it is.
+    """A hypothesis: a mechanism for each named head. All other heads are intact.
 
     Attributes:
-        heads: the hypothesis for each named head, such as ``L5H0``: a mechanism, the name of a simple one, a mapping of
-            paths (``{"query": "key"}``), or a pattern ``[query, key]``.
-        name: what people call it.
-        description: a sentence or two about it.
-        origin: where each head and path was read from ("circuit.yaml, line 7"), for error messages.
+        heads: the mechanism of each named head, such as ``L5H0``: a ``Mechanism``, the name of a simple mechanism, a
+            mapping of paths (``{"query": "key"}``), or a pattern ``[query, key]``.
+        name: the name of the circuit.
+        description: one or two sentences about the circuit.
+        origin: the source of each head and path, such as "circuit.yaml, line 7", for error messages.
     """
 
     heads: Heads
@@ -67,12 +67,12 @@ class Circuit:
 
     @cached_property
     def paths(self) -> tuple[AttentionPath, ...]:
-        """Every attention path, from the lowest layer up; a ``Previous`` head counts as one."""
+        """All attention paths, from the lowest layer up; a ``Previous`` head counts as one path."""
         return tuple(AttentionPath(head, *ends) for head, mechanism in self.heads.items() for ends in mechanism.paths)
 
     @cached_property
     def positional_rows(self) -> tuple[AttentionPath, ...]:
-        """The rows that lead to a fixed position on some instances only: what stands elsewhere tells to which."""
+        """The rows that lead to a fixed position under a condition, that is, on some instances only."""
         rows = [(head, m) for head, m in self.heads.items() if isinstance(m, OneHot)]
         return tuple(
             AttentionPath(head, *ends) for head, m in rows for ends, _ in m.where if POSITION.fullmatch(ends[1])
@@ -80,15 +80,15 @@ class Circuit:
 
     @cached_property
     def removable(self) -> tuple[AttentionPath, ...]:
-        """What step 6 takes away, one at a time: all paths, and the rows to fixed positions."""
+        """The rows that step 6 removes, one at a time: all paths, and ``positional_rows``."""
         return (*self.paths, *self.positional_rows)
 
     def content_heads(self, roles: Roles, n_positions: int) -> tuple[Head, ...]:
-        """The heads with a path, and those whose pattern is not the same in all of these examples.
+        """Return the heads with a path, and the heads whose pattern is not the same in all examples.
 
         Args:
-            roles: of the examples.
-            n_positions: length of their sequences.
+            roles: the roles of the examples.
+            n_positions: the length of their sequences.
 
         Raises:
             BadInput: the circuit does not fit the examples.
@@ -102,63 +102,63 @@ class Circuit:
         return tuple(dict.fromkeys(path.head for path in self.paths))
 
     def condition(self, path: AttentionPath) -> Condition | None:
-        """On which instances a path is there; None for all, or for those that its head's other conditions leave."""
+        """Return the condition of a path; without one (None), it holds on all instances that no other row covers."""
         mechanism = self.heads[path.head]
         return dict(mechanism.where).get((path.source, path.target)) if isinstance(mechanism, OneHot) else None
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what it says of every head, whatever it is called; the same in every process."""
+        """The SHA-256 of all heads and mechanisms, without name and description; the same in every process."""
         return self.heads.digest
 
     def layer(self, layer: int) -> Layer:
-        """The named heads of one layer with their mechanisms."""
+        """Return the named heads of one layer with their mechanisms."""
         return self.heads.layer(layer)
 
     def up_to(self, layer: int) -> Circuit:
-        """The hypothesis for this layer and those below; the heads above stay as they are."""
+        """Return the circuit of this layer and those below; the heads above are intact."""
         return Circuit(self.heads.up_to(layer))
 
     def with_head(self, head: Head, mechanism: Mechanism) -> Circuit:
-        """The same circuit with another hypothesis for one head."""
+        """Return the circuit with another mechanism for one head."""
         return Circuit(self.heads.replaced(head, mechanism), self.name, self.description)
 
     def without_heads(self, heads: Iterable[Head]) -> Circuit:
-        """The same circuit without a word on some heads, which stay as the model has them."""
+        """Return the circuit without some heads, which are then intact."""
         return Circuit(self.heads.without(heads), self.name, self.description)
 
     def without(self, path: AttentionPath, instead: str = "uniform") -> Circuit:
-        """The same circuit with one path taken away.
+        """Return the circuit without one path.
 
         Args:
             path: one of ``removable``.
-            instead: what becomes of its row, ``uniform`` or ``identity`` (or ``zero``).
+            instead: the new row of its source: ``uniform`` or ``identity`` (or ``previous``, or ``zero``).
 
         Raises:
-            BadInput: the circuit has no such path, or ``instead`` is no kind of row.
+            BadInput: the circuit has no such path, or ``instead`` is not the name of a row.
         """
         if path not in self.removable:
             raise BadInput(f"the circuit has no path {path}")
         if instead not in ROWS:
-            raise BadInput(f"a path cannot become {instead!r}; expected one of {', '.join(ROWS)}")
+            raise BadInput(f"the row of a path cannot become {instead!r}; expected one of {', '.join(ROWS)}")
         mechanism = self.heads[path.head]
         if isinstance(mechanism, OneHot):
             return self.with_head(path.head, mechanism.with_row(path.source, instead, path.target))
         return self.with_head(path.head, ROWS[instead])
 
     def retargeted(self, path: AttentionPath, target: str) -> Circuit:
-        """The same circuit with another target for one path of a one-hot head.
+        """Return the circuit with another target for one path of a one-hot head.
 
         Raises:
-            BadInput: the circuit has no such path, or it belongs to no one-hot head.
+            BadInput: the circuit has no such path, or its head is not one-hot.
         """
         mechanism = self.heads.get(path.head)
         if path not in self.removable or not isinstance(mechanism, OneHot):
-            raise BadInput(f"the circuit has no path {path} that could lead to another role")
+            raise BadInput(f"the circuit has no path {path} of a one-hot head; no other path can be retargeted")
         return self.with_head(path.head, mechanism.with_row(path.source, target, path.target))
 
     def difference(self, other: Circuit) -> dict[Head, tuple[Mechanism | None, Mechanism | None]]:
-        """The heads on which two circuits differ, with what each says of them."""
+        """Return the heads on which two circuits differ, with both mechanisms (None for a head that is not named)."""
         heads = sorted({*self.heads, *other.heads})
         pairs = {head: (self.heads.get(head), other.heads.get(head)) for head in heads}
         return {head: pair for head, pair in pairs.items() if pair[0] != pair[1]}
@@ -172,7 +172,7 @@ class Circuit:
         check_all([self], roles, n_layers, n_heads)
 
     def check_names(self, roles: Sequence[str], n_layers: int, n_heads: int) -> None:
-        """Check that the heads and roles that it names are there, without a model or examples.
+        """Check that the heads and roles that the circuit names exist, without a model or examples.
 
         Raises:
             BadInput: a head is out of range, or a role is unknown.
@@ -208,7 +208,7 @@ class Circuit:
                         raise BadInput(f"{self._at(path)}{path.head}: {error}") from None
                 if is_role(target) and (roles[target] > roles[source]).any():
                     raise BadInput(
-                        f"{self._at(path)}{path} is against the causal mask: {target!r} stands after {source!r}"
+                        f"{self._at(path)}{path} is against the causal mask: {target!r} comes after {source!r}"
                     )
 
     def _at(self, what: Head | AttentionPath) -> str:
@@ -221,7 +221,7 @@ def _differs(pattern: Float[torch.Tensor, "#batch query key"]) -> bool:
 
 
 def check_all(circuits: Iterable[Circuit], roles: Roles, n_layers: int, n_heads: int) -> None:
-    """Check that circuits fit a model and its examples; a layer that many share is looked at once.
+    """Check that circuits fit a model and its examples; a layer that many circuits share is checked once.
 
     Raises:
         BadInput: as ``Circuit.check``.

@@ -1,20 +1,20 @@
-"""Circuits as YAML that a person would write.
+"""Circuits as YAML files.
 
 name: induction
 description: An induction head.
 heads:
   L0H0: previous                     # or uniform, identity
   L1H0:
-    query: pair1.second              # from-role: to-role
-    elsewhere: zero                  # rows on no path: zero (the default), uniform, identity or mean
+    query: pair1.second              # the role that attends: the role that it attends to
+    elsewhere: zero                  # all other rows: zero (the default), uniform, identity or mean
   L2H0:
-    query:                           # only on instances in these slots of the to-role's block
+    query:                           # rows that hold only on instances with these slots at the to-role
       - {to: pair2.second, slot: [0, 2]}
       - {to: pair2.first, slot: [1]}
-      - position 3                   # on all other instances; or a role, uniform, identity, previous, zero
-  L3H0: mean                         # what the head does on average; map: each position to one; or given: any numbers
-  L4H0: {mechanism: window, width: 3}     # one of your own (mechanisms.py)
-patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # where the numbers of fixed patterns stand
+      - position 3                   # the default row; or a role, uniform, identity, previous or zero
+  L3H0: mean                         # the head's average; or map: one key for each query; or given: any numbers
+  L4H0: {mechanism: window, width: 3}     # a mechanism of your own (mechanisms/registry.py)
+patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # the file with the numbers of fixed patterns
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from circuits.utils.yaml_file import LARGEST_FILE, SafeLoader, parse
 
 
 def load_circuit(path: Path | str) -> Circuit:
-    """Read a circuit; ``Circuit.check`` then holds it against a model and its roles.
+    """Read a circuit from a YAML file; ``Circuit.check`` tests whether it fits a model and its roles.
 
     Raises:
-        BadInput: missing, empty or malformed; the message names the line. Or the file of its fixed patterns is.
+        BadInput: the file, or the file of its fixed patterns, is missing, empty or malformed; the message names the
+            line.
     """
     path = Path(path)
     text = read_text(path, "a circuit in YAML", LARGEST_FILE)
@@ -49,7 +50,7 @@ def load_circuit(path: Path | str) -> Circuit:
 
 
 def save_circuit(circuit: Circuit, path: Path | str) -> None:
-    """Write a circuit, and the numbers of its fixed patterns beside it; ``load_circuit`` gives an equal one back."""
+    """Write a circuit as YAML, and its fixed patterns in a file beside it; ``load_circuit`` reads them back."""
     path = Path(path)
     patterns = path.with_suffix(PATTERNS)
     save_patterns(circuit, patterns)
@@ -57,7 +58,7 @@ def save_circuit(circuit: Circuit, path: Path | str) -> None:
 
 
 def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
-    """The YAML of a circuit; ``patterns`` is the name of the file beside it with the numbers of its fixed patterns."""
+    """Return the YAML of a circuit; ``patterns`` is the name of the file with its fixed patterns."""
     document: dict[str, object] = {}
     if circuit.name:
         document["name"] = circuit.name
@@ -94,9 +95,9 @@ def _one_hot(mechanism: OneHot) -> dict[str, object]:
 
 
 def _own(mechanism: Mechanism) -> object:
-    """A mechanism of somebody's own, by its name and parameters."""
+    """Return a user's mechanism as YAML, by its name and parameters."""
     if registered(mechanism.name) is not type(mechanism):
-        raise BadInput(f"{mechanism.name} is not known; expected its class to be registered (circuits.register)")
+        raise BadInput(f"{mechanism.name} is not registered; expected its class to be registered (circuits.register)")
     mechanism.check()
     parameters = {name: _as_list(value) for name, value in mechanism.parameters.items()}
     return {"mechanism": mechanism.name, **parameters} if parameters else mechanism.name
@@ -117,7 +118,7 @@ def parse_circuit(text: str, source: str = "circuit", folder: Path | None = None
 
 
 class _Reader:
-    """Walks the YAML nodes, because only nodes know their lines."""
+    """Reads a circuit from YAML nodes, because only nodes have line numbers."""
 
     def __init__(self, source: str, folder: Path | None) -> None:
         self.source, self.folder = source, folder
@@ -143,7 +144,7 @@ class _Reader:
             try:
                 head = Head.parse(text)
                 if head in heads:
-                    raise BadInput(f"{head} stands twice")
+                    raise BadInput(f"{head} is given twice")
                 heads[head] = self.mechanism(head, value, line)
             except BadInput as error:
                 message = str(error)
@@ -185,7 +186,7 @@ class _Reader:
         return OneHot(rows, elsewhere, where)
 
     def own(self, head: Head, name: str, parameters: Mapping[str, object], line: str) -> Mechanism:
-        """A mechanism of somebody's own."""
+        """Return a user's mechanism."""
         kind = registered(name)
         if kind is None:
             raise BadInput(
@@ -195,20 +196,20 @@ class _Reader:
             made = kind(**parameters)
         except BadInput:
             raise
-        except Exception as error:  # whatever somebody else's code refuses
-            raise BadInput(f"{line}: {head} is no {name}: {error}") from error
+        except Exception as error:  # user code may raise anything
+            raise BadInput(f"{line}: {head} is not a valid {name}: {error}") from error
         made.check()
         return made
 
     def value(self, node: yaml.Node, line: str) -> object:
-        """A parameter of a mechanism: a number, a text, or a tuple of such."""
+        """Return a parameter of a mechanism: a number, a text, or a tuple of these."""
         try:
             return _as_tuple(SafeLoader("").construct_object(node, deep=True))
         except yaml.YAMLError as error:
-            raise BadInput(f"{line}: expected a number, a text, or a list of such") from error
+            raise BadInput(f"{line}: expected a number, a text, or a list of these") from error
 
     def conditional(self, node: yaml.MappingNode, line: str) -> tuple[str, Condition]:
-        """A row that is there on some instances only: ``{to: role, slot: [0, 2]}``."""
+        """Return the target and the condition of a row such as ``{to: role, slot: [0, 2]}``."""
         entries = self.entries(node)
         groups = [key for key in entries if key not in ("to", "at")]
         if "to" not in entries or len(groups) != 1:
@@ -216,32 +217,32 @@ class _Reader:
         target = self.text(entries["to"][1], line)
         labels_line, labels = entries[groups[0]]
         if not isinstance(labels, yaml.SequenceNode):
-            raise BadInput(f"{labels_line}: {groups[0]} is no list; expected the numbers of some, such as [0, 2]")
+            raise BadInput(f"{labels_line}: {groups[0]} is not a list; expected labels, such as [0, 2]")
         numbers = [self.text(label, labels_line) for label in labels.value]
         for number in numbers:
             if not re.fullmatch("[0-9]{1,6}", number):
-                raise BadInput(f"{labels_line}: {groups[0]} {number!r}; expected whole numbers from 0 on")
+                raise BadInput(f"{labels_line}: {groups[0]} {number!r}; expected whole numbers of 0 or more")
         at = self.text(entries["at"][1], line) if "at" in entries else target
         return target, Condition(groups[0], at, tuple(map(int, numbers)))
 
     def pattern(self, head: Head, kind: str, line: str) -> FixedPattern:
-        """The fixed pattern of a head."""
+        """Return the fixed pattern of a head."""
         if head not in self.patterns:
             raise BadInput(f"{line}: {head} is {kind!r}, but its numbers are in no file; expected the key 'patterns'")
         return FixedPattern(self.patterns[head], kind)
 
     def fixed(self, line: str, node: yaml.Node) -> dict[Head, np.ndarray]:
-        """The numbers of all fixed patterns."""
+        """Return the numbers of all fixed patterns, by head."""
         entries = self.entries(node) if isinstance(node, yaml.MappingNode) else {}
         if {*entries} != {"file", "sha256"}:
             raise BadInput(f"{line}: expected the file of the fixed patterns: {{file: NAME, sha256: HASH}}")
         name, digest = (self.text(entries[key][1], entries[key][0]) for key in ("file", "sha256"))
         if self.folder is None or Path(name).name != name:
-            raise BadInput(f"{line}: {name!r}; expected the name of a file that lies beside the circuit")
+            raise BadInput(f"{line}: {name!r}; expected the name of a file in the folder of the circuit")
         return load_patterns(self.folder / name, digest)
 
     def entries(self, node: yaml.MappingNode) -> dict[str, tuple[str, yaml.Node]]:
-        """Keys with their lines and values; a key that stands twice is an error."""
+        """Return the keys with their lines and values; a repeated key is an error."""
         if node.tag != "tag:yaml.org,2002:map":
             raise BadInput(f"{self.source}, line {node.start_mark.line + 1}: unexpected tag {node.tag}")
         found: dict[str, tuple[str, yaml.Node]] = {}
@@ -249,7 +250,7 @@ class _Reader:
             line = f"{self.source}, line {key.start_mark.line + 1}"
             text = self.text(key, line)
             if text in found:
-                raise BadInput(f"{line}: {text!r} stands twice")
+                raise BadInput(f"{line}: {text!r} is given twice")
             found[text] = line, value
         return found
 

@@ -1,4 +1,4 @@
-"""Heads and their mechanisms, layer by layer: thousands of circuits that differ in one head share all other layers."""
+"""Heads and their mechanisms, stored by layer, so that circuits that differ in one head share all other layers."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ class Head(NamedTuple):
         """Read ``L5H0``."""
         match = re.fullmatch(r"L([0-9]{1,6})H([0-9]{1,6})", text)
         if match is None:
-            raise BadInput(f"{text!r} is no head; expected something like L5H0, counted from 0")
+            raise BadInput(f"{text!r} is not a head; expected a name such as L5H0, counted from 0")
         return cls(int(match[1]), int(match[2]))
 
 
 def check_choice(layer: int | None, head: int | None, n_layers: int, n_heads: int) -> None:
-    """Refuse a choice of a layer, or of a head in it, that a model does not have; None is all of them.
+    """Check the choice of a layer and of a head in it; None stands for all.
 
     Raises:
-        BadInput: it has not, or a head is named without its layer.
+        BadInput: the model has no such layer or head, or a head is given without its layer.
     """
     if head is not None and layer is None:
-        raise BadInput(f"head {head} of which layer? expected a layer, too")
+        raise BadInput(f"head {head} is given without a layer; expected both")
     for name, number, n in (("layer", layer, n_layers), ("head", head, n_heads)):
         if number is not None:
             check_number(name, number, n)
 
 
 def check_number(name: str, number: object, n: int) -> None:
-    """Refuse the number of something of which there are ``n``, counted from 0.
+    """Check an index; there are ``n`` things of this name, counted from 0.
 
     Raises:
-        BadInput: it is none.
+        BadInput: the number is not a whole number from 0 to n - 1.
     """
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < n:
         raise BadInput(f"there is no {name} {number!r}; there are {n}, counted from 0")
@@ -71,12 +71,12 @@ class Layer(tuple[tuple[int, Mechanism], ...]):
 
     @cached_property
     def digest(self) -> str:
-        """The same for equal layers, in every process."""
+        """A hash of the heads and mechanisms; equal layers have the same hash in every process."""
         return _digest([(index, mechanism.specification) for index, mechanism in self])
 
 
 def _mechanism(head: Head, given: Mechanism | str | Mapping[str, str] | torch.Tensor | np.ndarray) -> Mechanism:
-    """A mechanism by its name, its paths, or its pattern."""
+    """Return a mechanism, given by itself, by its name, its paths, or its pattern."""
     if isinstance(given, Mechanism):
         return given
     if isinstance(given, str) and given in SIMPLE:
@@ -90,7 +90,7 @@ def _mechanism(head: Head, given: Mechanism | str | Mapping[str, str] | torch.Te
 
 
 class Heads(Mapping[Head, Mechanism]):
-    """An unchangeable mapping from heads to mechanisms, from the lowest layer up."""
+    """An immutable mapping from heads to mechanisms, from the lowest layer up."""
 
     def __init__(self, heads: Mapping[Any, Mechanism | str | Mapping[str, str] | torch.Tensor | np.ndarray]) -> None:
         parsed = {Head.parse(head) if isinstance(head, str) else Head(*head): own for head, own in heads.items()}
@@ -106,21 +106,21 @@ class Heads(Mapping[Head, Mechanism]):
         return made
 
     def layer(self, layer: int) -> Layer:
-        """The named heads of one layer."""
+        """Return the named heads of one layer."""
         return self._layers.get(layer, UNNAMED)
 
     @property
     def layers(self) -> Mapping[int, Layer]:
-        """Every layer with a named head."""
+        """The named heads of every layer that has some."""
         return self._layers
 
     def replaced(self, head: Head, mechanism: Mechanism) -> Heads:
-        """The same with another mechanism for one head."""
+        """Return the heads with another mechanism for one of them."""
         own = dict(self.layer(head[0])) | {head[1]: mechanism}
         return self._of({**self._layers, head[0]: Layer(sorted(own.items(), key=lambda item: item[0]))}.items())
 
     def without(self, heads: Iterable[Head]) -> Heads:
-        """The same without some heads."""
+        """Return all but some heads."""
         gone: dict[int, set[int]] = {}
         for layer, index in heads:
             gone.setdefault(layer, set()).add(index)
@@ -128,12 +128,12 @@ class Heads(Mapping[Head, Mechanism]):
         return self._of({**self._layers, **fewer}.items())
 
     def up_to(self, layer: int) -> Heads:
-        """Those of this layer and the layers below."""
+        """Return the heads of this layer and the layers below."""
         return self._of(item for item in self._layers.items() if item[0] <= layer)
 
     @cached_property
     def digest(self) -> str:
-        """The same for equal heads, in every process."""
+        """A hash of all heads and mechanisms; equal heads have the same hash in every process."""
         return _digest([(layer, own.digest) for layer, own in self._layers.items()])
 
     def __getitem__(self, head: Head) -> Mechanism:

@@ -1,4 +1,4 @@
-"""The numbers of fixed patterns, in a file beside the circuit that they belong to."""
+"""Fixed patterns in a safetensors file beside the circuit's YAML file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_FILE = 2**28
 
 
 def fixed_patterns(circuit: Circuit) -> dict[Head, FixedPattern]:
-    """The fixed pattern of every head that has one, as its mechanism or in the rows on none of its paths."""
+    """Return the fixed pattern of every head that has one, as its mechanism or ``elsewhere`` of a one-hot mechanism."""
     found = {}
     for head, mechanism in circuit.heads.items():
         own = mechanism.elsewhere if isinstance(mechanism, OneHot) else mechanism
@@ -28,13 +28,13 @@ def fixed_patterns(circuit: Circuit) -> dict[Head, FixedPattern]:
 
 
 def patterns_digest(circuit: Circuit) -> str:
-    """SHA-256 of the numbers of all fixed patterns."""
+    """Return the SHA-256 of the numbers of all fixed patterns."""
     said = [f"{head} {fixed.digest}" for head, fixed in fixed_patterns(circuit).items()]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
 def save_patterns(circuit: Circuit, path: Path) -> None:
-    """Write the fixed patterns of a circuit, in single precision; nothing where it has none."""
+    """Write the fixed patterns of a circuit in single precision; write no file if it has none."""
     from safetensors.numpy import save
 
     found = fixed_patterns(circuit)
@@ -43,10 +43,10 @@ def save_patterns(circuit: Circuit, path: Path) -> None:
 
 
 def load_patterns(path: Path, digest: str) -> dict[Head, np.ndarray]:
-    """The numbers of the fixed patterns of a circuit, ``[query, key]`` for each head.
+    """Return the numbers of the fixed patterns of a circuit, ``[query, key]`` for each head.
 
     Raises:
-        BadInput: there is no such file, it is damaged, or holds other numbers than the circuit means.
+        BadInput: the file is missing or damaged, or its numbers do not have the hash ``digest``.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -55,10 +55,8 @@ def load_patterns(path: Path, digest: str) -> dict[Head, np.ndarray]:
     try:
         found = {Head.parse(name): weights for name, weights in load(content).items()}
         circuit = Circuit({head: FixedPattern(weights) for head, weights in found.items()})
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # whatever safetensors raises
-        raise BadInput(f"{path}: holds no fixed patterns ({error})") from error
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # safetensors raises all of these
+        raise BadInput(f"{path}: not a file of fixed patterns ({error})") from error
     if patterns_digest(circuit) != digest:
-        raise BadInput(
-            f"{path}: other fixed patterns than the circuit was made with; their hash is not {digest[:12]}..."
-        )
+        raise BadInput(f"{path}: other fixed patterns than those of the circuit; expected the hash {digest[:12]}...")
     return found

@@ -1,4 +1,4 @@
-"""What a model is asked to do: examples with named positions, and a loss in named components."""
+"""The task of a model: examples with named positions, and a loss with named components."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Examples:
     """A batch of examples.
 
     Attributes:
-        inputs: what the model reads, ``[batch, pos]`` tokens or ``[batch, pos, d_input]`` vectors.
-        targets: what it should answer, ``[batch, ...]``, in whatever form the problem's loss wants.
+        inputs: the model's inputs, ``[batch, pos]`` tokens or ``[batch, pos, d_input]`` vectors.
+        targets: the right answers, ``[batch, ...]``, in the form that the problem's loss reads.
         roles: the named positions of every example.
     """
 
@@ -29,20 +29,20 @@ class Examples:
         return self.inputs.shape[0]
 
     def take(self, index: slice | Int[torch.Tensor, " n"]) -> Examples:
-        """Some of the examples."""
+        """Return some of the examples."""
         return Examples(self.inputs[index], self.targets[index], self.roles.take(index))
 
     def to(self, device: torch.device | str) -> Examples:
-        """The same examples on another device."""
+        """Return the same examples on another device."""
         return Examples(self.inputs.to(device), self.targets.to(device), self.roles.to(device))
 
 
 @runtime_checkable
 class Problem(Protocol):
-    """All that this package needs to know of a task.
+    """Everything that this package needs to know about a task.
 
-    ``RetrievalTask`` is one; any HookedTransformer with a loss and named positions can have another. On a CPU with
-    several cores ``losses`` is called by several threads at once.
+    ``RetrievalTask`` is one problem; a class with these members makes another one for any HookedTransformer. On a CPU
+    with several cores, several threads call ``losses`` at once.
     """
 
     @property
@@ -55,12 +55,12 @@ class Problem(Protocol):
 
     @property
     def output_roles(self) -> tuple[str, ...]:
-        """The roles at which the losses read the outputs; what happens elsewhere matters only through these."""
+        """The roles at which the losses read the outputs; outputs at all other positions are ignored."""
 
     def examples(self, n: int, seed: int) -> Examples:
-        """``n`` fresh examples, the same ones for the same seed."""
+        """Return ``n`` fresh examples; the same seed gives the same examples."""
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
-        """The loss components of every example, from the model's outputs."""
+        """Return the loss components of every example, from the model's outputs."""

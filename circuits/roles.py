@@ -1,4 +1,4 @@
-"""Roles: what each position of an example does, by name."""
+"""Roles: names for the positions of an example."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from circuits.utils.lazy import torch
 class Roles:
     """Named token positions of a batch of examples.
 
-    An example may hold several instances side by side; every instance has one position for each role.
+    An example may have several instances; every instance has one position for each role.
 
     Attributes:
-        names: the roles, in the order in which people want to see them.
+        names: the names of the roles, in display order.
         positions: token positions, ``[batch, role, instance]``, counted from 0.
-        groups: labels that tell instances apart, as numbers from 0 on, ``[batch, role, instance]`` by name: the slot in
-            a block, the template of a text. A path may be there on some labels only (``circuits.Condition``).
+        groups: for every group (such as the slot in a block, or the template of a text), the labels that tell instances
+            apart, as numbers from 0, ``[batch, role, instance]``. A path may hold for some labels only
+            (``circuits.Condition``).
     """
 
     names: tuple[str, ...]
@@ -32,15 +33,15 @@ class Roles:
     def of(
         cls, positions: Mapping[str, torch.Tensor], groups: Mapping[str, Mapping[str, torch.Tensor]] | None = None
     ) -> Roles:
-        """Roles by name: ``Roles.of({"source": positions, "target": positions})``.
+        """Make roles from positions by name, such as ``Roles.of({"source": positions, "target": positions})``.
 
         Args:
-            positions: for every role its position in each example, ``[batch]``, or of each of several instances,
+            positions: for every role, its position in each example, ``[batch]``, or in each of several instances,
                 ``[batch, instance]``.
-            groups: for every group the labels of every role, of the same shape.
+            groups: for every group, the labels of every role, in the same shape.
 
         Raises:
-            BadInput: shapes differ, or are of another kind.
+            BadInput: the shapes differ, or have another number of dimensions.
         """
 
         def stacked(own: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -53,7 +54,7 @@ class Roles:
             return torch.stack([column.reshape(len(column), -1) for column in columns], dim=1)
 
         if not positions:
-            raise BadInput("no role; expected at least one, with its positions")
+            raise BadInput("no role is given; expected at least one, with its positions")
         return cls(tuple(positions), stacked(positions), {group: stacked(own) for group, own in (groups or {}).items()})
 
     def __post_init__(self) -> None:
@@ -66,13 +67,13 @@ class Roles:
             raise BadInput(f"role names repeat: {', '.join(self.names)}")
 
     def __getitem__(self, name: str) -> Int[torch.Tensor, "batch instance"]:
-        """Positions of one role in every example and instance, ``[batch, instance]``."""
+        """Return the positions of one role in every example and instance, ``[batch, instance]``."""
         if name not in self.names:
             raise BadInput(f"unknown role {name!r}; the roles are {', '.join(self.names)}")
         return self.positions[:, self.names.index(name)]
 
     def group(self, group: str, role: str) -> Int[torch.Tensor, "batch instance"]:
-        """The labels of a group at one role, ``[batch, instance]``; the group ``position`` is always there."""
+        """Return the labels of a group at one role, ``[batch, instance]``; the group ``position`` always exists."""
         positions = self[role]
         if group == "position":
             return positions
@@ -82,23 +83,23 @@ class Roles:
 
     @property
     def main_group(self) -> str | None:
-        """The first of the groups that the problem offers: that by which attention is split where nobody says."""
+        """The first group, which splits attention by default; None if there are no groups."""
         return next(iter(self.groups), None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
     def __len__(self) -> int:
-        """Number of examples."""
+        """The number of examples."""
         return self.positions.shape[0]
 
     def before(self, name: str) -> tuple[str, ...]:
-        """The roles that stand before this one in every example and instance, so that it can attend to them."""
+        """Return the roles that come before this one in every example and instance, so that it can attend to them."""
         return tuple(other for other in self.names if bool((self[other] < self[name]).all()))
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """The roles without those that always share their positions with one named before."""
+        """The roles without those that always share their position with an earlier named role."""
         found: list[str] = []
         for name in self.names:
             if not any(torch.equal(self[name], self[other]) for other in found):
@@ -107,20 +108,21 @@ class Roles:
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """The roles as they stand in the sequence, from left to right on average."""
+        """The roles in the order of their average positions."""
         place = self.positions.double().mean(dim=(0, 2)).tolist()
         return tuple(sorted(self.names, key=lambda name: place[self.names.index(name)]))
 
     @property
     def adjacent(self) -> tuple[tuple[str, str], ...]:
-        """Every role with the role that stands right before it, in every example and instance."""
+        """Every role with the role directly before it, if this is so in every example and instance."""
         return tuple((after, role) for after, role in self.pairs if bool((self[after] == self[role] + 1).all()))
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """The roles that all of several instances have at the same position, such as that at which an answer is read.
+        """The roles that all instances have at the same position, if there are several instances.
 
-        A path leads from such a position only for one of the instances, under a condition.
+        An example is the role at which an answer is read. A path from such a role holds for one of the instances only,
+        under a condition.
         """
         if self.positions.shape[2] == 1:
             return ()
@@ -128,27 +130,27 @@ class Roles:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Every role with every role that it can attend to: the ends of all paths that every instance can have."""
+        """The source and target of every path that every instance can have: a role, and a role before it."""
         distinct, shared = self.distinct, self.shared
         sources = [name for name in distinct if name not in shared]
         return tuple((source, target) for source in sources for target in self.before(source) if target in distinct)
 
     def take(self, examples: slice | Int[torch.Tensor, " n"]) -> Roles:
-        """The same roles for some of the examples."""
+        """Return the roles of some of the examples."""
         return self._with(lambda tensor: tensor[examples])
 
     def to(self, device: torch.device | str) -> Roles:
-        """The same roles on another device."""
+        """Return the same roles on another device."""
         return self._with(lambda tensor: tensor.to(device))
 
     def _with(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Roles:
         return Roles(self.names, change(self.positions), {name: change(own) for name, own in self.groups.items()})
 
     def labels(self, example: int, n_positions: int) -> list[str]:
-        """A label for every position of one example: ``instance:role``, or the bare position where no role stands.
+        """Return a label for every position of one example: ``instance:role``, or the position if it has no role.
 
-        Instances are counted from 1. Where several roles stand at one position all are named, in the order of their
-        instances: ``1:next,2:first``. Roles that all instances share come first, without a number.
+        Instances are counted from 1. If a position has several roles, the label names all of them, in the order of
+        their instances: ``1:next,2:first``. Roles that all instances share come first, without a number.
         """
         here: list[list[str]] = [[] for _ in range(n_positions)]
         shared = self.shared

@@ -1,27 +1,21 @@
 # %% [markdown]
 # # Watch heads emerge
 #
-# A circuit is not there from the beginning. The paper (section 9) followed the attention paths of a 24-layer transformer,
-# its transformer D, through training: each appears suddenly, one after the other, and with each a partial loss falls.
-# First we look at the transformer D that was trained here; then we train a small model, twice, and watch its heads.
+# A circuit forms during training. The paper (section 9) followed the attention paths of a 24-layer transformer, its
+# transformer D, through training. Each path appears suddenly, one after the other, and each time a partial loss falls. This
+# notebook first looks at the transformer D of this project. Then it trains a small model twice and watches its heads.
 #
-# Runs top to bottom in about a minute on two cores.
+# The notebook runs in about a minute on two cores.
 
 # %%
-from pathlib import Path
+from retrieval_interp import emergence, load
 
-from retrieval_interp import load
-
-from retrieval_interp.models import library
-from retrieval_interp.experiments.emergence import emergence
-
-folder = library.find("transformer_d")
 model, task, circuit = load("transformer_d")
-followed = emergence(folder, circuit)
+followed = emergence("transformer_d", circuit)
 print(f"attention along {len(circuit.paths)} paths, from {followed.source}")
 
 # %% [markdown]
-# ## When did each path appear?
+# ## When did each path emerge?
 #
 # A path has emerged at the first step at which its average attention exceeds 0.5.
 
@@ -29,18 +23,16 @@ print(f"attention along {len(circuit.paths)} paths, from {followed.source}")
 followed.table().sort_values("step").round(2)
 
 # %%
-from retrieval_interp.experiments.emergence_page import emerged_figure, loss_figure, path_figure
-
-loss_figure(followed)
+followed.plot("losses")
 
 # %%
-emerged_figure(followed)
+followed.plot("emerged")
 
 # %% [markdown]
-# The paper made four observations of its own transformer D. Do they hold of this one?
+# The paper makes four observations about its transformer D. Are they true of this one?
 
 # %%
-from retrieval_interp.experiments.observations import observations
+from retrieval_interp import observations
 
 for observation in observations(followed):
     print(observation.name, observation.verdict, "-", observation.sentence)
@@ -48,26 +40,29 @@ for observation in observations(followed):
 # %% [markdown]
 # ## Watch
 #
-# Four checkpoints of the steps in between come with the toolkit. Move the slider: the layer that fetches the first symbol
-# finds its pattern within 240 steps.
+# Four checkpoints from these steps come with the toolkit. Move the slider. The layer that fetches the first symbol finds its
+# pattern within 240 steps.
 
 # %%
 from circuits import over_training
-from retrieval_interp.models.checkpoints import through_training
+from retrieval_interp import through_training
 
 fetches = next(path for path in circuit.paths if (path.source, path.target) == ("query", "pair1.second"))
 print(fetches)
 examples = task.examples(4, seed=0)
-over_training(through_training(folder), examples, layer=fetches.head.layer)
+over_training(through_training("transformer_d"), examples, layer=fetches.head.layer)
 
 # %% [markdown]
 # ## Train your own
 #
-# An induction head, the circuit of one hop: two layers of one head, with a checkpoint every 50 steps. A preset is a task,
-# an architecture and a recipe. `retrieval-interp models presets` lists them; keywords change any of their fields. A run
-# that is in the folder already goes on where it stopped.
+# The model below retrieves over one step. It needs the two heads of an induction circuit: two layers with one head each. We
+# train it with a checkpoint every 50 steps. A preset is a task, an architecture and a recipe. `retrieval-interp models
+# presets` lists them, and keywords change any of their fields. If the folder already holds an unfinished run, `train`
+# resumes it.
 
 # %%
+from pathlib import Path
+
 from retrieval_interp import train
 
 changes = {"steps": 500, "batch": 64, "training_examples": 2**15, "lr": 2e-3, "warmup": 50, "checkpoint_every": 50}
@@ -76,8 +71,7 @@ for seed, run in enumerate(runs):
     train("induction", run, seed=seed, compiled=False, **changes)
 
 # %% [markdown]
-# Two seeds side by side, with one slider for both. Lock a head in each with a click: it stays locked while you move
-# through the training.
+# The two seeds stand side by side and share one slider. Click a head to lock it. It stays locked while you move the slider.
 
 # %%
 from circuits import side_by_side
@@ -87,28 +81,27 @@ my_examples = my_task.examples(4, seed=0)
 side_by_side({run.name: over_training(through_training(run), my_examples) for run in runs})
 
 # %% [markdown]
-# The same in numbers. One head joins the members of pairs, the other leads from the query to its pair. They emerge together,
-# within a few steps of each other, and the loss falls from the 0.75 of a guess.
+# The same in numbers. One head joins the members of each pair. The other one leads from the query to its pair. Both emerge
+# within a few steps of each other, and the loss falls from 0.75, the loss of a guess among the candidates.
 
 # %%
-from circuits import Circuit, Head, OneHot
+from circuits import Circuit
 
-induction = Circuit(
-    {Head(0, 0): OneHot({"pair1.second": "pair1.first"}), Head(1, 0): OneHot({"query": "pair1.second"})}
-)
+induction = Circuit({"L0H0": {"pair1.second": "pair1.first"}, "L1H0": {"query": "pair1.second"}})
 emerging = emergence(runs[0], induction)
-path_figure(emerging)
+emerging.plot()
 
 # %%
-loss_figure(emerging)
+emerging.plot("losses")
 
 # %% [markdown]
-# `retrieval-interp train PRESET --out RUN` trains from the command line, `retrieval-interp study emergence RUN` writes all of this
-# as one page, `retrieval-interp view RUN --training` the viewer. Whether a head *waits* for the one below is another
-# question: `retrieval-interp study interventions` trains with paths forced on, or forbidden ([what came of it](../docs/results.md)).
+# The command line does the same. `retrieval-interp train PRESET --out RUN` trains a model, `retrieval-interp study emergence
+# RUN` writes these figures as one page, and `retrieval-interp view RUN --training` writes the viewer. Does a head *wait* for
+# the one below? `retrieval-interp study interventions` asks this by training with paths forced or forbidden. [The study's
+# results](../docs/results.md) tell what it found.
 #
 # ## Exercises
 #
-# 1. Which comes first in your two runs, the lower head or the upper one? Can the upper one know where to look before?
-# 2. Train with `RetrievalTask(n_steps=2)` and four layers, for 1,500 steps. In which order do x1 and x2 fall?
-# 3. In transformer D, find the path that emerged last. What is its partial loss before and after?
+# 1. Which head emerges first in your two runs, the lower or the upper one? Could the upper head know earlier where to look?
+# 2. Train with `n_steps=2` and `n_layers=4` for 1,500 steps. In which order do x1 and x2 fall?
+# 3. Find the path of transformer D that emerged last. What is its partial loss before and after?

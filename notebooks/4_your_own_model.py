@@ -1,21 +1,21 @@
 # %% [markdown]
 # # Your own model
 #
-# The engine, `circuits`, knows nothing of the retrieval problem. It takes any `HookedTransformer`, and a **problem**: examples
-# whose positions have names, and a loss. Here we bring a model of our own, a small one that predicts repeated tokens, as
-# induction heads were first found; state a hypothesis about its heads; and get a verdict.
+# The engine, `circuits`, does not know the retrieval problem. It takes any `HookedTransformer` and a **problem**: examples
+# whose positions have names, and a loss. This notebook brings both. It trains a small model to predict repeated tokens, the
+# task on which induction heads were first found. Then it states a hypothesis about the model's heads and tests it.
 #
-# Runs top to bottom in about a minute on two cores.
+# The notebook runs in about a minute on two cores.
 
 # %% [markdown]
 # ## The problem
 #
 #     position    0      1  2  3  4  ...        5  6
 #     token       start  a  b  c  d  (filler)   a  b
-#     role               first next                again     (asked at the second b: what came after the first? c)
+#     role               first next                again     (at the second b the model has to predict c)
 #
-# A problem has five things: the names of its roles and of its partial losses, the roles at which the loss reads the
-# model, and two functions.
+# A problem has five parts: the names of its roles, the names of its loss components, the roles at which the loss reads the
+# model's outputs, and two functions, `examples` and `losses`.
 
 # %%
 import torch
@@ -34,7 +34,7 @@ class RepeatedTokens:
     output_roles = ("again",)
 
     def examples(self, n: int, seed: int) -> Examples:
-        """Six tokens, filler of random length around them, and the six again."""
+        """Six tokens between filler of random length, and the same six again at the end."""
         generator = torch.Generator().manual_seed(seed)
         shuffled = torch.rand(n, VOCABULARY, generator=generator).argsort(dim=1)
         once, filler = shuffled[:, :PERIOD], shuffled[:, PERIOD : PERIOD + FILLER]
@@ -46,12 +46,12 @@ class RepeatedTokens:
         inputs.scatter_(1, 1 + place + PERIOD * (place >= before), filler)
         inputs.scatter_(1, first, once)
         inputs.scatter_(1, again, once)
-        # [batch, role, chain]: five "chains" in every example, one for each repeated token but the last.
+        # [batch, role, instance]: five instances of the roles in every example, one for each repeated token but the last.
         positions = torch.stack([again[:, :-1], first[:, :-1], first[:, 1:]], dim=1)
         return Examples(inputs, once[:, 1:], Roles(self.roles, positions))
 
     def losses(self, outputs: torch.Tensor, examples: Examples) -> torch.Tensor:
-        """Cross-entropy where the answer is asked for, as a share of that of a guess; [batch, part]."""
+        """Cross-entropy at ``again``, divided by that of a uniform guess; [batch, component]."""
         rows = torch.arange(len(examples))[:, None]
         logits = outputs[rows, examples.roles["again"]].transpose(1, 2)
         loss = functional.cross_entropy(logits, examples.targets, reduction="none")
@@ -64,7 +64,8 @@ problem.examples(1, seed=0).inputs
 # %% [markdown]
 # ## The model
 #
-# Two layers of two heads, attention only. Yours may come from anywhere: `HookedTransformer.from_pretrained`, a checkpoint.
+# Two layers with two heads each, attention only. Your model may come from anywhere, such as
+# `HookedTransformer.from_pretrained` or a checkpoint.
 
 # %%
 from tqdm.auto import trange
@@ -85,21 +86,20 @@ for step in trange(STEPS):
     optimizer.step()
     schedule.step()
 model.eval()
-print(f"loss {loss.item():.4f}, where a guess has 1")
+print(f"loss {loss.item():.4f}; a uniform guess has 1")
 
 # %% [markdown]
-# ## Look
+# ## Look at the attention
 #
-# From role to role, on average. Which head leads from `next` to `first`, the token before? Which from `again` to `next`?
+# These are averages from role to role. Which head attends from `next` to `first`, the token before it? Which one attends from
+# `again` to `next`?
 
 # %%
-from circuits import role_attention
-from circuits.figures.attention_figure import attention_figure
+from circuits import attention_figure, role_attention
 
 examples = problem.examples(256, seed=1)
 attention = role_attention(model, examples)
-order = ["first", "next", "again"]
-attention_figure(attention, problem.roles, order)
+attention_figure(attention, problem.roles, ["first", "next", "again"])
 
 # %%
 from circuits import attention_viewer
@@ -107,24 +107,24 @@ from circuits import attention_viewer
 attention_viewer(model, examples, example=0)
 
 # %% [markdown]
-# ## A hypothesis, and a verdict
+# ## State a hypothesis and test it
 #
-# The textbook says: a head in the lower layer attends to the token before, a head in the upper one from the second
-# occurrence to what came after the first. We take the two that look most like it, and say of the others that they do not
-# matter.
+# The textbook explanation has two heads. A head in the lower layer attends to the token before. A head in the upper layer
+# attends from the second occurrence of a token to what came after the first. We give these mechanisms to the two heads that
+# look most like it, and make the other two uniform.
 
 # %%
-from circuits import Circuit, Head, OneHot, Previous, Uniform
+from circuits import Circuit
 
 again, first, following = (problem.roles.index(role) for role in ("again", "first", "next"))
 lower = int(attention[0, :, following, first].argmax())
 upper = int(attention[1, :, again, following].argmax())
 textbook = Circuit(
     {
-        Head(0, lower): Previous(),
-        Head(0, 1 - lower): Uniform(),
-        Head(1, upper): OneHot({"again": "next"}),
-        Head(1, 1 - upper): Uniform(),
+        f"L0H{lower}": "previous",
+        f"L0H{1 - lower}": "uniform",
+        f"L1H{upper}": {"again": "next"},
+        f"L1H{1 - upper}": "uniform",
     },
     name="textbook",
 )
@@ -141,18 +141,17 @@ for verdict in report.verdicts:
 report.paths_table().round(3)
 
 # %% [markdown]
-# In our run the textbook is rejected: with these four mechanisms in the place of its attention the model cannot do its task.
-# Something is missing, and the maps above show what: both heads of the upper layer look from `again` to `next`.
+# The textbook circuit is rejected here: with these four patterns in place, the loss is high. The maps above show what is
+# missing. Both heads of the upper layer attend from `again` to `next`.
 #
-# ## Or have it found
+# ## Let the toolkit find a circuit
 #
-# `discover` searches for the simplest circuit that keeps the loss low, on one sample; judge it on another.
+# `discover` looks for the simplest circuit that keeps the loss low, on one sample of examples. `validate` tests it on another.
 
 # %%
 from circuits import discover
 
 found = discover(model, problem)
-print(*found.circuit.paths, sep="\n")
 for head, mechanism in found.circuit.heads.items():
     print(head, mechanism)
 validate(model, problem, found.circuit, n_examples=512, seed=2).passed
@@ -160,17 +159,17 @@ validate(model, problem, found.circuit, n_examples=512, seed=2).passed
 # %% [markdown]
 # ## Explore it
 #
-# Mend the textbook by hand: choose the other upper head, draw its path from `again` to `next`, and watch the loss. The lower
-# head, too, follows a role and not every position: draw `next` to `first` for it.
+# Repair the textbook circuit by hand. Choose the other upper head, draw its path from `again` to `next`, and watch the loss.
+# The lower head also attends to roles rather than to every previous position: draw `next` to `first` for it.
 
 # %%
-from circuits.explorer import explore
+from circuits import explore
 
 explore(model, problem, textbook)
 
 # %% [markdown]
 # ## Exercises
 #
-# 1. Is it chance? `circuits.against_chance` holds the circuit against random ones of the same size.
-# 2. Set `FILLER = 0` and train again. The copy then stands at a fixed distance: does the model still need both heads?
-# 3. Compile a circuit into weights with `circuits.ground_truth.compile`, and let `discover` find what you planted.
+# 1. Could a random circuit do as well? `circuits.against_chance` compares the circuit with random ones of the same size.
+# 2. Set `FILLER = 0` and train again. The copy then stands at a fixed distance. Does the model still need both heads?
+# 3. Compile a circuit into weights with `circuits.compile_circuit`, and let `discover` find it again.

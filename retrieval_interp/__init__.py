@@ -1,4 +1,4 @@
-"""The retrieval problem: its tasks, its transformers, and how their circuits are found to hold.
+"""The retrieval problem: tasks, transformers, and the discovery and validation of their circuits.
 
 from retrieval_interp import load
 

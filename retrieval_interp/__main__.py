@@ -1,10 +1,10 @@
-"""The command line, from its first moment on: also while it is still imported Ctrl-C is one line."""
+"""The command line. Ctrl-C prints one line, even while modules are still being imported."""
 
 import sys
 
 
 def main() -> None:
-    """What ``retrieval-interp`` and ``python -m retrieval_interp`` run."""
+    """Run ``retrieval-interp`` or ``python -m retrieval_interp``."""
     try:
         from retrieval_interp.cli import main as command_line
 

@@ -1,4 +1,4 @@
-"""Dataclasses of plain values read from JSON; pydantic checks every value."""
+"""Dataclasses of plain values, read from JSON and checked by pydantic."""
 
 from typing import Any, TypeVar
 
@@ -6,16 +6,16 @@ Record = TypeVar("Record")
 
 
 def record_of(kind: type[Record], text: str) -> Record:
-    """The record that a text of JSON holds.
+    """Return the record in a JSON text.
 
     Args:
-        kind: a dataclass of texts, numbers, truths, tables of these, or None.
-        text: of the file.
+        kind: a dataclass whose fields are strings, numbers, booleans, None, or tables of these.
+        text: the JSON text.
 
     Raises:
-        ValueError: it is no JSON, or a field is missing, unknown, or of another kind than expected.
+        ValueError: the text is not JSON, or a field is missing, unknown, or of the wrong type.
     """
-    from pydantic import ConfigDict, TypeAdapter, ValidationError  # takes a moment
+    from pydantic import ConfigDict, TypeAdapter, ValidationError  # slow to import
 
     as_config: Any = kind
     as_config.__pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

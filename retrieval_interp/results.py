@@ -1,4 +1,4 @@
-"""Results as files: one offline page and its tables, written together, each with the command that made it."""
+"""Results as files: an offline page and its tables, each with the command that made it."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def write_results(
     /,
     **contents: Any,
 ) -> Path:
-    """Write ``name.html`` and the tables; returns the page's path.
+    """Write ``name.html`` and the tables, and return the path of the page.
 
     Args:
-        folder: for the files.
-        name: of the page and of its template.
-        command: that made the results.
-        tables: CSV files, by their names without the ending; an index is written where it has a name.
-        figures: for the template, by the ids that they get.
-        commands: of the tables that another command made.
-        **contents: what else the template names.
+        folder: the folder for the files.
+        name: the name of the page and of its template.
+        command: the command that made the results.
+        tables: the contents of the CSV files, by file name without the suffix; a named index is written, too.
+        figures: the template's figures, by their ids in the page.
+        commands: the commands of those tables that another command made.
+        **contents: all other values that the template uses.
 
     Raises:
         BadInput: the folder cannot be written.
     """
-    from circuits.figures.page import figure_element, render_page  # with plotly, which takes its time
+    from circuits.figures.page import figure_element, render_page  # imports plotly, which is slow
 
     elements = {figure: figure_element(drawn, figure) for figure, drawn in figures.items()}
     page = render_page(f"{name}.html.jinja", "retrieval_interp", command=command, figures=elements, **contents)

@@ -1,4 +1,4 @@
-"""Sources of randomness that never meet."""
+"""Independent random number streams."""
 
 from enum import StrEnum
 
@@ -8,14 +8,14 @@ from circuits.errors import BadInput
 
 
 class RngStream(StrEnum):
-    """Independent sources of randomness: what one draws says nothing of what another draws, whatever the seeds."""
+    """Independent rng streams: two streams never share random numbers, whatever the seeds."""
 
     TRAINING = "training"
     EVALUATION = "evaluation"
     BATCH_ORDER = "batch order"
 
     def generator(self, *seeds: int) -> np.random.Generator:
-        """A generator of its own for this stream and these seeds."""
+        """Return a new generator for this stream and these seeds."""
         for seed in seeds:
             if not 0 <= seed < 2**63:
                 raise BadInput(f"seed {seed} cannot be used; expected a whole number from 0 to 2^63 - 1")

@@ -9,7 +9,7 @@ from retrieval_interp.models import presets
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.plan import Run
-from retrieval_interp.sweep.run import Told
+from retrieval_interp.sweep.run import JobProgress
 from retrieval_interp.sweep.store import Result, Trained
 
 MICRO = Preset(
@@ -26,7 +26,7 @@ def trained(run: Run, loss: float = 0.1) -> Trained:
     return Trained(result, '{"step": 20}\n', {"W": torch.ones(2)})
 
 
-def instant(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, Trained | Failure]]:
+def instant(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
     """An engine that needs no time."""
     for job in jobs:
         yield job, trained(job.run)

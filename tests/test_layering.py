@@ -18,19 +18,8 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
         *("validation", "explorer", "ground_truth"),
     ),
     retrieval_interp: (
-        *(
-            "rng",
-            "records",
-            "results",
-            "prompts",
-            "theory",
-            "tasks",
-            "ground_truth",
-            "models",
-            "training",
-            "reproduction",
-            "publishing",
-        ),
+        *("rng", "records", "results", "prompts", "theory", "tasks", "ground_truth", "models", "training"),
+        *("reproduction", "publishing"),
         *("experiments", "sweep", "figure4", "census", "claims", "llm", "cli", "__main__"),
     ),
 }

@@ -19,10 +19,10 @@ EXAMPLES = 32  # of the 1,024 of the demo: the verdict is the same, and what is 
 DEMO = """
 from functools import partial
 import retrieval_interp.__main__ as started
-from retrieval_interp.cli import circuit
+from retrieval_interp.cli import circuits
 
 assert "environment" in started.__file__
-circuit.validate = partial(circuit.validate, examples=examples)
+circuits.validate = partial(circuits.validate, examples=examples)
 started.main()
 """
 

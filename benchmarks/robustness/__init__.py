@@ -1,1 +1,1 @@
-"""Kills, full disks, damaged files, odd commands, memory and precision: nothing is lost, nobody sees a traceback."""
+"""Robustness: kills, full disks, damaged files, unusual command lines, memory and numerical precision."""

@@ -1,12 +1,12 @@
-"""Kill it anywhere: commands killed at random moments, continued, and held against ones that nobody killed.
+"""Kill commands at random moments, run them again, and compare the results with those of undisturbed runs.
 
     python -m benchmarks.robustness.faults --json
 
-Every command runs in a process of its own, which SIGKILL, SIGTERM and SIGINT hit in turn: at a random moment, or, every
-other time, at the first moment after one at which a file is being written. Then it is run again in the same folder (a
-training with --resume), and so on until it ends. What it leaves must be what a run leaves that nobody killed: the same
-files and no other, with the same content, but for times that were measured (of Inspect's logs, which are called after
-the time, the same answers). Exits with 1 where it is not.
+Every command runs in its own process, which gets SIGKILL, SIGTERM and SIGINT in turn at a random moment. Every other
+time, the signal comes at the first moment after that at which a file is being written. Then the command runs again in
+the same folder (a training with --resume), until it ends. Its files must equal those of an undisturbed run: the same
+files and no others, with the same content except measured times. Inspect's logs have the time in their names; they
+must have the same answers. Exits with 1 if the files differ.
 """
 
 import argparse
@@ -50,18 +50,19 @@ from retrieval_interp.training.training import LOCK
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 PATIENCE = 300.0  # seconds until a command counts as hanging
+OUTPUT = "output.txt"  # the file with the output of the commands
 MICRO = Preset(
     RetrievalTask(1, n_chains=2),
     Architecture(2, 1, d_model=16, d_head=8),
     Recipe(steps=40, batch=4, training_examples=64, lr=2e-3, warmup=10, checkpoint_every=2),
 )
 PLAN = "seeds: 2\npresets: [micro, micro_1]\n"
-ROOMS = (
+MODULES = (
     *("experiments.interventions_page", "experiments.emergence_page", "experiments.observations"),
     *("reproduction.stored_report", "training.training", "llm.page", "llm.run"),
     *("census.census_page", "figure4.figure4_page"),
 )
-TIMES = re.compile(rb'"(training_)?seconds\w*": [0-9.e-]+')  # as they stand in JSON
+TIMES = re.compile(rb'"(training_)?seconds\w*": [0-9.e-]+')  # measured times in JSON
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,9 @@ class Kind:
     """A kind of work that is killed.
 
     Attributes:
-        command: runs it, and goes on with what it left, in a folder.
-        prepare: what must be in the folder before.
-        left: what it leaves there, by name.
+        command: runs the work in a folder, or resumes it.
+        prepare: writes the files that the work needs into the folder.
+        left: returns the results in the folder, by name.
     """
 
     command: Callable[[Path], object]
@@ -80,13 +81,13 @@ class Kind:
 
 
 def run(*arguments: object) -> None:
-    """A command of the toolkit."""
+    """Run a command of the toolkit."""
     cli.main([str(argument) for argument in arguments])
 
 
 def training(folder: Path) -> None:
-    begun = (folder / "run" / CONFIG).exists()
-    run("train", *(["--resume"] if begun else ["micro"]), "--no-compile", "--out", folder / "run")
+    started = (folder / "run" / CONFIG).exists()
+    run("train", *(["--resume"] if started else ["micro"]), "--no-compile", "--out", folder / "run")
 
 
 def a_plan(folder: Path) -> None:
@@ -126,7 +127,7 @@ def a_store(folder: Path) -> None:
         store.add(Trained(Result("induction", seed, {"x1": 0.1}, {"x1": 100}, 1.0, "cpu"), "{}\n", model.state_dict()))
 
 
-def experiment(folder: Path) -> None:
+def interventions_run(folder: Path) -> None:
     run("study", "interventions", "--preset", "micro_1", "--seeds", "2", "--out", folder / "runs")
 
 
@@ -145,17 +146,17 @@ def a_language_model(folder: Path) -> None:
 
 
 def answers(folder: Path) -> dict[str, object]:
-    """What is left, with the answers that Inspect's logs hold in place of the logs.
+    """Return the files in a folder, with the answers in Inspect's logs instead of the logs.
 
-    A log goes on with the answers of the one before, which stays beside it where its process was killed: one and the
-    same answer may stand in both.
+    A log also has the answers of the log before it, which remains if its process was killed. The same answer may
+    therefore be in both.
     """
     logs = folder / "report" / "logs"
     found = {name: value for name, value in left(folder).items() if not (folder / name).is_relative_to(logs)}
     given: dict[str, dict[str | None, str]] = {}
     for path in logs_in(logs):
         log = read_eval_log(str(path))
-        for sample in (one for one in log.samples or () if one.scores):  # others were stopped before they were answered
+        for sample in (one for one in log.samples or () if one.scores):  # the others have no answer
             name = f"{log.eval.task}, {log.eval.task_args['steps']} steps, question {sample.id}"
             given.setdefault(name, {})[sample.uuid] = f"{sample.output.completion!r}: {sample.scores}"
     return found | {name: [*of_one.values()] for name, of_one in given.items()}
@@ -174,7 +175,7 @@ KINDS = {
     "discovery": Kind(discovery),
     "validation": Kind(validation),
     "emergence": Kind(emergence, a_run),
-    "experiment": Kind(experiment),
+    "interventions": Kind(interventions_run),
     "depth_sweep": Kind(depth_sweep),
     "llm": Kind(questions_asked, a_language_model, answers),
     "benchmark": Kind(benchmark),
@@ -182,14 +183,14 @@ KINDS = {
 
 
 def in_a_process(work: Callable[[], object], folder: Path) -> int:
-    """Start work; returns the number of its process."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the process is one of its own
+    """Start work in a new process, and return the process id."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the new process has set up its output
     if process := os.fork():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return process
     code = 130  # a KeyboardInterrupt
     try:
-        with (folder.parent / "said.txt").open("a") as said, redirect_stdout(said), redirect_stderr(said):
+        with (folder.parent / OUTPUT).open("a") as output, redirect_stdout(output), redirect_stderr(output):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             code = exit_code(work)
     finally:
@@ -197,7 +198,7 @@ def in_a_process(work: Callable[[], object], folder: Path) -> int:
 
 
 def exit_code(work: Callable[[], object]) -> int:
-    """How work ends."""
+    """Do work, and return its exit code."""
     try:
         work()
     except SystemExit as exit:
@@ -209,7 +210,7 @@ def exit_code(work: Callable[[], object]) -> int:
 
 
 def ended(process: int, patience: float) -> int | None:
-    """How a process ended, if it did within so many seconds: its exit code, or minus the signal."""
+    """Return the exit code of a process, or minus its signal; None if it does not end within so many seconds."""
     until = time.monotonic() + patience
     while True:
         found, status = os.waitpid(process, os.WNOHANG)
@@ -221,12 +222,12 @@ def ended(process: int, patience: float) -> int | None:
 
 
 def being_written(folder: Path) -> bool:
-    """Whether there is a file that is not in its place yet."""
+    """Whether a folder has a partial file."""
     return any(name.endswith(PARTIAL) for _, _, names in os.walk(folder) for name in names)
 
 
 def left(folder: Path) -> dict[str, object]:
-    """Every file that a command left but locks, and what is in it but for times."""
+    """Return the contents of all files in a folder, without locks and measured times."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     paths = (path for path in files if path.parent.name != LOCKS and path.name != LOCK)
     return {str(path.relative_to(folder)): content(path, folder) for path in paths}
@@ -234,7 +235,7 @@ def left(folder: Path) -> dict[str, object]:
 
 def content(path: Path, folder: Path) -> object:
     raw = path.read_bytes()
-    for name in (str(folder), str(folder).replace("/", r"\u002f")):  # as it is, and as plotly writes it
+    for name in (str(folder), str(folder).replace("/", r"\u002f")):  # the path itself, and as plotly escapes it
         raw = raw.replace(name.encode(), b"")
     if path.suffix == ".safetensors":
         return {name: tensor.tobytes() for name, tensor in safetensors.load(raw).items()}
@@ -245,13 +246,13 @@ def content(path: Path, folder: Path) -> object:
 
 
 class Killed:
-    """Work of one kind, killed again and again.
+    """Work of one kind that is killed repeatedly.
 
     Attributes:
-        landed: how many kills hit a process that still ran, by signal.
-        while_writing: how many of them hit while a file was being written.
-        folders: in how many folders the work came to its end.
-        faults: what went wrong.
+        landed: the number of kills that hit a running process, by signal.
+        while_writing: the number of these kills that hit while a file was being written.
+        folders: the number of folders in which the work ended.
+        faults: the faults.
     """
 
     def __init__(self, kind: Kind, kills: int, seed: int, scratch: Path) -> None:
@@ -269,19 +270,19 @@ class Killed:
         self.varying = sorted(name for name in self.expected if self.expected[name] != again.get(name))
 
     def to_the_end(self) -> None:
-        """Kill, and continue, until there were enough kills and the last work is done."""
+        """Kill and rerun the work until there were enough kills and the work in the last folder has ended."""
         while self.landed.total() < self.kills:
             folder = self._folder()
             while (code := self._try(folder)) is None:
                 pass
             self.folders += 1
             if code != self._code:
-                self.faults.append(f"ended with {code}: {self._said(folder)}")
+                self.faults.append(f"ended with {code}: {self._output(folder)}")
             self._compare(self.kind.left(folder))
             print(f"\r{self.landed.total()} kills ", end="", file=sys.stderr, flush=True)
 
     def _try(self, folder: Path) -> int | None:
-        """Run the command until it ends, or is killed; its exit code in the first case."""
+        """Run the command until it ends or is killed, and return its exit code, or None if it was killed."""
         process = in_a_process(lambda: self.kind.command(folder), folder)
         if self.landed.total() >= self.kills:
             return self._wait(process)
@@ -295,7 +296,7 @@ class Killed:
         number, writing = SIGNALS[self.landed.total() % len(SIGNALS)], being_written(folder)
         os.kill(process, number)
         code = self._wait(process)
-        if code not in (-number, 130):  # it had ended before it heard the signal
+        if code not in (-number, 130):  # it ended before the signal
             return code
         self.landed[number.name] += 1
         self.while_writing += writing
@@ -310,19 +311,19 @@ class Killed:
         return code or 0
 
     def _compare(self, found: Mapping[str, object]) -> None:
-        for what, names in {
+        for fault, names in {
             "missing": self.expected.keys() - found.keys(),
             "stray": found.keys() - self.expected.keys(),
             "different": {name for name in found if found[name] != self.expected.get(name, found[name])}
             - {*self.varying},
         }.items():
-            self.faults += [f"{what}: {name}" for name in sorted(names)]
+            self.faults += [f"{fault}: {name}" for name in sorted(names)]
 
     def _undisturbed(self) -> tuple[dict[str, object], int]:
         folder = self._folder()
         code = self._wait(in_a_process(lambda: self.kind.command(folder), folder))
         if code not in (0, 1):
-            raise RuntimeError(f"it fails without a kill: {self._said(folder)}")
+            raise RuntimeError(f"the command fails without a kill: {self._output(folder)}")
         return self.kind.left(folder), code
 
     def _folder(self) -> Path:
@@ -331,12 +332,12 @@ class Killed:
         self.kind.prepare(folder)
         return folder
 
-    def _said(self, folder: Path) -> str:
-        return (folder.parent / "said.txt").read_text()[-300:]
+    def _output(self, folder: Path) -> str:
+        return (folder.parent / OUTPUT).read_text()[-300:]
 
 
 def measure(kind: Kind, kills: int, seed: int) -> dict[str, Any]:
-    """Kill work of one kind so many times, and say what came of it."""
+    """Kill work of one kind so many times, and return the results."""
     with tempfile.TemporaryDirectory() as scratch:
         killed = Killed(kind, kills, seed, Path(scratch))
         killed.to_the_end()
@@ -352,19 +353,19 @@ def measure(kind: Kind, kills: int, seed: int) -> dict[str, Any]:
 
 
 def prepare() -> None:
-    """What every process of a command needs."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
-    torch.set_num_threads(1)  # as bit-identical results need, and forks
+    """Set up this process, from which all commands are forked."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore SIGINT
+    torch.set_num_threads(1)  # for bit-identical results, and because threads do not survive a fork
     torch._dynamo.config.disable = True
-    for room in ("circuits.validation.report_files", *(f"retrieval_interp.{name}" for name in ROOMS)):
-        import_module(room)  # once, and not in every process
+    for module in ("circuits.validation.report_files", *(f"retrieval_interp.{name}" for name in MODULES)):
+        import_module(module)  # imported once, instead of in every process
     PRESETS.update(micro=MICRO, micro_1=replace(MICRO, task=RetrievalTask(2, n_chains=2)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)} (default: all)")
-    parser.add_argument("--kills", type=int, default=50, help="of every kind")
+    parser.add_argument("kinds", nargs="*", help=f"some of {', '.join(KINDS)} (default: all)")
+    parser.add_argument("--kills", type=int, default=50, help="number of kills of every kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()

@@ -1,12 +1,12 @@
-"""A disk that is full, or cannot be written: a clear line, nothing damaged, and on it goes when there is room again.
+"""Run commands on a full and on a read-only disk: they must fail with a clear line and damage nothing.
 
     mkdir /tmp/small && mount -t tmpfs -o size=64m tmpfs /tmp/small
     python -m benchmarks.robustness.full_disk /tmp/small --json > data/full_disk.json
 
-Every command of ``faults`` that writes files runs in a folder of this file system, of which all but a part of the room
-that the command needs was taken; then on a file system made read-only; and then again with room. It must
-have ended with 2 and one line, left no file that is not in its place, and come in the end to what a run leaves that
-nobody disturbed. Exits with 1 where it does not. Mounting takes a privileged user.
+Every command of ``faults`` that writes files runs in a folder of this file system. First only a share of the space that
+the command needs is free, or the file system is read-only. Then the command runs again with enough space. The first run
+must exit with 2 and one line, and leave no partial file. After the second run, the files must equal those of an
+undisturbed run. Exits with 1 if a command fails this test. Mounting needs a privileged user.
 """
 
 import argparse
@@ -20,15 +20,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.robustness.faults import KINDS, PATIENCE, Kind, being_written, ended, in_a_process, prepare
+from benchmarks.robustness.faults import KINDS, OUTPUT, PATIENCE, Kind, being_written, ended, in_a_process, prepare
 from retrieval_interp.models.provenance import versions
 
-SHARES = (0.02, 0.3, 0.6, 0.9)  # of the room that a command needs
+SHARES = (0.02, 0.3, 0.6, 0.9)  # of the space that a command needs
 
 
 @contextmanager
 def full(disk: Path, room: int) -> Iterator[None]:
-    """A disk with so many bytes left."""
+    """Fill a disk up to ``room`` bytes, until the block ends."""
     filler = disk / "filler"
     with filler.open("wb") as file:
         for _ in range((shutil.disk_usage(disk).free - room) // 4096):
@@ -41,7 +41,7 @@ def full(disk: Path, room: int) -> Iterator[None]:
 
 @contextmanager
 def read_only(disk: Path) -> Iterator[None]:
-    """A disk that cannot be written."""
+    """Make a disk read-only, until the block ends."""
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     try:
         yield
@@ -50,19 +50,20 @@ def read_only(disk: Path) -> Iterator[None]:
 
 
 def run(kind: Kind, folder: Path, scratch: Path) -> tuple[int | None, list[str]]:
-    """How a command ends, and what it says on standard error and output."""
-    said = scratch / "said.txt"
-    said.write_text("")
+    """Run a command, and return its exit code and its error lines."""
+    output = scratch / OUTPUT
+    output.write_text("")
     code = ended(in_a_process(lambda: kind.command(folder), scratch / "folder"), PATIENCE)
-    return code, [line for line in said.read_text().splitlines() if line.startswith("retrieval-interp: ")]
+    return code, [line for line in output.read_text().splitlines() if line.startswith("retrieval-interp: ")]
 
 
 def size(folder: Path) -> int:
+    """Return the bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def measure(kind: Kind, disk: Path, scratch: Path) -> dict[str, Any]:
-    """Disturb work of one kind, and say what came of it."""
+    """Run work of one kind on full and read-only disks, and return the results."""
     whole = []
     for _ in range(2):
         folder = disk / "work"
@@ -73,23 +74,24 @@ def measure(kind: Kind, disk: Path, scratch: Path) -> dict[str, Any]:
         whole.append(kind.left(folder))
         needed = size(folder) - before
         shutil.rmtree(folder)
-    expected = {name: content for name, content in whole[0].items() if whole[1].get(name) == content}  # but for times
+    # Files with measured times differ between the two runs.
+    expected = {name: content for name, content in whole[0].items() if whole[1].get(name) == content}
     lines: list[str] = []
     faults: list[str] = []
-    for name, state in {**{f"{share:.0%} of the room": share for share in SHARES}, "read-only": None}.items():
+    for name, state in {**{f"{share:.0%} of the space": share for share in SHARES}, "read-only": None}.items():
         folder = disk / "work"
         folder.mkdir()
         kind.prepare(folder)
         with read_only(disk) if state is None else full(disk, int(state * needed)):
-            stopped, said = run(kind, folder, scratch)
-        lines += [f"{name}: {line.replace(str(folder), '')}" for line in said]
-        if stopped != 2 or len(said) != 1:
-            faults.append(f"{name}: ended with {stopped}, {len(said)} lines")
+            stopped, errors = run(kind, folder, scratch)
+        lines += [f"{name}: {line.replace(str(folder), '')}" for line in errors]
+        if stopped != 2 or len(errors) != 1:
+            faults.append(f"{name}: ended with {stopped}, {len(errors)} lines")
         if being_written(folder):
-            faults.append(f"{name}: left a file that is not in its place")
+            faults.append(f"{name}: left a partial file")
         again, _ = run(kind, folder, scratch)
         if again != code:
-            faults.append(f"{name}: ended with {again} when there was room again")
+            faults.append(f"{name}: ended with {again} with enough space, instead of {code}")
         found = kind.left(folder)
         faults += [f"{name}: {path}" for path in sorted(expected) if found.get(path) != expected[path]]
         faults += [f"{name}: stray {path}" for path in sorted(found.keys() - whole[0].keys())]
@@ -99,12 +101,12 @@ def measure(kind: Kind, disk: Path, scratch: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("disk", type=Path, metavar="FOLDER", help="where a small file system is mounted, and empty")
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("disk", type=Path, metavar="FOLDER", help="mount point of a small, empty file system")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"some of {', '.join(KINDS)}")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     if not arguments.disk.is_mount() or any(arguments.disk.iterdir()):
-        parser.error(f"{arguments.disk} is no empty place where a file system is mounted")
+        parser.error(f"{arguments.disk} is not the mount point of an empty file system")
     prepare()
     found = {}
     for name in arguments.kinds or [name for name in KINDS if name != "benchmark"]:

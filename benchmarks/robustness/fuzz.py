@@ -1,11 +1,11 @@
-"""Every reader given thousands of damaged files: none may end in anything but one clear line.
+"""Give every reader thousands of damaged files; a reader may only raise BadInput with a message of one line.
 
     python -m benchmarks.robustness.fuzz --json > data/fuzz.json
 
-Half of the files are whole ones changed at some places, drawn by hypothesis. The other half are made by atheris, which
-changes files so that lines of the code are reached that were not reached before; it comes with the extra ``fuzz``, and
-where it is missing that half is left out, and the result says so. Exits with 1 where a reader raised something other
-than BadInput, or took ten seconds or a GiB of memory for one file.
+Half of the files are valid files that hypothesis changes in some places. The other half come from atheris, which
+changes files so that new lines of code are reached. atheris comes with the extra ``fuzz``. Without it, all files come
+from hypothesis, and the result shows null for the other half. Exits with 1 if a reader raised something other than
+BadInput with one line, or took more than ten seconds or a GiB of memory for one file.
 """
 
 import argparse
@@ -53,7 +53,7 @@ TOKENS = (
 
 @st.composite
 def damaged(draw: DrawFn, reader: Reader) -> bytes:
-    """A whole file that was changed at a few places, or cut off."""
+    """Draw a valid file that is changed in a few places or cut off."""
     content = draw(st.sampled_from(reader.whole()))
     for _ in range(draw(st.integers(1, 4))):
         words = [match.span() for match in WORD.finditer(content)] or [(0, 0)]
@@ -68,11 +68,11 @@ def damaged(draw: DrawFn, reader: Reader) -> bytes:
 
 
 class Tried(Watched):
-    """What came of the files that one reader was given.
+    """The results of one reader on its files.
 
     Attributes:
-        files: how many.
-        refused: how many of them were refused, as they should.
+        files: the number of files.
+        refused: the number of files that were refused with BadInput.
     """
 
     def __init__(self, reader: Reader, folder: Path) -> None:
@@ -82,12 +82,12 @@ class Tried(Watched):
         for name, content in {**reader.beside(), reader.file: b""}.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
-        for content in reader.whole():  # else nothing would be tested
+        for content in reader.whole():  # checks that valid files are read without an error
             (folder / reader.file).write_bytes(content)
             reader.read(folder)
 
     def __call__(self, content: bytes) -> None:
-        """Give it a file."""
+        """Give the reader a file."""
         self.files += 1
         (self.folder / self.reader.file).write_bytes(content)
         with self.watching(content):
@@ -104,7 +104,7 @@ class Tried(Watched):
 
 
 def drawn(tried: Tried, n: int, start: int) -> None:
-    """Files that hypothesis draws."""
+    """Give the reader ``n`` files drawn by hypothesis."""
 
     @seed(start)
     @settings(
@@ -118,7 +118,7 @@ def drawn(tried: Tried, n: int, start: int) -> None:
 
 
 def guided(name: str, n: int, start: int) -> dict[str, Any]:
-    """What came of files that atheris made."""
+    """Give a reader ``n`` files made by atheris, and return the results."""
     command = [sys.executable, "-m", "benchmarks.robustness.guided_fuzz", name, str(n), str(start)]
     ended = subprocess.run(command, capture_output=True, text=True)
     lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
@@ -129,7 +129,7 @@ def guided(name: str, n: int, start: int) -> dict[str, Any]:
 
 
 def measure(name: str, n: int, start: int, with_atheris: bool) -> dict[str, Any]:
-    """Give one reader ``n`` files, half of them made by atheris if it is there."""
+    """Give one reader ``n`` files, half of them made by atheris if it is installed."""
     with tempfile.TemporaryDirectory() as folder:
         tried = Tried(READERS[name], Path(folder))
         drawn(tried, n - n // 2 if with_atheris else n, start)
@@ -138,8 +138,8 @@ def measure(name: str, n: int, start: int, with_atheris: bool) -> dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("readers", nargs="*", help=f"of {', '.join(READERS)} (default: all)")
-    parser.add_argument("--n", type=int, default=10_000, help="files for each reader")
+    parser.add_argument("readers", nargs="*", help=f"some of {', '.join(READERS)} (default: all)")
+    parser.add_argument("--n", type=int, default=10_000, help="number of files for each reader")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()

@@ -1,11 +1,11 @@
-"""Every command given thousands of lines: none may end in anything but 0, 1 or 2, and 2 only with a clear last line.
+"""Give every command thousands of command lines; it must exit with 0, 1 or 2, and 2 only with a clear last line.
 
     python -m benchmarks.robustness.fuzz_commands --n 10000 --json > data/fuzz_commands.json
 
-Two thirds of the lines are ones that work with an option more, or another value in one place; the others are drawn from
-a command's own options, in any number and order. Values are numbers, names and texts that nobody expects, and files
-that are there, whole and damaged. Long work ends at its first batch: a line that comes so far counts as good. Exits
-with 1 where a command raised something, ended otherwise, or took ten seconds or a GiB of memory.
+Two thirds of the lines are valid lines with one more option, or with another value in one place. The others have random
+options of the command in any number and order. The values are unusual numbers, names and texts, and valid and damaged
+files. Long work ends at its first batch; a line that gets there counts as good. Exits with 1 if a command raised an
+exception, exited with another code, or took more than ten seconds or a GiB of memory.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,10 @@ from retrieval_interp import cli
 from retrieval_interp.models import library
 from retrieval_interp.models.provenance import metadata, versions
 
-# What would take long, or leave this machine, by the name under which a command finds it.
+# Functions that would take long or use the network, by the names under which the commands find them.
 LONG = (
     *(
         "circuits.losses.sequential_test.SequentialTest._run",
-        "circuits.losses.loss_cache.evaluate",
         "retrieval_interp.training.training_step.TrainingStep.__call__",
     ),
     *(
@@ -43,9 +43,10 @@ LONG = (
         "retrieval_interp.experiments.emergence_page.write_emergence",
         "retrieval_interp.llm.run.eval_set",
     ),
+    "retrieval_interp.tasks.writing.write",
     *("retrieval_interp.sweep.cluster.connect", "huggingface_hub.snapshot_download", "huggingface_hub.HfApi"),
 )
-COMPILING = "retrieval_interp.training.training_step.TrainingStep.compile"  # is long, and not to be ended but left out
+COMPILING = "retrieval_interp.training.training_step.TrainingStep.compile"  # takes long; it is skipped
 VALUES = (
     *("0", "1", "2", "7", "-1", "1e999", "nan", "inf", "0.05", "99999999999999999999", "٣", "1,3", "3-1"),
     *("1000", "1000000", "1000000000", "9223372036854775807", "1" + "0" * 30, "9" * 5000, "1e-320", "0.3", "0x10"),
@@ -56,39 +57,40 @@ VALUES = (
 )
 
 
-WORKING = {  # lines that nothing is wrong with
+WORKING = {  # valid lines
     "validate": "induction --examples 32 --seed 1 --threshold 0.1",
     "discover": "induction --seed 1 --threshold 0.1",
-    "verify": "report.json --model induction",
+    "reproduce": "report.json --model induction",
     "view": "induction --examples 1 --layer 1 --head 0",
-    "emergence": "transformer_d --seed 0",
-    "interventions": "--preset tiny --seeds 2 --steps 20 --out new",
-    "claims": "--json",
-    "depth": "3 --json",
-    "depth_sweep": "1 --seeds 1 --steps 20 --out new",
-    "facts": "facts.yaml",
-    "arrival": "induction --examples 64 --seed 0",
-    "write": "writing --examples 8 --seed 0",
-    "where": "induction --examples 8 --seed 0",
-    "gradients": "induction --examples 2 --seed 0",
-    "sweep": "plan.yaml --out new --device cpu",
-    "census": "store --threshold 0.1",
-    "prompts": "equations --n 3 --steps 2 --chains 3 --seed 0",
-    "llm": "--model hooked/equations --formulations equations --steps 1-2 --samples 2 --attempts 1 --out new",
     "train": "tiny --out new --seed 0 --steps 20 --no-compile",
-    "presets": "",
-    "export": "whole exported",
-    "card": "whole",
-    "push": "whole hf:a/b",
+    "models presets": "",
+    "models export": "whole exported",
+    "models card": "whole",
+    "models push": "whole hf:a/b",
+    "study content-or-position": "induction --examples 8 --seed 0",
+    "study probe": "induction --examples 64 --seed 0",
+    "study elimination": "induction --seed 0",
+    "study scratchpad": "writing --examples 8 --seed 0",
+    "study emergence": "transformer_d --seed 0",
+    "study interventions": "--preset tiny --seeds 2 --steps 20 --out new",
+    "study depth-sweep": "1 --seeds 1 --steps 20 --out new",
+    "study sweep": "plan.yaml --out new --device cpu",
+    "study census": "store --threshold 0.1",
+    "study claims": "--json",
+    "theory depth": "3 --json",
+    "theory facts": "facts.yaml",
+    "theory gradients": "induction --examples 2 --seed 0",
+    "llm prompts": "equations --n 3 --steps 2 --chains 3 --seed 0",
+    "llm ask": "--model hooked/equations --formulations equations --steps 1-2 --samples 2 --attempts 1 --out new",
 }
 
 
 class Reached(BaseException):
-    """The long work would begin here."""
+    """Raised where long work would begin."""
 
 
 def scratch(folder: Path) -> None:
-    """Files for commands to read: a whole model directory, a damaged one, a report, facts, a plan, a store, a text."""
+    """Write files for commands: a valid and a damaged model directory, a report, facts, a plan, a store, a text."""
     for name in ("whole", "damaged"):
         (folder / name).mkdir()
         for path in library.data_folder().joinpath("induction").iterdir():
@@ -107,12 +109,12 @@ def reached(*_: object, **__: object) -> None:
 
 
 class Tried(Watched):
-    """What came of the lines that one command was given.
+    """The results of one command on its lines.
 
     Attributes:
-        lines: how many.
-        refused: how many of them ended with 2.
-        began: how many would have begun long work.
+        lines: the number of lines.
+        refused: the number of lines that exited with 2.
+        began: the number of lines that would have started long work.
     """
 
     def __init__(self, patience: int = PATIENCE) -> None:
@@ -120,7 +122,7 @@ class Tried(Watched):
         self.lines = self.refused = self.began = 0
 
     def __call__(self, line: list[str]) -> None:
-        """Give it a line."""
+        """Give the command a line."""
         self.lines += 1
         out, errors = io.StringIO(), io.StringIO()
         with self.watching(line), redirect_stdout(out), redirect_stderr(errors):
@@ -160,7 +162,7 @@ def measure(name: str, command: Any, n: int, start: int) -> dict[str, Any]:
     longer = st.one_of(options).map(lambda option: [*working, *option])
     places = st.integers(0, max(len(working) - 1, 0))
     other = st.tuples(places, value).map(lambda one: [*working[: one[0]], one[1], *working[one[0] + 1 :]])
-    Tried(600)([name, "nowhere"])  # what takes long the first time, such as imports
+    Tried(600)([*name.split(), "nowhere"])  # warm-up: imports take long
     tried = Tried()
 
     @seed(start)
@@ -169,17 +171,26 @@ def measure(name: str, command: Any, n: int, start: int) -> dict[str, Any]:
     )
     @given(anything | longer | other)
     def give(line: list[str]) -> None:
-        tried([name, *line])
+        tried([*name.split(), *line])
 
     give()
     return tried.to_json()
 
 
+def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all commands of a group with their names, such as ``study census``."""
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from every_command(one, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", one
+
+
 def main() -> None:
-    commands = {name: one for name, one in typer.main.get_command(cli.app).commands.items() if name != "demo"}  # type: ignore[attr-defined]
+    commands = {name: one for name, one in every_command(typer.main.get_command(cli.app)) if name != "demo"}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("commands", nargs="*", help=f"of {', '.join(commands)} (default: all)")
-    parser.add_argument("--n", type=int, default=10_000, help="lines for each command")
+    parser.add_argument("commands", nargs="*", help=f"some of {', '.join(commands)} (default: all)")
+    parser.add_argument("--n", type=int, default=10_000, help="number of lines for each command")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The half of the fuzzing that atheris does, in a process of its own: guided_fuzz READER N SEED."""
+"""Fuzz one reader with atheris, in a separate process: guided_fuzz READER N SEED."""
 
 import json
 import os

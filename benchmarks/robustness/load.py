@@ -1,14 +1,14 @@
-"""How much memory and time does it take? Each kind of work in a process of its own, whose peak is read afterwards.
+"""Measure the memory and time of several kinds of work, each in its own process.
 
     python -m benchmarks.robustness.load [--json] [KIND ...]
 
-    transformer_a    validate (with the tests against chance), discover, and train its preset for 20 steps
-    paths            a model of 48 layers of 32 heads and a circuit of 3,072 paths, validated on 8 examples
-    tokens           sequences of 2,052 positions, validated on 4 examples
-    examples         10^5 examples, on which an induction circuit is validated
+    transformer_a    validation (with the tests against chance), discovery, and 20 training steps of the preset
+    paths            validation of a circuit of 3,072 paths in 48 layers of 32 heads, on 8 examples
+    tokens           validation on sequences of 2,052 positions, on 4 examples
+    examples         validation of an induction circuit on 10^5 examples
 
-``peak_mib`` is what the work took above what the process held before it, ``bound_mib`` what evaluation.py and sample.py
-promise for a validation. Exits with 1 where a peak lies above its bound.
+``peak_mib`` is the peak memory above the memory before the work. ``bound_mib`` is the bound for a validation that
+follows from evaluation.py and sample.py. Exits with 1 if a peak exceeds its bound.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import torch
 from transformer_lens import HookedTransformer
 
 from benchmarks.robustness.memory import MIB, peak, reset
-from circuits import Circuit, Head, OneHot, Problem, Uniform, discover, validate
+from circuits import Circuit, Head, OneHot, Problem, discover, validate
 from circuits.losses import sample
 from circuits.losses.sequential_test import ENOUGH
 from circuits.model import batching
@@ -36,18 +36,18 @@ from retrieval_interp.models.presets import Architecture
 from retrieval_interp.models.provenance import versions
 from retrieval_interp.training.training import TrainingRun, start_run
 
-NEVER_LOW = 1e-9  # a threshold: as with a true circuit, nothing that is taken away leaves the loss low
+NEVER_LOW = 1e-9  # a threshold; as with a true circuit, no removal leaves the loss low
 
 
 def measured(work: Callable[[], object]) -> dict[str, float]:
-    """Seconds and MiB that some work takes."""
+    """Measure the peak MiB and the seconds of some work."""
     before, started = reset(), time.perf_counter()
     work()
     return {"peak_mib": (peak() - before) / MIB, "seconds": time.perf_counter() - started}
 
 
 def bound(model: HookedTransformer, problem: Problem, circuit: Circuit, n_examples: int) -> float:
-    """MiB that a validation takes at most."""
+    """Return the bound on the memory of a validation, in MiB."""
     cfg, first = model.cfg, problem.examples(1, 0)
     n_positions = first.inputs.shape[1]
     at_once = sequences_at_once(cfg.n_heads, n_positions)
@@ -56,7 +56,7 @@ def bound(model: HookedTransformer, problem: Problem, circuit: Circuit, n_exampl
     attention = 4 * (8 * at_once * cfg.n_heads * n_positions**2 + 2 * batching.ENTRIES_AT_ONCE)
     examples = 3 * each * min(n_examples, sample.BLOCK)
     n_paths, n_heads = len(circuit.paths), len(circuit.heads)
-    few = 5 * n_heads + n_paths * (len(problem.roles) + 40) + 400  # circuits that are judged on few examples
+    few = 5 * n_heads + n_paths * (len(problem.roles) + 40) + 400  # circuits that are measured on few examples
     losses = 4 * len(problem.loss_components) * ((2 + 2 * n_paths) * n_examples + few * ENOUGH) + 8192 * (
         few + 2 * n_paths
     )
@@ -66,7 +66,7 @@ def bound(model: HookedTransformer, problem: Problem, circuit: Circuit, n_exampl
 def validated(
     model: HookedTransformer, problem: Problem, circuit: Circuit, n_examples: int, threshold: float
 ) -> dict[str, float]:
-    """Validate and hold against chance, as the command does."""
+    """Measure a validation with the tests against chance, as the command runs them."""
     circuit.check(problem.examples(1, 0).roles, model.cfg.n_layers, model.cfg.n_heads)
 
     def work() -> None:
@@ -78,10 +78,10 @@ def validated(
 
 
 def random(problem: RetrievalTask, n_layers: int, n_heads: int, rows: dict[str, str]) -> tuple[Any, Circuit]:
-    """An untrained model, and a circuit in which every head has the same paths or, every other layer, none."""
+    """Return an untrained model, and a circuit in which every head has the same paths."""
     model = VectorTransformer(Architecture(n_layers, n_heads, 4 * n_heads, 4).config(problem)).eval()
     heads = [Head(layer, head) for layer in range(n_layers) for head in range(n_heads)]
-    return model, Circuit({head: OneHot(rows) if rows else Uniform() for head in heads})
+    return model, Circuit(dict.fromkeys(heads, OneHot(rows)))
 
 
 def transformer_a_validate() -> dict[str, float]:
@@ -124,7 +124,7 @@ KINDS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (default: all)")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"some of {', '.join(KINDS)} (default: all)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -138,8 +138,8 @@ def main() -> None:
     found = {}
     for name in chosen:
         command = [sys.executable, "-m", "benchmarks.robustness.load", "--here", name]
-        said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-        found[name] = {key: round(value, 1) for key, value in json.loads(said.splitlines()[-1]).items()}
+        output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+        found[name] = {key: round(value, 1) for key, value in json.loads(output.splitlines()[-1]).items()}
         print(name, found[name], file=sys.stderr if arguments.json else sys.stdout, flush=True)
     if arguments.json:
         command = " ".join(["python -m benchmarks.robustness.load", *arguments.kinds])

@@ -1,4 +1,4 @@
-"""How much memory this process takes. On Linux for each piece of work; elsewhere only what is more than ever before."""
+"""The peak memory of this process: since ``reset`` on Linux, since the start of the process elsewhere."""
 
 import resource
 import sys
@@ -8,7 +8,7 @@ MIB = 2**20
 
 
 def peak() -> int:
-    """Most bytes that this process has held since ``reset``."""
+    """Return the peak memory in bytes since ``reset``."""
     if sys.platform != "linux":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
@@ -16,7 +16,7 @@ def peak() -> int:
 
 
 def reset() -> int:
-    """Forget the peak, and say how many bytes this process holds."""
+    """Reset the peak, and return the bytes in use."""
     if sys.platform == "linux":
         Path("/proc/self/clear_refs").write_text("5")
     return peak()

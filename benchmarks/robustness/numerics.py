@@ -1,11 +1,11 @@
-"""Do numbers mean the same in every precision, with any number of threads, and however many sequences run at once?
+"""Compare the results of validation across precisions, numbers of threads and batch sizes.
 
     python -m benchmarks.robustness.numerics [--threshold 0.05] [--json] [MODEL_DIR ...]     (default: transformer_a)
 
-Every model is validated (the paper's appendix E) in single precision, with one thread and as many sequences at once as
-``evaluate`` takes, and again with one of these changed, on the same examples. Of two squared errors the
-roots are compared, which say how far the outputs are from their targets: in half precision they may differ by twice
-its ``eps``, else by 1e-5. Exits with 1 where a verdict is another or a loss beyond its tolerance.
+Every model is validated (the paper's Appendix E) in single precision, with one thread and the batch size of
+``evaluate``. Then it is validated with one of these changed, on the same examples. The square roots of the losses are
+compared, which are distances between outputs and targets. In half precision they may differ by twice its ``eps``,
+otherwise by 1e-5. Exits with 1 if a verdict differs or a difference exceeds its tolerance.
 """
 
 import argparse
@@ -32,14 +32,14 @@ SEED, EXAMPLES = 1, 1024
 
 @dataclass(frozen=True)
 class Setting:
-    """How numbers are computed.
+    """Numerical settings.
 
     Attributes:
-        change: what differs from the usual.
-        precision: of weights and activations.
-        threads: of PyTorch.
-        batch: sequences at once, circuits times examples, at most; None for as many as ``evaluate`` takes.
-        examples: on how many is validated.
+        change: the difference from the usual settings.
+        precision: the precision of weights and activations.
+        threads: the number of PyTorch threads.
+        batch: the most sequences at once, circuits times examples; None for the default of ``evaluate``.
+        examples: the number of examples.
     """
 
     change: str
@@ -50,12 +50,12 @@ class Setting:
 
     @property
     def tolerance(self) -> float:
-        """By how much the root of a loss may differ from that of the usual one."""
+        """The tolerance of the square root of a loss."""
         return 1e-5 if self.precision == torch.float32 else 2 * torch.finfo(self.precision).eps
 
     @contextmanager
     def in_force(self, n_positions: int) -> Iterator[None]:
-        """Threads and batches as set, until the block ends."""
+        """Apply the threads and the batch size until the block ends."""
         before = torch.get_num_threads(), batching.POSITIONS_AT_ONCE
         torch.set_num_threads(self.threads)
         if self.batch is not None:
@@ -72,14 +72,14 @@ SETTINGS = (
     Setting("bfloat16", precision=torch.bfloat16),
     Setting("float16", precision=torch.float16),
     Setting("2 threads", threads=2),
-    # One by one is slow, and on few examples as good a test.
+    # Small batches are slow, and few examples test them as well.
     *(Setting(f"batches of {n}", batch=n, examples=min(32 * n, EXAMPLES)) for n in (1, 16, 256)),
     Setting("batches of 4096", batch=4096, examples=4096),
 )
 
 
 def report(model_dir: str, setting: Setting, threshold: float) -> tuple[ValidationReport, int]:
-    """What validation finds with a setting, and how many sequences really ran at once, at most."""
+    """Validate with a setting, and return the report and the largest number of sequences that ran at once."""
     model, problem, circuit = load(model_dir)
     model.to(setting.precision, print_details=False)
     sizes, losses_of = [0], evaluation.Batch.losses
@@ -96,7 +96,7 @@ def report(model_dir: str, setting: Setting, threshold: float) -> tuple[Validati
 
 
 def losses(report: ValidationReport) -> Float[Tensor, " loss"]:
-    """The mean of every loss in a report: untouched, combined, of the heads, and without each path."""
+    """Return the mean of every loss in a report: unablated, combined, of each head, and without each path."""
     ablated = [*report.heads, *report.paths]
     return torch.tensor(
         [report.unablated.mean, report.combined.mean, *(loss.mean for one in ablated for loss in one.losses.values())]
@@ -104,14 +104,14 @@ def losses(report: ValidationReport) -> Float[Tensor, " loss"]:
 
 
 def outcomes(report: ValidationReport) -> tuple[Any, ...]:
-    """Everything that a report says in words: verdicts, of heads the simplest mechanism, of paths whether needed."""
+    """Return all decisions of a report: verdicts, the simplest mechanisms of heads, and which paths are needed."""
     verdicts = [(verdict.step, verdict.outcome) for verdict in report.verdicts]
     heads = [(head.simplest, head.alone) for head in report.heads]
     return verdicts, heads, [(path.needed, path.alternative_targets) for path in report.paths], report.passed
 
 
 def compare(found: ValidationReport, usual: ValidationReport, setting: Setting) -> dict[str, Any]:
-    """How a report differs from the usual one."""
+    """Compare a report with the usual one."""
     roots, usual_roots = losses(found).sqrt(), losses(usual).sqrt()
     difference = (roots - usual_roots).abs().max().item()
     return {
@@ -126,7 +126,7 @@ def compare(found: ValidationReport, usual: ValidationReport, setting: Setting) 
 
 
 def measure(model_dir: str, threshold: float) -> list[dict[str, Any]]:
-    """Every setting against the usual one, a row for each."""
+    """Compare every setting with the usual one, and return a row for each."""
     usual: dict[int, ValidationReport] = {}
     rows = []
     for setting in SETTINGS:
@@ -155,12 +155,12 @@ def main() -> None:
         print(json.dumps({"command": command, "seed": SEED, "models": models, "settings": rows}, indent=2))
     else:
         for row in rows:
-            outcome = "the circuit holds" if row["passed"] else "the circuit fails"
+            outcome = "the circuit holds" if row["passed"] else "the circuit does not hold"
             verdicts = f"the same verdicts, {outcome}" if row["same_verdicts"] else "OTHER VERDICTS"
             within = "within" if row["within"] else "BEYOND"
-            apart = f"differ by {row['difference_of_roots']:.1e} at most, {within} {row['tolerance']:.1e}"
-            losses_of = f"the roots of {row['losses']} losses on {row['examples']} examples"
-            print(f"{row['model']}, {row['change']}: {verdicts}; {losses_of} {apart}")
+            roots = f"the square roots of {row['losses']} losses on {row['examples']} examples"
+            difference = f"differ by at most {row['difference_of_roots']:.1e}, {within} {row['tolerance']:.1e}"
+            print(f"{row['model']}, {row['change']}: {verdicts}; {roots} {difference}")
     sys.exit(0 if all(row["same_verdicts"] and row["within"] for row in rows) else 1)
 
 

@@ -1,4 +1,4 @@
-"""Everything that the toolkit reads from files: whole ones, and what reads them."""
+"""The readers: everything that the toolkit reads from files, with valid files for each."""
 
 import json
 import tempfile
@@ -16,8 +16,7 @@ from safetensors.torch import save
 from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.pattern_file import PATTERNS
 from retrieval_interp.census.census import FOUND, Census
-from retrieval_interp.experiments import depth_sweep as depth_sweep
-from retrieval_interp.experiments import interventions as interventions
+from retrieval_interp.experiments import depth_sweep, interventions
 from retrieval_interp.experiments.runs import RUNS, read_runs
 from retrieval_interp.llm.results import results
 from retrieval_interp.llm.tasks import kingdoms
@@ -42,18 +41,18 @@ MICRO = Preset(
     Architecture(1, 1, d_model=4, d_head=4, mlp=False),
     Recipe(steps=40, batch=4, training_examples=8, lr=2e-3, warmup=10),
 )
-LARGEST = 20_000  # bytes of a whole file; longer ones are cut at the end of a line
+LARGEST = 20_000  # most bytes of a valid file; longer ones are cut at the end of a line
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Something that is read from a file.
+    """A kind of file that the toolkit reads.
 
     Attributes:
-        file: its place in a folder.
-        whole: the contents of whole ones.
-        read: reads the one in this folder.
-        beside: other files that must be there.
+        file: the path of the file in a folder.
+        whole: returns the contents of valid files.
+        read: reads the file in a folder.
+        beside: returns the other files that must be in the folder, by path.
     """
 
     file: str
@@ -63,7 +62,7 @@ class Reader:
 
 
 def of_data(pattern: str) -> Callable[[], list[bytes]]:
-    """The files that come with the toolkit."""
+    """Return a function that returns the contents of the files of a pattern that come with the toolkit."""
 
     def whole() -> list[bytes]:
         texts = [path.read_bytes() for path in sorted(data_folder().glob(pattern))]
@@ -73,7 +72,7 @@ def of_data(pattern: str) -> Callable[[], list[bytes]]:
 
 
 def circuits() -> list[bytes]:
-    """The circuits that come with the toolkit, each with fixed patterns of another name."""
+    """Return the circuits that come with the toolkit; each names its own file of fixed patterns."""
     found = sorted(data_folder().glob("*/circuit.yaml"))
     return [path.read_bytes().replace(b"file: circuit", f"file: {path.parent.name}".encode()) for path in found]
 
@@ -101,7 +100,7 @@ def facts(folder: Path) -> None:
 
 
 def small_reports() -> list[bytes]:
-    """The reports that come with the toolkit, with two of everything."""
+    """Return the reports that come with the toolkit, with every list cut to two entries."""
 
     def two(document: object) -> object:
         if isinstance(document, list):
@@ -136,10 +135,10 @@ def micro_state() -> bytes:
 
 @cache
 def inspect_log(format: Literal["json", "eval"]) -> bytes:
-    """What a model answered that says the same whatever it is asked."""
-    said = ModelOutput.from_content("mockllm", "Berlin")
-    said.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else Inspect fetches a tokenizer
-    model = get_model("mockllm/model", custom_outputs=lambda *_: said, memoize=False)
+    """Return an Inspect log of a model that gives the same answer to every question."""
+    output = ModelOutput.from_content("mockllm", "Berlin")
+    output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # or Inspect downloads a tokenizer
+    model = get_model("mockllm/model", custom_outputs=lambda *_: output, memoize=False)
     with tempfile.TemporaryDirectory() as folder:
         inspect_ai.eval(kingdoms(samples=1, attempts=2), model=model, log_dir=folder, log_format=format, display="none")
         (path,) = Path(folder).glob(f"*.{format}")

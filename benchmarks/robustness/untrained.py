@@ -1,4 +1,4 @@
-"""A model directory with a small transformer that reads equations and has learned nothing."""
+"""A model directory with a small untrained transformer for the equations task."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from retrieval_interp.tasks.equations import EquationsTask
 
 
 def write_untrained(folder: Path) -> None:
-    """Make the directory, of a model whose weights are always the same."""
+    """Write the model directory; the weights are the same every time."""
     task = EquationsTask(n_steps=2)
     model = build(task, Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8).config(task))
     write_atomically(folder / CONFIG, config_json(task, model.cfg, {}))

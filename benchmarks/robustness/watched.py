@@ -1,4 +1,4 @@
-"""Code that is given one odd input after another, and may neither raise, nor hang, nor fill the memory."""
+"""Watching code that gets many unusual inputs: it may not raise, hang or use too much memory."""
 
 import signal
 import time
@@ -10,26 +10,26 @@ from typing import Any
 
 from benchmarks.robustness.memory import MIB, peak, reset
 
-PATIENCE = 10  # seconds that one input may take
-MEMORY = 1024  # MiB
+PATIENCE = 10  # most seconds for one input
+MEMORY = 1024  # most MiB for one input
 
 
 class TooLong(BaseException):
-    """Not done in time; nobody who is prepared for errors takes it for one of theirs."""
+    """An input took too long. It is not an Exception, so that the code under test does not catch it."""
 
 
 def alarmed(number: int, _: object) -> None:
-    """What happens to code that takes too long: the handler of SIGALRM."""
-    raise TooLong("not done in time")
+    """Raise TooLong; this is the handler of SIGALRM."""
+    raise TooLong("took too long")
 
 
 class Watched:
-    """What came of all inputs together.
+    """The results of all inputs together.
 
     Attributes:
-        slowest: the most seconds that one took.
-        most: the most MiB that one took.
-        faults: everything that may not happen, by its kind and place, with the first input that did it.
+        slowest: the most seconds that an input took.
+        most: the most MiB that an input took.
+        faults: the first input that caused each fault, by kind and place of the fault.
     """
 
     def __init__(self, patience: int = PATIENCE) -> None:
@@ -40,7 +40,7 @@ class Watched:
 
     @contextmanager
     def watching(self, given: Any) -> Iterator[None]:
-        """Notes what becomes of one input; what is an answer to it has to be caught inside."""
+        """Record the time, the memory and the faults of one input; the block must catch all expected exceptions."""
         held, started = reset(), time.perf_counter()
         if self._held is None:
             self._held = held
@@ -57,11 +57,11 @@ class Watched:
         self.slowest = max(self.slowest, time.perf_counter() - started)
         most = peak()
         self.most = max(self.most, (most - held) / MIB)
-        if most - min(held, self._held) > MEMORY * MIB:  # at once, or little by little
+        if most - min(held, self._held) > MEMORY * MIB:  # for this input, or for all inputs so far
             self.fault(f"more than {MEMORY} MiB", given)
 
     def fault(self, kind: str, given: Any) -> None:
-        """Something that may not happen."""
+        """Record a fault."""
         self.faults.setdefault(kind, given)
 
     def to_json(self) -> dict[str, Any]:

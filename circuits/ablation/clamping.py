@@ -1,7 +1,7 @@
-"""Attention paths held fast while a model trains: forced on from the first step, or forbidden throughout.
+"""Clamps: attention paths that are forced or forbidden while a model trains.
 
-An ablation replaces what a trained head does; a clamp takes away a choice that training would have had. It acts on the
-attention scores, before the softmax, so that every row still sums to one and what it leaves open stays trainable.
+An ablation replaces the attention of a trained head. A clamp restricts attention during training. It acts on the
+attention scores, before the softmax, so every row still sums to one, and all other scores stay trainable.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from circuits.utils.lazy import torch, transformer_lens
 
 @dataclass(frozen=True)
 class Clamp:
-    """Rows of attention that training may not choose freely.
+    """Paths that are forced or forbidden during training.
 
     Attributes:
-        rows: the to-role of every from-role.
-        head: where it holds; None is in every head.
-        forced: the from-role attends to nothing but the to-role of its own instance. Else it is forbidden: the
-            from-role attends to no to-role of any instance. With only its own closed to it, the gap would tell it which
-            instance that is, and the others, taken from the sum of all, what stands there.
+        rows: the target of every source.
+        head: the head that is clamped; None for every head.
+        forced: whether the paths are forced: the source attends only to the target of its own instance. Otherwise they
+            are forbidden: the source attends to the target of no instance. If only the target of its own instance were
+            forbidden, the gap would show which instance is its own, and the symbol there could be inferred from the sum
+            of all others.
     """
 
     rows: Mapping[str, str]
@@ -37,7 +38,7 @@ class Clamp:
     forced: bool = False
 
     def closed(self, roles: Roles, n_positions: int) -> Bool[torch.Tensor, "batch query key"]:
-        """Where attention may no longer go, True at ``[example, query, key]``.
+        """Return True at ``[example, query, key]`` where the clamp forbids attention.
 
         Raises:
             BadInput: a role is unknown.
@@ -59,12 +60,12 @@ class Clamp:
 def clamped(
     model: transformer_lens.HookedTransformer, clamps: Sequence[Clamp], roles: Roles
 ) -> Iterator[transformer_lens.HookedTransformer]:
-    """The model with the clamps on; afterwards it is as it was. Gradients flow through what is left open.
+    """Clamp a model within a ``with`` block. Gradients flow through all scores that no clamp forbids.
 
     Args:
         model: any HookedTransformer with causal attention; ``torch.compile`` would ignore the clamps.
-        clamps: what is held fast.
-        roles: the named positions of the batch that will be run.
+        clamps: the clamps.
+        roles: the roles of the batch that will be run.
 
     Raises:
         BadInput: a head does not exist, a role is unknown, a path is against the causal mask, or the clamps together
@@ -105,5 +106,5 @@ def _mask(
     hook: transformer_lens.hook_points.HookPoint,
 ) -> Float[torch.Tensor, "batch head query key"]:
     if closed.shape != scores.shape:
-        raise BadInput(f"the clamps are made for scores of shape {[*closed.shape]}; the model has {[*scores.shape]}")
+        raise BadInput(f"the clamps are for scores of shape {[*closed.shape]}; the model has {[*scores.shape]}")
     return scores.masked_fill(closed, -torch.inf)

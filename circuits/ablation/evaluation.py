@@ -1,18 +1,18 @@
-"""Losses under many ablations at once: nothing is computed twice, nothing that no loss reads.
+"""Losses under many ablations at once, without repeated or unneeded computation.
 
-Four savings, each exact but for rounding (which a deep model with odd attention can amplify):
+Four savings. Each is exact up to rounding, which a deep model with unusual attention can amplify:
 
     prefix      circuits that agree on the layers so far share one residual stream, a *branch*
-    attention   where a circuit prescribes all heads of a layer, no queries, keys or scores are computed
-    needed      of such layers, only the positions that the losses read in the end, by whatever path
-    changed     of a branch, only the positions that differ from those of the first branch, the *trunk*
+    attention   if a circuit replaces all heads of a layer, no queries, keys or scores are computed
+    needed      in such layers, only the positions are computed that a loss depends on, by any path
+    changed     in a branch, only the positions are computed that differ from those of the first branch, the *trunk*
 
-What is left goes through values, output projection and MLP as one list of rows, whatever their branch and position.
+The remaining positions of all branches go through values, output projection and MLP as one list of rows.
 
-Memory is bounded, however many circuits and examples there are: so many sequences run at once that they have no more
-than ``POSITIONS_AT_ONCE`` positions and a layer's attention no more than ``ENTRIES_AT_ONCE`` entries; one at least.
-On a CPU there are as many such pieces at once as PyTorch has threads, and they share the entries; what each keeps of
-patterns has twice its share.
+Memory is bounded, whatever the number of circuits and examples. The sequences that run at once have at most
+``POSITIONS_AT_ONCE`` positions, and the attention of a layer has at most ``ENTRIES_AT_ONCE`` entries; at least one
+sequence runs. On a CPU, as many such pieces run at once as PyTorch has threads. They share the entries, and the
+patterns that a piece keeps have at most twice its share.
 """
 
 import threading
@@ -35,8 +35,8 @@ from circuits.model.block import after_attention, after_mlp, head_values, is_sta
 from circuits.problem import Examples, Problem
 from circuits.utils.cores import on_all_cores, pieces_at_once
 
-HOOKING = threading.Lock()  # several pieces put their hooks on one model
-FREE = -1.0  # in the pattern of a head that is left free: no mechanism attends less than not at all
+HOOKING = threading.Lock()  # several pieces add hooks to one model
+FREE = -1.0  # marks the pattern of an intact head; no mechanism has negative weights
 
 
 def evaluate(
@@ -46,18 +46,18 @@ def evaluate(
     circuits: Sequence[Circuit],
     progress: Callable[[float], None] = lambda share: None,
 ) -> Float[Tensor, "circuit example component"]:
-    """Partial losses of every example under every circuit's ablation.
+    """Return the loss components of every example under every circuit's ablation.
 
     Args:
-        model: any HookedTransformer without padding; only hooks on its attention's patterns are run.
-        problem: gives the losses, and says at which roles they read the outputs.
-        examples: what to run.
-        circuits: the ablations; ``Circuit()`` is none.
-        progress: is told the finished share, 0 to 1.
+        model: any HookedTransformer without padding; of its hooks, only those on attention patterns run.
+        problem: the task with its losses and output roles.
+        examples: the examples to run.
+        circuits: the ablations; ``Circuit()`` is the unablated model.
+        progress: is called with the finished share, 0 to 1.
 
     Raises:
-        BadInput: a circuit does not fit the model or the examples, the losses read other outputs or are no finite
-            numbers, or the model adds its positional embeddings in every layer (shortformer).
+        BadInput: a circuit does not fit the model or the examples, the losses read other outputs or are not finite, or
+            the model adds its positional embeddings in every layer (shortformer).
     """
     losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
@@ -77,9 +77,9 @@ class Piece:
     """A part of an evaluation that runs at once.
 
     Attributes:
-        circuits: which of the circuits.
-        examples: which of the examples.
-        losses: runs them; several pieces may run at once, each in a thread of its own.
+        circuits: the indices of the circuits.
+        examples: the slice of the examples.
+        losses: a function that runs the piece; several pieces may run at once, each in its own thread.
     """
 
     circuits: Sequence[int]
@@ -88,14 +88,14 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Number of sequences."""
+        """The number of sequences."""
         return len(self.circuits) * (self.examples.stop - self.examples.start)
 
 
 def pieces(
     model: HookedTransformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]
 ) -> Iterator[Piece]:
-    """What ``evaluate`` runs, bit by bit; of every circuit the examples come in order.
+    """Yield the pieces that ``evaluate`` runs; each circuit gets its examples in order.
 
     Raises:
         BadInput: as ``evaluate``.
@@ -104,7 +104,7 @@ def pieces(
     if cfg.positional_embedding_type == "shortformer":
         raise BadInput("shortformer positional embeddings are not supported")
     check_all(circuits, examples.roles, cfg.n_layers, cfg.n_heads)
-    # What one circuit leaves free another would have to compute, so whole circuits stay among themselves.
+    # A circuit with an intact head makes its whole group compute attention, so circuits without one run separately.
     whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
     others = sorted({*range(len(circuits))} - {*whole})
     most = sequences_at_once(cfg.n_heads, examples.inputs.shape[1], pieces_at_once(examples.inputs.device))
@@ -125,7 +125,7 @@ def _losses(
 
 
 class Recent:
-    """Tensors made lately; when they have more than ``most`` entries, all are forgotten and made again."""
+    """A cache of tensors; when they have more than ``most`` entries, the cache is emptied."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -133,7 +133,7 @@ class Recent:
         self._entries = 0
 
     def get(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """The tensor of this key."""
+        """Return the tensor of this key; make it if it is not in the cache."""
         if key not in self._made:
             made = make()
             if self._entries + made.numel() > self._most:
@@ -144,7 +144,7 @@ class Recent:
 
 
 class Batch:
-    """A few examples, and the attention patterns of every mechanism on them."""
+    """Some examples, and the attention patterns of mechanisms on them."""
 
     def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples) -> None:
         self.model, self.problem, self.examples = model, problem, examples
@@ -154,7 +154,7 @@ class Batch:
 
     @torch.no_grad()
     def losses(self, layers: Sequence[Fork]) -> Float[Tensor, "circuit example component"]:
-        """Run all layers for all circuits, which part as ``layers`` says."""
+        """Run all layers for all circuits; ``layers`` has the branches of every layer."""
         needed = self._needed(layers)
         residual = self.model(self.examples.inputs, stop_at_layer=0)[None]  # [branch, example, pos, d_model]
         changed = torch.zeros(1, self.n, self.n_positions, dtype=torch.bool, device=residual.device)
@@ -166,7 +166,7 @@ class Batch:
             else:
                 residual = self._whole(layer, fork, residual[parents])
         outputs = self.model(residual.flatten(0, 1), start_at_layer=len(layers)).unflatten(0, residual.shape[:2])
-        outputs[:, ~self._read()] = torch.nan  # losses that read there show it
+        outputs[:, ~self._read()] = torch.nan  # reveals losses that read other outputs
         losses: dict[int, Tensor] = {}
         for index, branch in enumerate(layers[-1].branches):
             own = self.problem.losses(outputs[index], self.examples)
@@ -181,18 +181,18 @@ class Batch:
         return stacked
 
     def _read(self) -> Bool[Tensor, "example pos"]:
-        """The positions whose outputs the losses read."""
+        """Return the positions whose outputs the losses read."""
         read = torch.zeros(self.n, self.n_positions, dtype=torch.bool, device=self.examples.inputs.device)
         for role in self.problem.output_roles:
             read.scatter_(1, self.examples.roles[role], True)
         return read
 
     def _pattern(self, mechanism: Mechanism) -> Float[Tensor, "#example query key"]:
-        """A mechanism's pattern on every example."""
+        """Return a mechanism's pattern on every example."""
         return self._patterns.get(mechanism, lambda: checked_pattern(mechanism, self.examples.roles, self.n_positions))
 
     def _stack(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
-        """The patterns of a layer for all that its branches prescribe; a free head is ``FREE`` where it may attend."""
+        """Return a layer's patterns for all sets of replaced heads; an intact head is ``FREE`` where it may attend."""
         return self._stacks.get(layer, lambda: self._stacked(fork))
 
     def _stacked(self, fork: Fork) -> Float[Tensor, "heads example head query key"]:
@@ -204,11 +204,11 @@ class Batch:
         return stack
 
     def _reach(self, layer: int, fork: Fork) -> Float[Tensor, "heads example query key"]:
-        """1 where a position may attend to another through any head, for all that the branches prescribe."""
+        """Return 1 where a position may attend to another through any head, for all sets of replaced heads."""
         return (self._stack(layer, fork) != 0).any(dim=2).float()
 
     def _needed(self, layers: Sequence[Fork]) -> list[Bool[Tensor, "example pos"]]:
-        """For every layer, the positions of its output that some circuit's loss depends on."""
+        """Return for every layer the positions of its output that a circuit's loss depends on."""
         needed = [self._read()]
         for layer in range(len(layers) - 1, 0, -1):
             reach = self._reach(layer, layers[layer])
@@ -218,7 +218,7 @@ class Batch:
     def _changed(
         self, layer: int, fork: Fork, changed: Bool[Tensor, "branch example pos"]
     ) -> Bool[Tensor, "branch example pos"]:
-        """For every branch, the positions that may differ from the trunk's after this layer."""
+        """Return for every branch the positions that may differ from the trunk's after this layer."""
         stack = self._stack(layer, fork)
         differ = (stack != stack[0]).any(dim=4).any(dim=2)
         seen = torch.einsum("beqk,bek->beq", self._reach(layer, fork)[fork.prescribed], changed.float()) > 0
@@ -229,12 +229,11 @@ class Batch:
     def _whole(
         self, layer: int, fork: Fork, residual: Float[Tensor, "branch example pos d_model"]
     ) -> Float[Tensor, "branch example pos d_model"]:
-        """A layer as the model itself runs it, at all positions, with the prescribed heads replaced."""
-
+        """Run a layer as the model does, at all positions, with hooks for the replaced heads."""
         thread = threading.get_ident()
 
         def override(point: nn.Module, inputs: tuple[Tensor, ...], pattern: Tensor) -> Tensor:
-            if threading.get_ident() != thread:  # another piece of the same model
+            if threading.get_ident() != thread:  # the call is from another piece of the same model
                 return pattern
             by_branch = pattern.unflatten(0, (len(fork.branches), -1)).clone()
             for heads, indices in fork.by_heads.items():
@@ -242,7 +241,7 @@ class Batch:
                     by_branch[indices, :, head] = self._pattern(mechanism).to(pattern.dtype)
             return by_branch.flatten(0, 1)
 
-        # PyTorch's own hook: TransformerLens would take all hooks off the model, those of others too.
+        # A plain PyTorch hook: TransformerLens would remove all hooks from the model, including those of the user.
         block, flat = self.model.blocks[layer], residual.flatten(0, 1)
         with HOOKING:
             handle = block.attn.hook_pattern.register_forward_hook(override)
@@ -265,7 +264,7 @@ class Batch:
         changed: Bool[Tensor, "branch example pos"],
         needed: Bool[Tensor, "example pos"],
     ) -> Float[Tensor, "branch example pos d_model"]:
-        """A layer whose attention is prescribed, at the needed positions that differ from the trunk's."""
+        """Run a layer whose heads are all replaced, at the needed positions that differ from the trunk's."""
         block, n_branches = self.model.blocks[layer], len(fork.branches)
         rows = changed & needed
         rows[0] = needed

@@ -1,4 +1,4 @@
-"""Ablation: a circuit's attention patterns put in the place of the model's own (paper, Appendix E)."""
+"""Ablation: replace a model's attention patterns by those of a circuit (paper, Appendix E)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,16 +21,16 @@ Hook = Callable[[Float[Tensor, "batch head query key"], HookPoint], Float[Tensor
 
 @contextmanager
 def ablated(model: HookedTransformer, circuit: Circuit, roles: Roles) -> Iterator[HookedTransformer]:
-    """The model with the circuit's patterns in place; afterwards it is as it was.
+    """Ablate a model within a ``with`` block: the circuit's heads are replaced, all others are intact.
 
     Args:
         model: any HookedTransformer without padding.
-        circuit: the hypothesis; heads that it does not name keep their own patterns.
-        roles: the named positions of the batch that will be run.
+        circuit: the hypothesis.
+        roles: the roles of the batch that will be run.
 
     Raises:
         BadInput: the circuit does not fit the model or the roles.
-        RuntimeError: the model was run, but some of the hooks did nothing.
+        RuntimeError: the model was run, but some of the hooks were not called.
     """
     circuit.check(roles, model.cfg.n_layers, model.cfg.n_heads)
     layers = sorted({head.layer for head in circuit.heads})
@@ -46,7 +46,7 @@ def ablated(model: HookedTransformer, circuit: Circuit, roles: Roles) -> Iterato
         fired.add(layer)
         return overridden(pattern, circuit.layer(layer), roles)
 
-    # Every layer is watched: a run that starts above an ablated layer or stops below it must not go unnoticed.
+    # All layers are watched, to detect a run that starts above an ablated layer or stops below it.
     hooks: list[tuple[str, Hook]] = [(pattern_hook(layer), watch) for layer in range(model.cfg.n_layers)]
     hooks += [(pattern_hook(layer), partial(override, layer=layer)) for layer in layers]
     with model.hooks(fwd_hooks=hooks):
@@ -59,13 +59,13 @@ def ablated(model: HookedTransformer, circuit: Circuit, roles: Roles) -> Iterato
 def overridden(
     pattern: Float[Tensor, "batch head query key"], heads: Sequence[tuple[int, Mechanism]], roles: Roles
 ) -> Float[Tensor, "batch head query key"]:
-    """A layer's attention pattern with some heads replaced; the given tensor is left alone.
+    """Return a copy of a layer's attention pattern with some heads replaced.
 
     Raises:
-        BadInput: the roles are those of another batch.
+        BadInput: the roles belong to another batch.
     """
     if len(roles) != pattern.shape[0]:
-        raise BadInput(f"the roles are those of {len(roles)} examples; the model was run on {pattern.shape[0]}")
+        raise BadInput(f"the roles belong to {len(roles)} examples; the model was run on {pattern.shape[0]}")
     pattern = pattern.clone()
     for index, mechanism in heads:
         pattern[:, index] = checked_pattern(mechanism, roles, pattern.shape[-1]).to(pattern.dtype)
@@ -73,6 +73,6 @@ def overridden(
 
 
 def run_ablated(model: HookedTransformer, circuit: Circuit, examples: Examples) -> Float[Tensor, "batch pos d_out"]:
-    """The model's outputs on the examples, with the circuit's patterns in place."""
+    """Return the model's outputs on the examples under the circuit's ablation."""
     with ablated(model, circuit, examples.roles):
         return model(examples.inputs)

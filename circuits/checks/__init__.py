@@ -1,10 +1,10 @@
 """The single checks of a circuit: Appendix E of the paper, and Wang et al. 2022.
 
 - heads_alone.py: step 3: each head alone
-- removals.py: step 6: the circuit without one path, and with another target for it
-- merging.py: two heads made one
+- removals.py: step 6: the circuit without one path, and with the path retargeted
+- merging.py: two heads merged into one
 - faithfulness.py: faithfulness and completeness
-- content_or_position.py: content_or_position: which heads follow content, by mean ablation
+- content_or_position.py: content_or_position: content heads and positional heads, by mean ablation
 - paper_protocol.py: Appendix E to the letter
-- statements.py: Verdict, Statement: what can be said of a circuit
+- statements.py: Verdict, Statement: the outcome of a step, and of several steps together
 """

@@ -1,9 +1,8 @@
-"""Content or position: which heads look at what stands somewhere, and which only at where it stands.
+"""Content or position: which heads attend by content, and which by position only.
 
-A head whose attention pattern may be replaced by its average over examples is called a positional head: its average
-knows positions and nothing else. Where that lifts the loss, the head follows the content: it is a content head. This is
-said of what the loss shows; a head may look at content that the loss hardly needs. To replace a pattern by its average
-is the field's mean ablation.
+Mean ablation replaces a head's attention pattern by its average over examples, which depends on positions only. If the
+loss stays low, the head is a positional head; if the loss rises, it is a content head. The distinction rests on the
+loss: a positional head may still look at content that the loss hardly needs.
 """
 
 from dataclasses import dataclass
@@ -20,22 +19,22 @@ from circuits.model.attention import position_attention
 from circuits.problem import Examples, Problem
 from circuits.utils.progress import Progress, part_of, shown
 
-MEAN_EXAMPLES = 1024  # that a head's average pattern is of
+MEAN_EXAMPLES = 1024  # examples in a head's average pattern
 
 
 @dataclass(frozen=True)
 class ContentOrPosition:
-    """What every head's average pattern does in its place.
+    """The content heads and the positional heads of a model, with the losses under mean ablation.
 
     Attributes:
         means: every head's average attention pattern.
-        unablated: the model's own loss.
-        alone: the loss with this head's pattern replaced by its average, and no other.
-        positional: heads that are all replaced together with the loss below the threshold.
-        content: the others.
-        together: the loss with all positional heads replaced.
-        threshold: a loss below it counts as low.
-        n_evaluations: sequences that were run to tell.
+        unablated: the loss of the unablated model.
+        alone: for every head, the loss with only this head replaced by its average.
+        positional: the heads that can all be replaced by their averages at once, with the loss below the threshold.
+        content: all other heads.
+        together: the loss with all positional heads replaced by their averages.
+        threshold: the threshold; a loss below it counts as low.
+        n_evaluations: the number of sequences that were run.
     """
 
     means: dict[Head, FixedPattern]
@@ -48,11 +47,11 @@ class ContentOrPosition:
     n_evaluations: int
 
     def looks_at(self, head: Head) -> str:
-        """What a head looks at: ``content`` or ``position``."""
+        """Return what a head looks at: ``content`` or ``position``."""
         return "content" if head in self.content else "position"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers; docs/reports.md says what each key holds."""
+        """Return plain numbers; docs/reports.md explains every key."""
         return {
             "heads": {
                 str(head): {"looks_at": self.looks_at(head), "mean_alone": loss.to_json()}
@@ -63,12 +62,12 @@ class ContentOrPosition:
 
 
 def mean_examples(model: HookedTransformer, problem: Problem, seed: int = 0) -> Examples:
-    """The examples that patterns are averaged over, of a stream that nothing else draws from."""
+    """Return the examples that patterns are averaged over, from an rng stream of their own."""
     return problem.examples(MEAN_EXAMPLES, stream_seed(seed, "means")).to(next(model.parameters()).device)
 
 
 def mean_patterns(model: HookedTransformer, problem: Problem, seed: int = 0) -> dict[Head, FixedPattern]:
-    """Every head's average attention pattern.
+    """Return every head's average attention pattern.
 
     Raises:
         BadInput: the seed cannot be used.
@@ -88,19 +87,21 @@ def content_or_position(
     stream: str = "content",
     progress: Progress | None = None,
 ) -> ContentOrPosition:
-    """Tell content heads from positional ones.
+    """Tell content heads from positional heads.
 
-    Heads whose average alone lifts the loss to the threshold are content heads. Of the others those that bring the
-    loss down most become content heads too, one after the other, until all that are left can be replaced together.
+    A head is a content head if the loss reaches the threshold when the head alone is replaced by its average. All other
+    heads are then replaced together. While that loss is not below the threshold, the head whose un-ablation lowers the
+    loss most becomes a content head, too.
 
     Args:
         model: any HookedTransformer without padding.
-        problem: its task; all examples have the same length.
-        n_examples: that each loss is measured on.
-        threshold: a loss below it counts as low; the paper takes 0.05.
-        seed: of the examples, and of those that are averaged.
-        stream: of the examples that each loss is measured on; another name gives others with the same seed.
-        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+        problem: the model's task; all examples have the same length.
+        n_examples: the number of examples that each loss is measured on.
+        threshold: a loss below it counts as low; the paper uses 0.05.
+        seed: the seed of all examples.
+        stream: the name of the rng stream of the examples that losses are measured on; another name gives other
+            examples with the same seed.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: a number is out of range.

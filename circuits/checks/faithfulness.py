@@ -1,20 +1,19 @@
-"""Faithfulness and completeness in the sense of Wang et al. 2022 (*Interpretability in the Wild*, section 4).
+"""Faithfulness and completeness as in Wang et al. 2022 (*Interpretability in the Wild*, section 4).
 
-There a circuit is a set of heads, here those with a path, and all others whose pattern depends on the example. They
-compute their own attention; what is ablated is all the others:
+There a circuit is a set of heads. Here these are the heads with a path, and all heads whose pattern depends on the
+example. They stay intact, and all other heads are ablated:
 
-    faithful    the circuit's heads alone do what the model does: all others are ablated, and the loss stays low
-    complete    nothing outside does the circuit's work: whichever of its heads are ablated, the circuit (all others
-                ablated too) and the model come to the same loss
+    faithful    the circuit's heads alone do what the model does: with all others ablated the loss stays low
+    complete    no other heads do the circuit's work: after a knockout of any of its heads, the circuit (all others
+                ablated, too) and the model have the same loss
 
-To ablate a head here is to replace its attention pattern: by its average over examples (``mean``, the field's
-standard, which judges), or by ``uniform`` or ``identity`` attention, which stand beside it.
+A head is ablated by replacing its attention pattern. The verdicts use its average over examples (``mean``, the standard
+of the field). ``uniform`` and ``identity`` attention are measured for comparison.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb
 from typing import Any
 
 from circuits.circuit import Circuit, Head
@@ -23,13 +22,13 @@ from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
 
-ALL_SUBSETS = 5  # heads of which all subsets are taken out; of more heads each, every two and all
-STANDARD = "mean"  # the ablation that the verdicts are about
+ALL_SUBSETS = 5  # up to this many heads, all subsets are knocked out; of more heads, each one, each two, and all
+STANDARD = "mean"  # the ablation that the verdicts use
 
 
 @dataclass(frozen=True)
 class Ablated:
-    """What one kind of ablation does.
+    """The losses under one kind of ablation.
 
     Attributes:
         ablation: ``mean``, ``uniform`` or ``identity``.
@@ -44,9 +43,9 @@ class Ablated:
     nothing: Loss
 
     def recovered(self, unablated: Loss) -> float | None:
-        """Which share of what ablating all heads costs the circuit's heads bring back: 1 is all of it.
+        """Return the share of the loss increase from ablating all heads that the circuit's heads recover.
 
-        None where it costs nothing.
+        It is 1 if the circuit's heads alone do as well as the model, and None if ablating all heads costs nothing.
         """
         lost = self.nothing.mean - unablated.mean
         return (self.nothing.mean - self.circuit.mean) / lost if lost > 0 else None
@@ -54,13 +53,13 @@ class Ablated:
 
 @dataclass(frozen=True)
 class Knockout:
-    """Heads of the circuit ablated by their averages, in the circuit and in the model.
+    """Heads of the circuit replaced by their averages, in the circuit and in the model.
 
     Attributes:
-        heads: which.
-        circuit: the loss with these and all heads outside the circuit ablated.
-        model: the loss with these ablated and all others intact.
-        difference: of the two, on the same examples.
+        heads: the heads that are knocked out.
+        circuit: the loss with these heads and all heads outside the circuit ablated.
+        model: the loss with these heads ablated and all others intact.
+        difference: the difference of the two losses, on the same examples.
     """
 
     heads: tuple[Head, ...]
@@ -69,22 +68,22 @@ class Knockout:
     difference: Loss
 
     def apart(self, threshold: float) -> bool:
-        """Whether the two losses differ by the threshold or more, for sure."""
+        """Whether the two losses differ by the threshold or more, with a margin of three standard errors."""
         return abs(self.difference.mean) - SURE * self.difference.standard_error >= threshold
 
     def alike(self, threshold: float) -> bool:
-        """Whether they differ by less than the threshold, for sure."""
+        """Whether the two losses differ by less than the threshold, with a margin of three standard errors."""
         return abs(self.difference.mean) + SURE * self.difference.standard_error < threshold
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How a circuit's heads do without the others.
+    """The losses of a circuit's heads without the others.
 
     Attributes:
-        heads: those of the circuit: with a path, or with a pattern that depends on the example.
-        by_ablation: what each kind of ablation does, ``mean`` first.
-        knockouts: subsets of the heads taken out of circuit and model, those first that differ the most.
+        heads: the heads of the circuit: those with a path, or with a pattern that depends on the example.
+        by_ablation: the losses under each kind of ablation, ``mean`` first.
+        knockouts: subsets of the heads knocked out in circuit and model, largest difference first.
     """
 
     heads: tuple[Head, ...]
@@ -93,11 +92,11 @@ class Faithfulness:
 
     @property
     def standard(self) -> Ablated:
-        """The ablation that the verdicts are about."""
+        """The ablation that the verdicts use."""
         return next(ablated for ablated in self.by_ablation if ablated.ablation == STANDARD)
 
     def to_json(self, unablated: Loss) -> dict[str, Any]:
-        """As plain numbers; docs/reports.md says what each key holds."""
+        """Return plain numbers; docs/reports.md explains every key."""
         return {
             "heads": [*map(str, self.heads)],
             "ablations": {
@@ -124,14 +123,15 @@ class Faithfulness:
 
 
 def faithfulness(test: SequentialTest, circuit: Circuit, means: Mapping[Head, FixedPattern]) -> Faithfulness:
-    """Measure a circuit's heads without the others: with mean ablation on all examples of the test.
+    """Measure a circuit's heads without the others.
 
-    The other ablations are measured on ``ENOUGH``, and subsets on as many as tell whether they differ.
+    Mean ablation is measured on all examples of the test, other ablations on ``ENOUGH`` examples. A knockout is
+    measured on as many examples as it takes to decide whether circuit and model differ.
 
     Args:
-        test: of the model, on fresh examples.
-        circuit: its heads that do not know positions alone are left to attend by themselves.
-        means: every head's average pattern, of examples that the test does not have.
+        test: the sequential test of the model, on fresh examples.
+        circuit: the circuit; its heads with a path, or with a pattern that depends on the example, stay intact.
+        means: every head's average pattern, over examples that are not in the test.
     """
     kinds: dict[str, dict[Head, Mechanism]] = {
         "mean": {**means},
@@ -165,11 +165,6 @@ def faithfulness(test: SequentialTest, circuit: Circuit, means: Mapping[Head, Fi
     return Faithfulness(own, tuple(by_ablation), tuple(widest_first))
 
 
-def n_subsets(n: int) -> int:
-    """How many subsets of so many heads are taken out."""
-    return sum(comb(n, size) for size in _sizes(n))
-
-
 def _sizes(n: int) -> Sequence[int]:
     return range(1, n + 1) if n <= ALL_SUBSETS else (1, 2, n)
 
@@ -177,7 +172,7 @@ def _sizes(n: int) -> Sequence[int]:
 def _knocked_out(
     test: SequentialTest, subsets: Sequence[tuple[Head, ...]], pairs: Sequence[tuple[Circuit, Circuit]], n: int
 ) -> list[Knockout]:
-    """Subsets of heads ablated in the circuit and in the model, on so many examples or all there are."""
+    """Ablate subsets of heads in the circuit and in the model, on ``n`` examples, or on all if there are fewer."""
     losses = iter(test.measure([circuit for pair in pairs for circuit in pair], n))
     return [
         Knockout(subset, next(losses), next(losses), test.difference(*pair))

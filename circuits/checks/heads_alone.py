@@ -1,4 +1,4 @@
-"""Step 3 of Appendix E: each head alone, replaced by its hypothesised mechanism and by simpler ones."""
+"""Step 3 of Appendix E: each head alone is replaced by its hypothesised mechanism, and by simpler mechanisms."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,17 +13,17 @@ Alone = Literal["holds", "fails", "undetermined"]
 
 @dataclass(frozen=True)
 class HeadResult:
-    """Step 3 for one head: its loss when it alone is replaced, by mechanism.
+    """Step 3 for one head: the loss with only this head replaced, by mechanism.
 
     Attributes:
         head: the head.
-        hypothesis: name of its mechanism in the circuit.
-        losses: under ``uniform``, ``identity``, ``previous`` and, for a one-hot hypothesis, ``one_hot``.
-        simplest: the simplest mechanism below the threshold, if any; by three standard errors at least.
-        alone: ``holds`` if the hypothesis stays below the threshold; ``fails`` if it does not and another mechanism
-            does; ``undetermined`` if none does, or chance could decide it. Where none does, the heads above read more
-            of this one than any mechanism leaves. Only the combined ablation, which replaces those heads too, can
-            judge it.
+        hypothesis: the name of its mechanism in the circuit.
+        losses: the loss under ``uniform``, ``identity``, ``previous`` and the head's hypothesis.
+        simplest: the simplest mechanism with a loss below the threshold by more than three standard errors, if any.
+        alone: ``holds`` if the hypothesis keeps the loss below the threshold; ``fails`` if it does not, but another
+            mechanism does; ``undetermined`` if no mechanism does, or the loss is within three standard errors of the
+            threshold. If no mechanism does, intact heads above read more from this head than any mechanism gives. Only
+            the combined ablation, which replaces those heads, too, can then test it.
     """
 
     head: Head
@@ -34,12 +34,12 @@ class HeadResult:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing speaks against the hypothesis for this head alone."""
+        """Whether the hypothesis for this head alone does not fail."""
         return self.alone != "fails"
 
 
 def each_head_alone(test: SequentialTest, circuit: Circuit) -> tuple[HeadResult, ...]:
-    """Step 3; a loss far from the threshold is decided on fewer examples."""
+    """Run step 3; a loss far from the threshold is decided on fewer examples."""
     mechanisms = {head: {**SIMPLE, own.name: own} for head, own in circuit.heads.items()}
     alone = {(head, name): Circuit({head: own}) for head, tried in mechanisms.items() for name, own in tried.items()}
     decided = test.test(alone)

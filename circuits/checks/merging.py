@@ -1,4 +1,4 @@
-"""Two heads made one: would fewer heads do?"""
+"""Two heads merged into one: are fewer heads enough?"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from circuits.mechanisms.one_hot import Condition, Ends, OneHot
 from circuits.roles import Roles
 
 Rows = dict[Ends, Condition | None]
-MERGED_HEADS = 32  # at most: the ways to merge them grow with the square of their number
+MERGED_HEADS = 32  # the most heads that are tried: the number of merges grows with its square
 
 
 @dataclass(frozen=True)
 class Merge:
-    """All paths of one head carried by another instead, which then attends for both.
+    """All paths of one head moved to another head, which keeps its own paths.
 
     Attributes:
-        giver: the head that is left without a path.
-        taker: the head that carries them too.
-        loss: of the whole circuit, the emptied head uniform or identity, whichever is lower.
+        giver: the head that loses its paths.
+        taker: the head that takes them over.
+        loss: the loss of the whole circuit after the merge, with the giver uniform or identity, whichever is lower.
     """
 
     giver: Head
@@ -36,7 +36,16 @@ class Merge:
 
 
 def merges(test: SequentialTest, circuit: Circuit, paths: Sequence[PathResult]) -> tuple[Merge, ...]:
-    """Heads that the whole circuit needs, two at a time made one; of very many those that it would miss least."""
+    """Merge every two heads that the whole circuit needs; of many heads, only those that cost least to remove.
+
+    Args:
+        test: the sequential test against the strict threshold.
+        circuit: the circuit.
+        paths: the results of step 6, which say what each head's removal costs.
+
+    Returns:
+        The merges with the lowest loss for every pair of heads, lowest loss first.
+    """
     costs: dict[Head, float] = {}
     for result in paths:
         if result.needed == "directly":
@@ -53,9 +62,10 @@ def merges(test: SequentialTest, circuit: Circuit, paths: Sequence[PathResult]) 
 
 
 def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tuple[Head, Head, Circuit]]:
-    """Every way to let one of these heads carry all paths of another too: the head emptied, the other, the circuit.
+    """Yield every merge of two of these heads: the giver, the taker, and the circuit after the merge.
 
-    Heads that say different things of one role on one instance cannot be merged, nor heads whose paths have no names.
+    Two heads cannot be merged if they lead one role to different targets on one instance, or if a head's paths have no
+    roles.
     """
     rows = {head: _rows(circuit.heads[head], roles) for head in heads}
     for giver, taker in permutations([head for head in heads if rows[head]], 2):
@@ -68,7 +78,7 @@ def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tu
 
 
 def _rows(mechanism: Mechanism, roles: Roles) -> Rows:
-    """What a mechanism says of each role; the position before is a role too, where it has a name."""
+    """Return a mechanism's rows; for ``Previous`` these join the roles that are always adjacent."""
     if isinstance(mechanism, OneHot):
         return {ends: dict(mechanism.where).get(ends) for ends in mechanism.rows}
     if not isinstance(mechanism, Previous):
@@ -77,7 +87,7 @@ def _rows(mechanism: Mechanism, roles: Roles) -> Rows:
 
 
 def _together(one: Rows, other: Rows, roles: Roles) -> Rows | None:
-    """The rows of both heads; None where they lead one role to different places on one instance."""
+    """Return the rows of both heads, or None if they lead one role to different targets on one instance."""
     for (source, target), condition in one.items():
         for (its_source, its_target), its_condition in other.items():
             if source == its_source and target != its_target and _meet(condition, its_condition, roles):
@@ -90,7 +100,7 @@ def _together(one: Rows, other: Rows, roles: Roles) -> Rows | None:
 
 
 def _meet(one: Condition | None, other: Condition | None, roles: Roles) -> bool:
-    """Whether two rows are there on one instance, by their conditions; without one a row is there on all."""
+    """Whether two rows hold on a common instance; a row without a condition holds on all."""
     if one is None or other is None:
         return True
     return bool((one.holds(roles) & other.holds(roles)).any())

@@ -1,10 +1,11 @@
-"""Appendix E of the paper to the letter, where ``validation.py`` asks more and allows more.
+"""Appendix E of the paper to the letter. ``validation.py`` runs more checks and allows more mechanisms.
 
-Heads without a path are uniform or identity; heads with paths are zero everywhere except for their ones.
+Heads without a path are uniform or identity. Heads with paths are zero everywhere except for their ones.
 
-    step 3      for each head alone the simplest of these that keeps the loss below the threshold; there must be one
-    step 5      all of them together keep it below
-    step 6      without any one path, its row uniform, it is not below; the first useful layer is the one exception
+    step 3      for each head alone, one of these mechanisms keeps the loss below the threshold; the simplest is chosen
+    step 5      all chosen mechanisms together keep the loss below the threshold
+    step 6      without any one path (its row uniform) the loss is not below the threshold; the first useful layer is
+                excepted
 """
 
 from dataclasses import dataclass
@@ -21,14 +22,14 @@ from circuits.mechanisms.one_hot import OneHot
 
 @dataclass(frozen=True)
 class PaperProtocol:
-    """What Appendix E, taken literally, says of a circuit.
+    """The results of Appendix E to the letter.
 
     Attributes:
-        circuit: the hypothesis in the paper's terms.
-        alone: for every head the loss with each mechanism that may be its own, alone.
-        combined: with all heads replaced.
-        without: for every path, with its row uniform.
-        verdicts: of steps 3, 5 and 6.
+        circuit: the hypothesis, with only the mechanisms of Appendix E.
+        alone: for every head, the loss under each mechanism that it may have, with only this head replaced.
+        combined: the loss with all heads replaced.
+        without: for every path, the loss with the path's row uniform.
+        verdicts: the verdicts of steps 3, 5 and 6.
     """
 
     circuit: Circuit
@@ -39,11 +40,11 @@ class PaperProtocol:
 
     @property
     def decision(self) -> Decision:
-        """``fails`` if a step failed, ``holds`` if all were passed, else ``undecided``."""
+        """``fails`` if a step failed, ``holds`` if all steps were passed, else ``undecided``."""
         return Statement("paper", self.verdicts).decision
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers and texts; docs/reports.md says what each key holds."""
+        """Return plain numbers and texts; docs/reports.md explains every key."""
         return {
             "decision": self.decision,
             "circuit": {str(head): str(mechanism) for head, mechanism in self.circuit.heads.items()},
@@ -58,18 +59,20 @@ class PaperProtocol:
 
 
 def paper_protocol(test: SequentialTest, circuit: Circuit) -> PaperProtocol:
-    """Judge a circuit by Appendix E alone: step 5 on all examples of the test, single heads and paths on enough.
+    """Test a circuit by Appendix E to the letter.
+
+    Step 5 uses all examples of the test. Single heads and paths use as many as their decision needs.
 
     Args:
-        test: of the model, on fresh examples; its threshold is the paper's 0.05 or another.
-        circuit: the hypothesis; of what it says only the paths are taken, those of fixed patterns too.
+        test: the sequential test of the model, on fresh examples.
+        circuit: the hypothesis. Only its paths are used, including the paths of fixed patterns.
     """
     explicit = with_fixed_paths(circuit, test.examples.roles)
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, own): Circuit({head: own}) for head, owns in tried.items() for own in owns}
     decided = test.test(singles)
     none_low = [head for head, owns in tried.items() if all(decided[head, own].decision != "below" for own in owns)]
-    close = [(head, own) for head in none_low for own in tried[head]]  # of these the lowest is chosen
+    close = [(head, own) for head in none_low for own in tried[head]]  # the mechanism with the lowest loss is chosen
     losses = {one: own.loss for one, own in decided.items()} | dict(
         zip(close, test.measure(singles[one] for one in close), strict=True)
     )
@@ -94,7 +97,7 @@ def paper_protocol(test: SequentialTest, circuit: Circuit) -> PaperProtocol:
 
 
 def _mechanisms(mechanism: Mechanism) -> list[Mechanism]:
-    """What a head may be in the paper's terms, the simplest first; its hypothesis, if it has a path, last."""
+    """Return the mechanisms that Appendix E allows for a head, simplest first; a hypothesis with a path is last."""
     simple: list[Mechanism] = [Uniform(), Identity()]
     if isinstance(mechanism, OneHot) and mechanism.paths:
         where = {ends: condition for ends, condition in mechanism.where if ends in mechanism.paths}
@@ -107,11 +110,11 @@ def _step_3(alone: dict[Head, dict[str, Loss]], threshold: float) -> Verdict:
     none = [f"{head} ({loss})" for head, loss in best.items() if loss.mean >= threshold and not loss.near(threshold)]
     open_ = [f"{head} ({loss})" for head, loss in best.items() if loss.near(threshold)]
     having = len(alone) - len(none) - len(open_)
-    sentence = f"Of {len(alone)} heads {having} have a mechanism that keeps the loss below {threshold:g} alone."
+    sentence = f"Replaced alone, {having} of {len(alone)} heads have a mechanism with a loss below {threshold:g}."
     if none:
-        sentence += f" None does for {', '.join(none)}."
+        sentence += f" No mechanism keeps the loss below it for {', '.join(none)}."
     if open_:
-        sentence += f" Too near to the threshold to say: {', '.join(open_)}."
+        sentence += f" Too close to the threshold to decide: {', '.join(open_)}."
     return Verdict("step 3", "failed" if none else "undetermined" if open_ else "passed", sentence)
 
 
@@ -123,9 +126,7 @@ def _step_5(combined: Loss, threshold: float) -> Verdict:
 
 def _step_6(circuit: Circuit, without: dict[AttentionPath, Loss], combined: Loss, threshold: float) -> Verdict:
     if combined.mean >= threshold:
-        return Verdict(
-            "step 6", "failed", "Cannot be judged: the loss is not below the threshold with every path in place."
-        )
+        return Verdict("step 6", "failed", f"Not tested: with every path in place the loss is not below {threshold:g}.")
     first = min((head.layer for head in circuit.useful_heads), default=0)
     above = {path: loss for path, loss in without.items() if path.head.layer != first}
     open_ = [f"{path} ({loss})" for path, loss in above.items() if loss.near(threshold)]
@@ -136,11 +137,9 @@ def _step_6(circuit: Circuit, without: dict[AttentionPath, Loss], combined: Loss
     missed = len(without) - len(excessive) - len(open_) - len(excepted)
     sentence = f"Without any one of {missed} paths the loss is {threshold:g} or more."
     if excepted:
-        sentence += (
-            f" It stays below without {'; '.join(excepted)}, in the first useful layer, which the paper excepts."
-        )
+        sentence += f" It stays below without {'; '.join(excepted)}; the paper allows this in the first useful layer."
     if excessive:
         sentence += f" It stays below without {'; '.join(excessive)}."
     if open_:
-        sentence += f" Too near to the threshold to say: {'; '.join(open_)}."
+        sentence += f" Too close to the threshold to decide: {'; '.join(open_)}."
     return Verdict("step 6", "failed" if excessive else "undetermined" if open_ else "passed", sentence)

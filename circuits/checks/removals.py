@@ -1,8 +1,9 @@
 """Step 6 of Appendix E: is every path needed? And could it lead to another role instead?
 
-A path can be needed in two ways. It may carry what is answered: then the whole circuit fails without it, the paper's
-step 6. Or it may only tell the heads above where to attend; the whole circuit, which replaces their attention, then
-hardly misses it. Whether it does so is measured with the heads above some layer intact: they attend by themselves.
+A path can be needed in two ways. It is needed directly if it carries part of the answer: without it the loss of the
+whole circuit is high (the paper's step 6). It is needed indirectly if it only tells the heads above where to attend.
+The whole circuit replaces the attention of these heads, so its loss stays low without the path. Such a path is tested
+with the heads above some layer intact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,30 +26,27 @@ ByLayer = Mapping[int, SequentialTest]  # the test for the circuit with the head
 class PathResult:
     """Step 6 for one path: the loss without it, by what its row becomes.
 
-    A path can be needed in two ways. It may carry what is answered: then the whole circuit fails without it
-    (``losses``, the paper's step 6). Or it may only tell the heads above where to attend; the whole circuit, which
-    replaces their attention, then hardly misses it. The paper saw this in the first useful layer, where the error
-    stayed at 0.05 to 0.1, and took the path to "enable the information flow in the subsequent layers". Whether it
-    does is measured for the paths that the whole circuit does not miss: ``indirect`` is the loss with the heads above
-    some layer intact.
+    A path can be needed directly or indirectly (see the module). The paper saw the second case in the first useful
+    layer: the error stayed at 0.05 to 0.1, and the path was taken to "enable the information flow in the subsequent
+    layers". Here it is tested for every path without which the loss of the whole circuit stays low.
 
     Attributes:
         path: the path.
-        losses: of the whole circuit, with this row ``uniform`` and with this row ``identity``.
-        indirect: the same with all heads above some layer intact, that from which on they miss the row most; empty
-            where ``losses`` exceed the threshold, or the heads above go astray even with the path in place.
-        intact_above: that layer, for the row with which the path is missed least.
-        retargeted: the loss with another role as the path's target, for every role that its source can see; of the
-            whole circuit, or with the heads above intact where the path is needed by those. Empty for a path that is
-            not needed, and for a ``Previous`` head.
-        alternative_targets: the roles among those that keep the loss below the threshold, or too near to it to decide:
-            the test does not tell them apart from the target.
-        better_targets: those whose loss is lower than the circuit's by more than three standard errors.
-        needed: ``directly`` if both ``losses`` exceed the threshold; ``no`` if with one of the rows neither its loss
-            nor its ``indirect`` one does; ``indirectly`` otherwise; ``undecided`` if the loss that decides it is within
-            three standard errors of the threshold, or if the circuit's is not low with the path in place.
-        weak: whether it is needed directly, but one of ``losses`` stays below twice the threshold.
-        in_first_useful_layer: whether it lies in the lowest layer that has a path, that of a fixed pattern too.
+        losses: the loss of the whole circuit with the path's row ``uniform`` and with the row ``identity``.
+        indirect: the same losses with all heads above some layer intact, for the layer with the highest loss. Empty if
+            both ``losses`` exceed the threshold, or if for no layer the loss is low with the path in place.
+        intact_above: that layer, for the row whose highest loss is lower.
+        retargeted: the loss with another role as the path's target, for every role before its source. It is the loss
+            of the whole circuit, or for a path that is needed indirectly the loss with the heads above intact. Empty
+            for a path that is not needed, and for a ``Previous`` head.
+        alternative_targets: the roles in ``retargeted`` with a loss below the threshold, or too close to it to decide.
+        better_targets: the roles in ``retargeted`` with a loss that is lower than the circuit's by more than three
+            standard errors.
+        needed: ``directly`` if both ``losses`` exceed the threshold; ``no`` if for one of the rows neither its loss nor
+            its ``indirect`` loss does; ``indirectly`` otherwise; ``undecided`` if the deciding loss is within three
+            standard errors of the threshold, or if the circuit's loss is not low with the path in place.
+        weak: whether the path is needed directly, but one of ``losses`` is below twice the threshold.
+        in_first_useful_layer: whether the path lies in the lowest layer with a path; paths of fixed patterns count.
     """
 
     path: AttentionPath
@@ -64,18 +62,18 @@ class PathResult:
 
     @property
     def necessary(self) -> bool:
-        """Whether nothing shows that the path is redundant."""
+        """Whether the path is not shown to be redundant."""
         return self.needed != "no"
 
     @property
     def nearest_alternative(self) -> tuple[str, Loss] | None:
-        """The other target with the lowest loss, if any was tried."""
+        """The other target with the lowest loss, with that loss; None if none was tried."""
         return min(self.retargeted.items(), key=lambda item: item[1].mean, default=None)
 
 
 @dataclass(frozen=True)
 class _Removal:
-    """What one path's removal costs, with all heads replaced and with those above a layer intact."""
+    """The losses without one path, with all heads replaced and with the heads above a layer intact."""
 
     losses: dict[str, Loss]
     indirect: dict[str, Loss]
@@ -84,21 +82,21 @@ class _Removal:
 
     @property
     def guides(self) -> int | None:
-        """The layer above which heads miss the path, where they alone miss it."""
+        """The layer above which heads are intact when a path is needed indirectly; else None."""
         return self.intact_above if self.needed == "indirectly" else None
 
 
 def removals(
     test: SequentialTest, strict: SequentialTest, circuit: Circuit, combined: Loss, up_to: Sequence[Loss]
 ) -> tuple[PathResult, ...]:
-    """Step 6 for every path, and its alternative targets.
+    """Run step 6 for every path, and look for alternative targets.
 
     Args:
-        test: against the threshold.
-        strict: against the one for single paths.
-        circuit: whose paths.
-        combined: its loss.
-        up_to: for every layer the loss with the heads up to it replaced and those above intact.
+        test: the sequential test against the threshold.
+        strict: the sequential test against the strict threshold.
+        circuit: the circuit.
+        combined: the loss of the circuit.
+        up_to: for every layer, the loss with the heads up to this layer replaced and those above intact.
     """
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.removable}
     intact = {
@@ -107,7 +105,7 @@ def removals(
         if loss.mean < test.threshold
     }
     found = _each_removal(strict, removed, intact)
-    # A path that only guides the heads above is held against its alternatives with those heads intact.
+    # A path that is needed indirectly is compared with its alternative targets with the heads above intact.
     guides = {path: removal.guides for path, removal in found.items()}
     tests = {path: strict if layer is None else intact[layer] for path, layer in guides.items()}
     bases = {path: circuit if layer is None else circuit.up_to(layer) for path, layer in guides.items()}
@@ -119,7 +117,7 @@ def removals(
     for path, removal in found.items():
         losses, better = retargeted.get(path, ({}, ()))
         limit = tests[path].threshold
-        # Where the loss is not low with the path in place, a loss that is not low without it says nothing.
+        # If the loss is not low with the path in place, a high loss without it is no evidence.
         needed: Needed = removal.needed if low else "undecided"
         least = min(loss.mean for loss in removal.losses.values())
         results.append(
@@ -142,9 +140,9 @@ def removals(
 def _each_removal(
     strict: SequentialTest, removed: Mapping[AttentionPath, Removed], intact: ByLayer
 ) -> dict[AttentionPath, _Removal]:
-    """The removal of every path; the heads above any of the layers of ``intact`` may be left intact."""
+    """Remove every path; ``intact`` gives the layers above which the heads may be intact, each with its test."""
     ways = {(path, row): own for path, rows in removed.items() for row, own in rows.items()}
-    # What a path is worth is reported, however early it is clear that it is needed.
+    # The report shows the loss without each path, so it is measured on ENOUGH examples even if the decision is early.
     decided = strict.test(ways, min_examples=ENOUGH)
     found, doubtful = {}, {}
     for path, rows in removed.items():
@@ -152,13 +150,13 @@ def _each_removal(
             found[path] = _Removal({row: decided[path, row].loss for row in rows}, {}, None, "directly")
         else:
             doubtful[path] = {layer: own for layer, own in intact.items() if layer >= path.head.layer}
-    for layer, own in intact.items():  # those that are asked of one layer run together
+    for layer, own in intact.items():  # circuits with the same intact layers run together
         paths = [path for path, layers in doubtful.items() if layer in layers]
         own.test({(path, row): one.up_to(layer) for path in paths for row, one in removed[path].items()})
     for path, layers in doubtful.items():
         found[path] = _doubtful(strict, removed[path], layers)
         if found[path].needed == "no":
-            # Rare failures, each of a great loss, may not have come up in the few examples that decided it.
+            # A rare failure with a high loss may be missing in the few examples that decided it.
             strict.measure(removed[path].values())
             for layer, own in layers.items():
                 own.measure(one.up_to(layer) for one in removed[path].values())
@@ -167,10 +165,10 @@ def _each_removal(
 
 
 def _doubtful(strict: SequentialTest, removed: Removed, intact: ByLayer) -> _Removal:
-    """A path that the whole circuit may not miss, with the heads above each of some layers intact.
+    """Remove a path that is not needed directly, with all heads replaced and with the heads above each layer intact.
 
-    It can go if in one of these ways nothing is lost: neither with all heads replaced nor with those above any layer
-    intact. That is what discovery asks before it takes a path away.
+    The path is redundant if for one of its rows all these losses stay low. Discovery uses the same criterion before it
+    removes a path.
     """
     losses = {row: decided.loss for row, decided in strict.test(removed).items()}
     indirect, hardest, worst = {}, {}, {}
@@ -189,7 +187,7 @@ def _doubtful(strict: SequentialTest, removed: Removed, intact: ByLayer) -> _Rem
 def _each_target(
     tests: Mapping[AttentionPath, SequentialTest], bases: Mapping[AttentionPath, Circuit]
 ) -> dict[AttentionPath, tuple[dict[str, Loss], tuple[str, ...]]]:
-    """For every path the loss with each other role as its target, and which of those are surely better."""
+    """Return for every path the loss with each other role as its target, and the roles that are better targets."""
     ways: dict[SequentialTest, dict[tuple[AttentionPath, str], Circuit]] = {}
     for path, base in bases.items():
         if isinstance(base.heads[path.head], OneHot):

@@ -1,28 +1,28 @@
-"""What a validation can say of a circuit: verdicts on single steps, and the statements that rest on them."""
+"""The outcome of a validation: verdicts on single steps, and statements that combine them."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-REPORT_FILES = ("report.json", "report.md", "report.html")  # in which it is said
+REPORT_FILES = ("report.json", "report.md", "report.html")
 Outcome = Literal["passed", "failed", "undetermined"]
 Protocol = Literal["extended", "paper"]  # every check, or Appendix E to the letter
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
-STATEMENTS = {  # what a validation can say of a circuit, and the steps that it rests on
+STATEMENTS = {  # the statements about a circuit, each with its steps
     "accounts for the output": ("unablated", "step 4", "step 5"),
     "faithful": ("faithful",),
     "complete": ("complete",),
     "minimal": ("step 6", "alternative targets", "merges"),
     "each head alone": ("step 3",),
 }
-REQUIRED = ("accounts for the output", "faithful")  # without which a circuit does not hold
+REQUIRED = ("accounts for the output", "faithful")  # a circuit holds only if these statements hold
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One step's outcome, with a sentence for people.
+    """The outcome of one step, and a sentence that explains it.
 
-    ``undetermined``: nothing speaks against the hypothesis, but something is left open. In step 3, no mechanism tried
-    replaces some of the heads alone; among the rivals, a path could as well lead elsewhere.
+    ``undetermined`` means that the step neither confirms nor contradicts the hypothesis. Examples: in step 3 no
+    mechanism keeps the loss low for some head alone; a path has alternative targets.
     """
 
     step: str
@@ -31,11 +31,11 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the step does not speak against the circuit."""
+        """Whether the step did not fail."""
         return self.outcome != "failed"
 
     def to_json(self) -> dict[str, Any]:
-        """``step``, ``outcome``, ``passed`` and ``sentence``."""
+        """Return ``step``, ``outcome``, ``passed`` and ``sentence``."""
         return {"step": self.step, "outcome": self.outcome, "passed": self.passed, "sentence": self.sentence}
 
 
@@ -44,11 +44,11 @@ Decision = Literal["holds", "fails", "undecided"]
 
 @dataclass(frozen=True)
 class Statement:
-    """What is said of a circuit, and the verdicts that it rests on.
+    """One statement about a circuit.
 
     Attributes:
         name: one of ``STATEMENTS``.
-        verdicts: of its steps.
+        verdicts: the verdicts of its steps.
     """
 
     name: str
@@ -56,6 +56,6 @@ class Statement:
 
     @property
     def decision(self) -> Decision:
-        """``fails`` if a step failed, ``holds`` if all were passed, else ``undecided``."""
+        """``fails`` if a step failed, ``holds`` if all steps were passed, else ``undecided``."""
         outcomes = {verdict.outcome for verdict in self.verdicts}
         return "fails" if "failed" in outcomes else "holds" if outcomes == {"passed"} else "undecided"

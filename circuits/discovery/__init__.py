@@ -1,7 +1,7 @@
 """From a transformer to its circuit.
 
 - discovery.py: discover, Discovery
-- observed_paths.py: paths that attention shows
-- observed_positions.py: fixed positions that attention shows
-- fitting.py: paths added, removed, and heads simplified, always with all heads replaced
+- observed_paths.py: the paths that a head's attention shows
+- observed_positions.py: the fixed positions that a head's attention shows
+- fitting.py: add paths, remove paths, and simplify heads, with all heads replaced
 """

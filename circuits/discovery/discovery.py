@@ -1,11 +1,11 @@
-"""From a transformer to its circuit: every head replaced by what its attention shows (paper, Appendix E, steps 1 to 4).
+"""Find the circuit of a transformer: replace every head by what its attention shows (paper, Appendix E, steps 1 to 4).
 
-Its stages:
+The stages:
 
-    1. content or position    which heads' average pattern, which knows positions alone, does as well in their place
-    2. content heads          paths where their attention is near 1, each on the instances where it is; on the others
-                              fixed positions, or the head's average
-    3. all in place           paths and heads that are not missed go, all become as simple as they can be
+    1. content or position    find the heads that their average pattern can replace; it depends on positions only
+    2. content heads          give them paths where their attention is near 1, each on the instances where it is; on all
+                              other instances they get fixed positions or their average
+    3. all heads replaced     remove redundant paths, and make every head as simple as the loss allows
 """
 
 from dataclasses import dataclass
@@ -25,26 +25,27 @@ from circuits.mechanisms.mechanism import Mechanism
 from circuits.problem import Problem
 from circuits.utils.progress import Progress, part_of, shown
 
-AIM = 0.6  # of what a circuit may add to the loss, used up where mechanisms are chosen: other examples may be harder
-LAST = 0.9  # of the same, when paths are taken away in the end: step 6 asks whether each is needed for all of it
-SLACK = 0.002  # by which simpler mechanisms may lift a loss that is not low enough anyway
+# The shares of the allowed increase of the loss. The rest is a margin, because other examples may be harder.
+AIM = 0.6  # while mechanisms are chosen
+LAST = 0.9  # in the last pruning; step 6 tests each path against the whole increase
+SLACK = 0.002  # how much simpler mechanisms may raise a loss that is already too high
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """A circuit, how it was found, and what it costs.
+    """A circuit, how it was found, and its loss.
 
     Attributes:
         circuit: a mechanism for every head of the model.
-        heads: which heads look at content, and which at positions.
-        unablated: the model's own loss, and
-        combined: that with every head replaced, both on examples that nothing was chosen on.
-        trials: every change that was tried on the way, with its loss.
-        permuted: how low the same discovery comes with role names permuted in each example (``permuted.py``), where
-            that was asked.
-        threshold: a loss below it counts as low.
-        seed: of the examples.
-        n_evaluations: sequences that were run to find it.
+        heads: the content heads and the positional heads.
+        unablated: the loss of the unablated model, on examples that no choice was made on.
+        combined: the loss with every head replaced, on the same examples.
+        trials: every change that was tried, with its loss.
+        permuted: the loss of the circuit that the same discovery finds with role names permuted in each example
+            (``permuted_roles.py``), if it was run.
+        threshold: the threshold; a loss below it counts as low.
+        seed: the seed of the examples.
+        n_evaluations: the number of sequences that were run.
     """
 
     circuit: Circuit
@@ -59,20 +60,20 @@ class Discovery:
 
     @property
     def found(self) -> bool:
-        """Whether the loss with every head replaced is below the threshold, for sure."""
+        """Whether the combined loss is below the threshold by more than three standard errors."""
         return self.combined.mean < self.threshold and not self.combined.near(self.threshold)
 
     @property
     def explains(self) -> bool:
-        """Whether it is at most twice the model's own, plus 0.005."""
+        """Whether the combined loss is at most twice the unablated loss, plus 0.005."""
         return self.combined.mean <= allowed_loss(self.unablated)
 
     def steps(self) -> tuple[str, ...]:
-        """How the circuit was found, a sentence for every change that was kept."""
+        """Return one sentence for every change that was kept."""
         return tuple(str(trial) for trial in self.trials if trial.taken)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers and texts; docs/reports.md says what each key holds."""
+        """Return plain numbers and texts; docs/reports.md explains every key."""
         return {
             "found": self.found,
             "explains": self.explains,
@@ -113,13 +114,12 @@ def discover(
 
     Args:
         model: any HookedTransformer without padding.
-        problem: its task: examples with roles, all of the same length, and a loss. Paths may be there on some instances
-            only, by the first group that the examples offer, or by position.
-        n_examples: to choose on, and as many others to measure the losses on in the end.
-        threshold: a loss below it counts as low; the paper takes 0.05.
-        seed: of the examples; those for averages, for choosing and for the losses in the end have nothing in common,
-            nor have those of ``validate`` with any of them.
-        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+        problem: the model's task: examples with roles, all of the same length, and a loss. A path may hold on some
+            instances only, by the labels of a group of the examples, or by position if they have no groups.
+        n_examples: the number of examples for the choices; the final losses are measured on as many others.
+        threshold: a loss below it counts as low; the paper uses 0.05.
+        seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         Unsolved: the model does not solve the task.
@@ -138,7 +138,7 @@ def _discovered(
     test = SequentialTest(model, problem, drawn("discovery"), threshold)
     (unablated,) = test.measure([Circuit()])
     if unablated.mean >= threshold or unablated.near(threshold):
-        raise Unsolved(f"the unablated loss is {unablated}, not surely below the threshold {threshold:g}")
+        raise Unsolved(f"the unablated loss is {unablated}; expected a loss clearly below the threshold {threshold:g}")
     heads = content_or_position(
         model,
         problem,
@@ -154,7 +154,7 @@ def _discovered(
     circuit = growing.grow(Circuit({**heads.means, **shown_paths}))
     progress(0.5)
     looking = content(circuit)
-    layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # above each of them other content heads are intact
+    layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # the sets of intact content heads above them differ
     combined, *losses = growing.test.measure([circuit, *(intact_above(layer, circuit, looking) for layer in layers)])
     intact = {
         layer: test.with_threshold(max(threshold, loss.mean + SLACK))

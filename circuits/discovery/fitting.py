@@ -1,10 +1,10 @@
-"""A circuit brought to its final form, one change at a time, always with all heads replaced.
+"""Fit a circuit by one change at a time, with all heads replaced.
 
-    grow        heads get paths until the loss is low enough
-    prune       paths go that are not missed
-    simplify    every head becomes the simplest that the loss allows (paper, Appendix E, step 3)
+    grow        give heads paths until the loss is low enough
+    prune       remove redundant paths
+    simplify    give every head the simplest mechanism that the loss allows (paper, Appendix E, step 3)
 
-Every change that was tried stands in the log with its loss.
+The log has every change that was tried, with its loss.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import ELSEWHERE, REPLACEMENTS, SIMPLE, Mechanism
 from circuits.mechanisms.one_hot import OneHot
 
-Change = tuple[Head, Mechanism]  # a head, and what it becomes
+Change = tuple[Head, Mechanism]  # a head, and its new mechanism
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Trial:
 
     Attributes:
         step: ``grow``, ``prune`` or ``simplify``.
-        head: the head that was changed.
-        mechanism: what it became.
-        tested: the loss with all heads replaced.
+        head: the changed head.
+        mechanism: the head's new mechanism.
+        tested: the loss with all heads replaced, and the decision on it.
         taken: whether the change was kept.
     """
 
@@ -46,19 +46,26 @@ class Trial:
 class Fitting:
     """Changes circuits of one model; ``trials`` is the log.
 
-    The loss must be low enough with all heads replaced, and with the content heads above any layer from the change on
-    intact. The second keeps what tells those where to look; with their attention prescribed nobody would miss it.
+    The loss must be low enough with all heads replaced. It must also be low enough with the content heads above any
+    layer intact, from the layer of the change on. The second condition keeps the paths that these heads need to find
+    out where to look.
     """
 
     def __init__(self, test: SequentialTest, intact: Mapping[int, SequentialTest], observed: ObservedPaths) -> None:
-        """``test`` decides with all heads replaced, ``intact`` with the content heads above some layers intact."""
+        """Make a fitting.
+
+        Args:
+            test: the test with all heads replaced.
+            intact: for some layers, the test with the content heads above intact.
+            observed: the paths that the heads' attention shows.
+        """
         self.test, self.intact, self.observed = test, intact, observed
         self.trials: list[Trial] = []
 
     def grow(self, circuit: Circuit) -> Circuit:
-        """Change one head after the other, mostly by giving it paths: that change first which lowers the loss most.
+        """Apply the change that lowers the loss most, mostly new paths for a head, and repeat.
 
-        It ends when the loss is low enough, or no change lowers it for sure.
+        It ends when the loss is low enough, or no change lowers it by more than three standard errors.
         """
         (loss,) = self.test.measure([circuit], ENOUGH)
         while loss.mean >= self.test.threshold:
@@ -76,7 +83,7 @@ class Fitting:
         return circuit
 
     def prune(self, circuit: Circuit, looking: Sequence[Head]) -> Circuit:
-        """Take paths away, that which is missed least first, as long as the losses stay low enough.
+        """Remove paths, the least costly first, as long as the losses stay low enough.
 
         ``looking`` are the content heads.
         """
@@ -88,7 +95,7 @@ class Fitting:
             circuit = fewer
 
     def _pruned(self, circuit: Circuit, changes: Sequence[Change], looking: Sequence[Head]) -> Circuit | None:
-        """The circuit with the change of the lowest loss, of those that leave the losses low enough; None without."""
+        """Apply the change with the lowest loss that keeps all losses low enough; return None if there is none."""
         changed = [circuit.with_head(*change) for change in changes]
         low = self._low(changed)
         lowest_first = sorted(low, key=lambda place: low[place].loss.mean)
@@ -99,7 +106,7 @@ class Fitting:
     def simplify(
         self, circuit: Circuit, looking: Sequence[Head], progress: Callable[[float], None] = lambda share: None
     ) -> Circuit:
-        """Make every head, from the last to the first, the simplest of its candidates that leaves the losses low."""
+        """Give every head, from the last to the first, its simplest mechanism that keeps the losses low enough."""
         for done, head in enumerate(reversed([*circuit.heads]), start=1):
             changes = [(head, simpler) for simpler in dict.fromkeys(self._simpler(head, circuit.heads[head]))]
             changed = [circuit.with_head(*change) for change in changes]
@@ -114,7 +121,7 @@ class Fitting:
         return circuit
 
     def _fewer(self, circuit: Circuit, looking: Sequence[Head]) -> Iterator[Change]:
-        """Every head with one path less; a content head without any has its average."""
+        """Yield every head with one path less; a content head without any path gets its average."""
         for head, mechanism in circuit.heads.items():
             if isinstance(mechanism, OneHot):
                 for ends in mechanism.rows:
@@ -126,7 +133,7 @@ class Fitting:
                         yield head, mechanism.without_row(*ends)
 
     def _others(self, head: Head, mechanism: Mechanism) -> Iterator[Change]:
-        """What a head might do instead: all of its paths, or something simpler."""
+        """Yield the other mechanisms of a head: all of its paths, or something simpler."""
         rows = self.observed.rows[head]
         if rows and isinstance(mechanism, FixedPattern):
             yield head, self.observed.mechanism(head, rows)
@@ -134,7 +141,7 @@ class Fitting:
         yield from ((head, simpler) for simpler in others if simpler != mechanism)
 
     def _simpler(self, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
-        """What a head might do instead, the simplest first: no path, then paths, then position to position."""
+        """Yield the mechanisms that could replace a head's own, simplest first: no path, paths, a map of positions."""
         if isinstance(mechanism, FixedPattern):
             yield from SIMPLE.values()
         for shown in (mechanism, self.observed.mechanism(head, self.observed.rows[head])):
@@ -144,9 +151,9 @@ class Fitting:
             yield mechanism.as_map
 
     def _missed(self, head: Head, circuit: Circuit, looking: Sequence[Head]) -> bool:
-        """Whether without a head, uniform or identity, the loss is surely twice as high as it may be.
+        """Whether the loss is more than twice the allowed loss when a head is made uniform or identity.
 
-        A path that nobody misses is not named.
+        It must be so by more than three standard errors. Otherwise the head gets no path.
         """
         for without in (circuit.with_head(head, SIMPLE[name]) for name in REPLACEMENTS):
             ways = {self.intact[layer]: intact_above(layer, without, looking) for layer in self._layers(head)}
@@ -157,12 +164,12 @@ class Fitting:
         return True
 
     def _low(self, changed: Sequence[Circuit]) -> dict[int, DecidedLoss]:
-        """Those with a loss that is low enough for sure, by their place."""
+        """Return the decisions of the circuits with a loss that is clearly low enough, by their index."""
         decided = self.test.test(dict(enumerate(changed)), max_examples=IN_PASSING)
         return {place: own for place, own in decided.items() if own.decision == "below"}
 
     def _guides(self, head: Head, changed: Circuit, looking: Sequence[Head]) -> bool:
-        """Whether no loss is surely too high with content heads above intact, after a change of this head."""
+        """Whether after a change of this head no loss is clearly too high with the content heads above intact."""
         return all(
             self.intact[layer].test_one(intact_above(layer, changed, looking), max_examples=IN_PASSING).decision
             != "above"
@@ -170,7 +177,7 @@ class Fitting:
         )
 
     def _layers(self, head: Head) -> list[int]:
-        """Those of ``intact`` for which a change of this head matters: the last that is not above it, and all above."""
+        """Return the layers of ``intact`` that a change of this head affects: all from the last one not above it."""
         return [layer for layer in self.intact if not any(layer < other <= head.layer for other in self.intact)]
 
     def _note(self, step: str, changes: Sequence[Change], changed: Sequence[Circuit], taken: int | None) -> None:
@@ -179,17 +186,17 @@ class Fitting:
 
 
 def _emptied(circuit: Circuit) -> Iterator[Change]:
-    """Every one-hot head with the row of one path made uniform or identity, as in step 6."""
+    """Yield every one-hot head with the row of one path made uniform or identity, as in step 6."""
     for path in circuit.paths:
         if isinstance(circuit.heads[path.head], OneHot):
             yield from ((path.head, circuit.without(path, row).heads[path.head]) for row in REPLACEMENTS)
 
 
 def intact_above(layer: int, circuit: Circuit, looking: Sequence[Head]) -> Circuit:
-    """The circuit with the content heads above a layer, of those given, left to look by themselves."""
+    """Return the circuit with those of the given content heads intact that lie above a layer."""
     return circuit.without_heads(head for head in content(circuit) if head in looking and head.layer > layer)
 
 
 def content(circuit: Circuit) -> tuple[Head, ...]:
-    """The heads with paths between roles."""
+    """Return the one-hot heads."""
     return tuple(head for head, mechanism in circuit.heads.items() if isinstance(mechanism, OneHot))

@@ -1,4 +1,4 @@
-"""Paths as a head's attention shows them: from which role to which, and on which instances."""
+"""The paths that a head's attention shows: from which role, to which role, and on which instances."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from circuits.roles import Roles
 
 @dataclass(frozen=True)
 class Row:
-    """The instances on which a path of a head is there, and the head's attention from its role on those.
+    """A path of a head: the instances on which it holds, and the head's attention there.
 
     Attributes:
-        condition: on which instances; None for all.
-        total: attention of the role's positions, summed over the examples in which the path is on there.
-        times: how often it is on, by position.
+        condition: the condition on the instances; None for all.
+        total: the attention from each position, summed over the cases in which the path holds at that position.
+        times: the number of such cases, by position.
     """
 
     condition: Condition | None
@@ -40,7 +40,15 @@ Attention = Float[Tensor, "query_role key_role label"]
 
 @dataclass(frozen=True)
 class _Seen:
-    """A path that attention shows: on which instances, how much of it on average, and how far that is from 1 and 0."""
+    """A path that attention shows.
+
+    Attributes:
+        ends: the source and the target.
+        condition: the condition on the instances; None for all.
+        there: whether the path holds on an instance.
+        attention: the average attention along the path; 0 is counted where it does not hold.
+        misfit: the mean squared difference of the attention from 1 where the path holds, and from 0 where it does not.
+    """
 
     ends: Ends
     condition: Condition | None
@@ -50,14 +58,20 @@ class _Seen:
 
 
 class ObservedPaths:
-    """The paths of every head, and its average attention where none of them is on.
+    """The paths of every head, and its average attention where none of them holds.
 
     Attributes:
-        rows: for every head its paths, by the roles at their ends; and its rows to fixed positions.
+        rows: for every head, its paths and its rows to fixed positions, by source and target.
     """
 
     def __init__(self, model: HookedTransformer, examples: Examples, means: Mapping[Head, FixedPattern]) -> None:
-        """``means`` are the heads' average patterns on the same examples."""
+        """Read the paths from attention.
+
+        Args:
+            model: the model.
+            examples: the examples that attention is averaged over.
+            means: the heads' average patterns on the same examples.
+        """
         self._means, self._roles, self._n = means, examples.roles, len(examples)
         distinct, self._shared = self._roles.distinct, self._roles.shared
         sources = [name for name in distinct if name not in self._shared or self._alone(name)]
@@ -87,19 +101,19 @@ class ObservedPaths:
                         row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
 
     def _alone(self, shared: str) -> bool:
-        """Whether no instance has a role of its own where all share this one."""
+        """Whether no instance has a role of its own at the position of this shared role."""
         own = [name for name in self._roles if name not in self._shared]
         return not any((self._roles[name] == self._roles[shared]).any() for name in own)
 
     def _left(self, paths: Iterable[_Seen], sources: Iterable[str]) -> dict[str, Bool[Tensor, "example instance"]]:
-        """For every role that only its own instance has, the instances on which no path from it is on."""
+        """Return for every role that is not shared the instances on which no path from it holds."""
         left = {source: torch.ones_like(self._roles[source], dtype=torch.bool).cpu() for source in sources}
         for path in paths:
             left[path.ends[0]] &= ~path.there
         return {source: own for source, own in left.items() if source not in self._shared and own.any()}
 
     def _paths(self, seen: Mapping[str, Attention]) -> list[_Seen]:
-        """The paths that are on somewhere, and on which instances (None: all); of two on the same ones the stronger.
+        """Return the paths that hold on some instances; of two from one role on one instance, only the stronger.
 
         ``seen`` is a head's attention by the labels of every group.
         """
@@ -114,7 +128,7 @@ class ObservedPaths:
         return kept
 
     def _path(self, ends: Ends, seen: Mapping[str, Attention]) -> _Seen | None:
-        """A path with the condition that fits best: attention near 1 where it is on, and near 0 where it is not."""
+        """Return a path with the condition that fits best: attention near 1 where it holds, near 0 elsewhere."""
         (source, target), names, roles = ends, self._roles.names, self._roles
         found: list[_Seen] = []
         for group, by_label in seen.items():
@@ -128,7 +142,7 @@ class ObservedPaths:
         return min(found, key=lambda path: path.misfit, default=None)
 
     def mechanism(self, head: Head, ends: Iterable[Ends]) -> FixedPattern | OneHot:
-        """A head with some of its paths, and its average where none of them is on."""
+        """Return a mechanism with some of a head's paths, and its average where none of them holds."""
         mean, rows = self._means[head], {these: self.rows[head][these] for these in ends}
         if not rows:
             return mean
@@ -140,5 +154,5 @@ class ObservedPaths:
 
 
 def _there(condition: Condition | None, roles: Roles, source: str) -> Bool[Tensor, "example instance"]:
-    """On which instances a path from a role is there."""
+    """Return the instances on which a path from a role holds."""
     return condition.holds(roles) if condition else torch.ones_like(roles[source], dtype=torch.bool)

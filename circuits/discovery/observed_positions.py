@@ -1,8 +1,8 @@
-"""Fixed positions that a head attends to by what stands elsewhere.
+"""Fixed positions that a head attends to, chosen by the label of another role.
 
-Where a symbol stands at one slot, a head may fetch it from another position: the one after it, say, to which a
-previous-token head has copied it. The label of the symbol's role tells which position; that is no path to a role of
-the instance.
+If a symbol stands at one slot, a head may read it from another position, for example from the next position, to which a
+previous-token head has copied it. The label of the symbol's role determines this position. Such a row is not a path,
+because it does not lead to a role of the instance.
 """
 
 from collections.abc import Mapping
@@ -25,20 +25,19 @@ Left = Mapping[Head, Mapping[str, Bool[Tensor, "example instance"]]]
 def observed_positions(
     model: HookedTransformer, examples: Examples, left: Left, group: str
 ) -> dict[Head, dict[Ends, Condition]]:
-    """Rows that lead from roles to two or more fixed positions, by the labels of another role.
+    """Find rows that lead from a role to two or more fixed positions, by the labels of another role.
 
     Args:
-        model: whose attention is looked at.
-        examples: on which it is averaged.
-        left: for every head and role that attends the instances to look at, those on which no path is on:
-            ``[example, instance]``.
-        group: of the labels.
+        model: the model.
+        examples: the examples that attention is averaged over.
+        left: for every head and source, the instances on which no path holds, ``[example, instance]``.
+        group: the group of the labels.
 
     Returns:
-        for every head its rows, by the role that attends and the position (``position 3``), each with its condition.
+        For every head its rows, by source and position (``position 3``), each with its condition.
 
     Raises:
-        BadInput: the examples do not offer the group.
+        BadInput: the examples do not have the group.
     """
     roles = examples.roles
     labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)
@@ -70,9 +69,9 @@ def _rows(
     roles: Roles,
     group: str,
 ) -> dict[Ends, Condition]:
-    """The rows of one role of a head, by the labels of that role which tell most of its attention.
+    """Return the rows of one source of a head, by the labels of the role that explain most of its attention.
 
-    Where a label tells the position of the role itself, what it attends to may be by position: no such label is taken.
+    A role is skipped if its labels determine the position of the source: attention may then follow that position.
     """
     best: dict[Ends, Condition] = {}
     most = 0.0

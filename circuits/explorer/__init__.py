@@ -4,7 +4,7 @@ try:
     from circuits.explorer.widgets import Explorer, explore
 except ModuleNotFoundError as error:
     if error.name and error.name.partition(".")[0] in ("anywidget", "ipywidgets", "traitlets"):
-        raise ImportError("the explorer takes an extra: pip install 'retrieval-interp[notebook]'") from error
+        raise ImportError("the explorer needs an extra: pip install 'retrieval-interp[notebook]'") from error
     raise
 
 __all__ = ["Explorer", "explore"]

@@ -1,6 +1,6 @@
-// Shows the drawing that Python makes, and tells Python what was clicked, or chosen with Enter or the space bar.
+// Shows the drawing from Python, and sends Python what is clicked, or chosen with Enter or the space bar.
 function render({ model, el }) {
-  el.dataset.lmSuppressShortcuts = "true"; // else JupyterLab takes the keys
+  el.dataset.lmSuppressShortcuts = "true"; // otherwise JupyterLab handles the keys
   const draw = () => {
     const focused = el.contains(document.activeElement) ? document.activeElement.dataset.act : null;
     el.innerHTML = model.get("svg");

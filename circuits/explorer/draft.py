@@ -1,4 +1,4 @@
-"""A circuit as it stands while somebody tries things: what is drawn, what is taken away, what is set aside."""
+"""A circuit that is edited: its paths, the paths that are removed for now, and the heads that do something else."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,19 +9,19 @@ from circuits.errors import BadInput
 from circuits.mechanisms.mechanism import SIMPLE
 from circuits.mechanisms.one_hot import OneHot, is_role
 
-PATHS, UNTOUCHED = "paths", "untouched"
-TAKEN_AWAY = "uniform"  # what becomes of the row of a path that is taken away (paper, Appendix E, step 6)
+PATHS, INTACT = "paths", "intact"
+REMOVED = "uniform"  # the row of a removed path (paper, Appendix E, step 6)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A circuit with its variations; every change gives another draft.
+    """A circuit with its variations; every change returns another draft.
 
     Attributes:
-        hypothesis: the circuit with all paths that are drawn, also those taken away.
-        removed: the paths that are taken away for now.
-        set_aside: the heads whose hypothesis is, with what stands in its place: ``uniform``, ``identity``,
-            ``previous``, or ``untouched``: as the model has it.
+        hypothesis: the circuit with all paths that are drawn, including the removed ones.
+        removed: the paths that are removed for now.
+        set_aside: the heads whose hypothesis is not used for now, each with its state: ``uniform``, ``identity``,
+            ``previous``, or ``intact``.
     """
 
     hypothesis: Circuit
@@ -33,28 +33,28 @@ class Draft:
 
     @property
     def circuit(self) -> Circuit:
-        """What is tried: the hypothesis without what is taken away and set aside."""
+        """The circuit that is measured: the hypothesis with paths removed and heads set aside."""
         circuit = self.hypothesis.without_heads(self.set_aside)
         for head, instead in self.set_aside.items():
-            if instead != UNTOUCHED:
+            if instead != INTACT:
                 circuit = circuit.with_head(head, SIMPLE[instead])
         for path in self.removed:
             if path.head not in self.set_aside:
-                circuit = circuit.without(path, TAKEN_AWAY)
+                circuit = circuit.without(path, REMOVED)
         return circuit
 
     def state(self, head: Head) -> str:
-        """What a head does now: ``paths``, ``untouched``, or the name of its mechanism."""
+        """Return the state of a head: ``paths``, ``intact``, or the name of its mechanism."""
         if head in self.set_aside:
             return self.set_aside[head]
         if AttentionPath(head, "*", "previous") in self.removed:  # the only path of its head
-            return TAKEN_AWAY
+            return REMOVED
         mechanism = self.hypothesis.heads.get(head)
-        return UNTOUCHED if mechanism is None else PATHS if isinstance(mechanism, OneHot) else mechanism.name
+        return INTACT if mechanism is None else PATHS if isinstance(mechanism, OneHot) else mechanism.name
 
     def states(self, head: Head) -> tuple[str, ...]:
-        """What a head can be made to do, in the order in which it is gone through."""
-        return (*dict.fromkeys((*SIMPLE, self._own(head), UNTOUCHED)),)
+        """Return the possible states of a head, in the order of ``next``."""
+        return (*dict.fromkeys((*SIMPLE, self._own(head), INTACT)),)
 
     @property
     def paths(self) -> dict[AttentionPath, bool]:
@@ -63,24 +63,24 @@ class Draft:
         return {path: path in there for path in (*self.hypothesis.paths, *there)}
 
     def toggled(self, path: AttentionPath) -> "Draft":
-        """With a path taken away, or put back where it was.
+        """Return the draft with a path removed, or put back.
 
         Raises:
             BadInput: neither the hypothesis nor the circuit has such a path.
         """
         if path not in self.paths:
             raise BadInput(f"the circuit has no path {path}")
-        if path not in self.hypothesis.paths:  # of a head that was made to look at the position before
-            return self.made(path.head, TAKEN_AWAY)
-        if path.head in self.set_aside:  # it comes back with its head, alone of those that were taken away
+        if path not in self.hypothesis.paths:  # the path of a head that was made previous
+            return self.made(path.head, REMOVED)
+        if path.head in self.set_aside:  # the head is not set aside any more; its other removed paths stay removed
             return replace(self.made(path.head, self._own(path.head)), removed=self.removed - {path})
         return replace(self, removed=self.removed ^ {path})
 
     def made(self, head: Head, state: str) -> "Draft":
-        """With a head made to do something else; its paths are kept for when it is made to follow them again.
+        """Return the draft with a head in another state; its paths are kept for the state ``paths``.
 
         Raises:
-            BadInput: there is nothing of that name.
+            BadInput: the head has no such state.
         """
         if state not in self.states(head):
             raise BadInput(f"{head} cannot be made {state!r}; expected one of {', '.join(self.states(head))}")
@@ -89,21 +89,21 @@ class Draft:
         return replace(self, removed=self.removed - {AttentionPath(head, "*", "previous")}, set_aside={**others, **own})
 
     def next(self, head: Head) -> "Draft":
-        """With a head one further: uniform, identity, previous, its paths, untouched."""
+        """Return the draft with a head in its next state: uniform, identity, previous, its paths, intact."""
         states = self.states(head)
         return self.made(head, states[(states.index(self.state(head)) + 1) % len(states)])
 
     def drawn(self, path: AttentionPath) -> "Draft":
-        """With a path more, and its head as the hypothesis has it but for that: paths that were set aside come back.
+        """Return the draft with one more path; its head follows the hypothesis again, with its other paths.
 
-        A head that attends elsewhere from the same role does so no longer; one that is uniform, identity or previous
-        gives that up.
+        The path replaces the head's path from the same role. A head that was uniform, identity or previous gets this
+        path only.
 
         Raises:
-            BadInput: it leads to no role.
+            BadInput: the path does not lead to a role.
         """
         if not is_role(path.target):
-            raise BadInput(f"{path}: {path.target} is no role")
+            raise BadInput(f"{path}: {path.target} is not a role; expected a path to a role")
         now = self.hypothesis.heads.get(path.head)
         if isinstance(now, OneHot):
             mechanism = now.with_row(path.source, path.target)
@@ -114,5 +114,5 @@ class Draft:
         return Draft(hypothesis, self.removed & {*hypothesis.paths} - {path}, others)
 
     def _own(self, head: Head) -> str:
-        """What the hypothesis says of a head."""
+        """Return the state of a head in the hypothesis."""
         return Draft(self.hypothesis).state(head)

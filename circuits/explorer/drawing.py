@@ -1,7 +1,7 @@
-"""The circuit of an exploration as a drawing to act on: roles across, layers upwards, an arrow a path.
+"""The circuit of an exploration as an interactive drawing: roles across, layers upwards, one arrow for each path.
 
-Every head and every path carries in ``data-act`` what to do when it is clicked, or chosen with the keyboard. Nothing is
-said by colour alone: a path that was taken away is dashed, a head says in words what it does.
+The attribute ``data-act`` of every head and path names the action for a click, or for a choice with the keyboard. No
+information is shown by colour alone: a removed path is dashed, and a head shows its state as text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,18 @@ from circuits.explorer.exploration import Exploration
 from circuits.figures.diagram import COLOURS, drawn_paths
 
 ROW, COLUMN, BOX, MARGIN = 38.0, 76.0, 116.0, 26.0  # sizes, in pixels
-THIN, WIDE = 1.2, 6.0  # arrows without attention, and with all of it
-TIP = 14.0  # of arrows
-SMALLEST = 0.85  # of its size, so that its words can be read; where that is too wide it can be scrolled
+THIN, WIDE = 1.2, 6.0  # widths of arrows with attention 0 and 1
+TIP = 14.0  # length of an arrow's tip
+SMALLEST = 0.85  # the smallest scale at which the text is readable; a drawing that is still too wide scrolls
 FAINT = "#8a8a8a"  # readable on white and on black
 
 
 class Segment(NamedTuple):
-    """An arrow of a path; a ``Previous`` head has several.
+    """One arrow of a path; a ``Previous`` head has several.
 
     Attributes:
-        ends: x and y of where it begins, and of its tip.
-        attention: of the untouched model along it.
+        ends: x and y of the arrow's start and of its tip.
+        attention: the attention along the path in the unablated model.
     """
 
     ends: tuple[float, float, float, float]
@@ -33,17 +33,17 @@ class Segment(NamedTuple):
 
 
 def full_width(exploration: Exploration) -> float:
-    """How wide the drawing is where there is room, in pixels."""
+    """Return the full width of the drawing, in pixels."""
     return 2 * MARGIN + BOX * exploration.model.cfg.n_heads + COLUMN * len(exploration.few.roles.names)
 
 
 def drawing(exploration: Exploration, chosen: Head, labels: Mapping[AttentionPath, str] | None = None) -> str:
-    """The drawing as SVG.
+    """Draw an exploration as SVG.
 
     Args:
-        exploration: what to draw.
-        chosen: the head that is looked at.
-        labels: a word beside paths, such as whether they are needed.
+        exploration: the exploration.
+        chosen: the chosen head.
+        labels: a label for some paths, such as whether they are needed.
     """
     cfg, roles = exploration.model.cfg, exploration.few.roles
     left, width, height = MARGIN + BOX * cfg.n_heads, full_width(exploration), ROW * cfg.n_layers + 2 * MARGIN
@@ -84,13 +84,13 @@ def drawing(exploration: Exploration, chosen: Head, labels: Mapping[AttentionPat
 
 
 def _label(draft: Draft, path: AttentionPath, labels: Mapping[AttentionPath, str]) -> str:
-    """What stands beside a path: on which instances it is there, and what else is said of it."""
+    """Return the text beside a path: its condition and its label."""
     condition = draft.hypothesis.condition(path) if path in draft.hypothesis.paths else None
     return "; ".join(filter(None, (condition.said(path.target) if condition else "", labels.get(path, ""))))
 
 
 def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:
-    told = f"{head} is {state}; press to make it something else"
+    told = f"{head} is {state}; press to change it"
     return (
         f'<g class="head" data-act="head {head}" tabindex="0" role="button" aria-label="{told}"><title>{told}</title>'
         f'<rect x="{x:g}" y="{y + 6:g}" width="{BOX - 10:g}" height="{ROW - 12:g}" rx="4" fill="transparent" '
@@ -100,12 +100,12 @@ def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:
 
 
 def _path(path: AttentionPath, segments: Sequence[Segment], there: bool, colour: str, label: str) -> str:
-    does = "take it away" if there else "put it back"
+    does = "remove it" if there else "put it back"
     weakest, strongest = (choose(segment.attention for segment in segments) for choose in (min, max))
     attention = f"{weakest:.2f}" + (f" to {strongest:.2f}" if len(segments) > 1 else "")
     name = escape(str(path))
     beside = f" ({escape(label)})" if label else ""
-    told = f"{name}{beside}, attention {attention}, {'in the circuit' if there else 'taken away'}; press to {does}"
+    told = f"{name}{beside}, attention {attention}, {'in the circuit' if there else 'removed'}; press to {does}"
     drawn = "".join(_arrow(segment, there, colour, label) for segment in segments)
     return (
         f'<g class="path" data-act="path {name}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '

@@ -1,4 +1,4 @@
-"""What the explorer knows, without anything to look at: a draft, its past, and its losses."""
+"""The state of the explorer, without widgets: a draft, its history, and its losses."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,17 +22,17 @@ from circuits.problem import Problem
 from circuits.utils.progress import part_of
 from circuits.validation.validation import validate
 
-AT_ONCE, EXACTLY = 32, 1024  # examples: while exploring, and on demand
-IN_PASSING = 64  # examples to ask of every path whether it is needed
+AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
+IN_PASSING = 64  # examples for the test whether paths are needed
 THRESHOLD = 0.05
 
 
 class Exploration:
-    """A model, a circuit that is tried on it, and everything that was tried before.
+    """A model, a circuit that is edited, and the history of its changes.
 
     Attributes:
-        few: the examples that losses are measured on while exploring.
-        attention: of the untouched model, from role to role, averaged over them.
+        few: the examples for losses while exploring.
+        attention: the average attention from role to role in the unablated model, on these examples.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Exploration:
         seed: int = 0,
         threshold: float = THRESHOLD,
     ) -> None:
-        """Begin with a circuit.
+        """Start an exploration.
 
         Args:
             model: any HookedTransformer without padding.
-            problem: its task: examples with roles, and a loss.
-            circuit: to begin with; ``Circuit()`` for none.
-            seed: of the examples.
+            problem: the model's task: examples with roles, and a loss.
+            circuit: the first circuit; ``Circuit()`` for none.
+            seed: the seed of the examples.
             threshold: a loss below it counts as low.
 
         Raises:
-            BadInput: the circuit does not fit, or something is not what it should be.
+            BadInput: the circuit does not fit the model, or an argument has the wrong type.
         """
         for what, kind in ((model, HookedTransformer), (problem, Problem), (circuit, Circuit)):
             if not isinstance(what, kind):
@@ -69,7 +69,7 @@ class Exploration:
 
     @property
     def draft(self) -> Draft:
-        """The circuit as it stands."""
+        """The current draft."""
         return self._past[self._place]
 
     @property
@@ -79,19 +79,19 @@ class Exploration:
         return tuple(Head(layer, index) for layer in range(cfg.n_layers) for index in range(cfg.n_heads))
 
     def loss(self, exactly: bool = False) -> Loss:
-        """The loss with the circuit in the place of the model's attention, on few examples or on all."""
+        """Return the loss under the circuit's ablation, on few examples or (``exactly``) on all."""
         return self._loss(self.draft.circuit, exactly)
 
     def unablated(self, exactly: bool = False) -> Loss:
-        """The model's own."""
+        """Return the loss of the unablated model, on few examples or (``exactly``) on all."""
         return self._loss(Circuit(), exactly)
 
     def exactly(self, progress: Callable[[float], None] = lambda share: None) -> None:
-        """Measure the losses of the circuit and of the model on all examples, so that they can be asked for."""
+        """Measure the losses of the circuit and of the unablated model on all examples."""
         self._test.measure([self.draft.circuit, Circuit()], progress=progress)
 
     def minimal(self, progress: Callable[[float], None] = lambda share: None) -> dict[AttentionPath, PathResult]:
-        """For every path of the circuit whether it is needed (Appendix E, step 6), on few examples.
+        """Test for every path of the circuit whether it is needed (Appendix E, step 6), on few examples.
 
         Raises:
             BadInput: the circuit names no head.
@@ -101,14 +101,14 @@ class Exploration:
         return {result.path: result for result in report.paths}
 
     def strength(self, path: AttentionPath) -> float:
-        """The attention of the untouched model from role to role, from 0 to 1."""
+        """Return the attention along a path in the unablated model, from 0 to 1."""
         roles = self.few.roles.names
         return float(
             self.attention[path.head.layer, path.head.index, roles.index(path.source), roles.index(path.target)]
         )
 
     def toggle(self, path: AttentionPath) -> None:
-        """Take a path away, or put it back.
+        """Remove a path, or put it back.
 
         Raises:
             BadInput: there is no such path.
@@ -116,14 +116,14 @@ class Exploration:
         self._go(self.draft.toggled(path))
 
     def cycle(self, head: Head) -> None:
-        """Make a head uniform, identity, previous, what is drawn for it, untouched, and uniform again."""
+        """Put a head into its next state: uniform, identity, previous, its paths, intact, and uniform again."""
         self._go(self.draft.next(head))
 
     def draw(self, head: Head, source: str, target: str) -> tuple[tuple[AttentionPath, ...], tuple[AttentionPath, ...]]:
-        """Add a path; returns those of its head that gave way to it, and those that came back with it.
+        """Add a path; return the paths of its head that it replaced, and the paths that were put back with it.
 
         Raises:
-            BadInput: no such path can be.
+            BadInput: the path does not fit the model or its roles.
         """
         draft = self.draft.drawn(AttentionPath(head, source, target))
         self._fitting(draft.hypothesis)
@@ -135,27 +135,27 @@ class Exploration:
         return tuple(sorted(before - after, key=str)), tuple(sorted(after - before, key=str))
 
     def undo(self) -> None:
-        """Back by one step, if there is one."""
+        """Undo one change, if there is one."""
         self._place = max(0, self._place - 1)
 
     def redo(self) -> None:
-        """Forward again by one step, if there is one."""
+        """Redo one change, if there is one."""
         self._place = min(len(self._past) - 1, self._place + 1)
 
     def reset(self) -> None:
-        """Back to the beginning, which can be undone."""
+        """Go back to the first circuit; this can be undone."""
         self._go(self._past[0])
 
     def save(self, path: Path) -> None:
         """Write the circuit as YAML.
 
         Raises:
-            BadInput: it cannot be written.
+            BadInput: the file cannot be written.
         """
         save_circuit(self._named(), path)
 
     def report(self, folder: Path, progress: Callable[[float], None] = lambda share: None) -> Path:
-        """Validate the circuit on fresh examples, and write the report; returns the page's path.
+        """Validate the circuit on fresh examples, write the report, and return the path of its page.
 
         Raises:
             BadInput: the circuit names no head, or the report cannot be written.
@@ -171,11 +171,11 @@ class Exploration:
         return loss
 
     def _named(self) -> Circuit:
-        """The circuit; what was said of the one that it began with is not said of another."""
+        """Return the circuit; a changed circuit does not keep the description of the first one."""
         circuit, began = self.draft.circuit, self._past[0].circuit
         if circuit == began:
             return circuit
-        description = f"Changed by hand in the explorer; it began with {began.name or 'another'}."
+        description = f"Changed by hand in the explorer; the first circuit was {began.name or 'another one'}."
         return replace(circuit, description=description)
 
     def _go(self, draft: Draft) -> None:

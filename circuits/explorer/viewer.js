@@ -1,4 +1,4 @@
-// Appended to the code of attention viewers: the head that is chosen is locked, which takes a click once it is drawn.
+// Appended to the code of attention viewers. Locks the chosen head by a click on it as soon as it is drawn.
 function render({ model, el }) {
   const update = showAttention(el, model.get("panels"));
   let waiting = 0;

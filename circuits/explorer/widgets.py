@@ -1,4 +1,4 @@
-"""The explorer as widgets: what is seen and clicked in a notebook. What it knows is in ``exploration.py``."""
+"""The widgets of the explorer in a notebook; their state is in ``exploration.py``."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,9 +23,9 @@ from circuits.problem import Problem
 from circuits.viewer.viewer import attention_viewer
 
 HERE = Path(__file__).parent
-INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # as readable on white as on black
+INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # readable on white and on black
 BARS = ("unablated", "with the circuit")
-NEEDED = {"directly": "needed", "indirectly": "guides", "undecided": "undecided", "no": "not needed"}
+NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": "undecided", "no": "not needed"}
 
 
 def explore(
@@ -35,30 +35,30 @@ def explore(
     seed: int = 0,
     threshold: float = THRESHOLD,
 ) -> "Explorer":
-    """Explore a circuit in a notebook: take paths away, put others in, and see at once what becomes of the loss.
+    """Explore a circuit in a notebook: remove paths, add paths, and see the loss at once.
 
     Args:
         model: any HookedTransformer without padding.
-        problem: its task: examples with roles, and a loss.
-        circuit: to begin with; none of the heads is touched if it is not given.
-        seed: of the examples.
-        threshold: a loss below it counts as low, for ``minimal?`` and for the report; the paper takes 0.05.
+        problem: the model's task: examples with roles, and a loss.
+        circuit: the first circuit; by default all heads are intact.
+        seed: the seed of the examples.
+        threshold: a loss below it counts as low, for ``minimal?`` and for the report; the paper uses 0.05.
 
     Raises:
-        BadInput: the circuit does not fit, or something is not what it should be.
+        BadInput: the circuit does not fit the model, or an argument has the wrong type.
     """
     return Explorer(Exploration(model, problem, Circuit() if circuit is None else circuit, seed, threshold))
 
 
 class Diagram(anywidget.AnyWidget):
-    """A drawing, and what is clicked on it."""
+    """A drawing that reports clicks."""
 
     _esm = HERE / "diagram.js"
     svg = traitlets.Unicode().tag(sync=True)
 
 
 class AttentionHeads(anywidget.AnyWidget):
-    """The attention viewer as a widget, so that it can go from one example to the next."""
+    """The attention viewer as a widget whose example can change."""
 
     _esm = viewer_code() + (HERE / "viewer.js").read_text(encoding="utf-8")
     panels: traitlets.List = traitlets.List().tag(sync=True)
@@ -69,8 +69,8 @@ class Explorer(ipywidgets.VBox):
     """The drawing, the losses, and the chosen head, side by side.
 
     Attributes:
-        exploration: what it shows; whoever changes it calls ``show``.
-        said: the last thing that it said, as a line of text.
+        exploration: the exploration; after a change in code, call ``show``.
+        said: the last message, as a line of text.
     """
 
     def __init__(self, exploration: Exploration) -> None:
@@ -88,9 +88,7 @@ class Explorer(ipywidgets.VBox):
         self.source = ipywidgets.Dropdown(options=self._order, value=self._order[-1], description="from")
         self.target = ipywidgets.Dropdown(options=self._order, description="to")
         self.file = ipywidgets.Text("circuit.yaml", description="as")
-        basis = (
-            f"1 1 {SMALLEST * full_width(exploration):g}px"  # where there is less room beside it, it has its own row
-        )
+        basis = f"1 1 {SMALLEST * full_width(exploration):g}px"  # with less room, the drawing gets its own row
         self.diagram = Diagram(layout={"flex": basis, "min_width": "0", "overflow": "auto"})
         self.viewer = AttentionHeads()
         self.losses, self.attention = self._loss_figure(), self._attention_figure()
@@ -124,22 +122,23 @@ class Explorer(ipywidgets.VBox):
         self._show_example()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        """Beside the widget a picture and a line, for whoever reads the notebook without running it."""
+        """Add a picture and a line of text to the widget, for readers who do not run the notebook."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
         picture = self.diagram.svg.replace('style="', 'style="background: #fff; color: #000; ', 1)
         return {**bundle, "image/svg+xml": picture, "text/plain": self.said}
 
     @property
     def said(self) -> str:
-        """What the line says, without its markup."""
+        """The text of the message line, without markup."""
         return str(self._said)
 
     def show(self) -> None:
-        """Show the exploration as it stands: what is seen first is sent first."""
+        """Show the current exploration; the drawing is sent first."""
         self._show_drawing()
         loss, unablated = (of(self._exactly) for of in (self.exploration.loss, self.exploration.unablated))
         self._told = (
-            f"The circuit's loss is {loss} on {_examples(loss)}, the model's own {unablated} on {_examples(unablated)}."
+            f"The circuit's loss is {loss} on {_examples(loss)}, the unablated loss {unablated} on "
+            f"{_examples(unablated)}."
         )
         self._say(self._told)
         with self.losses.batch_update():
@@ -150,23 +149,23 @@ class Explorer(ipywidgets.VBox):
     def _actions(self) -> tuple[tuple[str, str, Callable[[], str | None]], ...]:
         exploration = self.exploration
         return (
-            ("undo", "Back by one step", exploration.undo),
-            ("redo", "Forward again by one step", exploration.redo),
-            ("reset", "Back to the circuit of the beginning", exploration.reset),
+            ("undo", "Undo one change", exploration.undo),
+            ("redo", "Redo one change", exploration.redo),
+            ("reset", "Go back to the first circuit", exploration.reset),
             ("exact", "Measure the losses on all examples", self._exact),
-            ("minimal?", "Is every path needed? On few examples", self._minimal),
+            ("minimal?", "Test on few examples whether every path is needed", self._minimal),
             ("report", "Validate on fresh examples, and write the report beside the file", self._report),
-            ("draw", "Add a path to the chosen head, or lead one elsewhere", self._draw),
+            ("draw", "Add a path to the chosen head, or retarget one", self._draw),
             ("save", "Write the circuit as YAML", self._save),
         )
 
     def _do(self, action: Callable[[], str | None], *_: Any) -> None:
-        """Act, show what came of it, and say what could not be done."""
+        """Run an action, show its result, and report an error."""
         before = self.exploration.draft
         self._exactly = False
         try:
             said = action()
-        except Exception as error:  # in a notebook nobody sees what a click raises
+        except Exception as error:  # a notebook does not show the exceptions of a click
             self._complain(error)
             return
         finally:
@@ -175,7 +174,7 @@ class Explorer(ipywidgets.VBox):
             self._labels = {}
         try:
             self.show()
-        except Exception as error:  # what was measured before is not of this circuit
+        except Exception as error:  # the losses on display belong to another circuit
             with self.losses.batch_update():
                 for trace in self.losses.data:
                     trace.update(y=[], text=[])
@@ -191,8 +190,8 @@ class Explorer(ipywidgets.VBox):
             self._do(partial(self.exploration.cycle, head))
         else:
             there = {str(path): path for path in self.exploration.draft.paths}
-            if which not in there:  # it was clicked while a new drawing was on its way
-                self._say(f"{which} is no path of the circuit any more.", wrong=True)
+            if which not in there:  # the click came before the new drawing
+                self._say(f"{which} is not a path of the circuit any more.", wrong=True)
                 return
             path = there[which]
             self._chosen = head = path.head
@@ -201,7 +200,7 @@ class Explorer(ipywidgets.VBox):
 
     def _draw(self) -> str | None:
         lost, back = self.exploration.draw(Head.parse(self.head.value), self.source.value, self.target.value)
-        said = [f"{path} gave way." for path in lost] + [f"{path} came back." for path in back]
+        said = [f"{path} was removed." for path in lost] + [f"{path} was put back." for path in back]
         return " ".join(said) or None
 
     def _exact(self) -> None:
@@ -214,8 +213,8 @@ class Explorer(ipywidgets.VBox):
         counted = [f"{path}: {NEEDED[result.needed]}" for path, result in found.items()]
         asked = f"On {IN_PASSING} examples, at the threshold {self.exploration.threshold:g}"
         if found and self.exploration.loss().mean >= self.exploration.threshold:
-            return f"{asked}: the circuit's own loss is not below it, so that no path can be judged."
-        return f"{asked}: {'; '.join(counted) or 'there is no path'}."
+            return f"{asked}: the loss of the circuit is not below it, so no path can be tested."
+        return f"{asked}: {'; '.join(counted) or 'the circuit has no path'}."
 
     def _save(self) -> str:
         file = self._file()
@@ -223,7 +222,7 @@ class Explorer(ipywidgets.VBox):
         if replaced:
             _check_is_circuit(file)
         self.exploration.save(file)
-        return f"The circuit is in {file}{', in the place of the one that was there' if replaced else ''}."
+        return f"The circuit is saved in {file}{'; the earlier circuit is overwritten' if replaced else ''}."
 
     def _report(self) -> str:
         file = self._file()
@@ -231,15 +230,15 @@ class Explorer(ipywidgets.VBox):
         return f"The report is at {page}."
 
     def _file(self) -> Path:
-        """What is to be written.
+        """Return the path of the file to write.
 
         Raises:
-            BadInput: it can be no file.
+            BadInput: the text is not the name of a file.
         """
         named = self.file.value.strip()
         path = Path(named)
         if path.name in ("", "..") or "\0" in named:
-            raise BadInput(f"{named!r} names no file; expected something like circuit.yaml")
+            raise BadInput(f"{named!r} is not the name of a file; expected a name such as circuit.yaml")
         return path.expanduser()
 
     def _progress(self, share: float) -> None:
@@ -272,7 +271,7 @@ class Explorer(ipywidgets.VBox):
         self.viewer.panels = viewer.to_json()
 
     def _loss_figure(self) -> go.FigureWidget:
-        names = ["all parts", *self.exploration.problem.loss_components]
+        names = ["mean", *self.exploration.problem.loss_components]
         bars = [
             go.Bar(
                 x=names,
@@ -302,15 +301,15 @@ class Explorer(ipywidgets.VBox):
 
 
 def _check_is_circuit(file: Path) -> None:
-    """Refuse to lose what somebody else wrote."""
+    """Raise BadInput if the file is not a circuit, so that no other file is overwritten."""
     try:
         load_circuit(file)
     except BadInput as error:
-        raise BadInput(f"{file} is there already, and is no circuit; choose another name") from error
+        raise BadInput(f"{file} exists and is not a circuit; expected another name") from error
 
 
 def _plain(layout: dict[str, Any]) -> dict[str, Any]:
-    """A layout that is readable on white and on black."""
+    """Return a layout that is readable on white and on black."""
     clear = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": INK}}
     title = {"text": "", "font": {"size": 13}}
     return {**clear, "width": 400, "margin": {"t": 40, "b": 40, "l": 80, "r": 10}, "title": title, **layout}

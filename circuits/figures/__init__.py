@@ -1,4 +1,4 @@
-"""What pages are made of.
+"""Figures and HTML pages.
 
 - page.py: self-contained HTML pages
 - diagram.py: circuit_diagram: roles across, layers upwards

@@ -1,4 +1,4 @@
-"""Average attention from role to role, one heat map for each head."""
+"""Figures of average attention from role to role, one heat map for each head."""
 
 from collections.abc import Sequence
 from math import nan
@@ -18,13 +18,13 @@ def attention_figure(
     order: Sequence[str],
     group: str | None = None,
 ) -> go.Figure:
-    """One heat map for each head: the average attention of a role (down) to a role (across) of its own instance.
+    """Plot one heat map for each head: the average attention of a role (down) to a role (across) of its own instance.
 
     Args:
-        attention: from role to role; for every label of the group, where there is one.
-        roles: the order of the roles in ``attention``.
-        order: that in which to show them.
-        group: what the labels are, such as ``slot``: every role across is divided by them.
+        attention: the average attention from role to role; with a group, also by label.
+        roles: the roles, in the order of ``attention``.
+        order: the roles, in the order of the figure.
+        group: the name of the group, such as ``slot``; every role across is split by its labels.
     """
     if group is None:
         attention = attention[..., None]
@@ -33,7 +33,7 @@ def attention_figure(
     columns = min(COLUMNS, len(heads))
     n_rows = -(-len(heads) // columns)
     index = [roles.index(role) for role in order]
-    columns_each = attention.shape[4] + (group is not None)  # with one left empty between two roles
+    columns_each = attention.shape[4] + (group is not None)  # with an empty column between two roles
     to = [f"{role}, {group} {label}" if group else role for role in order for label in range(columns_each)]
     figure = make_subplots(
         n_rows, columns, subplot_titles=[f"L{layer}H{head}" for layer, head in heads],

@@ -1,4 +1,4 @@
-"""The circuit diagram: roles across, layers upwards, one arrow a path, as in the paper's figure 5."""
+"""The circuit diagram: roles across, layers upwards, one arrow for each path, as in the paper's figure 5."""
 
 import plotly.graph_objects as go
 from jaxtyping import Float
@@ -9,14 +9,15 @@ from circuits.flow.fixed_paths import fixed_paths
 from circuits.mechanisms.mechanism import PREVIOUS
 from circuits.roles import Roles
 
-# Distinct without colour vision too (Okabe and Ito); a layer keeps its colour throughout a diagram.
+# The colours differ for colour-blind readers, too (Okabe and Ito). A layer keeps its colour throughout a diagram.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 
 
 def drawn_paths(circuit: Circuit, roles: Roles) -> list[tuple[AttentionPath, str, str]]:
-    """Every path with the roles between which it is drawn.
+    """Return every path with the two roles that it is drawn between.
 
-    A ``Previous`` head is drawn between roles that are always adjacent, or else between neighbours in the sequence.
+    A ``Previous`` head is drawn between roles that are always adjacent. If there are none, it is drawn between
+    neighbours in the sequence.
     """
     order, drawn = roles.in_order, []
     for path in circuit.paths:
@@ -34,16 +35,16 @@ def circuit_diagram(
     n_layers: int,
     attention: Float[Tensor, "layer head query_role key_role"] | None = None,
 ) -> go.Figure:
-    """Draw a circuit; information flows upwards, from the attended role to the one that attends.
+    """Draw a circuit. Information flows upwards, from the attended role to the role that attends.
 
-    Paths of fixed patterns (``fixed_paths``) are drawn paler. If there are paths, only the roles that they touch are
+    Paths of fixed patterns (``fixed_paths``) are drawn paler. If there are paths, only the roles at their ends are
     drawn.
 
     Args:
-        circuit: what to draw.
-        roles: of examples.
-        n_layers: of the model.
-        attention: average attention from role to role, shown when the pointer rests on an arrow.
+        circuit: the circuit.
+        roles: the roles of some examples.
+        n_layers: the number of layers of the model.
+        attention: the average attention from role to role, shown when the pointer rests on an arrow.
     """
     order, fixed = roles.in_order, fixed_paths(circuit, roles)
     figure = go.Figure()
@@ -57,7 +58,7 @@ def circuit_diagram(
         )
     useful = sorted({path.head.layer for path in (*circuit.paths, *fixed)})
     colour = {layer: COLOURS[i % len(COLOURS)] for i, layer in enumerate(useful)}
-    arrows: dict[tuple[int, str, str], list[AttentionPath]] = {}  # those of several heads of a layer lie on one another
+    arrows: dict[tuple[int, str, str], list[AttentionPath]] = {}  # arrows of several heads of a layer overlap
     for path, source, target in drawn:
         arrows.setdefault((path.head.layer, source, target), []).append(path)
     for (layer, source, target), paths in arrows.items():
@@ -74,7 +75,7 @@ def circuit_diagram(
                 f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
             )
             told += [f"on {condition.said('')}"] if condition else []
-            told += ["by position, whatever stands there"] if path in fixed else []
+            told += ["by position (fixed pattern)"] if path in fixed else []
             if attention is not None:
                 ends = roles.names.index(source), roles.names.index(target)
                 average = attention[layer, path.head.index, *ends].item()

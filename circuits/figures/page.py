@@ -1,4 +1,4 @@
-"""One self-contained page: nothing is loaded from a network, nothing is sent."""
+"""Self-contained HTML pages, which load nothing from the network and send nothing."""
 
 import base64
 import gzip
@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-# Plotly's own button would upload the chart to a cloud.
+# Without showSendToCloud=False, Plotly shows a button that uploads the chart.
 PLOTLY_CONFIG = {"showSendToCloud": False, "displaylogo": False, "responsive": True}
 UNFOLD = """new Response(new Blob([Uint8Array.from(atob("{packed}"), (c) => c.charCodeAt(0))]).stream()
 .pipeThrough(new DecompressionStream("gzip"))).text()
@@ -21,9 +21,9 @@ UNFOLD = """new Response(new Blob([Uint8Array.from(atob("{packed}"), (c) => c.ch
 
 
 def figure_element(figure: go.Figure, name: str) -> Markup:
-    """A plotly figure for a page that holds plotly.js already; ``name`` becomes its id.
+    """Return a plotly figure as an element of a page that has plotly.js; ``name`` becomes its id.
 
-    The page sets its attribute ``data-drawn`` when it has drawn it.
+    The element gets the attribute ``data-drawn`` when it is drawn.
     """
     drawn = "document.getElementById('{plot_id}').dataset.drawn = ''"
     options: dict[str, Any] = {"full_html": False, "include_plotlyjs": False, "auto_play": False}
@@ -32,8 +32,8 @@ def figure_element(figure: go.Figure, name: str) -> Markup:
 
 @cache
 def viewer_code() -> str:
-    """The JavaScript of attention viewers: circuitsvis, and the function that shows it."""
-    found = find_spec("circuitsvis")  # to import it would bring in PyTorch, which takes its time
+    """Return the JavaScript of attention viewers: circuitsvis, and the function that shows it."""
+    found = find_spec("circuitsvis")  # importing it would import PyTorch, which is slow
     assert found is not None
     assert found.origin is not None
     bundle = Path(found.origin).parent / "dist" / "cdn" / "iife.js"
@@ -43,12 +43,13 @@ def viewer_code() -> str:
 
 
 def render_page(template: str, package: str = "circuits", **contents: Any) -> str:
-    """Fill a template of a package; texts are escaped, figures and viewers are not.
+    """Fill a template. Texts are escaped, figures and viewers are not.
 
     Args:
-        template: its name in the package's folder ``templates``; it may include those of this package.
-        package: whose template it is.
-        contents: what it names.
+        template: the name of the template in the package's folder ``templates``; it may include templates of
+            ``circuits``.
+        package: the package of the template.
+        contents: the values of the template's variables.
     """
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader(owner) for owner in (package, "circuits")])
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
@@ -58,7 +59,7 @@ def render_page(template: str, package: str = "circuits", **contents: Any) -> st
 
 
 def in_a_frame(page: str) -> str:
-    """A page as an element that holds all of it, packed small, and is as high as the page is."""
+    """Return a frame element that contains a whole page, compressed."""
     packed = base64.b64encode(gzip.compress(page.encode(), mtime=0)).decode()
     inner = f"<script>{UNFOLD.format(packed=packed)}</script>"
     return f'<iframe srcdoc="{escape(inner)}" style="width: 100%; height: 40em; border: 0"></iframe>'

@@ -1,8 +1,8 @@
-"""Information flow along a circuit: could it do what is asked of it? No weights are looked at.
+"""Information flow along the paths of a circuit, without the weights of a model.
 
-- layout.py: Layout: what each role starts with
-- circuit_flow.py: circuit_flow: what the paths carry
-- fixed_paths.py: fixed_paths: along which roles fixed patterns lead
+- layout.py: Layout: the pieces of information that each role starts with
+- circuit_flow.py: circuit_flow: the pieces that each path carries
+- fixed_paths.py: fixed_paths: the paths of fixed patterns
 - flow_check.py: flow_check: is every loss component known where it is read?
-- canonical_form.py: canonical_form: what a circuit does, whichever heads do it
+- canonical_form.py: canonical_form: the function of a circuit, whichever heads do it
 """

@@ -1,4 +1,4 @@
-"""When two circuits do the same: the same roles take from the same roles, in the same order where order matters."""
+"""Canonical forms: equal if two circuits move the same information between the same roles in the same order."""
 
 from dataclasses import dataclass
 
@@ -9,32 +9,33 @@ from circuits.flow.layout import Layout
 
 @dataclass(frozen=True, order=True)
 class CanonicalForm:
-    """What a circuit does, whichever heads do it.
+    """The function of a circuit, whichever heads do it.
 
     Attributes:
-        stages: the ends of its paths, each path moved down as far as what it builds on allows.
+        stages: the ends of the paths, stage by stage; each path is in the stage right after the paths that it builds
+            on.
     """
 
     stages: tuple[tuple[tuple[str, str], ...], ...]
 
     def __str__(self) -> str:
-        """``pair1.second -> pair1.first; then query -> pair1.second``."""
+        """Return a text such as ``pair1.second -> pair1.first; then query -> pair1.second``."""
         return "; then ".join(", ".join(f"{source} -> {target}" for source, target in stage) for stage in self.stages)
 
 
 def canonical_form(circuit: Circuit, layout: Layout) -> CanonicalForm:
-    """The kind of a circuit.
+    """Return the canonical form of a circuit.
 
-    A path builds on those in layers below that write where it reads: into its source, which says where to look, or into
-    its target, which says what is fetched. A head that attends to the position before is a path in every pair. A path
-    that repeats one in a layer below, and brings nothing new, does not count.
+    A path builds on the paths in lower layers that write into its source, which determines where to look, or into its
+    target, which determines what is fetched. A ``Previous`` head counts as a path in every pair. A path that repeats
+    one in a lower layer and carries nothing new does not count.
 
     Args:
-        circuit: any.
-        layout: its roles, and which of them stand in the same place.
+        circuit: the circuit.
+        layout: the layout of its roles.
 
     Raises:
-        BadInput: a path names a role that the layout does not have, or leads to one that stands behind.
+        BadInput: a path names a role that the layout does not have, or leads to a later role.
     """
     stages: dict[AttentionPath, int] = {}
     seen: set[tuple[str, str]] = set()
@@ -57,10 +58,10 @@ def canonical_form(circuit: Circuit, layout: Layout) -> CanonicalForm:
 
 
 def joins_first(circuit: Circuit, layout: Layout) -> bool:
-    """Whether the lowest layer with paths does nothing but join the members of pairs (paper, section 8.2, i).
+    """Whether all paths of the lowest layer with paths join the members of pairs (paper, section 8.2, i).
 
     Raises:
-        BadInput: as ``kind``.
+        BadInput: as ``canonical_form``.
     """
     paths = role_paths(circuit, layout)
     return bool(paths) and all(
@@ -69,9 +70,9 @@ def joins_first(circuit: Circuit, layout: Layout) -> bool:
 
 
 def role_paths(circuit: Circuit, layout: Layout) -> list[AttentionPath]:
-    """The paths of a circuit from the lowest layer up; one to the position before is a path in every pair.
+    """Return the paths of a circuit from the lowest layer up; a ``Previous`` head counts as a path in every pair.
 
     Raises:
-        BadInput: as ``kind``.
+        BadInput: as ``canonical_form``.
     """
     return sorted({one.path for one in circuit_flow(circuit, layout, replaced=True).carried})

@@ -1,7 +1,7 @@
-"""Information along the paths of a circuit (paper, section 5 and appendix B).
+"""Information flow along the paths of a circuit (paper, section 5 and appendix B).
 
-A position can attend to another only if they share a piece of information (Assumption 1), and then it takes all that is
-there (Assumption 2).
+A position can attend to another position only if they share a piece of information (Assumption 1). It then takes all
+pieces from there (Assumption 2).
 """
 
 from collections.abc import Collection
@@ -15,13 +15,13 @@ from circuits.mechanisms.one_hot import OneHot
 
 @dataclass(frozen=True)
 class Carried:
-    """What one path of a circuit carries.
+    """The information that one path of a circuit carries.
 
     Attributes:
         path: the path.
         new: the pieces that its source did not know before.
-        allowed: whether its ends share pieces below its layer that tell where to look; if not, Assumption 1 forbids
-            it: it carries nothing.
+        allowed: whether its ends share pieces below its layer that determine where to look. If not, Assumption 1
+            forbids the path, and it carries nothing.
     """
 
     path: AttentionPath
@@ -31,36 +31,36 @@ class Carried:
 
 @dataclass(frozen=True)
 class CircuitFlow:
-    """Information along the paths of a circuit, and nowhere else.
+    """Information flow along the paths of a circuit only.
 
     Attributes:
-        known: what every role knows after 0, 1, 2, ... layers.
-        carried: what every path carries, from the lowest layer up.
+        known: the pieces that every role knows after 0, 1, 2, ... layers.
+        carried: the information that every path carries, from the lowest layer up.
     """
 
     known: tuple[Known, ...]
     carried: tuple[Carried, ...]
 
     def layers_until(self, role: str, piece: str) -> int | None:
-        """The number of layers after which a role knows a piece; None if it never does."""
+        """Return the number of layers after which a role knows a piece; None if it never does."""
         return next((t for t, known in enumerate(self.known) if piece in known[role]), None)
 
 
 def circuit_flow(
     circuit: Circuit, layout: Layout, *, only: Collection[AttentionPath] | None = None, replaced: bool = False
 ) -> CircuitFlow:
-    """Follow the information along a circuit's paths only; rows that lead to no role carry nothing.
+    """Follow information along a circuit's paths only. Rows that do not lead to a role carry nothing.
 
-    Where both ends stand in the same place, the same is done in all places that look alike.
+    If both ends of a path stand in the same place, the path also acts in all places that look alike.
 
     Args:
-        circuit: whose paths.
-        layout: the positions.
-        only: the paths to follow; all if it is not given.
-        replaced: whether attention goes along a path whatever its ends share, as when it is replaced or was observed.
+        circuit: the circuit.
+        layout: the layout of its roles.
+        only: the paths to follow; by default all paths.
+        replaced: whether paths carry information even if their ends share none, as replaced or observed attention does.
 
     Raises:
-        BadInput: a path names a role that the layout does not have, or leads to one that stands behind.
+        BadInput: a path names a role that the layout does not have, or leads to a later role.
     """
     states, carried = [dict(layout.start)], []
     for layer in range(1 + max((head.layer for head in circuit.useful_heads), default=-1)):
@@ -80,14 +80,14 @@ def circuit_flow(
 
 
 def _ends(circuit: Circuit, path: AttentionPath, layout: Layout) -> tuple[tuple[str, str], ...]:
-    """From where to where a path leads; a head that attends to the position before joins all pairs."""
+    """Return the sources and targets of a path; a ``Previous`` head joins all pairs."""
     if not isinstance(circuit.heads[path.head], OneHot):
         return layout.joined
     for role in (path.source, path.target):
         if role not in layout.start:
             raise BadInput(f"{path}: unknown role {role!r}; the roles are {', '.join(layout.roles)}")
     if layout.roles.index(path.target) > layout.roles.index(path.source):
-        raise BadInput(f"{path}: leads to what stands behind, against the causal mask")
+        raise BadInput(f"{path} is against the causal mask: {path.target!r} comes after {path.source!r}")
     source, target = layout.start[path.source], layout.start[path.target]
     beside = zip(layout.alike.get(path.source, ()), layout.alike.get(path.target, ()), strict=False)
     return ((path.source, path.target), *(beside if source & target & layout.places else ()))

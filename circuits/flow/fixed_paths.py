@@ -1,8 +1,7 @@
-"""Paths of fixed patterns: a head that looks at positions leads from role to role where roles have their positions.
+"""Paths of fixed patterns: a head that attends by position attends from role to role if roles have fixed positions.
 
-Where pairs stand one after the other, a head that joins their members needs to know positions and nothing else. Its
-pattern is a map or an average, which names no role. What it does is a path all the same, for information flow and for
-the paper, which has one-hot rows alone.
+If the members of a pair are neighbours, a head can join them by position. Its mechanism is then a map or an average,
+which names no role. For information flow it is still a path, and also for the paper, which has only one-hot rows.
 """
 
 from circuits.circuit import AttentionPath, Circuit, Head
@@ -12,14 +11,14 @@ from circuits.roles import Roles
 
 
 def fixed_paths(circuit: Circuit, roles: Roles) -> tuple[AttentionPath, ...]:
-    """From every role the path to the role before it that a fixed pattern gives at least half of its attention.
+    """Return the paths of a circuit's fixed patterns.
 
-    Roles that share all their positions with one named before them have no path of their own. What a one-hot head does
-    elsewhere than on its paths is not looked at.
+    A path leads from a role to the role before it that gets most of its attention, if this is at least half. A role
+    that always shares its position with an earlier named role has no path of its own. One-hot heads are not considered.
 
     Args:
-        circuit: its mechanisms ``map``, ``mean`` and ``given`` are looked at.
-        roles: of examples; attention is averaged over these and their instances.
+        circuit: the circuit; its mechanisms ``map``, ``mean`` and ``given`` are considered.
+        roles: the roles of some examples; attention is averaged over examples and instances.
     """
     at = roles.positions.transpose(1, 2).cpu()  # [example, instance, role]
     found = []
@@ -35,7 +34,7 @@ def fixed_paths(circuit: Circuit, roles: Roles) -> tuple[AttentionPath, ...]:
 
 
 def with_fixed_paths(circuit: Circuit, roles: Roles) -> Circuit:
-    """The same circuit, with these paths in the place of the fixed patterns that lead along any."""
+    """Return the circuit with every fixed pattern that has paths replaced by a one-hot mechanism with these paths."""
     rows: dict[Head, dict[str, str]] = {}
     for path in fixed_paths(circuit, roles):
         rows.setdefault(path.head, {})[path.source] = path.target

@@ -1,4 +1,4 @@
-"""Flow check: could a circuit do what is asked of it, by information flow alone? No weights are looked at."""
+"""Flow check: could a circuit's paths carry the answer, by information flow? The weights are not used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from circuits.flow.fixed_paths import fixed_paths, with_fixed_paths
 from circuits.flow.layout import Layout
 from circuits.problem import Problem
 
-ROLE_EXAMPLES = 256  # that say where roles stand
+ROLE_EXAMPLES = 256  # examples that give the positions of roles
 
 
 @runtime_checkable
 class LaidOut(Protocol):
-    """A problem that knows with which pieces of information its roles start; its loss components are pieces too."""
+    """A problem with a layout of its roles; its loss components are pieces of information, too."""
 
     @property
     def layout(self) -> Layout:
@@ -23,20 +23,21 @@ class LaidOut(Protocol):
 
     @property
     def read_at(self) -> Mapping[str, str]:
-        """For every loss component the role at which it is read."""
+        """For every loss component, the role at which it is read."""
 
 
 @dataclass(frozen=True)
 class FlowCheck:
-    """What the paths of a circuit carry, if each end takes only from those with whom it shares a piece.
+    """The result of the flow check: the information that the paths of a circuit carry under Assumption 1.
 
-    A path that is there on some instances only counts as if it were there on all.
+    A path with a condition counts as if it held on all instances.
 
     Attributes:
-        known_at: for every loss component the layer after which it is known where it is read; None if it never is.
-        redundant: the paths whose source knows all of it already.
-        forbidden: the paths whose ends share nothing below their layer that tells where to look, against Assumption 1.
-        fixed: the paths of fixed patterns, which carry like all others.
+        known_at: for every loss component, the layer after which it is known where it is read; None if it never is.
+        redundant: the paths that carry nothing new to their source.
+        forbidden: the paths that Assumption 1 forbids: below their layer, their ends share no piece that determines
+            where to look.
+        fixed: the paths of fixed patterns; they carry information like all other paths.
     """
 
     known_at: dict[str, int | None]
@@ -50,10 +51,10 @@ class FlowCheck:
         return None not in self.known_at.values()
 
     def sentences(self, low: bool) -> tuple[str, ...]:
-        """The findings in words.
+        """Return the findings in words.
 
         Args:
-            low: whether the loss is, with every head replaced by its mechanism.
+            low: whether the combined loss is below the threshold.
         """
         known = [f"{component} after layer {layer}" for component, layer in self.known_at.items() if layer is not None]
         missing = [component for component, layer in self.known_at.items() if layer is None]
@@ -63,25 +64,27 @@ class FlowCheck:
         if known:
             said.append(f"By the circuit's paths alone, these are known where they are read: {', '.join(known)}.")
         if missing:
-            said.append(f"By the circuit's paths alone, these are never known there: {', '.join(missing)}.")
+            said.append(
+                f"By the circuit's paths alone, these are never known where they are read: {', '.join(missing)}."
+            )
         if self.forbidden:
             said.append(
-                "The two ends of these paths share no information that tells where to look (Assumption 1): "
+                "The ends of these paths share no information that determines where to look (Assumption 1): "
                 f"{_listed(self.forbidden)}."
             )
         if self.redundant:
             said.append(f"These paths carry nothing new: {_listed(self.redundant)}.")
         if self.passed and not low:
-            said.append("Information flow allows the circuit, but its loss is not low: the model works another way.")
+            said.append("The circuit passes the flow check, but its loss is not low: the model works another way.")
         if low and not self.passed:
             said.append(
-                "The loss is low all the same, because replaced attention needs no reason to look somewhere. The "
-                "circuit does not contain what tells the model's own heads where to look."
+                "The loss is low all the same, because replaced attention does not depend on shared information. The "
+                "circuit lacks the paths that tell the model's own heads where to look."
             )
         return tuple(said)
 
     def to_json(self, low: bool) -> dict[str, Any]:
-        """As plain numbers and texts; docs/reports.md says what each key holds."""
+        """Return plain numbers and texts; docs/reports.md explains every key."""
         return {
             "passed": self.passed,
             "known_at": self.known_at,
@@ -93,7 +96,7 @@ class FlowCheck:
 
 
 def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
-    """Follow the information along a circuit's paths; None where the problem does not say what its roles know."""
+    """Check whether a circuit's paths could carry the answer; None if the problem has no layout."""
     if not isinstance(problem, LaidOut):
         return None
     roles = problem.examples(ROLE_EXAMPLES, seed=0).roles

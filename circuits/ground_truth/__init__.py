@@ -1,4 +1,4 @@
 """Models whose circuit is known.
 
-- compile.py: compile_circuit: a circuit made into a transformer that has it
+- compile.py: compile_circuit: write a transformer that has a given circuit
 """

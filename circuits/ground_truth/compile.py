@@ -1,14 +1,14 @@
-"""A circuit made into a transformer that computes by exactly that circuit: ground truth for discovery.
+"""Compile a circuit into a transformer that computes by exactly this circuit: ground truth for discovery.
 
     residual    [ known: one entry for every token | position: one-hot | noise ]
-    queries     a position asks for its path's target role by position, and for its own instance by the tokens it knows
-    values      everything known is copied and added
-    MLP         what was added twice is cut back to one, and what is half known at most is forgotten: x becomes
-                min(max(2x - 1, 0), 1), so that attention spread over many positions tells nothing
-    answer      what is known, where the loss components are read
+    queries     a position finds the target role of its path by position, and its own instance by the tokens it knows
+    values      all known tokens are copied and added
+    MLP         an entry x becomes min(max(2x - 1, 0), 1): a token that was added twice counts once, and a token with at
+                most half the attention is dropped, so that attention spread over many positions carries nothing
+    answer      the known tokens, where the loss components are read
 
-A head attends within its own instance because both ends know a token in common; a path to the position before, in the
-same place, needs none. Positions that lie on none of a head's paths attend to themselves, which adds nothing new.
+A head attends within its own instance because both ends of a path know a common token. A path to the position before,
+in the same place, needs none. Positions on none of a head's paths attend to themselves, which adds nothing new.
 """
 
 import warnings
@@ -26,11 +26,11 @@ from circuits.flow.flow_check import LaidOut
 from circuits.mechanisms.one_hot import OneHot
 from circuits.problem import Problem
 
-MATCH = 30.0  # score of a token in common: what it leaves to other instances is e^-30
+MATCH = 30.0  # score of a common token; attention to other instances is then e^-30
 
 
 class TokenProblem(Problem, LaidOut, Protocol):
-    """A problem over tokens that a circuit can be compiled for: every role has positions of its own.
+    """A problem over tokens that circuits can be compiled for; every role has positions of its own.
 
     Each loss component is a piece of the layout, and the outputs hold one entry for each of its tokens.
     """
@@ -44,19 +44,19 @@ class TokenProblem(Problem, LaidOut, Protocol):
         """Number of tokens."""
 
     def positions_of(self, role: str) -> Sequence[int]:
-        """The positions at which a role may stand."""
+        """Return the possible positions of a role."""
 
     def tokens_of(self, piece: str) -> Sequence[int]:
-        """The tokens that a piece of information may be."""
+        """Return the possible tokens of a piece of information."""
 
 
 @dataclass(frozen=True)
 class Distractor:
-    """A head that attends somewhere to no avail.
+    """A head that attends to roles without any effect on the outputs.
 
     Attributes:
-        rows: from-role to to-role, as in a one-hot mechanism; targets are found by position, in whatever instance.
-        noise: how strongly it writes what it sees into dimensions that nobody reads.
+        rows: the target of each source, as in a one-hot mechanism; targets are found by position, in any instance.
+        noise: the scale of its writes into dimensions that no head reads.
     """
 
     rows: Mapping[str, str]
@@ -64,14 +64,14 @@ class Distractor:
 
 
 def known_after(circuit: Circuit, problem: TokenProblem) -> list[dict[str, frozenset[str]]]:
-    """For every layer, the pieces that each role knows after it, along the circuit's paths alone.
+    """Return the pieces that each role knows at the start and after every layer, by the circuit's paths alone.
 
     Raises:
-        BadInput: a path joins two roles that know no piece in common and are no neighbours, or is of no one-hot head.
+        BadInput: a path joins two roles that share no piece and are not neighbours, or its ends are not roles.
     """
     for path in circuit.paths:
         if not {path.source, path.target} <= set(problem.roles):
-            raise BadInput(f"{path}: joins no two roles; the roles are {', '.join(problem.roles)}")
+            raise BadInput(f"{path} does not join two roles; the roles are {', '.join(problem.roles)}")
     layout = problem.layout
     known = {role: layout.start[role] - layout.places for role in problem.roles}
     layers = [known]
@@ -80,7 +80,7 @@ def known_after(circuit: Circuit, problem: TokenProblem) -> list[dict[str, froze
         for path in circuit.paths:
             if path.head.layer == layer:
                 if not known[path.source] & known[path.target] and (path.source, path.target) not in layout.joined:
-                    raise BadInput(f"{path}: the two roles know no symbol in common below layer {layer}")
+                    raise BadInput(f"{path}: the two roles share no symbol below layer {layer}")
                 after[path.source] |= known[path.target]
         known = after
         layers.append(known)
@@ -88,7 +88,7 @@ def known_after(circuit: Circuit, problem: TokenProblem) -> list[dict[str, froze
 
 
 def solves(circuit: Circuit, problem: TokenProblem) -> bool:
-    """Whether in the end every loss component is known where it is read."""
+    """Whether every loss component is known where it is read, after the last layer."""
     try:
         return _answers(circuit, problem)
     except BadInput:
@@ -101,7 +101,7 @@ def _answers(circuit: Circuit, problem: TokenProblem) -> bool:
 
 
 def without_redundant_paths(circuit: Circuit, problem: TokenProblem) -> Circuit:
-    """The circuit without every path that can go, one after the other, highest layer first, until none can."""
+    """Remove redundant paths one after the other, highest layer first, until none is left."""
     for path in reversed(circuit.paths):
         smaller = without_path(circuit, path)
         if solves(smaller, problem):
@@ -110,7 +110,7 @@ def without_redundant_paths(circuit: Circuit, problem: TokenProblem) -> Circuit:
 
 
 def without_path(circuit: Circuit, path: AttentionPath) -> Circuit:
-    """The circuit with one path of a one-hot head gone, and the head too if that was its only one."""
+    """Return the circuit without one path of a one-hot head, and without the head if it was the only path."""
     mechanism = circuit.heads[path.head]
     if isinstance(mechanism, OneHot) and len(mechanism.rows) > 1:
         return circuit.with_head(path.head, mechanism.without_row(path.source))
@@ -126,25 +126,25 @@ def compile_circuit(
     distractors: Mapping[Head, Distractor] | None = None,
     seed: int = 0,
 ) -> HookedTransformer:
-    """Write down the weights of a transformer that solves ``problem`` by exactly ``circuit``.
+    """Write the weights of a transformer that solves ``problem`` by exactly ``circuit``.
 
     Args:
-        circuit: one-hot heads; heads that it does not name attend to themselves and write nothing.
-        problem: what the transformer solves.
-        n_layers: of the transformer; as many as the circuit and the distractors need, if not given.
-        n_heads: likewise, in every layer.
-        distractors: heads that attend somewhere to no avail.
-        seed: of the distractors' noise.
+        circuit: a circuit of one-hot heads; heads that it does not name attend to themselves and write nothing.
+        problem: the problem that the transformer solves.
+        n_layers: the number of layers; by default as many as the circuit and the distractors need.
+        n_heads: the number of heads of a layer; by default as many as the circuit and the distractors need.
+        distractors: heads that attend without any effect on the outputs.
+        seed: the seed of the distractors' noise.
 
     Returns:
         A token model with ReLU MLPs and no LayerNorm.
 
     Raises:
-        BadInput: the circuit does not fit the problem, has other than one-hot heads, or does not solve it.
+        BadInput: the circuit does not fit the problem or does not solve it, or has heads that are not one-hot.
     """
     distractors = distractors or {}
     if not circuit.paths:
-        raise BadInput("the circuit has no path; nothing could be compiled")
+        raise BadInput("the circuit has no path; expected at least one")
     everyone = [*circuit.heads, *distractors]
     n_layers = n_layers or 1 + max(head.layer for head in everyone)
     n_heads = n_heads or 1 + max(head.index for head in everyone)
@@ -153,9 +153,9 @@ def compile_circuit(
         checked.check(problem.examples(8, seed=0).roles, n_layers, n_heads)
     for head, mechanism in circuit.heads.items():
         if not isinstance(mechanism, OneHot) or mechanism.elsewhere != "zero" or mechanism.paths != mechanism.rows:
-            raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled, and zero elsewhere")
+            raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled, with zero elsewhere")
         if head in distractors:
-            raise BadInput(f"{head} cannot be a distractor too")
+            raise BadInput(f"{head} is in the circuit and a distractor; expected one of the two")
     if not _answers(circuit, problem):
         asked = ", ".join(problem.read_at)
         raise BadInput(f"the circuit does not solve the problem: {asked} are not all known where they are read")
@@ -167,7 +167,7 @@ def compile_circuit(
     generator = torch.Generator().manual_seed(seed)
     preference = MATCH * (
         len({*problem.layout.pieces} - problem.layout.places) + 1
-    )  # above all that symbols in common can add up to
+    )  # higher than the sum of the scores of all common symbols
     with torch.no_grad():
         model.embed.W_E[:, known] = torch.eye(symbols)
         model.pos_embed.W_pos[:, place] = torch.eye(places)
@@ -199,7 +199,7 @@ def compile_circuit(
 
 
 def _where_to_look(paths: Sequence[AttentionPath], problem: TokenProblem) -> Tensor:
-    """1 where a position (row) may look for its path's target; positions on no path look at themselves."""
+    """Return 1 where a position (row) may find its path's target; positions on no path attend to themselves."""
     looked_at = torch.eye(problem.n_positions)
     for path in paths:
         before = (path.source, path.target) in problem.layout.joined

@@ -3,6 +3,6 @@
 - loss.py: Loss: a mean with its standard error and components
 - interval.py: Interval: bootstrap and Wilson intervals
 - sample.py: Sample: fresh examples, block by block
-- loss_cache.py: LossCache: losses that need not be measured again
-- sequential_test.py: SequentialTest: below or above a threshold, with as few examples as that takes
+- loss_cache.py: LossCache: losses that were measured before
+- sequential_test.py: SequentialTest: below or above a threshold, with as few examples as the decision needs
 """

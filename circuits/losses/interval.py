@@ -1,4 +1,4 @@
-"""What chance may have made of a number."""
+"""Confidence intervals of means and shares."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from jaxtyping import Float
 
 from circuits.utils.lazy import torch
 
-RESAMPLED = 2000  # times
+RESAMPLED = 2000  # bootstrap resamples
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, and where chance may have moved it from: 95%, unless told otherwise."""
+    """A mean with its confidence interval (95% by default)."""
 
     mean: float
     low: float
@@ -22,11 +22,11 @@ class Interval:
 
     @classmethod
     def of(cls, values: Float[torch.Tensor, " example"], seed: int) -> Interval:
-        """A bootstrap interval: the examples are drawn ``RESAMPLED`` times with replacement."""
+        """Return a percentile bootstrap interval from ``RESAMPLED`` resamples of the examples."""
         from scipy.stats import bootstrap
 
         numbers = values.double().cpu().numpy()
-        if not np.ptp(numbers):  # scipy would say NaN
+        if not np.ptp(numbers):  # scipy returns NaN if all values are equal
             return cls(*3 * (float(numbers.mean()),))
         drawn = {"n_resamples": RESAMPLED, "method": "percentile", "rng": np.random.default_rng(seed)}
         interval = bootstrap((numbers,), np.mean, vectorized=True, batch=256, **drawn).confidence_interval
@@ -34,7 +34,7 @@ class Interval:
 
     @classmethod
     def of_share(cls, right: int, n: int, level: float = 0.95) -> Interval:
-        """Wilson's interval of a share, ``right`` of ``n``."""
+        """Return Wilson's interval of the share ``right`` of ``n``."""
         from scipy.stats import binomtest
 
         interval = binomtest(right, n).proportion_ci(level, method="wilson")
@@ -44,5 +44,5 @@ class Interval:
         return f"{self.mean:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
     def to_json(self) -> dict[str, float]:
-        """``mean``, ``low`` and ``high``."""
+        """Return ``mean``, ``low`` and ``high``."""
         return {"mean": self.mean, "low": self.low, "high": self.high}

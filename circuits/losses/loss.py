@@ -1,4 +1,4 @@
-"""A loss over examples, with its spread."""
+"""Losses averaged over examples, with standard errors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from jaxtyping import Float
 from circuits.errors import BadInput
 from circuits.utils.lazy import torch
 
-SURE = 3.0  # standard errors: a difference that chance does not make
+SURE = 3.0  # standard errors; a larger difference is taken as real
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss over examples.
+    """A loss averaged over examples.
 
     Attributes:
-        mean: over examples and loss components.
-        standard_error: of that mean, from the spread over examples.
-        components: the loss of each component, by name.
-        n_examples: on how many it was measured.
+        mean: the mean over examples and loss components.
+        standard_error: the standard error of the mean, from the spread over examples.
+        components: the mean of each loss component, by name.
+        n_examples: the number of examples.
     """
 
     mean: float
@@ -31,47 +31,50 @@ class Loss:
 
     @classmethod
     def of(cls, losses: Float[torch.Tensor, "example component"], names: tuple[str, ...]) -> Loss:
-        """Summarise the loss components of every example."""
+        """Average the loss components of all examples."""
         each = losses.double().mean(dim=1)
         spread = each.std().item() if len(each) > 1 else float("nan")
         components = dict(zip(names, losses.double().mean(dim=0).tolist(), strict=True))
         return cls(each.mean().item(), spread / len(each) ** 0.5, components, len(each))
 
     def near(self, threshold: float) -> bool:
-        """Whether chance could decide on which side of the threshold it lies."""
+        """Whether the loss is within three standard errors of the threshold, so that the decision is open."""
         return abs(self.mean - threshold) <= SURE * self.standard_error
 
     def __str__(self) -> str:
         return f"{self.mean:.4f} ± {self.standard_error:.4f}"
 
     def to_json(self) -> dict[str, Any]:
-        """``mean``, ``standard_error``, ``components`` and ``examples``."""
+        """Return ``mean``, ``standard_error``, ``components`` and ``examples``."""
         numbers = {"mean": self.mean, "standard_error": self.standard_error}
         return {**numbers, "components": self.components, "examples": self.n_examples}
 
 
 def allowed_loss(unablated: Loss) -> float:
-    """How high the loss may be for a circuit to explain all that a model does: twice the unablated loss, plus 0.005."""
+    """Return the highest loss of a circuit that explains all that the model does: 2 * the unablated loss + 0.005."""
     return 2 * unablated.mean + 0.005
 
 
 def strict_threshold(unablated: Loss, combined: Loss, threshold: float) -> float:
-    """What a loss without a path must exceed: where a circuit explains all that the model does, no more than that.
+    """Return the strict threshold for single paths.
+
+    If the circuit explains all that the model does, this is ``allowed_loss``, but at most the threshold. If it does
+    not, this is the threshold.
 
     Args:
-        unablated: the model's own loss.
-        combined: that with all heads replaced by the circuit.
-        threshold: a loss below it counts as low; the paper takes 0.05.
+        unablated: the loss of the unablated model.
+        combined: the loss with all heads of the circuit replaced.
+        threshold: a loss below it counts as low; the paper uses 0.05.
     """
     allowed = allowed_loss(unablated)
     return min(threshold, allowed) if combined.mean < allowed else threshold
 
 
 def check_threshold(threshold: float) -> None:
-    """Refuse what cannot be the loss below which a loss counts as low.
+    """Check a threshold.
 
     Raises:
-        BadInput: it is no number above 0.
+        BadInput: the threshold is not a number above 0.
     """
     if not 0 < threshold < float("inf"):
         raise BadInput(f"the threshold is {threshold}; expected a number above 0")

@@ -1,4 +1,4 @@
-"""The losses of circuits, example by example, so that none is measured twice."""
+"""A cache for the losses of circuits, example by example."""
 
 from collections.abc import Sequence
 
@@ -10,24 +10,24 @@ from circuits.circuit import Circuit
 
 
 class LossCache:
-    """Losses of circuits of one model on one sample, from its first example on."""
+    """The losses of circuits of one model on one sample, from its first example on."""
 
     def __init__(self) -> None:
         self._losses: dict[str, list[Tensor]] = {}  # by the circuit's digest
 
     def n(self, circuit: Circuit) -> int:
-        """On how many examples a circuit was measured."""
+        """Return the number of examples that a circuit was measured on."""
         return sum(map(len, self._losses.get(circuit.digest, ())))
 
     def losses(self, circuit: Circuit) -> Float[Tensor, "example component"]:
-        """Of every example that it was measured on."""
+        """Return the losses of a circuit on every example that it was measured on."""
         own = self._losses[circuit.digest]
         if len(own) > 1:
             own[:] = [torch.cat(own)]
         return own[0]
 
     def add(self, circuits: Sequence[Circuit], first: int, losses: Float[Tensor, "circuit example component"]) -> None:
-        """Add the losses of circuits on the examples from ``first`` on; those that are known stay as they are."""
+        """Add the losses of circuits on the examples from ``first`` on; losses in the cache are not overwritten."""
         for circuit, own in zip(circuits, losses.cpu(), strict=True):
             known = self.n(circuit)
             if first <= known < first + len(own):

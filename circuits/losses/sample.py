@@ -1,4 +1,4 @@
-"""Fresh examples, drawn block by block: however many there are, only one block is in memory."""
+"""Fresh examples, drawn block by block, so that memory is bounded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
 BLOCK = 2**14  # examples
-MOST_EXAMPLES = 10**7  # the losses of a small circuit on them fill a GiB
+MOST_EXAMPLES = 10**7  # the losses of a small circuit on this many examples take a GiB
 
 
 class Sample:
-    """``n`` fresh examples of a problem; the first ``BLOCK`` are those that ``problem.examples`` gives.
+    """``n`` fresh examples of a problem; the first ``BLOCK`` of them equal those of ``problem.examples``.
 
-    Every block after the first has a seed of its own, which follows from that of the sample.
+    Every later block has its own seed, derived from the seed of the sample.
     """
 
     def __init__(self, problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> None:
@@ -33,11 +33,11 @@ class Sample:
 
     @property
     def roles(self) -> Roles:
-        """Of the first block."""
+        """The roles of the first block."""
         return self.first.roles
 
     def take(self, index: slice) -> Examples:
-        """Some of the examples, all of one block."""
+        """Return a slice of the examples; it must lie in one block."""
         start, stop, _ = index.indices(self._n)
         block = start // BLOCK
         if block not in self._drawn:
@@ -55,21 +55,21 @@ class Sample:
 
 
 def stream_seed(seed: int, stream: str) -> int:
-    """A seed that follows from another one: what is drawn with it has nothing to do with what the other draws."""
+    """Return a seed derived from another seed and a name; its random numbers are independent of the other seed's."""
     return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
 
 
 def check_number(n: int) -> None:
-    """Refuse a number of examples that is too small for a standard error, or larger than can be kept in mind.
+    """Check a number of examples.
 
     Raises:
-        BadInput: it is.
+        BadInput: the number is too small for a standard error, or its losses would not fit into memory.
     """
     if not 2 <= n <= MOST_EXAMPLES:
         raise BadInput(f"{n} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
 
 
 def blocks(start: int, stop: int) -> list[slice]:
-    """From one example to another, cut where a block ends."""
+    """Return the slices from one example to another, cut at the ends of blocks."""
     ends = [*range((start // BLOCK + 1) * BLOCK, stop, BLOCK), stop]
     return [slice(a, b) for a, b in zip([start, *ends[:-1]], ends, strict=True)] if start < stop else []

@@ -1,8 +1,8 @@
-"""Losses of many circuits against a threshold, with as few examples as the decision takes.
+"""Test the losses of many circuits against a threshold, with as few examples as the decision needs.
 
-Every circuit sees the same examples in the same order. All start on a few; one whose loss is clearly above the
-threshold is dropped there, the others go on, and one so near to the threshold that chance could decide it gets more
-and more examples until it is decided or there are none left.
+Every circuit sees the same examples in the same order. All circuits start on a few examples. A circuit whose loss is
+clearly above the threshold stops there; the others go on. A circuit whose loss is close to the threshold gets more
+examples until the loss is decided or no examples are left.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,14 +21,14 @@ from circuits.losses.sample import Sample, blocks, check_number
 from circuits.problem import Examples, Problem
 from circuits.utils.cores import on_all_cores
 
-FEW, ENOUGH = 32, 128  # examples that every circuit sees, and those on which a loss below the threshold is measured
-IN_PASSING = 512  # examples that a candidate gets which is no more than a step on the way
+FEW, ENOUGH = 32, 128  # the fewest examples for any circuit, and for a loss below the threshold
+IN_PASSING = 512  # the most examples for a candidate that is an intermediate step
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
 class DecidedLoss:
-    """A loss, and on which side of the threshold it lies."""
+    """A loss, and the decision whether it is below the threshold."""
 
     loss: Loss
     decision: Literal["below", "above", "undecided"]
@@ -39,7 +39,7 @@ class DecidedLoss:
 
 @dataclass(frozen=True)
 class _Part:
-    """A piece of an evaluation with its circuits, and the place of its first example among all."""
+    """A piece of an evaluation with its circuits, and the index of its first example in the sample."""
 
     piece: Piece
     circuits: list[Circuit]
@@ -47,7 +47,7 @@ class _Part:
 
 
 class SequentialTest:
-    """Tests circuits of one model against a threshold; what was measured once is not measured again."""
+    """Tests circuits of one model against a threshold; every loss is measured only once."""
 
     def __init__(
         self,
@@ -57,12 +57,17 @@ class SequentialTest:
         threshold: float,
         cache: LossCache | None = None,
     ) -> None:
-        """``examples`` are all there are; a circuit that is undecided on them stays so.
+        """Make a test.
 
-        What stands in the ``cache`` is not measured again; every result is what it would be if nothing stood there.
+        Args:
+            model: the model.
+            problem: its task.
+            examples: all examples of the test; a circuit that is undecided on them stays undecided.
+            threshold: a loss below it counts as low.
+            cache: losses that were measured before; they are not measured again, and do not change any result.
 
         Raises:
-            BadInput: there are too few examples, or too many, or the threshold is no number above 0.
+            BadInput: there are too few or too many examples, or the threshold is not a number above 0.
         """
         check_number(len(examples))
         check_threshold(threshold)
@@ -72,21 +77,23 @@ class SequentialTest:
             self.rounds.append(4 * self.rounds[-1])
         self.n_evaluations = 0
         self.cache = LossCache() if cache is None else cache
-        self._n: dict[str, int] = {}  # on how many examples each circuit is tested, by its digest
+        self._n: dict[str, int] = {}  # the number of examples that each circuit is tested on, by its digest
 
     def with_threshold(self, threshold: float) -> "SequentialTest":
-        """The same test against another threshold; both share what they measure."""
+        """Return the same test against another threshold; both share their loss cache."""
         return SequentialTest(self.model, self.problem, self.examples, threshold, self.cache)
 
     def test(
         self, circuits: Mapping[Key, Circuit], *, min_examples: int = 0, max_examples: int | None = None
     ) -> dict[Key, DecidedLoss]:
-        """Test circuits by name; what they share is run once for those that are asked together.
+        """Test circuits, and return their losses with the decisions under the same keys.
+
+        Computation that circuits share runs once for all circuits of a call.
 
         Args:
-            circuits: to test.
-            min_examples: every loss is measured on so many, however early the decision is clear.
-            max_examples: even if they leave the decision open; all there are if it is not given.
+            circuits: the circuits to test.
+            min_examples: the smallest number of examples for every loss, however early its decision is clear.
+            max_examples: the largest number of examples, even if a decision stays open; by default all examples.
         """
         wanted = [*circuits.values()]
         self._run(wanted, min(min_examples, len(self.examples)))
@@ -104,9 +111,9 @@ class SequentialTest:
         n: int | None = None,
         progress: Callable[[float], None] = lambda share: None,
     ) -> list[Loss]:
-        """The losses of circuits on ``n`` examples, or on all there are, however early they could be decided.
+        """Return the losses of circuits on ``n`` examples (by default on all), however early their decisions are clear.
 
-        Rare failures, each of a great loss, may not have come up in fewer.
+        Few examples may miss a rare failure with a high loss.
         """
         components = self.problem.loss_components
         return [Loss.of(losses, components) for losses in self.each(circuits, n, progress)]
@@ -117,7 +124,7 @@ class SequentialTest:
         n: int | None = None,
         progress: Callable[[float], None] = lambda share: None,
     ) -> list[Float[Tensor, "example component"]]:
-        """The same, example by example."""
+        """Return the losses of circuits on ``n`` examples (by default on all), example by example."""
         wanted, enough = list(circuits), len(self.examples) if n is None else min(n, len(self.examples))
         self._run(wanted, enough, progress)
         return [self.cache.losses(circuit)[:enough] for circuit in wanted]
@@ -125,7 +132,7 @@ class SequentialTest:
     def _run(
         self, circuits: Iterable[Circuit], enough: int, progress: Callable[[float], None] = lambda share: None
     ) -> None:
-        """Go on with every circuit up to so many examples; those that have begun at the same one go together."""
+        """Run every circuit up to ``enough`` examples; circuits that start from the same example run together."""
         going_on: dict[int, list[Circuit]] = {}
         for circuit in dict.fromkeys(circuits):
             if self._n.get(circuit.digest, 0) < enough:
@@ -147,18 +154,18 @@ class SequentialTest:
         self.n_evaluations += work
 
     def _parts(self, start: int, enough: int, group: list[Circuit]) -> Iterator[_Part]:
-        """What is to be run so that a group has come from ``start`` to ``enough`` examples."""
+        """Yield the parts that take a group of circuits from ``start`` to ``enough`` examples."""
         for block in blocks(start, enough):
             for piece in pieces(self.model, self.problem, self.examples.take(block), group):
                 yield _Part(piece, [group[index] for index in piece.circuits], block.start + piece.examples.start)
 
     def _losses(self, part: _Part) -> Tensor | None:
-        """The losses of a part, if they are not known."""
+        """Return the losses of a part, or None if all are in the cache."""
         last = part.first + part.piece.examples.stop - part.piece.examples.start
         return part.piece.losses() if any(self.cache.n(circuit) < last for circuit in part.circuits) else None
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
-        """How much higher the loss of ``one`` is, on the examples that both were measured on."""
+        """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""
         n = min(self._n[one.digest], self._n[other.digest])
         return Loss.of(self.cache.losses(one)[:n] - self.cache.losses(other)[:n], self.problem.loss_components)
 

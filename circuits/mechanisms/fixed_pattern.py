@@ -1,4 +1,4 @@
-"""Fixed patterns: the same numbers in every example. A tensor becomes a mechanism by ``FixedPattern(tensor)``."""
+"""Fixed patterns: the same attention pattern in every example."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from circuits.utils.lazy import torch
 
 @dataclass(frozen=True, eq=False)
 class FixedPattern(Mechanism):
-    """The same attention pattern in every example: what a head does that knows positions and nothing else.
+    """The same attention pattern in every example: the head attends by position only.
 
     Attributes:
-        numbers: how much each query attends to each key, ``[query, key]``, as a tensor or an array; each row sums to 1,
+        numbers: the attention of each query to each key, ``[query, key]``, as a tensor or an array; each row sums to 1
             or less.
-        kind: ``mean`` for a head's average over examples, ``map`` where every query attends to one key, ``given`` for
-            any other.
+        kind: ``mean`` for a head's average over examples, ``map`` if every query attends to one key, ``given`` for any
+            other pattern.
     """
 
     numbers: torch.Tensor | np.ndarray
@@ -32,13 +32,13 @@ class FixedPattern(Mechanism):
 
     def __post_init__(self) -> None:
         if not hasattr(self.numbers, "shape"):
-            raise BadInput(f"a fixed pattern that is a {type(self.numbers).__name__}; expected a tensor or an array")
+            raise BadInput(f"a fixed pattern is a {type(self.numbers).__name__}; expected a tensor or an array")
         shape, n = tuple(self.numbers.shape), self.numbers.shape[0] if self.numbers.ndim == 2 else 0
         if shape != (n, n) or not n:
-            raise BadInput(f"a fixed pattern of shape {list(shape)}; expected [query, key], both as long")
+            raise BadInput(f"a fixed pattern has the shape {list(shape)}; expected [query, key] of the same length")
         check_weights("a fixed pattern", self.array)
         if self.kind not in FIXED:
-            raise BadInput(f"a fixed pattern of the kind {self.kind!r}; expected {', '.join(FIXED)}")
+            raise BadInput(f"a fixed pattern has the kind {self.kind!r}; expected {', '.join(FIXED)}")
 
     @property
     def name(self) -> str:
@@ -50,27 +50,27 @@ class FixedPattern(Mechanism):
 
     @property
     def specification(self) -> object:
-        """Its kind, and the hash of its numbers."""
+        """The kind, and the hash of the numbers."""
         return [self.kind, self.digest]
 
     @cached_property
     def array(self) -> np.ndarray:
-        """Its numbers in single precision, ``[query, key]``; what is read from a file needs no PyTorch for that."""
+        """The numbers as an array in single precision, ``[query, key]``; numbers from a file do not need PyTorch."""
         return in_numpy(self.numbers)
 
     @cached_property
     def weights(self) -> torch.Tensor:
-        """Its numbers as a tensor in single precision, ``[query, key]``, on the CPU."""
+        """The numbers as a tensor in single precision, ``[query, key]``, on the CPU."""
         return torch.from_numpy(self.array)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of its numbers in single precision."""
+        """The SHA-256 of the numbers in single precision."""
         return hashlib.sha256(f"{self.array.shape}".encode() + self.array.tobytes()).hexdigest()
 
     @property
     def as_map(self) -> FixedPattern:
-        """Every query attends to the key alone that it attends to most: position to position."""
+        """The map in which every query attends only to its strongest key."""
         return FixedPattern(torch.nn.functional.one_hot(self.weights.argmax(dim=1), len(self.weights)).float(), "map")
 
     def __eq__(self, other: object) -> bool:
@@ -80,7 +80,7 @@ class FixedPattern(Mechanism):
         return hash((self.kind, self.digest))
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Its numbers.
+        """Return the pattern, ``[1, query, key]``.
 
         Raises:
             BadInput: the examples have another length.

@@ -1,7 +1,7 @@
-"""Mechanisms: what a head is supposed to do, as an attention pattern (paper, Appendix E).
+"""Mechanisms: hypotheses about a head, as attention patterns (paper, Appendix E).
 
-Here stand what all mechanisms share and the simple ones: ``Uniform``, ``Identity`` and ``Previous``. Others are
-``OneHot`` (one_hot.py), ``FixedPattern`` (fixed_pattern.py), and those of your own:
+This file has the base class and the simple mechanisms ``Uniform``, ``Identity`` and ``Previous``. Others are ``OneHot``
+(one_hot.py), ``FixedPattern`` (fixed_pattern.py), and mechanisms of your own:
 
     @register
     @dataclass(frozen=True)
@@ -13,9 +13,9 @@ Here stand what all mechanisms share and the simple ones: ``Uniform``, ``Identit
             seen = torch.ones(n_positions, n_positions).tril().triu(1 - self.width)
             return (seen / seen.sum(dim=-1, keepdim=True))[None]
 
-Its name and its fields are its specification: circuits with it are hashed, saved and loaded by these (circuit_file.py).
-``pattern`` may be called by several threads at once. Where what it does changes, change its name or a parameter too:
-losses that were kept are found by these.
+The name and the fields specify the mechanism: circuits with it are hashed, saved and loaded by them (circuit_file.py).
+Several threads may call ``pattern`` at once. If you change the pattern, change the name or a parameter, too, because
+cached losses are found by them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from circuits.errors import BadInput
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
-PREVIOUS = ("*", "previous")  # the path from every position to the one before
+PREVIOUS = ("*", "previous")  # the path from every position to the position before
 
 
 class Mechanism(ABC):
-    """An attention pattern that a head is hypothesised to have."""
+    """A hypothesis about a head: an attention pattern for every example."""
 
-    own: ClassVar[bool]  # whether somebody else wrote it, so that its patterns are looked at
+    own: ClassVar[bool]  # whether a user wrote the class, so that its patterns are checked
 
     def __init_subclass__(cls) -> None:
-        """A class that is made of one of ours is somebody else's, too."""
+        """Mark the class as a user's own, unless it says otherwise; so is a subclass of a built-in mechanism."""
         cls.own = cls.__dict__.get("own", True)
 
     @property
@@ -54,37 +54,41 @@ class Mechanism(ABC):
 
     @property
     def parameters(self) -> dict[str, object]:
-        """What tells it from others of its name: its fields."""
+        """The values of the fields."""
         names: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
         return {name: getattr(self, name) for name in names}
 
     @property
     def specification(self) -> object:
-        """All of it as plain data, the same for equal mechanisms; errors are those of ``check``."""
+        """Plain data that specify the mechanism, equal for equal mechanisms.
+
+        Raises:
+            BadInput: as ``check``.
+        """
         self.check()
         return [self.name, self.parameters] if self.parameters else self.name
 
     def check(self) -> None:
-        """Refuse parameters that cannot be written down.
+        """Check that the mechanism can be saved.
 
         Raises:
-            BadInput: one is neither a number nor a text nor a tuple of such, or the name is that of one of ours.
+            BadInput: a parameter is not a number, a text, or a tuple of these, or the name is a built-in name.
         """
         if self.own and self.name in OURS:
-            raise BadInput(f"{type(self).__name__} is called {self.name!r}, as one of ours; expected another name")
+            raise BadInput(f"{type(self).__name__} has the built-in name {self.name!r}; expected another name")
         for name, value in self.parameters.items():
             if not _is_plain(value):
                 kind = type(value).__name__
-                raise BadInput(f"{self.name}: {name} is a {kind}; expected a number, a text, or a tuple of such")
+                raise BadInput(f"{self.name}: {name} is a {kind}; expected a number, a text, or a tuple of these")
 
     @property
     def paths(self) -> tuple[tuple[str, str], ...]:
-        """The attention paths that it claims, as (from-role, to-role), or ``("*", "previous")``."""
+        """The attention paths of the mechanism, as (source, target), or ``("*", "previous")``."""
         return ()
 
     @abstractmethod
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """The attention pattern of every example; the batch is 1 where all examples share it."""
+        """Return the attention pattern of every example; the batch is 1 if all examples share the pattern."""
 
 
 def _is_plain(value: object) -> bool:
@@ -92,10 +96,10 @@ def _is_plain(value: object) -> bool:
 
 
 def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-    """A mechanism's pattern; one of somebody else's is looked at before it is used.
+    """Return a mechanism's pattern; the pattern of a user's mechanism is checked.
 
     Raises:
-        BadInput: it is no attention pattern, or the mechanism does not fit the examples.
+        BadInput: the mechanism does not return an attention pattern, or does not fit the examples.
     """
     try:
         pattern = mechanism.pattern(roles, n_positions)
@@ -105,43 +109,43 @@ def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Flo
         raise BadInput(f"{mechanism} gives no pattern: {type(error).__name__}: {error}") from error
     if mechanism.own:
         if not isinstance(pattern, torch.Tensor):
-            raise BadInput(f"{mechanism}: a pattern that is a {type(pattern).__name__}; expected a torch tensor")
+            raise BadInput(f"the pattern of {mechanism} is a {type(pattern).__name__}; expected a torch tensor")
         if pattern.ndim != 3 or pattern.shape[0] not in (1, len(roles)) or pattern.shape[1:] != 2 * (n_positions,):
             expected = f"[1 or {len(roles)}, {n_positions}, {n_positions}]"
-            raise BadInput(f"{mechanism}: a pattern of shape {[*pattern.shape]}; expected {expected}")
+            raise BadInput(f"the pattern of {mechanism} has the shape {[*pattern.shape]}; expected {expected}")
         check_weights(str(mechanism), in_numpy(pattern))
     return pattern.to(roles.positions.device)
 
 
 def in_numpy(weights: torch.Tensor | np.ndarray) -> np.ndarray:
-    """Attention weights of any shape as an array of that shape, in single precision."""
+    """Return attention weights as an array of the same shape, in single precision."""
     own = weights if isinstance(weights, np.ndarray) else weights.detach().float().cpu().numpy()
     return np.ascontiguousarray(own, dtype=np.float32)
 
 
 def check_weights(what: str, weights: Shaped[np.ndarray, "*batch query key"]) -> None:
-    """Refuse what is no attention: each row sums to 1 or less, and nobody attends to a later position.
+    """Check attention weights: each row sums to 1 or less, and no query attends to a later key.
 
     Raises:
-        BadInput: the message begins with ``what``.
+        BadInput: the weights are not attention weights; the message begins with ``what``.
     """
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise BadInput(f"{what} holds what is no weight; expected finite numbers from 0 on")
-    if (weights.sum(axis=-1) > 1.01).any():  # rounded in half precision a row is a little more than 1
-        raise BadInput(f"{what} has a row that sums to more than 1")
+        raise BadInput(f"{what} has an entry that is not a weight; expected finite numbers of 0 or more")
+    if (weights.sum(axis=-1) > 1.01).any():  # in half precision a row may sum to slightly more than 1
+        raise BadInput(f"{what} has a row that sums to more than 1; expected 1 or less")
     if np.triu(weights, 1).any():
         raise BadInput(f"{what} is against the causal mask: a query attends to a later key")
 
 
 @dataclass(frozen=True)
 class Uniform(Mechanism):
-    """Attend equally to everything that the causal mask allows."""
+    """Attend equally to all positions that the causal mask allows."""
 
     name = "uniform"
     own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """1/(p+1) at every key up to the query's position p."""
+        """Return 1/(p+1) at every key up to the query's position p."""
         seen = torch.ones(n_positions, n_positions, device=roles.positions.device).tril()
         return (seen / seen.sum(dim=-1, keepdim=True))[None]
 
@@ -154,7 +158,7 @@ class Identity(Mechanism):
     own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """The identity matrix."""
+        """Return the identity matrix."""
         return torch.eye(n_positions, device=roles.positions.device)[None]
 
 
@@ -167,11 +171,11 @@ class Previous(Mechanism):
 
     @property
     def paths(self) -> tuple[tuple[str, str], ...]:
-        """One, from every position to the one before."""
+        """One path, from every position to the position before."""
         return (PREVIOUS,)
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Ones directly below the diagonal, and one at the first position."""
+        """Return ones directly below the diagonal, and a one at the first position."""
         pattern = torch.ones(n_positions - 1, device=roles.positions.device).diag(-1)
         pattern[0, 0] = 1
         return pattern[None]
@@ -179,19 +183,19 @@ class Previous(Mechanism):
 
 @dataclass(frozen=True)
 class Zero(Mechanism):
-    """Attend to nothing; only as the rows of a ``OneHot`` that lie on no path."""
+    """Attend to nothing; only for the rows of a ``OneHot`` that are on none of its paths."""
 
     name = "zero"
     own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """All zeros."""
+        """Return zeros."""
         return torch.zeros(1, n_positions, n_positions, device=roles.positions.device)
 
 
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
 ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
-ELSEWHERE = ("zero", "identity", "uniform")  # what the rows of a one-hot head on no path may be
-REPLACEMENTS = ("uniform", "identity")  # what a row becomes when its path is taken away (paper, Appendix E, step 6)
+ELSEWHERE = ("zero", "identity", "uniform")  # the choices for the other rows of a one-hot head
+REPLACEMENTS = ("uniform", "identity")  # the row of a removed path (paper, Appendix E, step 6)
 FIXED = ("mean", "map", "given")  # kinds of fixed patterns
 OURS = (*ROWS, *FIXED, "one_hot")

@@ -1,6 +1,6 @@
-"""One-hot heads: zero except for one 1 where each named role is expected to attend (paper, Appendix E).
+"""One-hot heads: zero except for one 1 in the row of each named role (paper, Appendix E).
 
-Rows may be there on some instances only, under a ``Condition``.
+A row may hold on some instances only, under a ``Condition``.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from circuits.mechanisms.mechanism import ELSEWHERE, ROWS, Mechanism
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
-Ends = tuple[str, str]  # of a row: the role that attends, and where
-ON = 0.5  # average attention along a path, on the instances of one label, from which on it is there
-POSITION = re.compile("position ([0-9]{1,6})")  # as the target of a row
+Ends = tuple[str, str]  # the source and the target of a row
+ON = 0.5  # a path holds for a label if the average attention along it is higher than this
+POSITION = re.compile("position ([0-9]{1,6})")  # a fixed position as the target of a row
 
 
 def is_role(target: str) -> bool:
-    """Whether a row with this target is a path: it leads to a role."""
+    """Whether a row with this target is a path, that is, leads to a role."""
     return target not in ROWS and not POSITION.fullmatch(target)
 
 
 @dataclass(frozen=True)
 class Condition:
-    """On which instances a row is there: those with some labels of a group, at one role.
+    """The instances on which a row holds: those with some labels of a group, at one role.
 
     Attributes:
-        group: ``position``, or one that the problem offers, such as ``slot``.
+        group: ``position``, or a group of the problem, such as ``slot``.
         at: the role at which the label is read.
-        labels: those with which the row is there.
-        also: other conditions under each of which it is there, too.
+        labels: the labels with which the row holds.
+        also: other conditions; the row also holds if one of them does.
     """
 
     group: str
@@ -47,11 +47,11 @@ class Condition:
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(sorted(set(self.labels))))
         if not self.labels:
-            raise BadInput(f"a condition on no {self.group}; leave the row out")
+            raise BadInput(f"a condition on no {self.group}; expected at least one label")
 
     @property
     def alternatives(self) -> tuple[Condition, ...]:
-        """The conditions under each of which the row is there, without others."""
+        """The single conditions; the row holds if one of them does."""
         return (Condition(self.group, self.at, self.labels), *self.also)
 
     def __or__(self, other: Condition) -> Condition:
@@ -65,14 +65,14 @@ class Condition:
         return self.said()
 
     def said(self, target: str | None = None) -> str:
-        """``slot 0, 2``; with the role where the label is read, if it is not that to which the row leads."""
+        """Return a text such as ``slot 0, 2``, with the role at which the label is read, if this is not the target."""
         return " or ".join(
             f"{one.group} {', '.join(map(str, one.labels))}{f' of {one.at}' if target not in (None, one.at) else ''}"
             for one in self.alternatives
         )
 
     def holds(self, roles: Roles) -> Bool[torch.Tensor, "batch instance"]:
-        """For every example and instance, whether the row is there."""
+        """Return for every example and instance whether the row holds."""
         there = [(roles.group(one.group, one.at), one.labels) for one in self.alternatives]
         own = [torch.isin(labels, torch.tensor(numbers, device=labels.device)) for labels, numbers in there]
         return torch.stack(own).any(dim=0)
@@ -80,16 +80,16 @@ class Condition:
 
 @dataclass(frozen=True)
 class OneHot(Mechanism):
-    """Each named role attends to one other role, in its own instance.
+    """Each named role attends to one target, in its own instance.
 
     Attributes:
-        rows: from-role and target; the target is a role, or no path: ``uniform``, ``identity``, ``previous``, ``zero``
-            or a fixed position, such as ``position 3``. The order means nothing.
-        elsewhere: the rows of all other positions: ``zero`` (as in the paper), ``uniform``, ``identity``, or those of a
-            fixed pattern.
-        where: the conditions of rows, by from-role and target. A role may have several rows, on different instances;
-            one of them may have no condition: the role's default, on all instances that the others leave. Without one
-            these follow ``elsewhere``.
+        rows: pairs of source and target, in any order. A row is a path if the target is a role. Other targets are
+            ``uniform``, ``identity``, ``previous``, ``zero``, or a fixed position, such as ``position 3``.
+        elsewhere: the rows of all other positions: ``zero`` (as in the paper), ``uniform``, ``identity``, or the rows
+            of a fixed pattern.
+        where: the conditions of rows, by source and target. A role may have several rows, on different instances. One
+            of them may have no condition: it is the role's default row, for all instances that no other row covers.
+            Without a default row, these instances follow ``elsewhere``.
     """
 
     rows: tuple[Ends, ...]
@@ -108,7 +108,7 @@ class OneHot(Mechanism):
         object.__setattr__(self, "elsewhere", elsewhere)
         object.__setattr__(self, "where", tuple(sorted(where.items(), key=lambda item: item[0])))
         if not self.rows:
-            raise BadInput("a one-hot head needs at least one path; use uniform or identity for a head without")
+            raise BadInput("a one-hot head needs at least one path; a head without paths is uniform or identity")
         if isinstance(elsewhere, str) and elsewhere not in ELSEWHERE:
             raise BadInput(f"elsewhere is {elsewhere!r}; expected zero, uniform or identity")
         if len(set(self.rows)) < len(self.rows):
@@ -119,7 +119,7 @@ class OneHot(Mechanism):
                 raise BadInput(f"{source!r} has several rows without a condition; expected a condition on all but one")
         for row in where:
             if row not in self.rows:
-                raise BadInput(f"a condition on the row {' -> '.join(row)}, which is not there")
+                raise BadInput(f"a condition is on the row {' -> '.join(row)}, which does not exist")
 
     @property
     def name(self) -> str:
@@ -128,12 +128,12 @@ class OneHot(Mechanism):
 
     @property
     def paths(self) -> tuple[Ends, ...]:
-        """The rows that attend to a role, as (from-role, to-role)."""
+        """The rows that lead to a role, as (source, target)."""
         return tuple((source, target) for source, target in self.rows if is_role(target))
 
     def on_all_instances(self, roles: Roles) -> bool:
-        """Whether every role from which a path leads has one on every instance of the examples."""
-        left: dict[str, torch.Tensor] = {}  # on which instances a role has none, [batch, instance]
+        """Whether every source of a path has a path on every instance of the examples."""
+        left: dict[str, torch.Tensor] = {}  # the instances on which a role has no path, [batch, instance]
         for source, target in self.paths:
             condition = dict(self.where).get((source, target))
             there = condition.holds(roles) if condition else torch.tensor(True)
@@ -142,7 +142,7 @@ class OneHot(Mechanism):
 
     @property
     def specification(self) -> object:
-        """Its rows, what is elsewhere, and the conditions."""
+        """The rows, ``elsewhere``, and the conditions."""
         elsewhere = self.elsewhere if isinstance(self.elsewhere, str) else self.elsewhere.specification
         where = [
             [row, one.group, one.at, one.labels] for row, condition in self.where for one in condition.alternatives
@@ -150,14 +150,14 @@ class OneHot(Mechanism):
         return [self.rows, elsewhere, *([where] if where else ())]
 
     def with_row(self, source: str, target: str, was: str | None = None) -> OneHot:
-        """The same mechanism with one row changed, or one more; a condition stays with its row.
+        """Return the mechanism with one row changed or added; a changed row keeps its condition.
 
-        Rows that become the same one are one row then, on the instances of both.
+        If the changed row equals another row, the two become one row, on the instances of both.
 
         Args:
             source: the role that attends.
-            target: where it attends now.
-            was: where the row that changes led before; all rows of the role become one if it is not given.
+            target: the new target.
+            was: the old target of the changed row; by default all rows of the source become one.
         """
         changed = [row for row in self.rows if row[0] == source and was in (row[1], None)]
         where = {row: condition for row, condition in self.where if row not in changed}
@@ -171,14 +171,14 @@ class OneHot(Mechanism):
         return OneHot([*kept, (source, target)], self.elsewhere, where)
 
     def without_row(self, source: str, target: str | None = None) -> OneHot:
-        """The same mechanism with one row left to ``elsewhere``, or all of a role."""
+        """Return the mechanism without one row of a role, or without all of them; they then follow ``elsewhere``."""
         gone = [row for row in self.rows if row[0] == source and target in (row[1], None)]
         where = {row: condition for row, condition in self.where if row not in gone}
         return OneHot([row for row in self.rows if row not in gone], self.elsewhere, where)
 
     @property
     def said_rows(self) -> list[str]:
-        """Every row in words, with its condition."""
+        """Every row as text, with its condition."""
         where = {row: f" on {condition.said(row[1])}" for row, condition in self.where}
         return [f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows]
 
@@ -187,10 +187,10 @@ class OneHot(Mechanism):
         return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """One pattern for every example, ``[batch, query, key]``.
+        """Return one pattern for every example, ``[batch, query, key]``.
 
         Raises:
-            BadInput: a role is unknown, or two roles share a position and want different rows there.
+            BadInput: a role is unknown, or two roles share a position and have different rows there.
         """
         n, n_instances = len(roles), roles.positions.shape[2]
         base = ROWS[self.elsewhere] if isinstance(self.elsewhere, str) else self.elsewhere
@@ -206,7 +206,7 @@ class OneHot(Mechanism):
             row = _row(target, at, there, roles, n_positions).to(pattern.dtype)
             now = pattern[example, at]
             if (there & taken[example, at] & (now != row).any(dim=-1)).any():
-                raise BadInput(f"the path from {source!r} meets another path's row at the same position")
+                raise BadInput(f"the row of {source!r} differs from another row at the same position; expected one row")
             of, instance = there.nonzero(as_tuple=True)
             pattern[of, at[of, instance]] = row[of, instance]
             taken[of, at[of, instance]] = True
@@ -220,11 +220,11 @@ def _row(
     roles: Roles,
     n_positions: int,
 ) -> Float[torch.Tensor, "batch instance key"]:
-    """The attention from the positions ``at`` to a target, on the instances where the row is there."""
+    """Return the attention from the positions ``at`` to a target, on the instances on which the row holds."""
     if target in ROWS:
         return ROWS[target].pattern(roles, n_positions)[0][at]
     fixed = POSITION.fullmatch(target)
     to = torch.full_like(at, int(fixed[1])) if fixed else roles[target]
     if (to > at)[there].any():
-        raise BadInput(f"{target!r} stands after a position that is to attend to it, against the causal mask")
+        raise BadInput(f"{target!r} comes after a position that attends to it, against the causal mask")
     return torch.nn.functional.one_hot(to, n_positions).float()

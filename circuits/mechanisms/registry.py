@@ -1,6 +1,6 @@
-"""Mechanisms of one's own, by name, so that circuits with them can be saved and loaded.
+"""Mechanisms of your own, by name, so that circuits with them can be saved and loaded.
 
-In Python ``register`` makes a class known. The command line finds those that an installed package offers:
+In Python, ``register`` registers a class. The command line finds the classes that an installed package offers:
 
     [project.entry-points."circuits.mechanisms"]
     window = "my_package:Window"
@@ -20,30 +20,31 @@ _KNOWN: dict[str, type[Mechanism]] = {}
 
 
 def register(kind: type[Own]) -> type[Own]:
-    """Make a class of mechanisms known by its name; a class decorator.
+    """Register a mechanism class by its name; a class decorator.
 
     Raises:
-        BadInput: its name is taken or no name, or it cannot be hashed.
+        BadInput: the name is taken or not allowed, or the class cannot be hashed.
     """
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name) or name in OURS:
-        raise BadInput(f"{kind.__name__} has the name {name!r}; expected small letters, and none that is taken")
+        raise BadInput(f"{kind.__name__} has the name {name!r}; expected lower-case letters, and no built-in name")
     if kind.__hash__ is None:
         raise BadInput(f"{kind.__name__} cannot be hashed; expected @dataclass(frozen=True)")
     known = _KNOWN.get(name, kind)
-    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):  # else its cell was run again
+    # A class of the same module and name is the same class, from a notebook cell that was run again.
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
         raise BadInput(f"two mechanisms are called {name!r}: {known.__qualname__} and {kind.__qualname__}")
     _KNOWN[name] = kind
     return kind
 
 
 def registered(name: str) -> type[Mechanism] | None:
-    """The class of mechanisms of this name, if there is one."""
+    """Return the mechanism class of this name, or None."""
     if name not in _KNOWN:
         for entry in entry_points(group="circuits.mechanisms", name=name):
             try:
                 kind = entry.load()
-            except Exception as error:  # whatever somebody else's code does when it is imported
+            except Exception as error:  # user code may raise anything on import
                 raise BadInput(f"the mechanism {name!r} of {entry.value} cannot be loaded: {error}") from error
             register(kind)
     return _KNOWN.get(name)

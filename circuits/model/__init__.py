@@ -1,7 +1,7 @@
-"""What the engine needs of a transformer.
+"""Access to a transformer: its blocks, its attention patterns, and their averages.
 
 - block.py: the parts of a block: values, attention output, MLP
 - patterns.py: attention patterns, layer by layer
-- attention.py: role_attention, attention_by_group: attention averaged from role to role
-- batching.py: how much runs at once
+- attention.py: role_attention, attention_by_group: average attention from role to role
+- batching.py: the number of sequences that run at once
 """

@@ -1,4 +1,4 @@
-"""Attention seen through roles: how much each role attends to each other role of its own instance. And by position."""
+"""Average attention: from role to role within an instance, and from position to position."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ from circuits.model.patterns import attention_patterns
 from circuits.problem import Examples
 from circuits.roles import Roles
 
-ATTENTION_EXAMPLES = 256  # over which attention is averaged where nobody says
+ATTENTION_EXAMPLES = 256  # examples for average attention, by default
 
 
 def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query_role key_role"]:
-    """Average attention from role to role within an instance, over examples and instances.
+    """Return the average attention from role to role within an instance, over examples and instances.
 
-    A row sums to less than 1 where a head attends to other instances or to positions without a role.
+    A row sums to less than 1 if a head attends to other instances or to positions without a role.
     """
     cfg = model.cfg
     n_roles = len(examples.roles.names)
@@ -38,9 +38,10 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
 def attention_by_group(
     model: HookedTransformer, examples: Examples, group: str
 ) -> Float[Tensor, "layer head query_role key_role label"]:
-    """Average attention from role to role within an instance, for every label of a group at the attended role.
+    """Return the average attention from role to role within an instance, for every label of a group at the key role.
 
-    NaN where no instance has the label there. Averages over all instances hide a head that follows some of them only.
+    It is NaN if no instance has the label there. An average over all labels would hide a head that attends only for
+    some of them.
 
     Raises:
         BadInput: there is no such group.
@@ -67,7 +68,7 @@ def attention_by_group(
 def split_attention(
     model: HookedTransformer, examples: Examples, group: str | None = None
 ) -> Float[Tensor, "layer head query_role key_role *label"]:
-    """Average attention from role to role, for every label of a group: the first that the problem offers, if it does.
+    """Return the average attention from role to role, for every label of a group; by default of the first group.
 
     Raises:
         BadInput: there is no such group.
@@ -77,7 +78,7 @@ def split_attention(
 
 
 def position_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
-    """Average attention from position to position over examples: what a head does whatever stands where."""
+    """Return the average attention from position to position, over examples."""
     total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     for start in range(0, len(examples), at_once):
@@ -89,10 +90,10 @@ def position_attention(model: HookedTransformer, examples: Examples) -> Float[Te
 def roles_or_positions(
     model: HookedTransformer, examples: Examples, role: str
 ) -> tuple[Float[Tensor, "layer head role"], Float[Tensor, "layer head"]]:
-    """From one role, the attention of each head to every role of the instance, and the most to a fixed position.
+    """Return each head's attention from one role to every role of the instance, and its highest to a fixed position.
 
-    A head that follows roles gives much to a role, wherever it stands; one that fetches by position gives much to a
-    position, whatever stands there.
+    A head that follows roles has high attention to a role, wherever the role is. A head that fetches by position has
+    high attention to a position, whatever is there.
 
     Raises:
         BadInput: there is no such role.
@@ -104,7 +105,7 @@ def roles_or_positions(
 
 
 def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[AttentionPath, ...]:
-    """For every head the path to the position before, and those between all roles that the mask allows."""
+    """Return for every head the path to the position before, and all paths between roles that the mask allows."""
     heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
     ends = (("*", "previous"), *roles.pairs)
     return tuple(AttentionPath(head, source, target) for head in heads for source, target in ends)
@@ -113,10 +114,10 @@ def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[Attention
 def path_attention(
     model: HookedTransformer, examples: Examples, paths: Sequence[AttentionPath]
 ) -> Float[Tensor, " path"]:
-    """Average attention along each path, over examples and instances.
+    """Return the average attention along each path, over examples and instances.
 
-    Of a previous-token path it is the average of all positions but the first to the one before (the first can only
-    attend to itself).
+    For a previous-token path, this is the average attention to the position before, over all positions but the first,
+    which can only attend to itself.
     """
     where = {name: place for place, name in enumerate(examples.roles.names)}
     between = role_attention(model, examples)

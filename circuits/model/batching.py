@@ -1,4 +1,4 @@
-"""How much of a model runs at once, so that memory is bounded however many circuits and examples there are."""
+"""The number of sequences that run at once. It bounds memory, whatever the number of circuits and examples."""
 
 # Sequence positions run through a layer at once: enough to keep the processor busy, small enough for its caches.
 POSITIONS_AT_ONCE = 2**13
@@ -7,6 +7,6 @@ ENTRIES_AT_ONCE = 2**26
 
 
 def sequences_at_once(n_heads: int, n_positions: int, n_pieces: int = 1) -> int:
-    """How many sequences are in a piece, circuits times examples, where so many pieces run at once."""
+    """Return the number of sequences (circuits times examples) in a piece when ``n_pieces`` pieces run at once."""
     entries = ENTRIES_AT_ONCE // n_pieces
     return max(1, min(POSITIONS_AT_ONCE // n_positions, entries // (n_heads * n_positions**2)))

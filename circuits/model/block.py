@@ -1,4 +1,4 @@
-"""The parts of a transformer block: values, attention output, MLP, each for any rows of the residual stream."""
+"""The parts of a transformer block (values, attention output, MLP), for any rows of the residual stream."""
 
 import math
 
@@ -10,11 +10,11 @@ from transformer_lens.components import MLP, LayerNorm, TransformerBlock
 
 # Rows of an MLP at once on a CPU: its hidden layer then stays in the cache, which halves the time.
 MLP_ROWS_AT_ONCE = 512
-TANH_GELUS = ("gelu_pytorch_tanh", "gelu_new", "gelu_fast")  # TransformerLens's names for one and the same function
+TANH_GELUS = ("gelu_pytorch_tanh", "gelu_new", "gelu_fast")  # TransformerLens's names for the same function
 
 
 def is_standard(cfg: HookedTransformerConfig) -> bool:
-    """Whether a block is GPT-2's: attention, then an MLP or none, each after a norm."""
+    """Whether a block is like GPT-2's: attention, then an optional MLP, each after a norm."""
     return not (
         cfg.parallel_attn_mlp
         or cfg.use_normalization_before_and_after
@@ -29,19 +29,19 @@ def is_standard(cfg: HookedTransformerConfig) -> bool:
 
 
 def head_values(block: TransformerBlock, residual: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
-    """The value vectors of all heads of a block."""
+    """Return the value vectors of all heads of a block."""
     return torch.einsum("rd,hdv->rhv", normalised(block.ln1, residual), block.attn.W_V) + block.attn.b_V
 
 
 def after_attention(
     block: TransformerBlock, residual: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
 ) -> Float[Tensor, "row d_model"]:
-    """The residual stream between attention and MLP, where the heads have mixed values to ``mixed``."""
+    """Return the residual stream between attention and MLP; ``mixed`` is the sum of values, weighted by attention."""
     return residual + torch.einsum("rhv,hvd->rd", mixed, block.attn.W_O) + block.attn.b_O
 
 
 def after_mlp(block: TransformerBlock, middle: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-    """The residual stream after a block, from that between its attention and its MLP."""
+    """Return the residual stream after a block, given the residual stream between its attention and its MLP."""
     if not hasattr(block, "mlp"):
         return middle
     at_once = MLP_ROWS_AT_ONCE if middle.device.type == "cpu" else max(1, len(middle))
@@ -49,14 +49,14 @@ def after_mlp(block: TransformerBlock, middle: Float[Tensor, "row d_model"]) -> 
 
 
 def normalised(module: nn.Module, residual: Float[Tensor, "*row d_model"]) -> Float[Tensor, "*row d_model"]:
-    """What a norm makes of the residual stream."""
-    if isinstance(module, LayerNorm):  # the same in one step instead of six
+    """Return the normalised residual stream."""
+    if isinstance(module, LayerNorm):  # the same function in one operation instead of six
         return nn.functional.layer_norm(residual, residual.shape[-1:], module.w, module.b, module.eps)
     return module(residual)
 
 
 def _mlp(module: nn.Module, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-    """What an MLP adds; on a CPU tanh is slow, and x * sigmoid(2u) is x / 2 * (1 + tanh(u)) in half the time."""
+    """Return the output of an MLP; on a CPU, x * sigmoid(2u) gives x / 2 * (1 + tanh(u)) in half the time."""
     if rows.device.type != "cpu" or not isinstance(module, MLP) or module.cfg.act_fn not in TANH_GELUS:
         return module(rows[None])[0]
     hidden = torch.addmm(module.b_in, rows, module.W_in)

@@ -11,14 +11,14 @@ from circuits.problem import Examples
 
 
 def pattern_hook(layer: int) -> str:
-    """Name of the hook point that sees a layer's attention patterns, after softmax and mask."""
+    """Return the name of the hook point for a layer's attention patterns, after softmax and mask."""
     return f"blocks.{layer}.attn.hook_pattern"
 
 
 def attention_patterns(
     model: HookedTransformer, examples: Examples
 ) -> Iterator[tuple[int, Float[Tensor, "batch head query key"]]]:
-    """Every layer's attention patterns on a few examples, as pairs of layer and patterns; one layer in memory."""
+    """Yield every layer with its attention patterns on some examples; only one layer is in memory."""
     with torch.no_grad():
         residual = model(examples.inputs, stop_at_layer=0)
     for layer in range(model.cfg.n_layers):
@@ -30,7 +30,7 @@ def attention_patterns(
 def _through(
     model: HookedTransformer, layer: int, residual: Float[Tensor, "batch pos d_model"]
 ) -> tuple[Float[Tensor, "batch pos d_model"], Float[Tensor, "batch head query key"]]:
-    """The residual stream after a layer, and the layer's attention patterns."""
+    """Return the residual stream after a layer, and the layer's attention patterns."""
     seen: list[Tensor] = []
     point = model.blocks[layer].attn.hook_pattern
     handle = point.register_forward_hook(lambda point, inputs, pattern: seen.append(pattern))

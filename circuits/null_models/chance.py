@@ -1,10 +1,11 @@
-"""Is it chance? A circuit against random ones, its paths against redundant ones, its losses against resampling.
+"""Compare a circuit with chance: with random circuits, with redundant paths, and by bootstrap intervals.
 
-After Shi et al. 2024, *Hypothesis Testing the Circuit Hypothesis in LLMs*, with attention paths in the place of edges:
+The tests follow Shi et al. 2024, *Hypothesis Testing the Circuit Hypothesis in LLMs*, with attention paths instead of
+edges:
 
-    faithfulness    the circuit's loss against random circuits with as many paths in the same heads
-    minimality      what each path's removal costs, against what redundant paths cost; Holm's correction
-    completeness    what the heads that were made simple would still add
+    faithfulness    the circuit's loss, compared with random circuits with as many paths in the same heads
+    minimality      the cost of removing each path, compared with the cost of redundant paths; Holm's correction
+    completeness    how much the loss falls when heads without a path are un-ablated
 """
 
 from collections.abc import Mapping
@@ -30,27 +31,27 @@ from circuits.roles import Roles
 from circuits.utils.progress import Progress, part_of, shown
 
 RANDOM_CIRCUITS = 200
-REDUNDANT_PATHS, FOR_EACH_PATH = 200, 40  # so many that the smallest p stays below the level after correction
-EXAMPLES = 32  # for random circuits, added paths and un-ablated heads, of which there are many
-COST_EXAMPLES = 256  # for what a path's removal costs
+REDUNDANT_PATHS, FOR_EACH_PATH = 200, 40  # enough for the smallest corrected p to be below the level
+EXAMPLES = 32  # for random circuits, added paths and un-ablated heads; there are many of these
+COST_EXAMPLES = 256  # for the cost of removing a path
 LEVEL = 0.05
-STREAM = "chance"  # of examples; validation has others
+STREAM = "chance"  # the rng stream of the examples; validation uses another
 
 
 @dataclass(frozen=True)
 class ChanceReport:
-    """What chance could and could not have done.
+    """A circuit compared with chance.
 
     Attributes:
-        n_examples: on which the two losses were measured; what follows was measured on some of these.
-        unablated: the model's own loss.
-        combined: the circuit's loss.
-        costs: for every path, what its removal adds to the loss (the smaller of its row made uniform and identity).
-        random_losses: of the random circuits, all different, sorted.
-        redundant_costs: what different redundant paths change, sorted; as absolute differences.
-        p_values: for every path, corrected for their number.
-        unablating: for every head without a path, how much the loss falls if it is un-ablated.
-        unablating_all: the same with all of them at once.
+        n_examples: the number of examples for the two losses; all other numbers use some of these.
+        unablated: the loss of the unablated model.
+        combined: the loss of the circuit.
+        costs: for every path, how much its removal adds to the loss (row uniform or identity, whichever adds less).
+        random_losses: the losses of different random circuits, sorted.
+        redundant_costs: the absolute changes of the loss by different redundant paths, sorted.
+        p_values: for every path, the p-value, corrected for the number of paths.
+        unablating: for every head without a path, how much the loss falls if the head is un-ablated.
+        unablating_all: how much the loss falls if all these heads are un-ablated at once.
     """
 
     n_examples: int
@@ -65,25 +66,26 @@ class ChanceReport:
 
     @property
     def beaten(self) -> int:
-        """How many random circuits have a higher loss than this one."""
+        """The number of random circuits with a higher loss than the circuit."""
         return sum(loss > self.combined.mean for loss in self.random_losses)
 
     def sentences(self) -> tuple[str, ...]:
-        """What was found, in words."""
+        """Return the results in words."""
         n, m = len(self.random_losses), len(self.redundant_costs)
         said = [f"95% bootstrap intervals: unablated loss {self.unablated}, loss of the circuit {self.combined}."]
         if n:
             said.append(
-                f"The circuit beats {self.beaten} of {n} different random circuits, which have as many paths in the "
-                f"same heads. The best of them has a loss of {self.random_losses[0]:.4f}, the median one "
-                f"{self.random_losses[n // 2]:.4f} (p = {(1 + n - self.beaten) / (1 + n):.3f}"
-                + ("; with so few random circuits p cannot be smaller)." if 1 / (1 + n) >= LEVEL else ").")
+                f"The circuit has a lower loss than {self.beaten} of {n} different random circuits with as many paths "
+                f"in the same heads (p = {(1 + n - self.beaten) / (1 + n):.3f}"
+                + ("; with so few random circuits p cannot be smaller). " if 1 / (1 + n) >= LEVEL else "). ")
+                + f"The lowest loss of a random circuit is {self.random_losses[0]:.4f}, the median "
+                f"{self.random_losses[n // 2]:.4f}."
             )
         else:
             said.append("No other circuit has as many paths in the same heads.")
         if self.costs and len(self.costs) / (1 + m) >= LEVEL:
             said.append(
-                f"Only {m} different paths can be added with the loss below the threshold. These are too few to test "
+                f"Only {m} different paths can be added with the loss below the threshold. They are too few to test "
                 "whether a path of the circuit is redundant."
             )
         elif self.costs:
@@ -92,22 +94,22 @@ class ChanceReport:
             said.append(
                 f"{m} different redundant paths change the loss by at most {self.redundant_costs[-1]:.4f}. "
                 + (
-                    f"These paths of the circuit cost no more than chance: {'; '.join(open_)}"
+                    f"Removing these paths of the circuit costs no more than chance: {'; '.join(open_)}"
                     if open_
-                    else "Every path of the circuit costs more than chance"
+                    else "Removing any path of the circuit costs more than chance"
                 )
-                + f" (Holm-corrected, level {LEVEL:g}). The cheapest path is {least[0]}, {least[1]}."
+                + f" (Holm-corrected, level {LEVEL:g}). The smallest cost is {least[1]}, for {least[0]}."
             )
         if self.unablating:
             head, gain = max(self.unablating.items(), key=lambda item: item[1].mean)
             said.append(
                 f"Un-ablating all {len(self.unablating)} heads without a path lowers the loss by "
-                f"{self.unablating_all}. The most useful of them, {head}, lowers it by {gain} alone."
+                f"{self.unablating_all}. Of single heads, {head} lowers it most, by {gain}."
             )
         return tuple(said)
 
     def to_json(self) -> dict[str, Any]:
-        """The statistics as plain numbers; docs/reports.md says what each key holds."""
+        """Return plain numbers and texts; docs/reports.md explains every key."""
         return {
             "examples": {
                 "losses": self.n_examples,
@@ -138,19 +140,19 @@ def against_chance(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ChanceReport:
-    """Hold a circuit against chance.
+    """Compare a circuit with chance (Shi et al. 2024).
 
     Args:
         model: any HookedTransformer without padding.
-        problem: its task.
-        circuit: the circuit, as validated.
+        problem: the model's task.
+        circuit: the circuit.
         threshold: a loss below it counts as low.
-        n_examples: fresh examples, drawn with ``seed``.
-        seed: of the examples, the random circuits and the resampling.
-        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+        n_examples: the number of fresh examples.
+        seed: the seed of the examples, the random circuits and the bootstrap.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: the circuit does not fit the model or the examples, or there are too few of those, or too many.
+        BadInput: the circuit does not fit the model or the examples, or there are too few or too many examples.
     """
     check_number(n_examples)
     sample = Sample(problem, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
@@ -202,10 +204,11 @@ def against_chance(
 
 
 def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) -> list[Circuit]:
-    """Different circuits with as many paths in the same heads, all else as it is.
+    """Return different random circuits with as many paths in the same heads, unchanged in all else.
 
-    Every path of a one-hot head joins two random roles that the mask allows; previous-token heads stay what they are,
-    since they are cheap to guess. At most ``RANDOM_CIRCUITS``; fewer where fewer come up in twenty times as many draws.
+    Every path of a one-hot head joins two random roles that the mask allows. Previous-token heads do not change, since
+    they are easy to guess. There are at most ``RANDOM_CIRCUITS`` circuits, or fewer if twenty times as many random
+    attempts do not give that many different ones.
     """
     targets: dict[str, list[str]] = {}
     for source, target in roles.pairs:
@@ -223,7 +226,7 @@ def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) ->
 def _shuffled_paths(circuit: Circuit, targets: Mapping[str, list[str]], rng: np.random.Generator) -> Circuit:
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, OneHot) and mechanism.paths:
-            n_paths = min(len(mechanism.paths), len(targets))  # roles that look at themselves can make it more
+            n_paths = min(len(mechanism.paths), len(targets))  # a path from a role to itself can make it more
             sources = [list(targets)[place] for place in rng.permutation(len(targets))[:n_paths]]
             rows = {source: targets[source][rng.integers(len(targets[source]))] for source in sources}
             where = _moved_conditions(mechanism, rows)
@@ -237,14 +240,17 @@ def _shuffled_paths(circuit: Circuit, targets: Mapping[str, list[str]], rng: np.
 
 
 def _moved_conditions(mechanism: OneHot, rows: Mapping[str, str]) -> dict[tuple[str, str], Condition]:
-    """The conditions of a head's paths for as many others: the same labels, at the new targets."""
+    """Return the conditions of a head's paths for as many other paths: the same labels, at the new targets."""
     own = [dict(mechanism.where).get(path) for path in mechanism.paths]
     pairs = zip(rows.items(), own, strict=False)
     return {ends: Condition(one.group, ends[1], one.labels) for ends, one in pairs if one is not None}
 
 
 def with_one_path_more(circuit: Circuit, roles: Roles) -> list[Circuit]:
-    """Every circuit with one path more: in a one-hot, uniform or identity head, from a role that has none there."""
+    """Return every circuit with one more path.
+
+    It is added to a one-hot, uniform, identity or fixed head, from a role that has no row there.
+    """
     found = []
     for head, mechanism in circuit.heads.items():
         for source, target in roles.pairs:
@@ -258,7 +264,7 @@ def with_one_path_more(circuit: Circuit, roles: Roles) -> list[Circuit]:
 
 
 def holm(p_values: dict[AttentionPath, float]) -> dict[AttentionPath, float]:
-    """Holm's correction: the smallest p times the number of tests, the next times one less, never decreasing."""
+    """Apply Holm's correction: the smallest p times the number of tests, the next times one less, never decreasing."""
     corrected: dict[AttentionPath, float] = {}
     highest = 0.0
     for rank, (path, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):

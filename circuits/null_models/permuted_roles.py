@@ -1,6 +1,6 @@
-"""A null model that could win: the same discovery on the same examples, with role names permuted in each of them.
+"""A null model for discovery: the same discovery on the same examples, with role names permuted in each example.
 
-What averages and positions explain it explains too; what is left are paths that lead where a name happens to stand.
+Averages and fixed positions work as well as before. Only paths between roles lose their meaning.
 """
 
 from dataclasses import dataclass, replace
@@ -22,30 +22,30 @@ from circuits.utils.progress import Progress
 class PermutedRoles:
     """A problem whose role names, and their instances, are permuted within each example.
 
-    The roles at which the losses read stay in place, and those that all instances share. Others change places with
-    those in whose midst they stand, so that every path which the mask allows stays allowed; where all stand apart,
-    with all others.
+    The output roles, and the roles that all instances share, keep their positions. All other roles are permuted among
+    roles with overlapping ranges of positions, so that every path that the mask allows stays allowed. If no ranges
+    overlap and there is only one instance, all of them are permuted together.
     """
 
     problem: Problem
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Of the problem."""
+        """The same as in the problem."""
         return self.problem.roles
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        """Of the problem."""
+        """The same as in the problem."""
         return self.problem.loss_components
 
     @property
     def output_roles(self) -> tuple[str, ...]:
-        """Of the problem."""
+        """The same as in the problem."""
         return self.problem.output_roles
 
     def examples(self, n: int, seed: int) -> Examples:
-        """Those of the problem, with permuted names."""
+        """Return the examples of the problem, with permuted role names."""
         examples = self.problem.examples(n, seed)
         roles = examples.roles
         return replace(
@@ -53,17 +53,17 @@ class PermutedRoles:
         )
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch component"]:
-        """Those of the problem."""
+        """Return the losses of the problem."""
         return self.problem.losses(outputs, examples)
 
 
 def permuted(roles: Roles, fixed: tuple[str, ...], seed: int) -> Roles:
-    """Roles with their names, and instances, permuted within each example.
+    """Permute role names, and instances, within each example.
 
     Args:
-        roles: any.
-        fixed: those that stay in place.
-        seed: of the permutations.
+        roles: the roles.
+        fixed: the roles that keep their positions.
+        seed: the seed of the permutations.
     """
     generator = torch.Generator().manual_seed(seed)
     n_instances = roles.positions.shape[2]
@@ -82,7 +82,7 @@ def permuted(roles: Roles, fixed: tuple[str, ...], seed: int) -> Roles:
 
 
 def _groups(roles: Roles, fixed: tuple[str, ...]) -> list[list[int]]:
-    """Roles that stand in the midst of one another, by their numbers; if none do, all that may move."""
+    """Return the groups of role indices that are permuted together (see ``PermutedRoles``)."""
     free = [index for index, name in enumerate(roles.names) if name not in fixed]
     first, last = roles.positions.amin(dim=(0, 2)).tolist(), roles.positions.amax(dim=(0, 2)).tolist()
     groups: list[list[int]] = []
@@ -105,14 +105,14 @@ def null_loss(
     n_examples: int = 1024,
     progress: Progress | None = None,
 ) -> Loss:
-    """How low the same discovery comes with role names permuted, on examples that nothing was chosen on.
+    """Return the combined loss that the same discovery reaches with permuted role names, on independent examples.
 
     Args:
-        model: whose circuit was discovered.
-        problem: its task.
-        found: the discovery; seed and threshold are its own.
-        n_examples: as ``discover`` had.
-        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+        model: the model whose circuit was discovered.
+        problem: the model's task.
+        found: the discovery; its seed and threshold are used.
+        n_examples: the number of examples that ``discover`` was given.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
     """
     null = PermutedRoles(problem)
     threshold, seed = found.threshold, found.seed

@@ -1,1 +1,1 @@
-"""What everything here uses, and what knows nothing of circuits: files, YAML, progress, cores, lazy libraries."""
+"""Utilities that do not depend on circuits: files, YAML, progress, cores, lazy libraries."""

@@ -1,7 +1,7 @@
-"""All cores of a processor, one piece of work on each.
+"""Run pieces of work on all cores, one piece on each.
 
-PyTorch shares out every single operation instead. The operations here are many and small, so that its threads would
-wait for each other more than they work.
+By default PyTorch splits every single operation over its threads. The operations here are many and small, so these
+threads would mostly wait for each other.
 """
 
 from collections import deque
@@ -15,11 +15,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-_shared_out: list[int] = []  # how many pieces run at once, while some do
+_shared_out: list[int] = []  # the number of pieces that run at once; empty while none runs
 
 
 def pieces_at_once(device: torch.device) -> int:
-    """How many pieces run at once: one on a GPU, else as many as PyTorch has threads, or had before they began."""
+    """Return the number of pieces that run at once: one on a GPU, on a CPU the number of PyTorch's threads.
+
+    While pieces run, it is the number of threads that PyTorch had before.
+    """
     return 1 if device.type != "cpu" else _shared_out[0] if _shared_out else torch.get_num_threads()
 
 
@@ -29,16 +32,17 @@ def on_all_cores(
     done: Callable[[Item, Result], None],
     device: torch.device,
 ) -> None:
-    """Do ``work`` for every item, and tell ``done`` of each in their order, in the thread that calls.
+    """Do ``work`` for every item, and call ``done`` for each in order, in the calling thread.
 
-    Autocast holds in all of them; other modes of PyTorch (such as its counters of operations) in that thread only.
-    Other threads of a program that first use PyTorch meanwhile have one of its threads, too.
+    Autocast of the calling thread applies to all threads. Other modes of PyTorch (such as counters of operations) apply
+    to the calling thread only. If another thread of the program first uses PyTorch meanwhile, it gets one PyTorch
+    thread, too.
 
     Args:
-        work: called from several threads at once; PyTorch has one thread in each.
-        items: taken as the work goes on.
-        done: is told an item and what became of it.
-        device: that the work runs on.
+        work: the function to run; several threads call it at once, each with one PyTorch thread.
+        items: the items; they are read while the work goes on.
+        done: is called with each item and its result.
+        device: the device that the work runs on.
     """
     n_threads = torch.get_num_threads() if device.type == "cpu" else 1
     if n_threads == 1:
@@ -50,7 +54,7 @@ def on_all_cores(
     precision = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
 
     def alone(item: Item) -> Result:
-        with torch.autocast("cpu", precision, enabled=precision is not None):  # as in the thread that calls
+        with torch.autocast("cpu", precision, enabled=precision is not None):  # as in the calling thread
             return work(item)
 
     def told(most_waiting: int) -> None:
@@ -61,7 +65,7 @@ def on_all_cores(
 
     try:
         _shared_out.append(n_threads)
-        torch.set_num_threads(1)  # what a new thread begins with, too
+        torch.set_num_threads(1)  # also the default of new threads
         for item in items:
             waiting.append((item, pool.submit(alone, item)))
             told(most_waiting=n_threads)
@@ -76,9 +80,9 @@ def on_all_cores(
 
 
 def _ended(under_way: Iterable[Future[Result]]) -> bool:
-    """Wait for what is under way, which PyTorch cannot be left in; returns whether Ctrl-C came meanwhile.
+    """Wait for running work, which must not be left inside PyTorch; return whether Ctrl-C was pressed meanwhile.
 
-    For the work and not for the threads: Python takes a thread that it was interrupted in waiting for to have ended.
+    It waits for the futures, not for the threads: after an interrupted wait, Python assumes that a thread has ended.
     """
     interrupted = False
     while True:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and text that is read with clear errors."""
+"""Write files atomically, and read files with clear errors."""
 
 import glob
 import os
@@ -14,14 +14,14 @@ from circuits.errors import BadInput
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows, where a file that somebody has open can be neither removed nor moved
+except ImportError:  # Windows, where an open file cannot be removed or moved
     flock = None  # type: ignore[assignment]
 
-PARTIAL = ".partial"  # how the names of files end that are being written
+PARTIAL = ".partial"  # the suffix of files that are being written
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write ``content`` to ``path`` so that a reader sees the old file or the new one, never a part.
+    """Write ``content`` to ``path`` so that a reader sees either the old file or the whole new file.
 
     Raises:
         BadInput: the folder or the file cannot be written.
@@ -30,12 +30,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
-    """Write several files: all of them beside their places first, and only then each into its place.
+    """Write several files: first all of them under temporary names, then rename each.
 
-    What a writer of the same files left there when it was killed is removed.
+    Temporary files that a killed writer of the same files left are removed.
 
     Raises:
-        BadInput: one of them cannot be written; then none is.
+        BadInput: one of the files cannot be written; then none is written.
     """
     for path in contents:
         check_writable(path)
@@ -58,7 +58,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 
 @contextmanager
 def _partial(path: Path) -> Iterator[IO[bytes]]:
-    """A new file beside ``path``, held by a lock; it is gone in the end, unless it was moved."""
+    """Open a new locked file beside ``path``; it is removed at the end, unless it was renamed."""
     _remove_abandoned(path)
     there = False
     while not there:
@@ -67,20 +67,20 @@ def _partial(path: Path) -> Iterator[IO[bytes]]:
         )
         if flock is not None:
             flock(file, LOCK_EX)
-        there = os.fstat(file.fileno()).st_nlink > 0  # nobody took it for abandoned before it was locked
+        there = os.fstat(file.fileno()).st_nlink > 0  # another writer may have removed it before it was locked
     try:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(file.name, 0o666 & ~umask)
         yield file
     finally:
-        with suppress(OSError):  # on a full disk, again
+        with suppress(OSError):  # on a full disk, closing fails again
             file.close()
         Path(file.name).unlink(missing_ok=True)
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove what writers of ``path`` left that were killed; those that still write hold a lock."""
+    """Remove the temporary files of killed writers of ``path``; running writers hold a lock."""
     for partial in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
         with suppress(OSError), partial.open("rb") as file:
             if flock is not None:
@@ -89,9 +89,9 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a log; the log and its folder are made where they are not there.
+    """Add a line to a log; create the log and its folder if they do not exist.
 
-    A last line that was cut off, when its writer was killed or the disk was full, is removed first.
+    An unfinished last line, from a killed writer or a full disk, is removed first.
 
     Raises:
         BadInput: the file cannot be written.
@@ -121,14 +121,14 @@ def _cut_unfinished_line(file: RawIOBase) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """See that a file can be written there, before long work is done for nothing; makes and changes nothing.
+    """Check before long work that a file can be written; nothing is created or changed.
 
     Raises:
-        BadInput: it cannot be written.
+        BadInput: the file cannot be written.
     """
     try:
         if path.is_dir():
-            raise BadInput(f"{path}: is a folder; expected a place for a file")
+            raise BadInput(f"{path}: is a folder; expected a file")
         folder = path.parent
         while not folder.exists():
             folder = folder.parent
@@ -138,11 +138,11 @@ def check_writable(path: Path) -> None:
         raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-LARGEST_TEXT = 64 * 2**20  # bytes; the log of a long run is the largest text there is
+LARGEST_TEXT = 64 * 2**20  # bytes; the largest texts are the logs of long runs
 
 
 def read_text(path: Path, what: str, largest: int = LARGEST_TEXT) -> str:
-    """The text of a file; ``what`` names it in errors ("a circuit", "a config").
+    """Read the text of a file; ``what`` names it in errors ("a circuit", "a config").
 
     Raises:
         BadInput: as ``read_bytes``, or it is not UTF-8.
@@ -154,14 +154,14 @@ def read_text(path: Path, what: str, largest: int = LARGEST_TEXT) -> str:
 
 
 def read_bytes(path: Path, what: str, largest: int) -> bytes:
-    """What a file holds; ``what`` names it in errors.
+    """Read the bytes of a file; ``what`` names it in errors.
 
     Raises:
-        BadInput: the file is missing, no file, unreadable, empty, or has more than ``largest`` bytes.
+        BadInput: the path is missing, not a file, unreadable, empty, or has more than ``largest`` bytes.
     """
     try:
         if path.exists() and not path.is_file():
-            raise BadInput(f"{path}: is no file (expected {what})")
+            raise BadInput(f"{path}: is not a file (expected {what})")
         if path.stat().st_size > largest:
             raise BadInput(f"{path}: too large to be {what} (more than {largest} bytes)")
         content = path.read_bytes()

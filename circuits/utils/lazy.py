@@ -1,24 +1,24 @@
-"""Libraries that are imported on first use: TransformerLens takes seconds, which a command's ``--help`` should not.
+"""Libraries that are imported on first use, because TransformerLens takes seconds to import.
 
-Code that only describes says ``from circuits.utils.lazy import torch``, and has PyTorch when it computes for the first
-time. (``lazy_loader.load`` would do the same, but not for PyTorch: its lazy modules are not safe with threads, and
-libraries that put another module in their place, as transformers does, cannot be loaded by them.)
+With ``from circuits.utils.lazy import torch``, PyTorch is imported when one of its names is first used.
+(``lazy_loader.load`` does not work for PyTorch: its lazy modules are not thread-safe, and cannot load libraries that
+replace their own module, as transformers does.)
 """
 
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Before PyTorch is there: its threads, while they wait, shall leave the processor to others, and soon. By default they
-# keep it for milliseconds, and two processes on two cores take ten times as long and more. Never to wait at all costs
-# as much where nothing else runs (a training step of transformer A: 0.38 s, and 0.25 with ten times as many turns).
-# It holds for the whole process and its children, and only where PyTorch is imported after this.
+# These variables must be set before PyTorch is imported. They make its waiting threads release the processor soon. By
+# default the threads spin for milliseconds, and two processes on two cores take ten times as long or more. Too few
+# turns slow down a single process (a training step of transformer A: 0.38 s, against 0.25 s with ten times as many).
+# The variables apply to the whole process and its children.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns of waiting
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns of spinning
 
 
 class Deferred:
-    """A library that is imported when one of its names is asked for."""
+    """A library that is imported when one of its names is first used."""
 
     def __init__(self, library: str) -> None:
         self._library = library

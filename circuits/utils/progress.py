@@ -1,16 +1,16 @@
-"""Progress of long computations, told as the finished share."""
+"""Progress of long computations, as the finished share."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[float], None]  # is called with the finished share, 0 to 1
-DELAY = 2.0  # seconds before a bar is shown: none for what takes no longer
+DELAY = 2.0  # seconds before a bar is shown; shorter computations have none
 
 
 @contextmanager
 def shown(progress: Progress | None, what: str) -> Iterator[Progress]:
-    """``progress`` itself; without it a bar in a notebook or a terminal, and nothing elsewhere."""
+    """Yield ``progress``, or if it is None, a progress bar in a notebook or a terminal, and no output elsewhere."""
     if progress is not None:
         yield progress
         return
@@ -26,5 +26,5 @@ def shown(progress: Progress | None, what: str) -> Iterator[Progress]:
 
 
 def part_of(progress: Progress, first: float, last: float) -> Progress:
-    """Progress of a part of the work, from one share of the whole to another."""
+    """Return a progress function for a part of the work, from one share of the whole to another."""
     return lambda share: progress(first + (last - first) * share)

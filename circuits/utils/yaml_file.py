@@ -1,4 +1,4 @@
-"""YAML as people write it: no aliases, no tags, one clear line where it is malformed."""
+"""Read YAML without aliases and tags; a malformed file gives one clear line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ except ImportError:
     from yaml import BaseLoader, SafeLoader  # type: ignore[assignment]
 
 LARGEST_FILE = 1_000_000
-DEEPEST = 30  # levels of lists and mappings; parsers call themselves for each
+DEEPEST = 30  # levels of lists and mappings; parsers recurse for each
 OPENING = (
     yaml.FlowSequenceStartToken,
     yaml.FlowMappingStartToken,
@@ -28,24 +28,24 @@ Parsed = TypeVar("Parsed")
 
 
 class Loader(BaseLoader):
-    """The most careful of all loaders: it makes nothing but texts, lists and mappings, whatever tags a file has."""
+    """A loader that makes only texts, lists and mappings, whatever tags a file has."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping in which no key stands twice; else the last one would win, unseen."""
+        """Make a mapping; a repeated key is an error, because the last one would win silently."""
         there: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in there:
-                    what = f"{key.value!r} stands twice"
+                    what = f"{key.value!r} is given twice"
                     raise yaml.constructor.ConstructorError(problem=what, problem_mark=key.start_mark)
                 there.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path, what: str) -> Any:
-    """The content of a YAML file as lists, mappings and texts: a ``no`` is a word, a ``1`` is for the reader to read.
+    """Read a YAML file as lists, mappings and texts; ``no`` and ``1`` are texts, too.
 
-    ``what`` names it in errors ("a circuit in YAML").
+    ``what`` names the file in errors ("a circuit in YAML").
 
     Raises:
         BadInput: the file cannot be read, or is malformed; the message names the line.
@@ -55,10 +55,11 @@ def read_yaml(path: Path, what: str) -> Any:
 
 
 def parse(text: str, source: str, parsed: Callable[[str], Parsed]) -> Parsed:
-    """What a parser of ``yaml`` makes of a text without aliases; ``source`` names it in errors.
+    """Parse YAML without aliases with a parser of ``yaml``; ``source`` names the text in errors.
 
     Raises:
-        BadInput: it is no YAML, or nested too deeply, or has aliases, by which a few lines can fill all memory.
+        BadInput: the text is not YAML, is nested too deeply, or has aliases (with these, a few lines can fill all
+            memory).
     """
     try:
         depth = 0

@@ -1,8 +1,8 @@
-"""Is this the circuit, all of the circuit, and nothing but the circuit?
+"""All checks of one circuit, and the report.
 
-- validation.py: validate: every check, in order
-- validation_report.py: ValidationReport: what was found; save, plot, to_json
-- verdicts.py: the outcome of every step, in a sentence
+- validation.py: validate: run every check, in order
+- validation_report.py: ValidationReport: the results; save, plot, to_json
+- verdicts.py: the outcome of every step, in one sentence
 - report_files.py: report.json, report.md and report.html
-- loss_figures.py: losses as figures
+- loss_figures.py: figures of losses
 """

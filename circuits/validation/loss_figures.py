@@ -1,4 +1,4 @@
-"""Plots of a validation: losses with their errors."""
+"""Figures of a validation: losses with error bars."""
 
 from collections.abc import Sequence
 from math import log10
@@ -12,7 +12,7 @@ from circuits.validation.validation_report import ValidationReport
 
 
 def loss_figure(report: ValidationReport) -> go.Figure:
-    """What taking away each path costs, beside the unablated and the combined loss; bars are two standard errors."""
+    """Plot the loss without each path, beside the unablated and the combined loss; bars are two standard errors."""
     figure = go.Figure()
     figure.add_trace(
         _points(
@@ -24,7 +24,7 @@ def loss_figure(report: ValidationReport) -> go.Figure:
         figure.add_trace(_points(f"row made {instead}", rows, symbol))
     _mark(figure, report.threshold, f"threshold {report.threshold:g}", "dash")
     figure.update_layout(
-        title={"text": "What each attention path is worth"},
+        title={"text": "Loss without each attention path"},
         xaxis={"title": "loss (logarithmic)", "type": "log"},
         yaxis={"autorange": "reversed"},
         template="plotly_white",
@@ -36,7 +36,7 @@ def loss_figure(report: ValidationReport) -> go.Figure:
 
 
 def content_figure(found: ContentOrPosition) -> go.Figure:
-    """For every head the loss with its average pattern in its place, alone; bars are two standard errors."""
+    """Plot the loss with one head at a time replaced by its average pattern; bars are two standard errors."""
     figure = go.Figure()
     for kind, heads, symbol in (("content", found.content, "diamond"), ("position", found.positional, "circle")):
         rows = [(str(head), found.alone[head]) for head in heads]
@@ -44,7 +44,7 @@ def content_figure(found: ContentOrPosition) -> go.Figure:
     _mark(figure, found.threshold, f"threshold {found.threshold:g}", "dash")
     _mark(figure, found.unablated.mean, "unablated", "dot")
     figure.update_layout(
-        title={"text": "Content or position: one head's average pattern in its place"},
+        title={"text": "Content or position: one head replaced by its average pattern"},
         xaxis={"title": "loss (logarithmic)", "type": "log"},
         yaxis={"autorange": "reversed", "categoryorder": "array", "categoryarray": [*map(str, found.alone)]},
         template="plotly_white",
@@ -56,7 +56,7 @@ def content_figure(found: ContentOrPosition) -> go.Figure:
 
 
 def _mark(figure: go.Figure, value: float, text: str, dash: str) -> None:
-    """A line across a logarithmic axis, named at its top; plotly itself would put the name at ten to the value."""
+    """Draw a labelled vertical line on a logarithmic axis; plotly's own label would stand at 10 ** value."""
     figure.add_vline(x=value, line_dash=dash)
     if value > 0:
         figure.add_annotation(x=log10(value), y=1.0, yref="paper", yanchor="bottom", text=text, showarrow=False)

@@ -1,4 +1,4 @@
-"""A validation as files: report.json for programs, report.md for a notebook or an issue, report.html to look at."""
+"""Validation reports as files: report.json for programs, report.md for a notebook or an issue, report.html to read."""
 
 import json
 from collections.abc import Sequence
@@ -34,12 +34,12 @@ FAITHFUL = ("all heads outside the circuit", "the circuit's heads", "all heads",
 def write_report(
     report: ValidationReport, folder: Path, chance: ChanceReport | None = None, discovery: Discovery | None = None
 ) -> Path:
-    """Write the three files; returns the page's path.
+    """Write the three report files and return the path of the HTML page.
 
-    The numbers of the circuit's fixed patterns, where it has some, stand in a fourth: ``reproduce`` needs them.
+    If the circuit has fixed patterns, their numbers go into a fourth file, which ``reproduce`` reads.
 
     Raises:
-        BadInput: the folder cannot be written.
+        BadInput: a file cannot be written to the folder.
     """
     contents = (
         json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
@@ -54,13 +54,13 @@ def write_report(
 def to_json(
     report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None
 ) -> dict[str, Any]:
-    """All of a report as plain numbers and texts; docs/reports.md says what each key holds."""
+    """Return the whole report as plain numbers and texts; docs/reports.md explains every key."""
     others = {"chance": chance, "discovery": discovery}
     return {**report.to_json(), **{name: one.to_json() for name, one in others.items() if one}}
 
 
 def page(report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None) -> str:
-    """The self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
+    """Return the self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
     model, device = report.model, next(report.model.parameters()).device
     examples = report.problem.examples(ATTENTION_EXAMPLES, report.seed).to(device)
     order, group = examples.roles.in_order, examples.roles.main_group
@@ -83,7 +83,7 @@ def page(report: ValidationReport, chance: ChanceReport | None = None, discovery
 
 
 def markdown(report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None) -> str:
-    """The report as Markdown tables."""
+    """Return the report as Markdown tables."""
     name = report.circuit.name or "the circuit"
     names = list(report.unablated.components)
     lines = [f"# {name}: {report.headline}", ""]
@@ -94,8 +94,8 @@ def markdown(report: ValidationReport, chance: ChanceReport | None = None, disco
     lines += [f"    - {v.step} {v.outcome}: {v.sentence}" for v in report.paper.verdicts]
     lines += [
         "",
-        f"Up to {report.n_examples} fresh examples, as many as a decision takes, seed {report.seed}, "
-        f"threshold {report.threshold:g}.",
+        f"Each loss is measured on up to {report.n_examples} fresh examples, as many as its decision needs. "
+        f"Seed {report.seed}, threshold {report.threshold:g}.",
     ]
     lines += ["", "## Losses", ""]
     rows = [("unablated", report.unablated), ("all heads replaced", report.combined)]
@@ -108,10 +108,10 @@ def markdown(report: ValidationReport, chance: ChanceReport | None = None, disco
         [str(head), str(loss), report.content_or_position.looks_at(head)]
         for head, loss in report.content_or_position.alone.items()
     ]
-    lines += _table(["head", "loss with its average alone", "looks at"], table)
+    lines += _table(["head", "loss with the head alone replaced by its average", "looks at"], table)
     lines += ["", "## The circuit's heads without the others", ""]
     table = [[one.ablation, *_faithful(one, report)] for one in report.faithfulness.by_ablation]
-    lines += _table(["by", *(f"ablated: {which}" for which in FAITHFUL[:3]), FAITHFUL[3]], table)
+    lines += _table(["ablation", *(f"ablated: {which}" for which in FAITHFUL[:3]), FAITHFUL[3]], table)
     lines += ["", "## Step 3: each head alone", ""]
     table = [
         [
@@ -149,7 +149,7 @@ def markdown(report: ValidationReport, chance: ChanceReport | None = None, disco
 
 
 def _viewers(model: HookedTransformer, examples: Examples) -> list[Markup]:
-    """A viewer for each example."""
+    """One attention viewer for each example."""
     return [attention_viewer(model, examples, n).element(f"attention-viewer-{n}") for n in range(len(examples))]
 
 

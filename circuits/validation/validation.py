@@ -1,16 +1,17 @@
-"""Is this the circuit, all of the circuit, and nothing but the circuit? (paper, Appendix E)
+"""Test a circuit against a model (paper, Appendix E).
 
-Steps 1 and 2 are the hypothesis itself. Here the others are carried out, on fresh examples:
+Steps 1 and 2 of Appendix E state the hypothesis. The other steps run here, on fresh examples. Each line says what holds
+if the step is passed:
 
     unablated            the model solves its task
     step 3               each head alone can be replaced by its hypothesised mechanism
-    step 4               every head of the model has one
-    step 5               all of them together can
-    faithful             the heads with paths are enough, and
-    complete             no others do their work (Wang et al. 2022; ``faithfulness.py``)
-    step 6               no attention path can be taken away from that (``removals.py``)
-    alternative targets  no attention path could lead to another role instead (ours: the paper does not ask)
-    merges               no two heads could be one (the paper asks it of its transformer A, section 8.2)
+    step 4               every head of the model has a mechanism
+    step 5               all heads can be replaced at once
+    faithful             the circuit's heads are enough (Wang et al. 2022; ``faithfulness.py``)
+    complete             no other heads do their work (Wang et al. 2022; ``faithfulness.py``)
+    step 6               no attention path can be removed (``removals.py``)
+    alternative targets  no attention path could lead to another role instead (ours: not in the paper)
+    merges               no two heads can be merged into one (the paper tests this for its transformer A, section 8.2)
 """
 
 from collections.abc import Callable, Mapping
@@ -39,12 +40,12 @@ from circuits.validation.validation_report import ValidationReport
 from circuits.validation.verdicts import verdicts
 
 CONTENT_EXAMPLES = ENOUGH
-STREAM = "validation"  # of examples; discovery and averages draw from others
+STREAM = "validation"  # the rng stream of the examples; discovery and averages use other streams
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a circuit is validated; the arguments of ``validate``."""
+    """The arguments of ``validate``."""
 
     n_examples: int
     seed: int
@@ -66,27 +67,29 @@ def validate(
     metadata: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> ValidationReport:
-    """Hold a circuit against a model (paper, Appendix E, steps 3 to 6).
+    """Test a circuit against a model (paper, Appendix E, steps 3 to 6).
 
-    Memory is bounded, whatever the number of examples, layers, heads and paths: one block of examples (``sample.py``),
-    what runs at once (``evaluation.py``), and four bytes for each loss (circuits times examples times components).
+    Memory is bounded, whatever the number of examples, layers, heads and paths. It holds one block of examples
+    (``sample.py``), the sequences that run at once (``evaluation.py``), and four bytes for each loss (circuits times
+    examples times components).
 
     Args:
         model: any HookedTransformer without padding.
-        problem: its task: examples with roles, and a loss.
+        problem: the model's task: examples with roles, and a loss.
         circuit: the hypothesis.
-        n_examples: fresh examples, drawn with ``seed``.
-        seed: the same seed gives the same report.
-        threshold: a loss below it counts as low; the paper takes 0.05.
-        max_examples: where the combined loss, or the loss without a path, is too near to the threshold to decide, four
-            times as many examples are drawn, and again, up to this number; none more if it is not given.
-        protocol: what the report's decision follows: every check (``extended``), or Appendix E to the letter
+        n_examples: the number of fresh examples.
+        seed: the seed of the examples; the same seed gives the same report.
+        threshold: a loss below it counts as low; the paper uses 0.05.
+        max_examples: the largest number of examples. While the combined loss, or the loss without a path, is too close
+            to the threshold to decide, the validation is repeated with four times as many examples, up to this
+            number. By default it is not repeated.
+        protocol: the basis of the report's decision: every check (``extended``), or Appendix E to the letter
             (``paper``).
-        metadata: what else the report says of the model.
-        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+        metadata: further facts about the model, shown in the report.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: the circuit names no head or does not fit, or a number is out of range.
+        BadInput: the circuit names no head or does not fit the model, or a number is out of range.
     """
     settings = Settings(n_examples, seed, threshold, protocol, dict(metadata or {}))
     with shown(progress, "validating") as progress:

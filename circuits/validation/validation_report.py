@@ -1,4 +1,4 @@
-"""What a validation found: typed results, tables, and the JSON of docs/reports.md."""
+"""The results of a validation: typed results, tables, and the JSON that docs/reports.md explains."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ SCHEMA = 5
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """All that ``validate`` found; ``to_json`` is its documented, stable form.
+    """The results of ``validate``; ``to_json`` is their documented, stable form.
 
     Attributes:
         circuit: the hypothesis.
-        threshold: a loss below it counts as low.
-        strict_threshold: the same for single paths; lower where the circuit explains all that the model does.
-        n_examples: how many fresh examples there were; what is clear on fewer was measured on those.
-        seed: of the examples.
+        threshold: the threshold; a loss below it counts as low.
+        strict_threshold: the strict threshold for single paths; lower if the circuit explains all that the model does.
+        n_examples: the number of fresh examples; a loss that was clear on fewer was measured on fewer.
+        seed: the seed of the examples.
         roles: the names of the roles, in the order of ``attention``.
-        unablated: the model's own loss.
-        combined: with all named heads replaced (step 5).
-        up_to: for every layer, with the named heads up to it replaced and those above intact.
-        heads: step 3.
-        paths: step 6 and the rivals.
-        merges: every pair of heads that the whole circuit needs and that could be one, best first; none where the
-            circuit itself is not below the threshold.
+        unablated: the loss of the unablated model.
+        combined: the loss with all named heads replaced (step 5).
+        up_to: for every layer, the loss with the named heads up to this layer replaced and those above intact.
+        heads: the results of step 3.
+        paths: the results of step 6 and of the alternative targets.
+        merges: every merge of two heads that the whole circuit needs, lowest loss first; empty if the combined loss is
+            not below the threshold.
         verdicts: the outcome of every step.
-        content_or_position: which heads look at content, and which at positions.
-        faithfulness: the circuit's heads without the others.
-        paper: Appendix E to the letter.
-        protocol: by which of the two ``decision`` is made.
-        attention: average attention from role to role in the unablated model.
-        flow_check: what the paths could carry by information flow; None where the problem has no layout.
-        metadata: what else is known of the model.
+        content_or_position: the content heads and the positional heads.
+        faithfulness: the losses of the circuit's heads without the others.
+        paper: the results of Appendix E to the letter.
+        protocol: the protocol that ``decision`` follows.
+        attention: the average attention from role to role in the unablated model.
+        flow_check: what the paths could carry by information flow; None if the problem has no layout.
+        metadata: further facts about the model.
         model: the model.
-        problem: its task.
+        problem: the model's task.
     """
 
     circuit: Circuit
@@ -84,7 +84,7 @@ class ValidationReport:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """What is said of the circuit, each with the steps that it rests on."""
+        """The statements about the circuit, each with the verdicts of its steps."""
         return tuple(
             Statement(name, tuple(verdict for verdict in self.verdicts if verdict.step in steps))
             for name, steps in STATEMENTS.items()
@@ -92,7 +92,7 @@ class ValidationReport:
 
     @property
     def decision(self) -> Decision:
-        """``holds`` only where no statement fails, and the circuit accounts for the output and is faithful."""
+        """``holds`` only if no statement fails, the circuit accounts for the output, and it is faithful."""
         if self.protocol == "paper":
             return self.paper.decision
         decisions = {statement.name: statement.decision for statement in self.statements}
@@ -102,12 +102,12 @@ class ValidationReport:
 
     @property
     def passed(self) -> bool:
-        """Whether the circuit holds; one that is undecided has not passed."""
+        """Whether the circuit holds; an undecided circuit has not passed."""
         return self.decision == "holds"
 
     @property
     def headline(self) -> str:
-        """The decision with what it rests on, in a line."""
+        """One line: the decision, and the statements that do not hold."""
         if self.protocol == "paper":
             return f"{self.decision}, by Appendix E to the letter"
         said = {statement.name: statement.decision for statement in self.statements}
@@ -116,38 +116,38 @@ class ValidationReport:
 
     @property
     def chance_could_decide(self) -> bool:
-        """Whether more examples could change the outcome of step 5, or of step 6 where step 5 is passed."""
+        """Whether more examples could change the outcome of step 5, or of step 6 if step 5 is passed."""
         if self.combined.mean >= self.threshold:
             return self.combined.near(self.threshold)
         return self.combined.near(self.threshold) or any(path.needed == "undecided" for path in self.paths)
 
     def save(self, folder: Path | str, chance: ChanceReport | None = None, discovery: Discovery | None = None) -> Path:
-        """Write report.json, report.md and report.html into a folder; returns the page's path.
+        """Write report.json, report.md and report.html into a folder, and return the path of the page.
 
         Args:
-            folder: is made where it is not there.
-            chance: of ``against_chance``, where it was held against chance.
-            discovery: how the circuit was found, where it was.
+            folder: the folder; it is created if it does not exist.
+            chance: the result of ``against_chance``, shown if given.
+            discovery: the discovery that found the circuit, shown if given.
 
         Raises:
-            BadInput: the folder cannot be written.
+            BadInput: a file cannot be written to the folder.
         """
         from circuits.validation.report_files import write_report
 
         return write_report(self, Path(folder), chance, discovery)
 
     def plot(self) -> plotly.graph_objects.Figure:
-        """What each attention path is worth: the loss without it."""
+        """Plot the loss without each attention path."""
         from circuits.validation.loss_figures import loss_figure
 
         return loss_figure(self)
 
     def flow_sentences(self) -> tuple[str, ...]:
-        """What information flow says of the circuit, beside its loss."""
+        """The findings of the flow check, compared with the combined loss."""
         return self.flow_check.sentences(self.combined.mean < self.threshold) if self.flow_check else ()
 
     def heads_table(self) -> pd.DataFrame:
-        """Step 3 as a table: a row for each named head, its loss under each mechanism."""
+        """Step 3 as a table: one row for each named head, with its loss under each mechanism."""
         rows = [
             {"head": str(h.head), "hypothesis": h.hypothesis, **_columns(h.losses)["losses"], "alone": h.alone}
             for h in self.heads
@@ -155,7 +155,7 @@ class ValidationReport:
         return pd.DataFrame(rows).set_index("head")
 
     def paths_table(self) -> pd.DataFrame:
-        """Step 6 as a table: a row for each path, the loss without it."""
+        """Step 6 as a table: one row for each path, with the loss without it."""
         rows = []
         for p in self.paths:
             indirect = {f"heads above intact, {name}": loss.mean for name, loss in p.indirect.items()}
@@ -164,7 +164,7 @@ class ValidationReport:
         return pd.DataFrame(rows, columns=None if rows else ["path"]).set_index("path")
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain numbers and texts; docs/reports.md says what each key holds."""
+        """Return the report as plain numbers and texts; docs/reports.md explains every key."""
         return {
             "schema": SCHEMA,
             "passed": self.passed,

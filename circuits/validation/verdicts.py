@@ -1,4 +1,4 @@
-"""The outcome of every step of a validation, in a sentence."""
+"""The outcome of every step of a validation, in one sentence each."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,11 +12,11 @@ from circuits.circuit import Head
 from circuits.losses.loss import Loss
 from circuits.validation.validation_report import ValidationReport
 
-SHOWN = 3  # sets of heads that a sentence names
+SHOWN = 3  # the most sets of heads that a sentence lists
 
 
 def verdicts(report: ValidationReport) -> tuple[Verdict, ...]:
-    """The verdicts of all steps; single paths are tested against the strict threshold."""
+    """Return the verdicts of all steps; single paths are tested against the strict threshold."""
     threshold, paths, combined = report.threshold, report.paths, report.combined
     strict, n_heads = report.strict_threshold, len(report.content_or_position.alone)
     own = [head for head in report.circuit.useful_heads if report.circuit.heads[head].own]
@@ -38,12 +38,12 @@ def _low(step: str, what: str, loss: Loss, threshold: float) -> Verdict:
     sentence = f"{what} is {loss}, {'below' if below else 'not below'} the threshold {threshold:g}."
     if not loss.near(threshold):
         return Verdict(step, "passed" if below else "failed", sentence)
-    sentence += " That is within three standard errors, so chance could decide it. Take more examples."
+    sentence += " It is within three standard errors of the threshold, so the outcome is undecided. Take more examples."
     return Verdict(step, "undetermined", sentence)
 
 
 def _step_3(heads: Sequence[HeadResult], threshold: float) -> Verdict:
-    wrong = [f"{h.head} ({h.simplest} would do, {h.hypothesis} does not)" for h in heads if h.alone == "fails"]
+    wrong = [f"{h.head} ({h.simplest} is enough, {h.hypothesis} is not)" for h in heads if h.alone == "fails"]
     open_ = [str(h.head) for h in heads if h.alone == "undetermined" and h.simplest is None]
     near = [str(h.head) for h in heads if h.alone == "undetermined" and h.simplest]
     holding = sum(h.alone == "holds" for h in heads)
@@ -53,7 +53,7 @@ def _step_3(heads: Sequence[HeadResult], threshold: float) -> Verdict:
     if open_:
         sentence += f" No mechanism does so for {', '.join(open_)}. Only step 5 can test these heads."
     if near:
-        sentence += f" Chance could decide it for {', '.join(near)}. Take more examples."
+        sentence += f" The loss is too close to the threshold to decide for {', '.join(near)}. Take more examples."
     return Verdict("step 3", "failed" if wrong else "undetermined" if open_ or near else "passed", sentence)
 
 
@@ -77,21 +77,21 @@ def _step_6(paths: Sequence[PathResult], combined: Loss, strict: float) -> Verdi
     if redundant:
         sentence = (
             f"These paths are not needed: {'; '.join(redundant)}. "
-            f"The loss stays below {low} with such a row uniform or identity."
+            f"The loss stays below {low} when the row of one of them is made uniform or identity."
         )
         return Verdict("step 6", "failed", sentence)
     if undecided:
-        sentence = f"Chance could decide whether these paths are needed: {'; '.join(undecided)}. Take more examples."
+        sentence = f"It is undecided whether these paths are needed: {'; '.join(undecided)}. Take more examples."
         return Verdict("step 6", "undetermined", sentence)
     weak = [str(p.path) for p in paths if p.weak]
     direct = len(paths) - len(indirect)
     sentence = (
-        f"The circuit needs {direct} of {len(paths)} paths directly: without any one of these the loss exceeds {low}."
+        f"The circuit needs {direct} of {len(paths)} paths directly: without any one of them the loss exceeds {low}."
     )
     if indirect:
         sentence += (
-            f" It needs {'; '.join(indirect)} indirectly: the loss exceeds the threshold only when the heads above are "
-            "intact and look by themselves."
+            f" It needs {'; '.join(indirect)} indirectly: without the path the loss exceeds the threshold only when "
+            "the heads above are intact."
         )
     if weak:
         sentence += f" The loss stays below {2 * strict:.3g} without {'; '.join(weak)}."
@@ -117,23 +117,23 @@ def _complete(found: Faithfulness, threshold: float) -> Verdict:
     n = len(found.knockouts)
     if apart:
         worst = "; ".join(
-            f"without {', '.join(map(str, out.heads))} circuit {out.circuit}, model {out.model}"
+            f"without {', '.join(map(str, out.heads))} circuit {out.circuit} and model {out.model}"
             for out in apart[:SHOWN]
         )
         helped = all(out.difference.mean > 0 for out in apart)
         sentence = (
-            f"Knocking out {len(apart)} of {n} sets of its heads gives different losses in circuit and model: {worst}."
-            + (" Heads outside the circuit do a part of its work." if helped else "")
+            f"For {len(apart)} of {n} knockouts of its heads, circuit and model differ in loss by {threshold:g} or "
+            f"more: {worst}." + (" Heads outside the circuit do part of its work." if helped else "")
         )
         return Verdict("complete", "failed", sentence)
     widest = f"{abs(found.knockouts[0].difference.mean):.4f}, without {', '.join(map(str, found.knockouts[0].heads))}"
     if open_:
         sentence = (
-            f"Chance could decide for {len(open_)} of {n} sets of its heads. Take more examples. "
-            f"The largest difference is {widest}."
+            f"For {len(open_)} of {n} knockouts it is undecided whether circuit and model differ in loss by "
+            f"{threshold:g} or more. Take more examples. The largest difference is {widest}."
         )
         return Verdict("complete", "undetermined", sentence)
-    sentence = f"Knocking out any of {n} sets of its heads, circuit and model differ by less than {threshold:g}."
+    sentence = f"For each of {n} knockouts of its heads, circuit and model differ in loss by less than {threshold:g}."
     return Verdict("complete", "passed", f"{sentence} The largest difference is {widest}.")
 
 
@@ -149,7 +149,7 @@ def _alternative_targets(paths: Sequence[PathResult], combined: Loss, strict: fl
             "alternative targets", "undetermined", f"Not tested: the loss of the circuit is not below {low}."
         )
     if not tried:
-        sentence = "No path that is needed has another possible target."
+        sentence = "No needed path has another possible target."
         return Verdict("alternative targets", "undetermined" if paths else "passed", sentence)
     as_good = [f"{p.path} ({', '.join(p.alternative_targets)})" for p in paths if p.alternative_targets]
     if as_good:
@@ -158,7 +158,7 @@ def _alternative_targets(paths: Sequence[PathResult], combined: Loss, strict: fl
             "undetermined",
             f"Another target keeps the loss below {low}, or close to it: {'; '.join(as_good)}.",
         )
-    sentence = f"Retargeted to any other role ({tried} ways), no path keeps the loss below {low}."
+    sentence = f"No path keeps the loss below {low} when it is retargeted to another role ({tried} were tried)."
     return Verdict("alternative targets", "passed", sentence)
 
 
@@ -169,10 +169,12 @@ def _merges(
     if combined.mean >= strict:
         return Verdict("merges", "undetermined", f"Not tested: the loss of the circuit is not below {low}.")
     if own:
-        sentence = f"Not tested: {', '.join(map(str, own))} have mechanisms of your own, which cannot be merged."
+        sentence = f"Not tested: heads with a mechanism of your own cannot be merged ({', '.join(map(str, own))})."
         return Verdict("merges", "undetermined", sentence)
     if not merges:
-        sentence = "No two needed heads can be merged: there is at most one, or they lead a role to different targets."
+        sentence = (
+            "No two needed heads can be merged: there is at most one, or they lead the same role to different targets."
+        )
         return Verdict("merges", "passed", sentence)
     fewer = [f"{merge} ({merge.loss})" for merge in merges if merge.loss.mean < strict]
     near = any(merge.loss.near(strict) for merge in merges)
@@ -181,7 +183,7 @@ def _merges(
         return Verdict("merges", "undetermined", sentence)
     best = merges[0]
     if near:
-        sentence = f"Chance could decide whether fewer heads are enough: {best} ({best.loss}). Take more examples."
+        sentence = f"Undecided whether merging {best} keeps the loss below {low} ({best.loss}). Take more examples."
         return Verdict("merges", "undetermined", sentence)
     sentence = (
         f"None of {len(merges)} merges of two heads keeps the loss below {low}. The best is {best} ({best.loss})."

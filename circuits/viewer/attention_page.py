@@ -1,4 +1,4 @@
-"""The attention of all heads as a page (paper, Appendix C)."""
+"""A page with the attention of all heads (paper, Appendix C)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,17 +19,17 @@ def attention_page(
     seed: int,
     by: str | None = None,
 ) -> str:
-    """A self-contained page: attention on average, from role to role, and on a few examples.
+    """Return a self-contained page: average attention from role to role, and attention on a few examples.
 
     Args:
         models: any HookedTransformers without padding, by name.
-        problem: gives the examples and their roles.
-        viewers: one for each example.
-        seed: of the examples.
-        by: the group by whose labels attention is split; the first that the problem offers if it is not given.
+        problem: the task of the models, with examples and roles.
+        viewers: one viewer for each example.
+        seed: the seed of the examples.
+        by: the group whose labels split attention; by default the first group of the examples.
 
     Raises:
-        BadInput: the problem does not offer the group.
+        BadInput: the examples do not have the group.
     """
     examples = problem.examples(ATTENTION_EXAMPLES, seed)
     order, group = examples.roles.in_order, by or examples.roles.main_group

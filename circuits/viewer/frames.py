@@ -1,4 +1,4 @@
-"""What a viewer shows: the attention of some heads on one example."""
+"""The contents of a viewer: the attention of some heads on one example."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +14,13 @@ from circuits.problem import Examples
 
 @dataclass(frozen=True)
 class Frame:
-    """Attention patterns on one example.
+    """Attention patterns of some heads on one example.
 
     Attributes:
-        tokens: a label for each position: ``instance:role``, behind the token where the model has a tokenizer.
-        heads: whose patterns they are.
-        attention: the patterns, ``[head][query][key]``, with three decimals: all that a viewer shows.
-        step: of the training at which the model was like this, where there are several frames.
+        tokens: a label for each position: ``instance:role``, after the token if the model has a tokenizer.
+        heads: the heads of the patterns.
+        attention: the patterns, ``[head][query][key]``, rounded to the three decimals that a viewer shows.
+        step: the training step of the model, if there are several frames.
     """
 
     tokens: list[str]
@@ -29,7 +29,7 @@ class Frame:
     step: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As viewer.js wants it."""
+        """Return the frame in the form that viewer.js reads."""
         return {
             "label": "" if self.step is None else f"step {self.step:,}",
             "tokens": self.tokens,
@@ -39,10 +39,10 @@ class Frame:
 
 
 def chosen(model: HookedTransformer, layer: int | None, head: int | None) -> tuple[Head, ...]:
-    """All heads of a model, those of a layer, or one.
+    """Return all heads of a model, the heads of a layer, or one head.
 
     Raises:
-        BadInput: the model has no such head, or a head is named without its layer.
+        BadInput: the model has no such layer or head, or a head is given without its layer.
     """
     if not isinstance(model, HookedTransformer):
         raise BadInput(f"expected a HookedTransformer, got {type(model).__name__}")
@@ -56,13 +56,13 @@ def chosen(model: HookedTransformer, layer: int | None, head: int | None) -> tup
 def frame(
     model: HookedTransformer, examples: Examples, example: int, heads: tuple[Head, ...], step: int | None = None
 ) -> Frame:
-    """The attention of these heads on one of the examples.
+    """Return the attention of some heads on one example.
 
     Raises:
-        BadInput: there is no such example, or these are no examples.
+        BadInput: there is no such example, or ``examples`` are not ``Examples``.
     """
     if not isinstance(examples, Examples):
-        raise BadInput(f"expected Examples, got {type(examples).__name__}; a task draws some: task.examples(8, seed=0)")
+        raise BadInput(f"expected Examples, got {type(examples).__name__}; a task gives some: task.examples(8, seed=0)")
     check_number("example", example, len(examples))
     one = examples.take(slice(example, example + 1))
     patterns = dict(attention_patterns(model, one))
@@ -71,10 +71,10 @@ def frame(
 
 
 def _labels(model: HookedTransformer, one: Examples) -> list[str]:
-    """What stands at each position, and whose part it plays there; the bare number where neither is known."""
+    """Return a label for each position: token and role if known, or the position."""
     labels = one.roles.labels(0, one.inputs.shape[1])
     if model.tokenizer is None:
         return labels
-    # Line breaks would be lost: circuitsvis leaves white space out.
+    # circuitsvis omits white space, so line breaks need a visible character.
     tokens = [token.replace("\n", "⏎") for token in model.tokenizer.convert_ids_to_tokens(one.inputs[0].tolist())]
     return [token if label.isdecimal() else f"{token}|{label}" for token, label in zip(tokens, labels, strict=True)]

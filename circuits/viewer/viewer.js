@@ -1,6 +1,6 @@
-// Shows circuitsvis' AttentionHeads for every panel, side by side, and a slider where they have several frames.
-// Returns how to show other panels of the same number and heads: whatever is locked stays so.
-// What is drawn says so: data-drawn of every attention-panel is the label of its step.
+// Shows circuitsvis' AttentionHeads for every panel, side by side, with a slider if the panels have several frames.
+// Returns a function that shows other panels, as many and with the same heads; a locked head stays locked.
+// When a panel is drawn, the attribute data-drawn of its attention-panel is the label of the step.
 function showAttention(el, panels) {
   const steps = panels[0].frames.map((frame) => frame.label);
   const slider = document.createElement("input");
@@ -22,7 +22,7 @@ function showAttention(el, panels) {
     if (panel.title) column.append(Object.assign(document.createElement("h3"), { textContent: panel.title }));
     column.append(box);
     row.append(column);
-    // circuitsvis brings React and does not hand it out: this is a component of it, which can be told to draw again.
+    // circuitsvis does not export its React, so this component is written by hand; it can be redrawn.
     class View {
       box = box;
       componentDidMount() {
@@ -43,7 +43,7 @@ function showAttention(el, panels) {
     const step = steps[slider.value];
     delete view.box.dataset.drawn;
     const update = (done) => view.updater.enqueueForceUpdate(view, done);
-    // Charts are drawn after an update, and before the next one begins.
+    // Charts are drawn after an update, before the next one begins.
     update(() => update(() => steps[slider.value] === step && (view.box.dataset.drawn = step)));
   };
   const drawAll = () => {

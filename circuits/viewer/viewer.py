@@ -1,4 +1,4 @@
-"""Attention viewers: of one model, through its training, and of several models side by side."""
+"""Attention viewers: of one model, over its training, and of several models side by side."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,36 +18,36 @@ from circuits.viewer.frames import Frame, chosen, frame
 
 @dataclass(frozen=True, repr=False)
 class Viewer:
-    """circuitsvis viewers side by side, with a slider where they have several frames.
+    """circuitsvis viewers side by side, with a slider if they have several frames.
 
-    In a notebook it shows itself, in a frame that holds all it needs: offline, and whatever the front end makes of
-    scripts and styles around it.
+    A notebook displays it in a frame of its own. The frame works offline, however the notebook handles scripts and
+    styles.
 
     Attributes:
-        panels: what stands side by side, by title.
+        panels: the frames of each viewer, by title.
     """
 
     panels: Mapping[str, tuple[Frame, ...]]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The panels as viewer.js wants them."""
+        """Return the panels in the form that viewer.js reads."""
         return [{"title": title, "frames": [one.to_json() for one in frames]} for title, frames in self.panels.items()]
 
     def element(self, name: str) -> Markup:
-        """For a page that holds circuitsvis already; ``name`` becomes its id."""
+        """Return an element for a page that has circuitsvis; ``name`` becomes its id."""
         text = json.dumps(self.to_json()).replace("<", "\\u003c")
         script = f'showAttention(document.getElementById("{name}"), {text});'
         return Markup(f'<div id="{name}" class="attention-viewer"></div><script>{script}</script>')
 
     def page(self, title: str = "Attention") -> str:
-        """A self-contained page."""
+        """Return a self-contained page."""
         return render_page("viewer.html.jinja", title=title, viewer=self.element("viewer"))
 
     def save(self, path: Path | str) -> None:
-        """Write the page.
+        """Write the page to a file.
 
         Raises:
-            BadInput: it cannot be written.
+            BadInput: the file cannot be written.
         """
         write_atomically(Path(path), self.page())
 
@@ -67,14 +67,16 @@ def attention_viewer(
     layer: int | None = None,
     head: int | None = None,
 ) -> Viewer:
-    """The attention on one example; tokens are labelled ``instance:role``. Point at a head to see it, click to lock it.
+    """Show attention on one example, with tokens labelled ``instance:role``.
+
+    Point at a head to show it, click to lock it.
 
     Args:
         model: any HookedTransformer without padding.
-        examples: what it reads.
-        example: which of them.
-        layer: whose heads to show; of all layers if it is not given.
-        head: the only one of the layer to show; all of them if it is not given.
+        examples: examples of its task.
+        example: the index of the example.
+        layer: the layer whose heads are shown; by default all layers.
+        head: the index of the head in the layer; by default all heads.
 
     Raises:
         BadInput: there is no such example, layer or head.
@@ -89,21 +91,23 @@ def over_training(
     layer: int | None = None,
     head: int | None = None,
 ) -> Viewer:
-    """The same at every step of a training, with a slider: watch a head emerge.
+    """Show attention on one example at several training steps, with a slider.
 
     Args:
-        models: with their steps, such as ``through_training`` gives; one is looked at after the other, so that it may
-            always be the same model, with other weights.
-        examples: what they read.
-        example: which of them.
-        layer: whose heads to show; of all layers if it is not given.
-        head: the only one of the layer to show; all of them if it is not given.
+        models: pairs of training step and model, as from ``through_training``. They are read one after the other, so an
+            iterator may yield the same model each time, with other weights.
+        examples: examples of their task.
+        example: the index of the example.
+        layer: the layer whose heads are shown; by default all layers.
+        head: the index of the head in the layer; by default all heads.
 
     Raises:
-        BadInput: there is no model, or no such example, layer or head, or one model stands in a list at several steps.
+        BadInput: there is no model, or no such example, layer or head, or a list has the same model at several steps.
     """
     if isinstance(models, Sequence) and len({id(model) for _, model in models}) < len(models):
-        raise BadInput("a list holds one model at several steps, which has the weights of the last one at all of them")
+        raise BadInput(
+            "the list has one model at several steps, with the weights of the last one; expected an iterator"
+        )
     frames = tuple(frame(model, examples, example, chosen(model, layer, head), step) for step, model in models)
     if not frames:
         raise BadInput("there is no step of training to show")
@@ -111,10 +115,10 @@ def over_training(
 
 
 def side_by_side(viewers: Mapping[str, Viewer]) -> Viewer:
-    """Several viewers as one, under their titles; one slider moves them all.
+    """Show several viewers side by side under their titles, with one slider for all.
 
     Raises:
-        BadInput: there is none, one stands beside others already, or their steps differ.
+        BadInput: there is no viewer, one of them already has several panels, or their steps differ.
     """
     if not viewers:
         raise BadInput("there is no viewer to show")

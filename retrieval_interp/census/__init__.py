@@ -1,1 +1,1 @@
-"""The circuits of all models of a sweep: found, validated, compared."""
+"""The census: find, validate and compare the circuits of all models of a sweep."""

@@ -1,7 +1,7 @@
-"""A census of circuits: every trained model of a store reverse-engineered, and what was found kept beside its weights.
+"""A census of circuits: find the circuit of every model in a store, and save the findings beside the weights.
 
-FOLDER/tiny/seed-0002/circuit.yaml  its circuit, where one was found; ``validate FOLDER/tiny/seed-0002`` takes it
-FOLDER/tiny/seed-0002/census.json   what was found out; a model without it is still to be examined
+FOLDER/tiny/seed-0002/circuit.yaml  the circuit, if one was found; ``validate FOLDER/tiny/seed-0002`` uses it
+FOLDER/tiny/seed-0002/census.json   the finding; a model without this file has not been examined yet
 """
 
 import json
@@ -31,34 +31,35 @@ from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.store import Store
 
 FOUND = "census.json"
-AGAIN = f"remove {FOUND} there to examine the model again"
-SELECT_ON, JUDGE_ON = 0, 1  # seeds of the examples, as ``discover`` has them
-EXAMPLES, MOST = 1024, 16 * 1024  # to judge on; more where chance could decide
+AGAIN = f"remove {FOUND} to examine the model again"
+SELECT_ON, JUDGE_ON = 0, 1  # seeds of the examples for discovery and for validation, as in ``discover``
+EXAMPLES, MOST = 1024, 16 * 1024  # examples for validation; at most MOST, where a decision is close
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What discovery found in a model, and how it was judged.
+    """The result of discovery and validation for one model.
 
     Attributes:
-        preset: of the model.
-        seed: of the model.
-        threshold: a loss below it counted as low.
-        solved: whether the model solves its task; one that does not has no circuit.
+        preset: the preset of the model.
+        seed: the seed of the model.
+        threshold: the threshold; a loss below it counted as low.
+        solved: whether the model solves its task; a model that does not has no circuit.
         found: whether a circuit was found.
-        holds: whether it holds on fresh examples (Appendix E, all steps).
-        statements: what is said of it on these, ``holds``, ``fails`` or ``undecided`` by name; empty without a circuit,
-            and in files of older versions.
-        loss: on fresh examples, with all of the model's attention replaced by the circuit, or by the best that comes
-            near to one; None if the model does not solve its task.
-        unablated: the model's own loss on the same examples; None where ``loss`` is, and in files of older versions.
-        explains: whether the loss is at most twice the model's own, plus 0.005.
-        content: how many heads look at content.
-        divided: how many of these follow some chains only.
-        evaluations: sequences that discovery ran.
-        seconds: that discovery and validation took.
-        metadata: the model's weights (their hash), device, precision, and versions; empty in files of older versions.
-        circuit_sha256: of the circuit beside it; None where none was found, and in files of older versions.
+        holds: whether the circuit holds on fresh examples (Appendix E, all steps).
+        statements: the decision on each statement on fresh examples, ``holds``, ``fails`` or ``undecided``, by name;
+            empty without a circuit, and in files of older versions.
+        loss: the combined loss on fresh examples, of the circuit or of discovery's best attempt; None if the model does
+            not solve its task.
+        unablated: the unablated loss on the same examples; None if ``loss`` is None, and in files of older versions.
+        explains: whether the loss is at most twice the unablated loss, plus 0.005.
+        content: the number of content heads.
+        divided: the number of content heads that have paths on some chains only.
+        evaluations: the number of sequences that discovery ran.
+        seconds: the duration of discovery and validation.
+        metadata: the hash of the model's weights, device, precision and versions; empty in files of older versions.
+        circuit_sha256: the hash of the circuit beside the finding; None if none was found, and in files of older
+            versions.
     """
 
     preset: str
@@ -84,60 +85,65 @@ class Finding:
             not known or self.holds > self.found or self.found > self.solved or (self.loss is None) == self.solved
         )
         if contradicts or (self.circuit_sha256 is not None and not self.found):
-            raise ValueError("what it says contradicts itself")
+            raise ValueError("its fields contradict each other")
         numbers = (self.loss or 0, self.unablated or 0, self.content - self.divided, self.divided, self.evaluations)
         if min(*numbers, self.seconds) < 0:
-            raise ValueError("a loss, a number or a time is below 0, or more heads are divided than there are")
+            raise ValueError("a loss, a number or a time is below 0, or divided exceeds content")
 
     @property
     def run(self) -> Run:
-        """Whose circuit it is."""
+        """The run that trained the model."""
         return Run(self.preset, self.seed)
 
 
 @dataclass(frozen=True)
 class Examined:
-    """A finding, and the circuit where one was found."""
+    """A finding and the circuit, or None if none was found."""
 
     finding: Finding
     circuit: Circuit | None
 
 
 class Census:
-    """What was found out about the models of a store; kept in their folders.
+    """The findings on the models of a store, in the folders of their runs.
 
     Attributes:
-        runs: the models that were examined, or can be.
-        left_out: how many others the store holds, without their weights.
+        runs: the runs that have been examined or can be.
+        left_out: the number of other runs, which were kept without weights.
     """
 
     def __init__(self, store: Store, threshold: float) -> None:
-        """The census of a store, with the threshold below which a loss counts as low.
+        """Open the census of a store.
+
+        Args:
+            store: the store of a sweep.
+            threshold: a loss below it counts as low.
 
         Raises:
-            BadInput: the store holds no run with weights, or something damaged, or the threshold is no number above 0.
+            BadInput: the store holds no run with weights, or a run is damaged or was made with other settings, or the
+                threshold is not a number above 0.
         """
         check_threshold(threshold)
         self.store, self.threshold = store, threshold
-        results = store.results(store.runs)  # refuses what is damaged, or of other settings
+        results = store.results(store.runs)  # raises if a run is damaged or has other settings
         self.runs = tuple(result.run for result in results if examinable(store, result.run))
         self.left_out = len(results) - len(self.runs)
         if not self.runs:
-            raise BadInput(f"{store.folder}: holds no run with weights; sweep with --weights")
+            raise BadInput(f"{store.folder}: no run has weights; sweep with --weights")
 
     def has(self, run: Run) -> bool:
-        """Whether a model was examined."""
+        """Whether a model has been examined."""
         return self.store.has(run, FOUND)
 
     def claimed(self, run: Run) -> AbstractContextManager[bool]:
-        """Whether a model is still to be examined, and nobody else is at it."""
+        """Claim a model; yields whether it has not been examined and no other process has claimed it."""
         return self.store.claimed(run, FOUND)
 
     def add(self, examined: Examined) -> None:
-        """Keep what was found.
+        """Save a finding and its circuit.
 
         Raises:
-            BadInput: it cannot be written.
+            BadInput: a file cannot be written.
         """
         folder = self.store.path(examined.finding.run)
         if examined.circuit is not None:
@@ -147,35 +153,34 @@ class Census:
         write_atomically(folder / FOUND, json.dumps(asdict(examined.finding)) + "\n")
 
     def failed(self, run: Run, reason: str) -> None:
-        """Write down that a model could not be examined, and why."""
+        """Record that a model could not be examined, with the reason."""
         self.store.failed(run, reason)
 
     def examined(self) -> list[Examined]:
-        """What was found out about the models that were examined.
+        """Return the findings on all models that have been examined.
 
         Raises:
-            BadInput: something is damaged, or was found with another threshold.
+            BadInput: a finding or a circuit is damaged, or was made with another threshold or of other weights.
         """
         return [self._examined(run) for run in self.runs if self.has(run)]
 
     def _examined(self, run: Run) -> Examined:
         path = self.store.path(run) / FOUND
         try:
-            finding = record_of(Finding, read_text(path, "what a census found"))
+            finding = record_of(Finding, read_text(path, "the finding of a census"))
         except ValueError as error:
             raise BadInput(f"{path}: damaged ({error}); {AGAIN}") from error
         if finding.run != run:
-            raise BadInput(f"{path}: is not of {run}; {AGAIN}")
+            raise BadInput(f"{path}: belongs to another run than {run}; {AGAIN}")
         if finding.threshold != self.threshold:
-            found_with = f"was found with the threshold {finding.threshold:g}, not {self.threshold:g}"
-            raise BadInput(f"{path}: {found_with}; {AGAIN}")
+            raise BadInput(f"{path}: the threshold was {finding.threshold:g}, not {self.threshold:g}; {AGAIN}")
         there, known = self._weights_sha256(run), finding.metadata.get("weights_sha256")
         if None not in (there, known) and there != known:
-            raise BadInput(f"{path}: is of other weights than those beside it; {AGAIN}")
+            raise BadInput(f"{path}: belongs to other weights than those beside it; {AGAIN}")
         return Examined(finding, self._circuit(run, finding) if finding.found else None)
 
     def _weights_sha256(self, run: Run) -> str | None:
-        """The hash of a run's weights; None where they were removed."""
+        """Return the hash of a run's weights; None if they were removed."""
         if not self.store.has(run, WEIGHTS):
             return None
         return str(metadata(str(run), load(self.store.path(run)).model)["weights_sha256"])
@@ -185,14 +190,14 @@ class Census:
         circuit = load_circuit(path)
         circuit.check(chosen.task.examples(1, 0).roles, chosen.architecture.n_layers, chosen.architecture.n_heads)
         if finding.circuit_sha256 not in (None, circuit.digest):
-            raise BadInput(f"{path}: is not the circuit that was found; {AGAIN}")
+            raise BadInput(f"{path}: differs from the circuit that was found; {AGAIN}")
         if not circuit.paths:
-            raise BadInput(f"{path}: has no path; {AGAIN}")
+            raise BadInput(f"{path}: the circuit has no path; {AGAIN}")
         return circuit
 
 
 def examinable(store: Store, run: Run) -> bool:
-    """Whether a run keeps its weights, or was examined and needs them no more."""
+    """Whether a run has weights, or has already been examined and no longer needs them."""
     return store.has(run, WEIGHTS) or store.has(run, FOUND)
 
 
@@ -200,10 +205,13 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
     """Find the circuit of a job's model, and validate it on fresh examples.
 
     Args:
-        job: whose model.
-        progress: is told the finished share, 0 to 1.
-        folder: of the store.
+        job: the job of the run that trained the model.
+        progress: is called with the finished share, 0 to 1.
+        folder: the folder of the store.
         threshold: a loss below it counts as low.
+
+    Raises:
+        BadInput: the model cannot be loaded.
     """
     run = job.run
     started = time.perf_counter()
@@ -217,7 +225,7 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
         model, task, discovery.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, max_examples=MOST
     )
     roles = task.examples(ROLE_EXAMPLES, SELECT_ON).roles
-    looking = [discovery.circuit.heads[head] for head in discovery.heads.content]
+    content = [discovery.circuit.heads[head] for head in discovery.heads.content]
     finding = Finding(
         run.preset,
         run.seed,
@@ -229,8 +237,8 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
         loss=report.combined.mean,
         unablated=report.unablated.mean,
         explains=report.combined.mean <= allowed_loss(report.unablated),
-        content=len(discovery.heads.content),
-        divided=sum(not own.on_all_instances(roles) for own in looking if isinstance(own, OneHot)),
+        content=len(content),
+        divided=sum(not own.on_all_instances(roles) for own in content if isinstance(own, OneHot)),
         evaluations=discovery.n_evaluations,
         seconds=round(time.perf_counter() - started, 1),
         metadata=made,

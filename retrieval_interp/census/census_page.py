@@ -1,4 +1,4 @@
-"""The census of circuits as a table and one offline page."""
+"""The census of circuits as a table and an offline page."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from retrieval_interp.results import write_results
 
 FILES = ("census.csv", "census.html")
 COLOURS = plotly.colors.qualitative.Safe
-DOES = ("joins a pair", "the query fetches", "a pair fetches")
-SHOWN = 12  # canonical forms of a preset
+KINDS = JOINS, QUERY_FETCHES, PAIR_FETCHES = "joins a pair", "the query fetches", "a pair fetches"
+SHOWN = 12  # most canonical forms shown for a preset
 
 
 def heads_figure(rows: pd.DataFrame) -> go.Figure:
-    """How many circuits have how many useful heads, a panel for each preset; a line where flow has its least."""
+    """Draw the number of circuits by number of useful heads, in a panel for each preset.
+
+    A dashed line is just left of the least number of heads that information flow allows.
+    """
     circuits = rows[rows["found"]]
     presets = [*dict.fromkeys(circuits["preset"])]
     figure = make_subplots(1, max(1, len(presets)), subplot_titles=presets)
@@ -38,47 +41,47 @@ def heads_figure(rows: pd.DataFrame) -> go.Figure:
         figure.add_vline(x=own["least"].iloc[0] - 0.5, line={"dash": "dash", "color": "#555555"}, row=1, col=column)
         most = max(own["heads"].max(), preset(name).architecture.n_layers)
         figure.update_xaxes(range=[0.4, most + 0.6], row=1, col=column)
-        figure.update_yaxes(dtick=_between_ticks(int(counts.max())), row=1, col=column)
+        figure.update_yaxes(dtick=_tick_step(int(counts.max())), row=1, col=column)
     figure.update_xaxes(title_text="useful heads", dtick=1)
     figure.update_yaxes(title_text="circuits", col=1)
     return figure.update_layout(template="plotly_white", height=320, margin={"t": 50})
 
 
 def layers_figure(examined: Sequence[Examined]) -> go.Figure:
-    """In which layers the circuits join pairs and fetch, a panel for each preset."""
+    """Draw the number of circuits that join pairs and fetch in each layer, in a panel for each preset."""
     circuits = [(one.finding.preset, one.circuit) for one in examined if one.circuit]
     presets = [*dict.fromkeys(name for name, _ in circuits)]
     figure = make_subplots(1, max(1, len(presets)), subplot_titles=presets)
     for column, name in enumerate(presets, start=1):
         chosen = preset(name)
-        done = Counter(one for own, c in circuits if own == name for one in _done(c, chosen.task.layout))
+        counts = Counter(one for own, c in circuits if own == name for one in _operations(c, chosen.task.layout))
         layers = [*range(chosen.architecture.n_layers)]
-        for what, colour, hatched in zip(DOES, COLOURS, ("", "/", "."), strict=False):
-            bars = go.Bar(x=layers, y=[done[layer, what] for layer in layers], name=what, legendgroup=what)
+        for kind, colour, hatched in zip(KINDS, COLOURS, ("", "/", "."), strict=False):
+            bars = go.Bar(x=layers, y=[counts[layer, kind] for layer in layers], name=kind, legendgroup=kind)
             bars.update(showlegend=column == 1, marker={"color": colour, "pattern": {"shape": hatched}})
             figure.add_trace(bars, row=1, col=column)
-        figure.update_yaxes(dtick=_between_ticks(max(done.values(), default=0)), row=1, col=column)
+        figure.update_yaxes(dtick=_tick_step(max(counts.values(), default=0)), row=1, col=column)
     figure.update_xaxes(title_text="layer", dtick=1)
     figure.update_yaxes(title_text="circuits", col=1)
     return figure.update_layout(template="plotly_white", height=320, margin={"t": 50}, barmode="group")
 
 
-def _between_ticks(most: int) -> int:
-    """A whole number, so that an axis up to ``most`` has some five marks."""
+def _tick_step(most: int) -> int:
+    """Return a whole number of units between ticks that gives an axis up to ``most`` about five ticks."""
     return max(1, round(most / 5))
 
 
-def _done(circuit: Circuit, layout: Layout) -> set[tuple[int, str]]:
-    """The layers of a circuit with what each does."""
-    done = set()
+def _operations(circuit: Circuit, layout: Layout) -> set[tuple[int, str]]:
+    """Return what the paths of a circuit do, as pairs of a layer and a kind of operation."""
+    found = set()
     for path in role_paths(circuit, layout):
-        fetches = DOES[1] if path.source == "query" else DOES[2]
-        done.add((path.head.layer, DOES[0] if (path.source, path.target) in layout.joined else fetches))
-    return done
+        fetches = QUERY_FETCHES if path.source == "query" else PAIR_FETCHES
+        found.add((path.head.layer, JOINS if (path.source, path.target) in layout.joined else fetches))
+    return found
 
 
 def canonical_forms(rows: pd.DataFrame) -> pd.DataFrame:
-    """The canonical forms of each preset, the most frequent first, with how many circuits have them."""
+    """Return the canonical forms of each preset with their numbers of circuits, the most frequent first."""
     counted = (
         rows[rows["found"]].groupby(["preset", "canonical_form"], sort=False).size().rename("circuits").reset_index()
     )
@@ -86,7 +89,13 @@ def canonical_forms(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_census(examined: Sequence[Examined], left_out: int, folder: Path, command: str) -> Path:
-    """Write the table and the page; returns the page's path.
+    """Write the table and the page, and return the path of the page.
+
+    Args:
+        examined: the findings and circuits.
+        left_out: the number of runs that were not examined because they have no weights.
+        folder: the folder to write to.
+        command: the command that made them.
 
     Raises:
         BadInput: the folder cannot be written.

@@ -1,1 +1,1 @@
-"""Every quantitative claim of the paper, beside what was measured here."""
+"""The paper's quantitative claims, compared with the measurements of this project."""

@@ -1,4 +1,4 @@
-"""Section 8.2 and Appendix E: the circuits that were found."""
+"""Section 8.2 and Appendix E: the circuits of A to D."""
 
 from collections.abc import Collection
 from itertools import combinations
@@ -9,23 +9,25 @@ from circuits.circuit_file import load_circuit
 from retrieval_interp.claims.claim import Claim, listed, spread, verdict_of
 from retrieval_interp.claims.tables import ABC, training_loss, validated
 from retrieval_interp.models.model_dir import CIRCUIT
-from retrieval_interp.reproduction.stored_report import found
+from retrieval_interp.reproduction.stored_report import circuit_found
 
 
 def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
-    """The circuits of A, B and C; ``reports`` are theirs."""
+    """Return the claims on A, B and C; ``reports`` are the reports of their circuits."""
     losses = [training_loss(data / name) for name in ABC]
-    known = [report for report in reports.values() if found(report)]
-    firsts = sum(joins_pairs(report, _on_some_slots(data / name)) for name, report in reports.items() if found(report))
+    known = [report for report in reports.values() if circuit_found(report)]
+    firsts = sum(
+        joins_pairs(report, _on_some_slots(data / name)) for name, report in reports.items() if circuit_found(report)
+    )
     paths = [{path["path"] for path in report["paths"]} for report in known]
-    # The first head is left out, as the claim has it. Very different: of every two less than half is the same.
+    # The claim excludes the first head. Two circuits are very different if they share less than half of their paths.
     above = [{path["path"] for path in report["paths"] if not path["in_first_useful_layer"]} for report in known]
     shared = [len(one & other) for one, other in combinations(above, 2)]
     half = [min(len(one), len(other)) / 2 for one, other in combinations(above, 2)]
-    heads = [len({head for _, head, *_ in _leading(report)}) for report in known]
+    heads = [len({head for _, head, *_ in _all_paths(report)}) for report in known]
     merged = [min((merge["loss"] for merge in report["merges"]), default=None) for report in known]
     fewer = sum(loss is not None and loss < own["threshold"] for loss, own in zip(merged, known, strict=True))
-    unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not found(report))
+    unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not circuit_found(report))
     command = validated(ABC)
     return [
         Claim(
@@ -57,9 +59,9 @@ def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
         ),
         Claim(
             "8.2",
-            "A, B and C: but for the first head the circuits are very different",
+            "A, B and C: apart from the first head, the circuits are very different",
             "figure 5",
-            f"of {listed(map(len, above))} paths above the first head two of them share {listed(shared)} "
+            f"{listed(map(len, above))} paths above the first head; every two circuits share {listed(shared)} of them "
             f"(very different: less than half){unknown}",
             len(paths),
             command,
@@ -67,9 +69,9 @@ def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
         ),
         Claim(
             "8.2",
-            "A, B and C: fewer heads would do",
-            "3 instead of 4, by design; for A layers 7 and 11 could be one",
-            f"in {fewer} of {len(merged)} two trained heads can be made one as they are (least loss "
+            "A, B and C: fewer heads would be enough",
+            "3 instead of 4, by design; in A, layers 7 and 11 could be one",
+            f"in {fewer} of {len(merged)} circuits, one trained head can take all paths of another (lowest loss "
             + ", ".join("-" if loss is None else f"{loss:.3f}" for loss in merged)
             + f"){unknown}",
             len(merged),
@@ -80,9 +82,9 @@ def section_8(data: Path, reports: dict[str, dict[str, Any]]) -> list[Claim]:
 
 
 def appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
-    """What the removal of paths costs A to D."""
-    unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not found(report))
-    known = [report for report in reports.values() if found(report)]
+    """Return the claims on the losses of A to D with heads replaced and with paths removed."""
+    unknown = "".join(f"; none found for {name}" for name, report in reports.items() if not circuit_found(report))
+    known = [report for report in reports.values() if circuit_found(report)]
     combined = [report["loss"]["combined"] for report in known]
     paths = [path for report in known for path in report["paths"]]
     first = [path["losses"]["uniform"] for path in paths if path["in_first_useful_layer"]]
@@ -102,7 +104,7 @@ def appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
         ),
         Claim(
             "E",
-            "A to D: MSE without any one path above the first useful layer",
+            "A to D: MSE with one path above the first useful layer removed",
             "0.17 to 0.89",
             f"{spread(costs)} (row uniform or identity); {above} of {len(others)} paths reach 0.17 with both{unknown}",
             len(known),
@@ -125,26 +127,27 @@ def joins_pairs(report: dict[str, Any], on_some_slots: Collection[str] = ()) -> 
     """Whether the lowest layer with a path joins the members of every pair, on all slots, and does nothing else.
 
     Args:
-        report: of a circuit.
-        on_some_slots: those of its paths that are not there on all.
+        report: the report of a circuit.
+        on_some_slots: the names of those paths that are there on some slots only.
     """
-    leading = _leading(report)
-    lowest = min(layer for layer, *_ in leading)
-    first = [(head, source, target) for layer, head, source, target in leading if layer == lowest]
+    paths = _all_paths(report)
+    lowest = min(layer for layer, *_ in paths)
+    first = [(head, source, target) for layer, head, source, target in paths if layer == lowest]
     if any(f"{head} {source} -> {target}" in on_some_slots for head, source, target in first):
         return False
-    ends = {(source, target) for _, source, target in first}
-    pairs = {role.split(".")[0] for _, _, *own in leading for role in own if role.startswith("pair")}
-    return ends == {("*", "previous")} or ends == {(f"{pair}.second", f"{pair}.first") for pair in pairs}
+    joined = {(source, target) for _, source, target in first}
+    pairs = {role.split(".")[0] for _, _, *ends in paths for role in ends if role.startswith("pair")}
+    return joined == {("*", "previous")} or joined == {(f"{pair}.second", f"{pair}.first") for pair in pairs}
 
 
-def _leading(report: dict[str, Any]) -> list[tuple[int, str, str, str]]:
-    """Layer, head, from-role and to-role of every path; those of fixed patterns too."""
-    named = [path["path"] for path in report["paths"]] + (report.get("flow") or {}).get("fixed_paths", [])
+def _all_paths(report: dict[str, Any]) -> list[tuple[int, str, str, str]]:
+    """Return the layer, head, source and target of every path, including the paths of fixed patterns."""
+    named = [path["path"] for path in report["paths"]] + (report.get("flow_check") or {}).get("fixed_paths", [])
     parts = [name.replace(" -> ", " ").split(maxsplit=2) for name in named]
     return [(int(head[1 : head.index("H")]), head, source, target) for head, source, target in parts]
 
 
 def _on_some_slots(folder: Path) -> set[str]:
+    """Return the names of the paths of a circuit that are there on some slots only."""
     circuit = load_circuit(folder / CIRCUIT)
     return {str(path) for path in circuit.paths if circuit.condition(path)}

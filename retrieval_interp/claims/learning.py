@@ -1,4 +1,4 @@
-"""Section 7: what is learned, and in which order."""
+"""Section 7: which symbols are learned, and in which order."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ COMMAND = "retrieval-interp study sweep figure4"
 
 
 def section_7(data: Path) -> list[Claim]:
-    """Figure 4, made small, and the training of A to D."""
+    """Return the claims of section 7, measured on figure 4 at a smaller scale and on the training of A to D."""
     runs = read_runs(data / FIGURE4)
     alone, curriculum = asked_alone(runs), with_curriculum(runs)
     if not alone or not curriculum:
@@ -39,25 +39,25 @@ def section_7(data: Path) -> list[Claim]:
     failed = sum(run.loss > FAILED for run in alone)
     most, some = fewest_layers(curriculum, MOST), fewest_layers(curriculum, ANY)
     orders = Counter(order(run.fell) for run in curriculum)
-    told = orders.total() - orders[None]
+    with_order = orders.total() - orders[None]
     logs = [crossings(data / name / LOG) for name in (*ABC, D)]
     rising = sum(map(_rising, logs))
     return [
         Claim(
             "7.2",
-            "without the implicit curriculum the loss stays high, whatever the depth",
+            "without the implicit curriculum, the loss stays high at every depth",
             f"above {FAILED} in 100% of 64 runs",
-            f"{failed} of {len(alone)} runs ({_settings(alone)}; lowest {min(run.loss for run in alone):.3f})",
+            f"{failed} of {len(alone)} runs ({_settings(alone)}; lowest loss {min(run.loss for run in alone):.3f})",
             len(alone),
             COMMAND,
             verdict_of(failed == len(alone)),
         ),
         Claim(
             "7.2",
-            "later positions of a chain need more layers",
+            "later symbols of a chain need more layers",
             "figure 4, right",
-            f"fewest layers with which most seeds learn {', '.join(most)}: {_numbers(most)}; with which any does: "
-            f"{_numbers(some)} ({_settings(curriculum)})",
+            f"fewest layers with which more than half of the seeds learn {', '.join(most)}: {_numbers(most)}; at least "
+            f"one seed: {_numbers(some)} ({_settings(curriculum)})",
             len(curriculum),
             COMMAND,
             verdict_of(_later_need_more([*most.values()])),
@@ -66,9 +66,9 @@ def section_7(data: Path) -> list[Claim]:
             "7.2",
             f"partial losses fall below {LEARNED} in the order of the chain",
             "in 100% of 64 runs",
-            f"{orders[IN_ORDER]} of {told} runs in which two or more did ({_settings(curriculum)}; {orders[AT_ONCE]} "
-            f"within the same {LOG_EVERY} steps), {rising} of {len(logs)} (A to D)",
-            told + len(logs),
+            f"{orders[IN_ORDER]} of {with_order} runs in which two or more fell ({_settings(curriculum)}; in "
+            f"{orders[AT_ONCE]} runs two fell within the same {LOG_EVERY} steps), {rising} of {len(logs)} (A to D)",
+            with_order + len(logs),
             f"{COMMAND}; retrieval-interp train transformer_a (and b, c, d)",
             verdict_of(not orders[OTHERWISE] and rising == len(logs)),
         ),
@@ -80,7 +80,7 @@ def _numbers(layers: Mapping[str, int | None]) -> str:
 
 
 def _settings(runs: Sequence[Result]) -> str:
-    """What these runs are, to be held beside the paper's."""
+    """Return the sizes of the models, for comparison with the paper's."""
     presets = [preset(name) for name in {run.preset for run in runs}]
     layers, heads = ({getattr(one.architecture, what) for one in presets} for what in ("n_layers", "n_heads"))
     hops = {hop([*run.losses][-1]) for run in runs}
@@ -92,11 +92,12 @@ def _span(numbers: set[int]) -> str:
 
 
 def _rising(steps: Sequence[float | None]) -> bool:
-    there = [step for step in steps if step is not None]
-    return len(there) == len(steps) and all(a < b for a, b in pairwise(there))
+    """Whether all steps are there and increase."""
+    known = [step for step in steps if step is not None]
+    return len(known) == len(steps) and all(a < b for a, b in pairwise(known))
 
 
 def _later_need_more(layers: Sequence[int | None]) -> bool:
-    """Whether no symbol needs fewer layers than one before it, and the last more than the first."""
+    """Whether no symbol needs fewer layers than the one before it, and the last symbol more than the first."""
     needed = [float("inf") if number is None else number for number in layers]
     return needed[0] < needed[-1] and all(a <= b for a, b in pairwise(needed))

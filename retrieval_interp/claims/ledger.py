@@ -1,8 +1,8 @@
-"""The paper's quantitative claims, each beside what was measured here.
+"""The ledger: each quantitative claim of the paper with the measurement of this project.
 
-What was measured is read from the tables in ``data/``: configs and logs of training, ``report.json`` of ``validate``,
-and the attention over training. A claim for which no experiment was made yet says so; a table that is needed and not
-there is an error.
+The measurements are read from the tables in ``data/``: configs and logs of training, ``report.json`` of ``validate``,
+and the attention over training. Claims without an experiment are marked as not yet measured. A missing table is an
+error.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ SECTION_4 = [
 
 
 def ledger(data: Path) -> list[Claim]:
-    """All rows, in the order of the paper.
+    """Return all rows, in the order of the paper.
 
     Args:
         data: the folder of the trained transformers and their tables.
 
     Raises:
-        TableMissing: tables are not there; all of them are named.
-        BadInput: one of them is damaged.
+        TableMissing: tables are missing; the message names all of them.
+        BadInput: a table is damaged.
     """
     try:
         check_all_there(data)
@@ -46,4 +46,4 @@ def ledger(data: Path) -> list[Claim]:
     except BadInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise BadInput(f"{data}: a {REPORT} or {CONFIG} lacks what a claim needs ({error!r})") from error
+        raise BadInput(f"{data}: a {REPORT} or {CONFIG} lacks a value that a claim needs ({error!r})") from error

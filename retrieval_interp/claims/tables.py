@@ -1,4 +1,4 @@
-"""The tables that the claims are read from: configs and logs of training, reports of ``validate``, and others."""
+"""The tables with the measurements: configs and logs of training, reports of ``validate``, and others."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
 from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.models.model_dir import ATTENTION, CIRCUIT, CONFIG, LOG, REPORT, read_config
-from retrieval_interp.reproduction.stored_report import check_is_of, found, read_report
+from retrieval_interp.reproduction.stored_report import check_is_of, circuit_found, read_report
 from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
 DEPTH_SWEEP = "depth_sweep"
@@ -18,14 +18,14 @@ D = "transformer_d"
 
 
 class TableMissing(Exception):
-    """Tables that the claims need are not there; the message names each, and says how to make it."""
+    """Tables that the claims need are missing; the message names each with the command that makes it."""
 
 
 def check_all_there(data: Path) -> None:
-    """See that nothing is missing.
+    """Check that no table is missing.
 
     Raises:
-        TableMissing: something is.
+        TableMissing: tables are missing.
     """
     needed = {
         data / D / ATTENTION: f"retrieval-interp study emergence RUN --out {data / D}",
@@ -35,7 +35,7 @@ def check_all_there(data: Path) -> None:
     for folder in (data / name for name in (*ABC, D)):
         needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp models export RUN {folder}"
         needed[folder / REPORT] = f"retrieval-interp discover {folder.name} --report {folder}"
-        if folder.name == D or not (folder / REPORT).exists() or found(read_report(folder / REPORT)):
+        if folder.name == D or not (folder / REPORT).exists() or circuit_found(read_report(folder / REPORT)):
             needed[folder / CIRCUIT] = f"retrieval-interp discover {folder.name} --out {folder / CIRCUIT}"
     missing = [f"{path}: missing; make it with: {command}" for path, command in needed.items() if not path.exists()]
     if missing:
@@ -43,26 +43,26 @@ def check_all_there(data: Path) -> None:
 
 
 def report_of(folder: Path) -> dict[str, Any]:
-    """The report of a transformer's circuit.
+    """Return the report of a transformer's circuit.
 
     Raises:
-        BadInput: it is damaged, or of another circuit.
+        BadInput: the report is damaged, or belongs to another circuit or another model.
     """
     report = read_report(folder / REPORT)
-    if found(report):
+    if circuit_found(report):
         check_is_of(report, load_circuit(folder / CIRCUIT), folder)
     if not report["paths"] or not isinstance(report["merges"], list):
-        raise BadInput(f"{folder / REPORT}: has no path, or no list of merges; validate again")
+        raise BadInput(f"{folder / REPORT}: the report has no path or no list of merges; validate again")
     if Path(report["metadata"]["model"]).name != folder.name:
-        raise BadInput(f"{folder / REPORT}: it is of {report['metadata']['model']}")
+        raise BadInput(f"{folder / REPORT}: the report belongs to another model, {report['metadata']['model']}")
     return report
 
 
 def training_loss(folder: Path) -> dict[str, Any]:
-    """The loss that a transformer was exported with.
+    """Return the loss of a transformer that ``export`` measured.
 
     Raises:
-        BadInput: its config holds none.
+        BadInput: the config has no such loss.
     """
     config = read_config(folder)
     try:
@@ -70,16 +70,16 @@ def training_loss(folder: Path) -> dict[str, Any]:
         loss: dict[str, Any] = exported[f"loss_{exported['precision']}"]
         float(loss["mean"]), float(loss["standard_error"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BadInput(f"{folder}: its config holds no loss of `export` ({error})") from error
+        raise BadInput(f"{folder}: its config has no loss of `export` ({error})") from error
     return loss
 
 
 def crossings(log: Path) -> list[float | None]:
-    """For every symbol the step at which its loss fell below 0.5 first; None where it never did."""
+    """Return for every symbol the first step with a loss below 0.5; None if there is none."""
     losses = read_losses(log)
     return [first_below(losses[part], EMERGED) for part in parts_of(losses)]
 
 
 def validated(names: Iterable[str]) -> str:
-    """The command that the reports of these come from."""
+    """Return the command that made the reports of these transformers."""
     return "retrieval-interp validate (or discover) " + ", ".join(names)

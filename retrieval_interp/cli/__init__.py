@@ -1,4 +1,4 @@
-"""The command line. One file for each room of commands; the work is done elsewhere."""
+"""The command line, with one module for each group of commands."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from retrieval_interp.cli import circuits, llm, models, study, sweep, theory, tr
 from retrieval_interp.cli.options import Interrupted
 from retrieval_interp.cli.terminal import printable
 
-# Some versions of typer carry a copy of click; typer's own name leads to the right base class in all of them.
+# Some versions of typer bundle click; the base class of BadParameter is the right UsageError in all versions.
 UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -23,10 +23,10 @@ for group, room, said in (
     (
         "study",
         study,
-        "Experiments on the retrieval problem: sweeps, emergence, interventions, probes, the paper's claims.",
+        "Run experiments on the retrieval problem: sweeps, emergence, interventions, probes; list the paper's claims.",
     ),
-    ("theory", theory, "Information flow: how many layers it takes."),
-    ("llm", llm, "The paper's prompts, and language models that answer them."),
+    ("theory", theory, "Compute by information flow how many layers a task takes."),
+    ("llm", llm, "Write the paper's prompts, and test language models on them."),
 ):
     app.add_typer(room.app, name=group, help=said, rich_help_panel="Groups")
 
@@ -37,11 +37,14 @@ def about() -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line; whatever the user can mend is one line on standard error and exit code 2."""
+    """Run the command line.
+
+    Exits with code 2 and one line on standard error for bad input, and with code 130 when interrupted.
+    """
     try:
         code = app(arguments, standalone_mode=False) or 0
         sys.stdout.flush()
-        if code == 130:  # what typer makes of Ctrl-C
+        if code == 130:  # typer returns 130 after Ctrl-C
             raise Interrupted("interrupted")
         sys.exit(code)
     except UsageError as error:
@@ -49,7 +52,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except BadInput as error:
         complain(str(error))
     except OSError as error:
-        # What was printed cannot get out any more; Python would complain about that again when it ends.
+        # Standard output is broken; without this, Python would report the error again at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         reason = error.strerror or error
         complain(f"{error.filename}: {reason}" if error.filename else f"standard output cannot be written ({reason})")
@@ -59,6 +62,6 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def complain(message: str) -> None:
-    """One line on standard error, exit code 2."""
+    """Print one line on standard error and exit with code 2."""
     print(f"retrieval-interp: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(2)

@@ -1,4 +1,4 @@
-"""The main commands on a trained model and its circuit."""
+"""The commands that validate, discover and reproduce circuits."""
 
 import json
 from dataclasses import asdict, replace
@@ -27,7 +27,7 @@ app = typer.Typer()
 
 
 class ProtocolChoice(StrEnum):
-    """What decides whether a circuit holds."""
+    """The checks that decide whether a circuit holds."""
 
     extended = "extended"
     paper = "paper"
@@ -35,7 +35,7 @@ class ProtocolChoice(StrEnum):
 
 @app.command()
 def demo() -> None:
-    """Validate the trained 12-layer transformer that comes with the toolkit, and write its report."""
+    """Validate the circuit of the packaged 12-layer transformer, and write a report."""
     validate("transformer_a", out=Path("reports/transformer_a"))
 
 
@@ -45,14 +45,16 @@ def validate(
     circuit: CircuitFile = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
     examples: Examples = 1024,
-    seed: Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples; discover draws others.")] = 1,
+    seed: Annotated[
+        int, typer.Option(callback=usable_seed, help="Seed of the examples; discover uses other examples.")
+    ] = 1,
     threshold: Threshold = 0.05,
     protocol: Annotated[
-        ProtocolChoice, typer.Option(help="What decides: every check, or the paper's Appendix E to the letter.")
+        ProtocolChoice, typer.Option(help="Checks that decide: all of them, or only Appendix E of the paper.")
     ] = ProtocolChoice.extended,
     as_json: Json = False,
 ) -> None:
-    """Test a circuit: Appendix E, faithfulness, completeness and minimality.
+    """Test a circuit by Appendix E, faithfulness, completeness and minimality.
 
     Exits with 0 if the circuit holds, 1 if it fails or is undecided, 2 on bad input.
     """
@@ -62,11 +64,11 @@ def validate(
     from retrieval_interp.models import library
 
     folder = library.find(model_dir)
-    task = library.own_task(folder)  # refuses what is no model directory before its circuit is looked for
+    task = library.own_task(folder)  # raises first if this is not a model directory
     hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
     if hypothesis is None:
-        raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
-    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the model is loaded, which takes longer
+        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
     for path in (out / name for name in REPORT_FILES if out):
         check_writable(path)
     model, task, _ = library.load(folder)
@@ -89,14 +91,17 @@ def validate(
 @app.command()
 def discover(
     model_dir: Model,
-    out: Annotated[Path, typer.Option(help="The circuit YAML to write.")] = Path("circuit.yaml"),
+    out: Annotated[Path, typer.Option(help="Circuit YAML to write.")] = Path("circuit.yaml"),
     report: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
     examples: Annotated[
         int,
-        typer.Option(min=2, callback=usable_number, help="Fresh examples to test on; more where they cannot decide."),
+        typer.Option(
+            min=2, callback=usable_number, help="Fresh examples to test on; more are drawn while a decision is open."
+        ),
     ] = 1024,
     seed: Annotated[
-        int, typer.Option(callback=usable_seed, help="Seed of the examples; discovery and validation draw others.")
+        int,
+        typer.Option(callback=usable_seed, help="Seed of the examples; discovery and validation use different ones."),
     ] = 0,
     threshold: Threshold = 0.05,
     as_json: Json = False,
@@ -126,10 +131,10 @@ def discover(
     if not as_json:
         print_discovery(found)
         if found.found:
-            typer.echo(f"The circuit is in {out}. Next it is validated on fresh examples.")
+            typer.echo(f"The circuit is in {out}. It is now validated on fresh examples.")
         else:
-            typer.echo(f"No circuit was found: the loss of the best one is {found.combined}.")
-            typer.echo(f"Nothing was written to {out}{', which is an older file' if out.exists() else ''}.")
+            typer.echo(f"No circuit was found: the loss of the best candidate is {found.combined}.")
+            typer.echo(f"Nothing was written to {out}{'; an older file is there' if out.exists() else ''}.")
     with progress_bar("role names permuted") as progress:
         found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
     show = None if as_json else print_report
@@ -139,7 +144,7 @@ def discover(
         print(json.dumps(to_json(tested, chance, found), indent=2))
     else:
         print_chance(chance)
-        typer.echo(f"With role names permuted in each example, the same discovery reaches a loss of {found.permuted}.")
+        typer.echo(f"With role names permuted in every example, discovery reaches a loss of {found.permuted}.")
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and tested.passed else 1)
@@ -147,15 +152,15 @@ def discover(
 
 @app.command()
 def reproduce(
-    report: Annotated[Path, typer.Argument(help="report.json, or the folder that holds it.")],
+    report: Annotated[Path, typer.Argument(help="A report.json, or the folder that contains it.")],
     model_dir: Annotated[
-        str | None, typer.Option("--model", help="Where its model lies now (default: where the report says).")
+        str | None, typer.Option("--model", help="The model of the report (default: the one that the report names).")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure all of a report again: same weights, same circuit, same examples.
+    """Repeat a report's measurements with the same weights, circuit and examples.
 
-    Exits with 0 if every number is the same, 1 if not, 2 on bad input, such as other weights.
+    Exits with 0 if every number is the same, 1 if not, 2 on bad input, such as different weights.
     """
     from retrieval_interp.models import library, provenance
     from retrieval_interp.models.hub import PREFIX
@@ -166,14 +171,14 @@ def reproduce(
     path = report / REPORT if report.is_dir() else report
     stored = read_report(path)
     settings, hypothesis = Settings.of(stored, path), circuit_of(stored, path)
-    if model_dir is None and settings.model.startswith(PREFIX):  # what a stranger wrote does not send us anywhere
-        raise BadInput(f"{path}: is of a model on the Hub; name it with --model {settings.model}")
+    if model_dir is None and settings.model.startswith(PREFIX):  # a stranger's report must not start a download
+        raise BadInput(f"{path}: its model is on the Hub; name it with --model {settings.model}")
     model, task, _ = library.load(model_dir or settings.model)
     from circuits.validation.report_files import to_json
 
     now = provenance.metadata(settings.model, model)
     if now["weights_sha256"] != settings.weights_sha256:
-        raise BadInput(f"{model_dir or settings.model}: its weights are not those of {path}")
+        raise BadInput(f"{model_dir or settings.model}: its weights differ from the weights of {path}")
     of = (settings.model, settings.examples, settings.seed, settings.threshold)
     again, chance = validated(model, task, hypothesis, *of, protocol=settings.protocol)
     others = {key: value for key, value in now.items() if stored["metadata"].get(key) != value}
@@ -183,11 +188,11 @@ def reproduce(
         print(json.dumps(document, indent=2))
     else:
         for key, value in others.items():
-            typer.echo(f"{key} was {stored['metadata'].get(key, 'not said')!r}, is {value!r}")
+            typer.echo(f"{key} was {stored['metadata'].get(key, 'not recorded')!r}, is {value!r}")
         for difference in found:
             typer.echo(printable(str(difference)))
         if "discovery" in stored:
-            typer.echo("The discovery itself was not repeated.")
+            typer.echo("The discovery was not repeated.")
         differ = "1 value differs" if len(found) == 1 else f"{len(found)} values differ"
         outcome = f"is not reproduced: {differ}" if found else "is reproduced: every number is the same"
         typer.echo(f"{path} {outcome}.")
@@ -207,9 +212,9 @@ def validated(
     protocol: "Protocol" = "extended",
     show: "Callable[[ValidationReport], None] | None" = None,
 ) -> "tuple[ValidationReport, ChanceReport]":
-    """A circuit validated, and held against chance, on as many examples as ``validate`` needs.
+    """Validate a circuit, then compare it with chance on as many examples as the validation used.
 
-    ``show`` is called with the validation before the circuit is held against chance, which takes its time.
+    ``show`` is called with the validation report before the comparison with chance, which is slow.
     """
     import circuits
     from retrieval_interp.models.provenance import metadata
@@ -229,7 +234,7 @@ def validated(
         )
     if show is not None:
         show(report)
-    with progress_bar("is it chance?") as progress:
+    with progress_bar("comparing with chance") as progress:
         chance = circuits.against_chance(
             model, task, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
         )

@@ -1,4 +1,4 @@
-"""Commands on language models and the questions they are asked."""
+"""The commands that write prompts and test language models on them."""
 
 import json
 import shlex
@@ -12,20 +12,24 @@ from retrieval_interp.cli.options import Interrupted, Json, Seed
 from retrieval_interp.cli.terminal import print_accuracy, print_json, records
 
 app = typer.Typer()
-Chains = Annotated[int, typer.Option(help="Chains in every question.")]
+Chains = Annotated[int, typer.Option(help="Number of chains in every question.")]
 
 
 @app.command()
 def prompts(
-    formulation: Annotated[str, typer.Argument(help="equations, lives_with, kingdoms, functions or relatives.")],
-    n: Annotated[int, typer.Option("--n", min=1, help="Questions.")] = 500,
-    steps: Annotated[int | None, typer.Option(help="D, of equations and lives_with (default: 5).")] = None,
+    formulation: Annotated[
+        str, typer.Argument(help="One of equations, lives_with, kingdoms, functions and relatives.")
+    ],
+    n: Annotated[int, typer.Option("--n", min=1, help="Number of questions.")] = 500,
+    steps: Annotated[
+        int | None, typer.Option(help="Number of steps D, for equations and lives_with (default: 5).")
+    ] = None,
     chains: Chains = 4,
     seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Where to write them, one JSON object on each line.")] = None,
+    out: Annotated[Path | None, typer.Option(help="JSONL file to write, one question per line.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Questions in words (section 4, appendix A), for use anywhere; without --out one of them is shown."""
+    """Write questions in words (section 4, appendix A), and show one of them."""
     from circuits.utils.files import check_writable, write_atomically
     from retrieval_interp import prompts as room
 
@@ -45,7 +49,7 @@ def prompts(
 
 
 def _range(text: str) -> list[int]:
-    """``1-10``, ``3``, or several of these with commas."""
+    """Parse ``1-10``, ``3``, or several of these with commas."""
     from retrieval_interp.prompts.chains import MOST_STEPS
 
     found: list[int] = []
@@ -65,31 +69,35 @@ def _range(text: str) -> list[int]:
 def ask(
     model: Annotated[
         list[str] | None,
-        typer.Option(help="As Inspect names it: openai/gpt-4o, hf/gpt2, hooked/MODEL_DIR. Repeatable."),
+        typer.Option(help="Model, as Inspect names it: openai/gpt-4o, hf/gpt2, hooked/MODEL_DIR. Repeatable."),
     ] = None,
-    formulations: Annotated[str, typer.Option(help="all, or some with commas.")] = "all",
-    steps: Annotated[str, typer.Option(help="Numbers of steps of the equations.")] = "1-10",
-    samples: Annotated[int, typer.Option(min=1, help="Questions of every kind.")] = 500,
+    formulations: Annotated[str, typer.Option(help="Formulations, separated by commas, or all.")] = "all",
+    steps: Annotated[str, typer.Option(help="Numbers of steps D of the equations, such as 1-10 or 1,3,5.")] = "1-10",
+    samples: Annotated[
+        int, typer.Option(min=1, help="Number of questions of each formulation and number of steps.")
+    ] = 500,
     chains: Chains = 4,
     seed: Seed = 0,
     attempts: Annotated[
-        int, typer.Option(min=1, help="How often a question is asked until its answer is acceptable.")
+        int, typer.Option(min=1, help="Most attempts at one question until its answer is acceptable.")
     ] = 10,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of one answer; models that think first need many.")] = 32,
-    temperature: Annotated[float | None, typer.Option(min=0, help="Default: the model's own.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for logs, accuracy.csv and the page; goes on there.")] = Path(
-        "reports/llm"
-    ),
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of one answer; reasoning models need many.")] = 32,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="Sampling temperature (default: the model's own).")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for logs, accuracy.csv and the page; unfinished work in it is continued.")
+    ] = Path("reports/llm"),
     from_logs: Annotated[
-        Path | None, typer.Option(help="Ask nobody; read all there is in these logs of Inspect.")
+        Path | None, typer.Option(help="Folder of Inspect logs to read instead of asking a model.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Language models on the questions, with Inspect: accuracy, as a table and as figure 2."""
+    """Measure the accuracy of language models on the questions, with Inspect (figure 2)."""
     if from_logs is None and not model:
-        raise BadInput("name a model with --model, such as openai/gpt-4o or hooked/equations; or give --from-logs")
+        raise BadInput("name a model with --model, such as openai/gpt-4o or hooked/equations, or give --from-logs")
     if from_logs is not None and model:
-        raise BadInput("--from-logs asks nobody; leave --model out")
+        raise BadInput("--from-logs asks no model; leave --model out")
     from circuits.utils.files import check_writable
     from retrieval_interp.llm.page import FILES, write_accuracy
     from retrieval_interp.llm.results import logs_in, results
@@ -115,7 +123,7 @@ def ask(
                 tasks, models, out / "logs", quiet=as_json, max_tokens=max_tokens, temperature=temperature
             )
         except KeyboardInterrupt:
-            raise Interrupted("interrupted; finished answers are kept, the same command goes on") from None
+            raise Interrupted("interrupted; finished answers are kept, and the same command continues") from None
         logs, missing = list(done.logs), done.missing
     table = results(logs, lambda line: typer.echo(line, err=True))
     options: list[tuple[str, object]] = [("from-logs", from_logs)]
@@ -132,4 +140,4 @@ def ask(
         print_accuracy(table)
         typer.echo(f"The page is at {page}")
     if missing:
-        raise BadInput(f"{missing}; finished answers are kept, the same command goes on")
+        raise BadInput(f"{missing}; finished answers are kept, and the same command continues")

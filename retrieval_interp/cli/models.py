@@ -1,4 +1,4 @@
-"""Commands that list, export and share models."""
+"""The commands that list, export and share models."""
 
 import json
 from dataclasses import asdict
@@ -14,7 +14,7 @@ app = typer.Typer()
 
 @app.command()
 def presets(as_json: Json = False) -> None:
-    """List the presets: every model of the paper, and some small ones."""
+    """List the presets: all models of the paper, and small ones."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -43,12 +43,12 @@ def presets(as_json: Json = False) -> None:
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    to: Annotated[Path, typer.Argument(help="The model directory to write.")],
-    checkpoint: Annotated[list[int] | None, typer.Option(help="A step whose checkpoint to keep; repeatable.")] = None,
+    run: Annotated[Path, typer.Argument(help="Folder of a finished training run.")],
+    to: Annotated[Path, typer.Argument(help="Model directory to write.")],
+    checkpoint: Annotated[list[int] | None, typer.Option(help="Step of a checkpoint to keep; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a small model directory of a finished run, in half precision where that leaves the loss as it is."""
+    """Export a finished run as a small model directory, in half precision if the loss allows it."""
     from retrieval_interp.publishing.export import export as write_export
 
     measured = write_export(run, to, checkpoint or ())
@@ -65,7 +65,7 @@ def export(
 
 @app.command()
 def card(model_dir: Model) -> None:
-    """Write the model card of a model directory, README.md: how it was made, its losses, its circuit."""
+    """Write a model card, README.md, with training, losses and circuit."""
     from circuits.utils.files import write_atomically
     from retrieval_interp.models import library
     from retrieval_interp.models.model_dir import CARD
@@ -79,9 +79,9 @@ def card(model_dir: Model) -> None:
 @app.command()
 def push(
     model_dir: Model,
-    address: Annotated[str, typer.Argument(help="hf:owner/name; made where it is not there yet.")],
+    address: Annotated[str, typer.Argument(help="hf:owner/name; created if it does not exist.")],
 ) -> None:
-    """Share a model directory through the Hugging Face Hub; anyone loads it by that address."""
+    """Upload a model directory to the Hugging Face Hub."""
     from retrieval_interp.models import library
     from retrieval_interp.publishing import sharing
 

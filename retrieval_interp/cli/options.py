@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options shared by several commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,11 +7,11 @@ import typer
 
 from circuits.errors import BadInput
 
-MOST_SEEDS = 1000  # of small models that are trained to be compared
+MOST_SEEDS = 1000  # of models trained for a comparison
 
 
 def usable_number(examples: int) -> int:
-    """A number of examples that can be used."""
+    """Check a number of examples."""
     from circuits.losses.sample import check_number
 
     check_number(examples)
@@ -19,14 +19,14 @@ def usable_number(examples: int) -> int:
 
 
 def usable_at_once(examples: int) -> int:
-    """A number of examples that can be drawn."""
+    """Check a number of examples that are processed in one batch."""
     if examples < 1:
         raise BadInput(f"{examples} examples; expected at least 1")
     return examples
 
 
 def usable_seed(seed: int) -> int:
-    """A seed that can be used."""
+    """Check a seed."""
     from retrieval_interp.rng import RngStream
 
     RngStream.EVALUATION.generator(seed)
@@ -34,7 +34,7 @@ def usable_seed(seed: int) -> int:
 
 
 def usable_threshold(threshold: float) -> float:
-    """A threshold that can be used."""
+    """Check a threshold."""
     from circuits.losses.loss import check_threshold
 
     check_threshold(threshold)
@@ -42,19 +42,20 @@ def usable_threshold(threshold: float) -> float:
 
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL_DIR", help="A model directory, a name such as transformer_a, or hf:owner/name.")
+    str, typer.Argument(metavar="MODEL_DIR", help="Model directory, a name such as transformer_a, or hf:owner/name.")
 ]
 CircuitFile = Annotated[Path | None, typer.Option("--circuit", help="Circuit YAML (default: the one in MODEL_DIR).")]
-Examples = Annotated[int, typer.Option(callback=usable_number, help="Fresh examples to measure on.")]
+Examples = Annotated[int, typer.Option(callback=usable_number, help="Number of fresh examples.")]
 AtOnce = Annotated[
-    int, typer.Option(max=2**14, callback=usable_at_once, help="Fresh examples to measure on, all of them at once.")
+    int, typer.Option(max=2**14, callback=usable_at_once, help="Number of fresh examples, processed in one batch.")
 ]
 Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples.")]
 Threshold = Annotated[
-    float, typer.Option(callback=usable_threshold, help="A loss below it counts as low; the paper takes 0.05.")
+    float,
+    typer.Option(callback=usable_threshold, help="Threshold below which a loss counts as low; the paper uses 0.05."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only one JSON document on standard output.")]
 
 
 class Interrupted(Exception):
-    """Stopped by the user; the message says what is left."""
+    """The user stopped the command; the message says what was kept."""

@@ -1,4 +1,4 @@
-"""Commands of the study: emergence in training, interventions, probes, and the paper's claims."""
+"""The commands of the study: emergence in training, interventions, probes, and the paper's claims."""
 
 import json
 from dataclasses import asdict, replace
@@ -16,13 +16,13 @@ app = typer.Typer()
 
 @app.command()
 def emergence(
-    run_dir: Annotated[str, typer.Argument(help="Folder of a run, or a name such as transformer_d.")],
+    run_dir: Annotated[str, typer.Argument(help="Folder of a training run, or a name such as transformer_d.")],
     circuit: Annotated[Path | None, typer.Option(help="Circuit YAML (default: the one in RUN_DIR).")] = None,
     out: Annotated[Path, typer.Option(help="Folder for emergence.html and the tables.")] = Path("reports/emergence"),
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """When did each attention path of a circuit emerge in training? (Section 9, Appendix D.)"""
+    """Measure when each attention path of a circuit emerges in training (section 9, Appendix D)."""
     import circuits
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import emergence as room
@@ -33,7 +33,7 @@ def emergence(
 
     run = library.find(run_dir)
     if circuit is None and not (run / CIRCUIT).exists():
-        raise BadInput(f"{run_dir}: holds no {CIRCUIT}; name one with --circuit")
+        raise BadInput(f"{run_dir}: has no {CIRCUIT}; name one with --circuit")
     hypothesis = circuits.load_circuit(circuit or run / CIRCUIT)
     for name in FILES:
         check_writable(out / name)
@@ -58,15 +58,15 @@ def emergence(
 
 @app.command()
 def interventions(
-    preset: Annotated[str, typer.Option(help="What to train; it should be small.")] = "tiny",
-    seeds: Annotated[int, typer.Option(min=2, max=MOST_SEEDS, help="Runs under each condition.")] = 6,
-    steps: Annotated[int | None, typer.Option(min=1, help="Train longer or shorter than the preset says.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the runs and the page; goes on there.")] = Path(
+    preset: Annotated[str, typer.Option(help="Preset to train, a small one.")] = "tiny",
+    seeds: Annotated[int, typer.Option(min=2, max=MOST_SEEDS, help="Number of runs under each condition.")] = 6,
+    steps: Annotated[int | None, typer.Option(min=1, help="Number of training steps (default: the preset's).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the page; unfinished work is continued.")] = Path(
         "reports/interventions"
     ),
     as_json: Json = False,
 ) -> None:
-    """Do later heads need the induction head to emerge? Trains with paths forced on, or forbidden."""
+    """Train models with attention paths forced or forbidden, to test whether later heads need the induction head."""
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import interventions as room
     from retrieval_interp.experiments.interventions_page import PAGE, write_interventions
@@ -94,15 +94,15 @@ def interventions(
 
 @app.command("depth-sweep")
 def depth_sweep(
-    hops: Annotated[list[int] | None, typer.Argument(help="Hops D (default: 1 and 2).")] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=MOST_SEEDS, help="Runs of every model.")] = 3,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of each, at most.")] = 6000,
-    out: Annotated[Path, typer.Option(help="Folder for the runs, depth_sweep.csv and the page; goes on there.")] = Path(
-        "reports/depth_sweep"
-    ),
+    hops: Annotated[list[int] | None, typer.Argument(help="Numbers of hops D (default: 1 and 2).")] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_SEEDS, help="Number of runs of every model.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Most training steps of a run.")] = 6000,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the runs, depth_sweep.csv and the page; unfinished work is continued.")
+    ] = Path("reports/depth_sweep"),
     as_json: Json = False,
 ) -> None:
-    """Is depth enough, is it needed? Trains small models with too few layers, and with enough."""
+    """Train small models with too few layers and with enough, to test the bound on depth."""
     asked = list(dict.fromkeys(hops or (1, 2)))
     if not all(1 <= n <= 7 for n in asked):
         raise BadInput(f"{', '.join(map(str, asked))} hops; expected whole numbers from 1 to 7")
@@ -128,12 +128,12 @@ def depth_sweep(
 @app.command()
 def probe(
     model_dir: Model,
-    out: Annotated[Path | None, typer.Option(help="Folder for probe.csv and the page, probe.html.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for probe.csv and probe.html.")] = None,
     examples: AtOnce = 1024,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """After which layer can each symbol be read where it is asked? Logit lens, linear probe, and information flow."""
+    """Find the layer after which each symbol can be read, by logit lens, linear probe and information flow."""
     from circuits.flow.flow_check import flow_check
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments.probe import possible_layers
@@ -144,10 +144,10 @@ def probe(
     from retrieval_interp.tasks.vectors import VectorTask
 
     if examples < 2:
-        raise BadInput(f"{examples} examples; expected at least 2, to fit a regression")
+        raise BadInput(f"{examples} examples; expected at least 2 to fit a regression")
     folder = library.find(model_dir)
     if not isinstance(task := library.own_task(folder), VectorTask):
-        raise BadInput(f"{model_dir}: reads words; expected a model of vectors")
+        raise BadInput(f"{model_dir}: the model reads words; expected a model that reads vectors")
     for path in (out / name for name in FILES if out):
         check_writable(path)
     model, _, circuit = library.load(folder)
@@ -168,7 +168,7 @@ def probe(
         return
     for symbol in task.loss_components:
         said = ", ".join(f"{name} {own[symbol]}" for name, own in layers.items() if own)
-        typer.echo(f"{symbol} is known after layer: {said}")
+        typer.echo(f"{symbol} can be read after layer: {said}")
     if page:
         typer.echo(f"The page is at {page}")
 
@@ -181,7 +181,7 @@ def content_or_position(
     threshold: Threshold = 0.05,
     as_json: Json = False,
 ) -> None:
-    """Which heads look at content, and which at positions? Mean ablation of every head, and its attention."""
+    """Find the heads that look at content, by mean ablation of every head."""
     import circuits
     from retrieval_interp.models import library
     from retrieval_interp.models.provenance import metadata
@@ -204,7 +204,7 @@ def content_or_position(
         command = f"retrieval-interp study content-or-position {model_dir} --examples {examples} --seed {seed}"
         print_json(command, metadata(model_dir, model), heads=heads)
         return
-    typer.echo("Loss with the head's average pattern alone, and most of its attention to one role and one position:")
+    typer.echo("Loss with the head mean-ablated, and the head's largest attention to one role and to one position:")
     for head, said in heads.items():
         attention = "; ".join(
             f"from {role} {to['to_role']:.2f} to {to['role']}, {to['to_position']:.2f} to a position"
@@ -220,14 +220,14 @@ def scratchpad(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Let a model write its symbols and read them again: how far does it come?"""
+    """Measure the losses of a model that writes symbols to a scratchpad and reads them again."""
     from retrieval_interp.models import library
     from retrieval_interp.models.provenance import metadata
     from retrieval_interp.tasks.writing import WritingTask, written_losses
 
     folder = library.find(model_dir)
     if not isinstance(task := library.own_task(folder), WritingTask):
-        raise BadInput(f"{model_dir}: was trained to answer in one pass; expected a model that writes (preset writing)")
+        raise BadInput(f"{model_dir}: the model answers in one pass; expected a model that writes (preset writing)")
     model = library.load(folder).model
     with progress_bar("writing") as progress:
         forced, own = written_losses(model, task, task.examples(examples, seed), progress)
@@ -251,9 +251,9 @@ def elimination(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """How does the symbol of a slot that a head leaves out come to the query? Attention rows changed, one at a time.
+    """Test how a slot without a path is answered, by changing one attention row at a time.
 
-    Exits with 0 if the answers follow what is changed, 1 if not, 2 on bad input.
+    Exits with 0 if the answers follow the changed rows, 1 if not, 2 on bad input.
     """
     from circuits.circuit_file import load_circuit
     from retrieval_interp.experiments.elimination import elimination as measured
@@ -264,11 +264,11 @@ def elimination(
 
     folder = library.find(model_dir)
     if not isinstance(task := library.own_task(folder), RetrievalTask) or task.step_order is StepOrder.ANY:
-        raise BadInput(f"{model_dir}: expected a model of the retrieval problem whose pairs stand in blocks")
+        raise BadInput(f"{model_dir}: expected a model of the retrieval problem with pairs in blocks")
     hypothesis = library.own_circuit(folder) if circuit is None else load_circuit(circuit)
     if hypothesis is None:
-        raise BadInput(f"{model_dir}: holds no circuit.yaml; name one with --circuit")
-    partial_path(hypothesis, task)  # before the model is loaded, which takes longer
+        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+    partial_path(hypothesis, task)  # before the slow loading of the model
     model = library.load(folder).model
     with progress_bar("changing rows") as progress:
         found = measured(model, task, hypothesis, n_examples=examples, seed=seed, progress=progress)
@@ -279,27 +279,35 @@ def elimination(
         said = {"path": str(found.path), "left_out": found.left_out, "holds": found.holds, "rows": rows}
         print_json(command, metadata(model_dir, model), **said)
     else:
-        typer.echo(f"{found.path} leaves out slot {found.left_out}. Shares of answers nearest to each slot's symbol:")
+        typer.echo(f"{found.path} omits slot {found.left_out}. Shares of answers nearest to the symbol of each slot:")
         typer.echo(found.table().round(2).to_string(index=False))
-        typer.echo(f"The answers {'follow' if found.holds else 'do not follow'} what is changed.")
+        typer.echo(f"The answers {'follow' if found.holds else 'do not follow'} the changed rows.")
     raise typer.Exit(0 if found.holds else 1)
 
 
 @app.command()
-def claims(as_json: Json = False) -> None:
-    """Every quantitative claim of the paper, beside what was measured here.
+def claims(
+    out: Annotated[Path | None, typer.Option(help="Markdown file to write the table to.")] = None, as_json: Json = False
+) -> None:
+    """List every quantitative claim of the paper beside the measurement here.
 
-    Exits with 1 when a table that a claim needs is missing.
+    Exits with 1 if a table that a claim needs is missing.
     """
+    from circuits.utils.files import check_writable, write_atomically
+    from retrieval_interp.claims.claim import claims_page
     from retrieval_interp.claims.ledger import ledger
     from retrieval_interp.claims.tables import TableMissing
     from retrieval_interp.models.library import data_folder
 
+    if out:
+        check_writable(out)
     try:
         rows = ledger(data_folder())
     except TableMissing as missing:
         typer.echo(str(missing), err=True)
         raise typer.Exit(1) from None
+    if out:
+        write_atomically(out, claims_page(rows))
     if as_json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:

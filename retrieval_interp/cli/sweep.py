@@ -1,4 +1,4 @@
-"""Commands on many models at once."""
+"""The commands that train and examine many models."""
 
 import shlex
 from collections.abc import Callable
@@ -24,14 +24,14 @@ app = typer.Typer()
 
 
 class EngineName(StrEnum):
-    """Where models are trained."""
+    """The place where models are trained."""
 
     LOCAL = "local"
     RAY = "ray"
 
 
 class Scale(StrEnum):
-    """How large the models of a sweep are."""
+    """The size of the models of a sweep."""
 
     PAPER = "paper"
     LAPTOP = "laptop"
@@ -39,24 +39,31 @@ class Scale(StrEnum):
 
 @app.command()
 def sweep(
-    plan: Annotated[str, typer.Argument(help="figure4, curricula, census, or a YAML file of presets with seeds.")],
-    scale: Annotated[Scale | None, typer.Option(help="Of figure4: the paper's size, or (the default) small.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The store (default: in reports/sweeps); goes on there.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="Train on this machine, or on a Ray cluster.")] = EngineName.LOCAL,
-    address: Annotated[str, typer.Option(help="Of the cluster's head, host:port; auto: this machine's.")] = "auto",
-    gpus: Annotated[float, typer.Option(min=0, help="The share of a GPU that a job takes on the cluster.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    weights: Annotated[bool, typer.Option(help="Keep the weights of every run too.")] = False,
+    plan: Annotated[str, typer.Argument(help="Plan: figure4, curricula, census, or a YAML file of presets and seeds.")],
+    scale: Annotated[Scale | None, typer.Option(help="Size of the models of figure4 (default: laptop).")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the store (default: in reports/sweeps); unfinished work in it is continued."),
+    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="Place of training: this machine, or a Ray cluster.")
+    ] = EngineName.LOCAL,
+    address: Annotated[
+        str, typer.Option(help="Address host:port of the cluster's head; auto: a cluster on this machine.")
+    ] = "auto",
+    gpus: Annotated[float, typer.Option(min=0, help="Share of a GPU that a job takes on the cluster.")] = 0,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")] = "auto",
+    weights: Annotated[bool, typer.Option(help="Keep the weights of every run.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train many models (section 7), and compare them: figure 4.
+    """Train many models and compare them (section 7, figure 4).
 
-    Exits with 1 where runs failed, again and again.
+    Exits with 1 if runs failed repeatedly.
     """
     if engine is EngineName.LOCAL and (address != "auto" or gpus):
-        raise BadInput("--address and --gpus are for --engine ray")
+        raise BadInput("--address and --gpus need --engine ray")
     if scale and plan != "figure4":
-        raise BadInput("--scale is for figure4")
+        raise BadInput("--scale needs the plan figure4")
     from circuits.utils.files import check_writable
     from retrieval_interp.census.census import examinable
     from retrieval_interp.figure4.figure4 import figure4_sentences, table
@@ -83,9 +90,9 @@ def sweep(
 
     train: Engine[Trained] = partial(worked, work=partial(train_run, device=device, weights=weights))
     store = Store(folder)
-    for result in store.results(chosen.runs):  # a damaged run is told before the others are trained
+    for result in store.results(chosen.runs):  # reports a damaged run before the others are trained
         if weights and not examinable(store, result.run):
-            raise BadInput(f"{store.path(result.run)}: was kept without its weights; choose another folder")
+            raise BadInput(f"{store.path(result.run)}: the run has no weights; choose another folder")
     with runs_bar() as progress:
         failures = run_sweep(chosen.runs, store, train, progress)
     results = store.results(chosen.runs)
@@ -96,14 +103,14 @@ def sweep(
 
 @app.command()
 def census(
-    store: Annotated[Path, typer.Argument(help="The store of a sweep that kept its weights.")],
+    store: Annotated[Path, typer.Argument(help="Store of a sweep that was run with --weights.")],
     threshold: Threshold = 0.05,
     as_json: Json = False,
 ) -> None:
     """Find the circuit of every model of a sweep, and compare them (section 8.2).
 
-    Writes census.csv and census.html into the store, and each circuit beside its weights. Two of them on one store
-    share the work. Exits with 1 where models could not be examined.
+    Writes census.csv and census.html into the store, and each circuit beside its weights. Two processes on one store
+    share the work. Exits with 1 if models could not be examined.
     """
     from circuits.utils.files import check_writable
     from retrieval_interp.census.census import Census, examine
@@ -114,11 +121,11 @@ def census(
     from retrieval_interp.sweep.store import STORE, Store
 
     if not (store / STORE).is_file():
-        raise BadInput(f"{store}: is no store of a sweep")
+        raise BadInput(f"{store}: is not the store of a sweep")
     for name in FILES:
         check_writable(store / name)
     whole = Census(Store(store), threshold)
-    whole.examined()  # a damaged finding is told before the others are made
+    whole.examined()  # reports a damaged finding before the others are made
     with runs_bar("discovering") as progress:
         engine = partial(local, work=partial(examine, folder=store, threshold=threshold))
         failures = run_sweep(whole.runs, whole, engine, progress)
@@ -137,7 +144,7 @@ def _tell(
     page: Path | None,
     as_json: bool,
 ) -> NoReturn:
-    """What came of a sweep; exits with 1 where runs failed."""
+    """Print the results of a sweep, and exit with 1 if runs failed."""
     from retrieval_interp.models.provenance import versions
 
     for failure in failures:

@@ -1,4 +1,4 @@
-"""What people see on the terminal: progress on standard error, the tables of a validation on standard output."""
+"""Terminal output: progress on standard error, tables on standard output."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ DECISIONS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """A progress bar on standard error; yields a function that takes the finished share."""
+    """Show a progress bar on standard error; yields a function that takes the finished share, 0 to 1."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
@@ -32,7 +32,7 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
     bar = progress.add_task(what, total=1.0)
 
     def update(share: float) -> None:
-        progress.start()  # only now: what fails before leaves no empty bar behind
+        progress.start()  # only now, so that an earlier error leaves no empty bar
         progress.update(bar, completed=share)
 
     try:
@@ -42,32 +42,32 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
 
 
 def print_json(command: str, made: Mapping[str, Any], **content: Any) -> None:
-    """One JSON document: the command, with what it was made, and its results."""
+    """Print one JSON document: the command, the versions in ``made``, and the results."""
     print(json.dumps({"command": command, **made, **content}, indent=2))
 
 
 def records(table: "pd.DataFrame") -> list[dict[str, Any]]:
-    """The rows of a table, for JSON: what is not there is null."""
+    """Return the rows of a table for JSON, with null for missing values."""
     return json.loads(table.to_json(orient="records"))
 
 
 def printable(text: str) -> str:
-    """A text in which nothing moves the cursor or hides what stands before it: such characters by their numbers."""
+    """Escape the characters of a text that could move the cursor or hide other text."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 @contextmanager
 def runs_bar(what: str = "training") -> Iterator[Callable[[float], None]]:
-    """The same for the runs of an experiment, whose finished ones outlast Ctrl-C."""
+    """Show a progress bar for the runs of an experiment; after Ctrl-C the finished runs are kept."""
     try:
         with progress_bar(what) as progress:
             yield progress
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; the finished runs are kept, the same command goes on") from None
+        raise Interrupted("interrupted; the finished runs are kept, and the same command continues") from None
 
 
 def print_report(report: "ValidationReport") -> None:
-    """The verdict and the tables of a validation on the terminal."""
+    """Print the verdict and the tables of a validation."""
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
@@ -75,12 +75,12 @@ def print_report(report: "ValidationReport") -> None:
     from circuits.mechanisms.mechanism import SIMPLE
 
     console = Console()
-    heads = Table("head", "hypothesis", *SIMPLE, "its hypothesis", "hypothesis alone", title="Each head alone")
+    heads = Table("head", "hypothesis", *SIMPLE, "its hypothesis", "hypothesis alone", title="Each head alone (step 3)")
     for head in report.heads:
         losses = [f"{head.losses[name].mean:.4f}" for name in (*SIMPLE, head.hypothesis)]
         heads.add_row(str(head.head), head.hypothesis, *losses, f"{head.alone} (simplest: {head.simplest or 'none'})")
     columns = ("row made uniform", "row made identity", "needed", "best other target")
-    paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path")
+    paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path (step 6)")
     for path in report.paths:
         losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
         nearest = (
@@ -103,7 +103,7 @@ def print_report(report: "ValidationReport") -> None:
 
 
 def print_chance(chance: "ChanceReport") -> None:
-    """What chance could have done, under what a validation printed."""
+    """Print the comparison with chance."""
     from rich.console import Console
     from rich.text import Text
 
@@ -113,49 +113,50 @@ def print_chance(chance: "ChanceReport") -> None:
 
 
 def print_discovery(found: "Discovery") -> None:
-    """What every head does, and how that was found."""
+    """Print the mechanism of every head and the work of the discovery."""
     from rich.console import Console
     from rich.table import Column, Table
 
-    titles = (Column("head", no_wrap=True), Column("its average alone", justify="right"), "looks at", "its mechanism")
-    shown = Table(*titles, title="Every head: the loss with its average pattern in its place")
+    titles = (Column("head", no_wrap=True), Column("loss", justify="right"), "looks at", "mechanism")
+    shown = Table(*titles, title="The loss with one head mean-ablated, and the mechanism of each head")
     for head, loss in found.heads.alone.items():
         shown.add_row(str(head), f"{loss.mean:.4f}", found.heads.looks_at(head), str(found.circuit.heads[head]))
     console = Console()
     console.print(shown)
-    console.print(f"{len(found.trials)} changes were tried; {found.n_evaluations} sequences were run.")
+    console.print(f"Discovery tried {len(found.trials)} changes and ran {found.n_evaluations} sequences.")
     outcome = "within" if found.explains else "above"
     console.print(
-        f"All heads replaced: {found.combined}, {outcome} twice the unablated loss ({found.unablated}) plus 0.005."
+        f"The loss with all heads replaced is {found.combined}, "
+        f"{outcome} twice the unablated loss ({found.unablated}) plus 0.005."
     )
 
 
 def print_depths(rows: "Sequence[Depth]") -> None:
-    """Layers for every number of hops."""
+    """Print the number of layers for every number of hops."""
     from rich.console import Console
     from rich.table import Column, Table
 
     titles = ("hops D", "the paper's bound, log3(2D)", "without a mask", "with the causal mask", "fetched by position")
-    shown = Table(*(Column(title, justify="right") for title in titles), title="Layers that it takes")
+    shown = Table(*(Column(title, justify="right") for title in titles), title="Layers needed")
     for hops, bound, *layers in rows:
         shown.add_row(str(hops), f"{bound:.2f}", *map(str, layers))
     Console().print(shown)
 
 
 def print_accuracy(table: "pd.DataFrame") -> None:
-    """Accuracy of every model on every kind of question."""
+    """Print the accuracy of every model on every formulation."""
     from rich.console import Console
     from rich.table import Column, Table
 
     from retrieval_interp.llm.page import with_series
     from retrieval_interp.llm.results import shown_steps
 
-    numbers = ("D", "right", "accuracy", "chance")
+    numbers = ("D", "correct", "accuracy", "chance")
     shown = Table(
         Column("model", overflow="fold"),
-        Column("asked", overflow="fold"),
+        Column("formulation", overflow="fold"),
         *(Column(title, justify="right", no_wrap=True) for title in numbers),
-        "else",
+        "notes",
     )
     for row in with_series(table).to_dict("records"):
         steps = shown_steps(row["steps"])
@@ -169,7 +170,7 @@ def print_accuracy(table: "pd.DataFrame") -> None:
 
 
 def print_claims(rows: "Sequence[Claim]") -> None:
-    """The ledger as a table."""
+    """Print the claims as a table."""
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""Commands on the theory of information flow."""
+"""The commands on the theory of information flow."""
 
 import json
 from dataclasses import asdict, replace
@@ -15,11 +15,11 @@ app = typer.Typer()
 
 @app.command()
 def depth(
-    hops: Annotated[list[int] | None, typer.Argument(help="Hops D, as many as you like (default: 1 to 100).")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for depth.csv and the page, depth.html.")] = None,
+    hops: Annotated[list[int] | None, typer.Argument(help="Numbers of hops D (default: 1 to 100).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for depth.csv and depth.html.")] = None,
     as_json: Json = False,
 ) -> None:
-    """How many layers does it take to follow D hops? Exact numbers, beside the paper's bound (section 5)."""
+    """Compute how many layers D hops take, beside the paper's bound (section 5)."""
     from circuits.utils.files import check_writable
     from retrieval_interp.cli.terminal import print_depths
     from retrieval_interp.theory.depth import depths
@@ -27,7 +27,7 @@ def depth(
     rows = depths(hops or range(1, 101))
     page = None
     if out is not None:
-        from retrieval_interp.theory.depth_page import FILES, write_depth  # brings in plotly, which takes its time
+        from retrieval_interp.theory.depth_page import FILES, write_depth  # imports plotly, which is slow
 
         for name in FILES:
             check_writable(out / name)
@@ -43,10 +43,10 @@ def depth(
 
 @app.command()
 def facts(
-    path: Annotated[Path, typer.Argument(help="A question with its facts, as YAML (see data/facts/).")],
+    path: Annotated[Path, typer.Argument(help="YAML file with a question and its facts (see data/facts/).")],
     as_json: Json = False,
 ) -> None:
-    """How many layers does it take to answer from facts that depend on one another (section 3.1)?
+    """Compute how many layers it takes to answer a question from facts that depend on one another (section 3.1).
 
     Exits with 0 if the answer can be known with the causal mask, 1 if not.
     """
@@ -63,25 +63,31 @@ def facts(
         raise typer.Exit(0 if causal is not None else 1)
     typer.echo(f"{told.asked!r} takes {_layers(causal)} with the causal mask, {_layers(full)} without a mask.")
     for layer, tokens in enumerate(known):
-        typer.echo(f"after {_layers(layer)} the end of the query knows: {', '.join(tokens)}")
+        typer.echo(f"after {_layers(layer)} the last token of the query knows: {', '.join(tokens)}")
     raise typer.Exit(0 if causal is not None else 1)
 
 
 def _layers(number: int | None) -> str:
-    return "more layers than there are" if number is None else "1 layer" if number == 1 else f"{number} layers"
+    return (
+        "infinitely many layers (it is never known)"
+        if number is None
+        else "1 layer"
+        if number == 1
+        else f"{number} layers"
+    )
 
 
 @app.command()
 def gradients(
     model_dir: Model,
-    out: Annotated[Path | None, typer.Option(help="The HTML file to write, a heat map.")] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML file to write, a heat map.")] = None,
     examples: AtOnce = 4,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Is the gradient between two cells zero exactly where no computational path leads?
+    """Test whether gradients between cells are zero exactly where there is no computational path.
 
-    Exits with 0 if it is, 1 if not.
+    Exits with 0 if they are, 1 if not.
     """
     from circuits.figures.page import figure_element, render_page
     from circuits.utils.files import check_writable, write_atomically
@@ -99,7 +105,7 @@ def gradients(
 
     drawn = task.examples(examples, seed)
     origin = {**metadata(model_dir, model), "precision": "float64"}
-    # In single precision sharp attention comes down to zero by itself; tokens stay what they are.
+    # In single precision, sharp attention underflows to zero. Tokens are integers and are not converted.
     model.to(torch.float64, print_details=False)
     inputs, targets = (t.double() if t.is_floating_point() else t for t in (drawn.inputs, drawn.targets))
     with progress_bar("one backward pass for each cell") as progress:
@@ -107,10 +113,10 @@ def gradients(
     held = agreement(found)
     early = min(int(drawn.roles[role].min()) for role in task.output_roles)
     paid = loss_gradients(model, task, replace(drawn, inputs=inputs, targets=targets))
-    before = paid[:-1, :early]  # cells from which a path still leads to where something is asked
+    before = paid[:-1, :early]  # cells before the first output that the loss reads, with a path to it
     future = (
-        f"The loss is asked from position {early} on; it has a gradient in {int((before > 0).sum())} of the "
-        f"{before.numel()} cells before that, and below the last layer: what stands there is paid for by the future."
+        f"The loss reads the outputs from position {early} on. Its gradient is nonzero in {int((before > 0).sum())} of "
+        f"the {before.numel()} cells at earlier positions and below the last layer: they are trained for later outputs."
     )
     command = f"retrieval-interp theory gradients {model_dir} --examples {examples} --seed {seed}"
     if out is not None:

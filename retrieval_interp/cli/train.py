@@ -14,29 +14,29 @@ app = typer.Typer()
 
 @app.command()
 def train(
-    preset: Annotated[str | None, typer.Argument(help="Name of a preset; `models presets` lists them.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/latest"),
+    preset: Annotated[str | None, typer.Argument(help="Name of a preset (see models presets).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the training run.")] = Path("runs/latest"),
     seed: Annotated[int | None, typer.Option(help="Seed of weights and data (default: the preset's).")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Train longer or shorter than the preset says.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Number of training steps (default: the preset's).")] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Another field of task, architecture or recipe, as in `models presets --json`; repeatable.",
+            help="New value of a field of task, architecture or recipe (see models presets --json); repeatable.",
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, bit for bit.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    compile: Annotated[bool, typer.Option(help="Use torch.compile where it works.")] = True,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")] = False,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")] = "auto",
+    compile: Annotated[bool, typer.Option(help="Use torch.compile if it works.")] = True,
 ) -> None:
-    """Train a preset, with a log and checkpoints; Ctrl-C saves."""
+    """Train a preset, with a log and checkpoints; Ctrl-C saves the run."""
     from retrieval_interp.training import training
     from retrieval_interp.training.training_step import choose_device
 
     if resume:
         if preset is not None or seed is not None or steps is not None or changes:
-            raise BadInput("--resume takes preset, seed, steps and recipe from the run; leave them out")
+            raise BadInput("--resume takes preset, seed, steps and recipe from the run; leave these options out")
     elif preset is None:
         raise BadInput("name a preset; `retrieval-interp models presets` lists them")
     else:
@@ -44,12 +44,12 @@ def train(
         if steps is not None:
             changed["steps"] = steps
         training.check_start(out, preset, seed, **changed)
-        choose_device(device)  # refuses one that is not there before a folder is made
+        choose_device(device)  # raises before a folder is made
         training.start_run(out, preset, seed=seed, **changed)
     try:
         training.train_run(out, device, compile)
     except training.TrainingStopped as stopped:
-        raise Interrupted(f"{stopped}. Go on with: retrieval-interp train --resume --out {out}") from None
+        raise Interrupted(f"{stopped}. Continue with: retrieval-interp train --resume --out {out}") from None
     except training.TrainingDiverged as diverged:
         typer.echo(str(diverged), err=True)
         raise typer.Exit(1) from None
@@ -57,7 +57,7 @@ def train(
 
 
 def _change(text: str) -> tuple[str, Any]:
-    """``warmup=100`` as a name and a value: JSON, none, or a word."""
+    """Parse ``warmup=100`` into a name and a value: JSON, none, or a word."""
     name, equals, value = text.partition("=")
     if not equals:
         raise BadInput(f"--set {text!r}; expected NAME=VALUE")

@@ -23,20 +23,20 @@ def view(
         list[str],
         typer.Argument(
             metavar="MODEL_DIR ...",
-            help="Model directories, or names such as transformer_a; several stand side by side.",
+            help="Model directories, or names such as transformer_a; several are shown side by side.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("reports/attention.html"),
-    layer: Annotated[int | None, typer.Option(help="The layer whose heads to show, counted from 0.")] = None,
-    head: Annotated[int | None, typer.Option(help="The only head of the layer to show, counted from 0.")] = None,
-    training: Annotated[bool, typer.Option("--training", help="Every checkpoint, with a slider.")] = False,
-    examples: Annotated[int, typer.Option(min=1, max=50, help="How many examples to show.")] = 3,
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("reports/attention.html"),
+    layer: Annotated[int | None, typer.Option(help="Layer to show, counted from 0 (default: all).")] = None,
+    head: Annotated[int | None, typer.Option(help="Head of that layer to show, counted from 0 (default: all).")] = None,
+    training: Annotated[bool, typer.Option("--training", help="Show every checkpoint, with a slider.")] = False,
+    examples: Annotated[int, typer.Option(min=1, max=50, help="Number of examples to show.")] = 3,
     by: Annotated[
-        str | None, typer.Option(help="Split average attention by these labels: slot, position; the first by itself.")
+        str | None, typer.Option(help="Group that splits the average attention: slot or position (default: the first).")
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Write attention maps and circuitsvis viewers into one HTML file that works offline (Appendix C)."""
+    """Write attention maps and viewers into one HTML file that works offline (Appendix C)."""
     from circuits.heads import check_choice
     from circuits.utils.files import check_writable, write_atomically
     from retrieval_interp.models import library
@@ -46,13 +46,13 @@ def view(
 
     check_writable(out)
     if twice := next((name for name in model_dirs if model_dirs.count(name) > 1), None):
-        raise BadInput(f"{twice} is named twice")
+        raise BadInput(f"{twice} is given twice; expected different models")
     folders = {_name(folder, model_dirs): library.find(folder) for folder in model_dirs}
     tasks = {name: library.own_task(folder) for name, folder in folders.items()}
     _check_one_task(tasks)
     for folder in folders.values():
         check_choice(layer, head, *library.own_size(folder))
-    newest = {}  # a run that goes on has no other weights
+    newest = {}  # an unfinished run has weights in its checkpoints only
     if training:
         newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
     models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
@@ -62,9 +62,9 @@ def view(
     task = next(iter(tasks.values()))
     shown = task.examples(examples, seed)
     if by is not None:
-        shown.roles.group(by, shown.roles.names[0])  # refused before anything is drawn
+        shown.roles.group(by, shown.roles.names[0])  # raises before anything is computed
     viewers = []
-    with progress_bar("looking") as progress:
+    with progress_bar("reading attention") as progress:
         for example in range(examples):
             panels = {}
             for name, folder in folders.items():
@@ -79,7 +79,7 @@ def view(
 
 
 def _name(folder: str, others: list[str]) -> str:
-    """The last part of a path, where that tells it from the others."""
+    """Return the last part of a path if it is unique, else the whole path."""
     short = Path(folder).name
     return short if [Path(other).name for other in others].count(short) == 1 else folder
 
@@ -88,4 +88,4 @@ def _check_one_task(tasks: "Mapping[str, Task]") -> None:
     first, *others = tasks
     for other in others:
         if tasks[other] != tasks[first]:
-            raise BadInput(f"{other} has another task than {first}; side by side they must read the same examples")
+            raise BadInput(f"{other} has another task than {first}; models side by side must have the same task")

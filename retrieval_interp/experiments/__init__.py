@@ -1,9 +1,9 @@
-"""Experiments on trained models and in training.
+"""Experiments on trained models and on training.
 
-- emergence.py: when each path emerges; observations.py says what that shows
-- interventions.py: training with paths forced or forbidden
-- depth_sweep.py: models of every depth, under every condition
-- probe.py: after which layer a symbol can be read
-- elimination.py: how a symbol comes to the query that no path leads to
-- runs.py: many small runs, each a line of a file
+- emergence.py: when each attention path emerges in training; observations.py compares this with the paper
+- interventions.py: training with attention paths forced or forbidden
+- depth_sweep.py: models of every depth trained under several conditions
+- probe.py: the layer after which a symbol can be read
+- elimination.py: how a symbol without a path reaches the query
+- runs.py: many small training runs, each kept as one line of a file
 """

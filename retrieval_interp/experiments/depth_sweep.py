@@ -1,9 +1,9 @@
-"""Which symbols are learned with how many layers, beside what information flow predicts (paper, section 5).
+"""The depth sweep: the symbols learned with each number of layers, and the prediction of information flow (section 5).
 
-By the paper's assumptions xk takes more layers the further away it is. They need not hold under every condition.
-The members of a pair stand side by side at fixed positions, so that heads can fetch pairs by position and an MLP can
-compare them (``depth.layers_by_position``); so models are trained in every combination of three things: attention only
-or with MLPs, one head or eight, pairs shuffled within their blocks or over the whole sequence.
+By the paper's assumptions, later symbols of a chain need more layers. The assumptions need not hold in every model. If
+the members of a pair are neighbours at fixed positions, heads can fetch pairs by position, and an MLP can compare them
+(``depth.layers_by_position``). So models are trained in every combination of three properties: attention only or with
+MLPs, one head or eight, pairs shuffled within their blocks or over the whole sequence.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from circuits.errors import BadInput
 from circuits.losses.interval import Interval
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import torch
-from retrieval_interp.experiments.runs import RUNS, all_runs, check_length, read_runs, stretches
+from retrieval_interp.experiments.runs import RUNS, all_runs, check_length, read_runs, train_in_intervals
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 from retrieval_interp.theory.depth import layers_by_position, layers_causal
 from retrieval_interp.training.training_step import TrainingStep
 
-# Partial losses: who knows the four candidates and nothing of the own chain comes to 0.75. (Where pairs are shuffled
-# over the sequence, who does not tell first from second members either comes to 0.80 for x1: the best multiple of
-# 2 x1 + x2, summed over the chains, is a tenth.) A run in which all symbols are mastered ends.
+# Partial losses. A model that knows the four candidates, but nothing about the chain in question, scores 0.75. If pairs
+# are shuffled over the sequence, a model that cannot tell first from second members either scores 0.80 for x1: the best
+# multiple of 2 x1 + x2, summed over the chains, is a tenth. A run ends when all symbols are mastered.
 NOTHING_KNOWN, KNOWN_IN_PART, LEARNED, MASTERED = 0.75, 0.7, 0.5, 0.05
-FRESH, FRESH_SEED = 2048, 0  # examples on which a run is scored
+FRESH, FRESH_SEED = 2048, 0  # the number and the seed of the examples that give the final losses
 
 
 @dataclass(frozen=True)
-class World:
-    """What may make a difference to Assumption 1.
+class TrainingCondition:
+    """Properties of a model and its task that may decide whether Assumption 1 holds.
 
     Attributes:
-        step_order: ``last_first``, pairs shuffled within blocks that stand at fixed positions, or ``any``.
-        n_heads: in every layer, together as wide as the model.
-        mlp: whether MLPs can compare what heads fetched.
+        step_order: ``last_first``, with pairs shuffled within blocks at fixed positions, or ``any``.
+        n_heads: the number of heads per layer; together they are as wide as the model.
+        mlp: whether every layer has an MLP, which can compare what heads fetched.
     """
 
     step_order: StepOrder
@@ -51,57 +51,57 @@ class World:
         return f"{'MLPs' if self.mlp else 'attention only'}, {heads}, pairs shuffled {where}"
 
 
-WORLDS = tuple(
-    World(order, heads, mlp)
+CONDITIONS = tuple(
+    TrainingCondition(order, heads, mlp)
     for mlp, heads, order in product((False, True), (1, 8), (StepOrder.LAST_FIRST, StepOrder.ANY))
 )
 
 
 @dataclass(frozen=True)
 class Point:
-    """A model to train: so many layers, for so many hops, in a world."""
+    """A model to train: the number of hops D, the number of layers, and the condition."""
 
     n_steps: int
     n_layers: int
-    world: World
+    condition: TrainingCondition
 
     def preset(self, steps: int) -> Preset:
-        """Width 64, batches of 128, lr 0.002."""
-        heads = self.world.n_heads
+        """Return the preset of the model: width 64, batches of 128, learning rate 0.002."""
+        heads = self.condition.n_heads
         return Preset(
-            RetrievalTask(self.n_steps, step_order=self.world.step_order),
-            Architecture(self.n_layers, heads, d_model=64, d_head=64 // heads, mlp=self.world.mlp),
+            RetrievalTask(self.n_steps, step_order=self.condition.step_order),
+            Architecture(self.n_layers, heads, d_model=64, d_head=64 // heads, mlp=self.condition.mlp),
             Recipe(steps=steps, batch=128, training_examples=2**17, lr=2e-3),
         )
 
 
 def points(hops: Sequence[int]) -> list[Point]:
-    """For every number of hops up to the layers that they take by assumption, in every world that is different.
+    """Return the models for some numbers of hops D: 1 to ``layers_causal(D)`` layers, under every condition.
 
-    The pairs of a single hop make one block: to shuffle them within it is to shuffle them over the sequence.
+    With D = 1 there is only one block, so shuffling within blocks is the same as shuffling over the sequence.
     """
     return [
-        Point(n_steps, n_layers, world)
+        Point(n_steps, n_layers, condition)
         for n_steps in hops
         for n_layers in range(1, layers_causal(n_steps) + 1)
-        for world in WORLDS
-        if n_steps > 1 or world.step_order is not StepOrder.ANY
+        for condition in CONDITIONS
+        if n_steps > 1 or condition.step_order is not StepOrder.ANY
     ]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one model learned.
+    """One trained model, and what it learned.
 
     Attributes:
-        n_steps: D.
-        step_order: of its world.
-        n_heads: of its world.
-        mlp: of its world.
-        n_layers: its own.
-        seed: of weights and data.
-        steps: for how long it was to be trained.
-        stopped: the step at which it ended; earlier where all was mastered.
+        n_steps: D, the number of hops.
+        step_order: the order of the pairs, from the condition.
+        n_heads: the number of heads per layer, from the condition.
+        mlp: whether the layers have MLPs, from the condition.
+        n_layers: the number of layers.
+        seed: the seed of weights and data.
+        steps: the largest number of training steps.
+        stopped: the step at which the run ended; less than ``steps`` if all symbols were mastered earlier.
         losses: for every symbol the squared error on fresh examples.
     """
 
@@ -117,44 +117,53 @@ class Run:
 
     def __post_init__(self) -> None:
         if self.point not in points([self.n_steps]) or min(self.losses.values(), default=-1) < 0:
-            raise ValueError("an unknown point, or a loss that is none")
+            raise ValueError("a model that is not in the depth sweep, or a loss below 0")
         if list(self.losses) != [f"x{k}" for k in range(1, self.n_steps + 1)]:
             raise ValueError(f"losses of {', '.join(self.losses)}; expected x1 to x{self.n_steps}")
 
     @property
     def point(self) -> Point:
-        """What was trained."""
-        return Point(self.n_steps, self.n_layers, World(self.step_order, self.n_heads, self.mlp))
+        """The model that was trained."""
+        return Point(self.n_steps, self.n_layers, TrainingCondition(self.step_order, self.n_heads, self.mlp))
 
 
-Key = tuple[int, Point]  # a seed comes first
+Key = tuple[int, Point]  # the seed, and the model
 
 
 def train_point(key: Key, steps: int, progress: Callable[[float], None] = lambda share: None) -> Run:
-    """Train one model, until every symbol is mastered or the steps are over."""
+    """Train one model until every symbol is mastered, or for all steps."""
     from retrieval_interp.models.build import VectorTransformer
 
     seed, point = key
-    chosen, world = point.preset(steps), point.world
-    model = VectorTransformer(chosen.config, seed)
-    take_step = TrainingStep(model, chosen.task, chosen.recipe)
+    preset, condition = point.preset(steps), point.condition
+    model = VectorTransformer(preset.config, seed)
+    take_step = TrainingStep(model, preset.task, preset.recipe)
     take_step.compile()
     step = 0
-    for step, parts in stretches(take_step, seed):
+    for step, losses in train_in_intervals(take_step, seed):
         progress(step / steps)
-        if max(parts) < MASTERED:
+        if max(losses) < MASTERED:
             break
-    examples = chosen.task.examples(FRESH, FRESH_SEED)
+    examples = preset.task.examples(FRESH, FRESH_SEED)
     with torch.no_grad():
-        losses = chosen.task.losses(model(examples.inputs), examples).mean(dim=0).tolist()
-    scored = dict(zip(chosen.task.loss_components, losses, strict=True))
-    return Run(point.n_steps, world.step_order, world.n_heads, world.mlp, point.n_layers, seed, steps, step, scored)
+        final = preset.task.losses(model(examples.inputs), examples).mean(dim=0).tolist()
+    return Run(
+        point.n_steps,
+        condition.step_order,
+        condition.n_heads,
+        condition.mlp,
+        point.n_layers,
+        seed,
+        steps,
+        step,
+        dict(zip(preset.task.loss_components, final, strict=True)),
+    )
 
 
 def experiment(
     hops: Sequence[int], n_seeds: int, steps: int, folder: Path, progress: Callable[[float], None] = lambda share: None
 ) -> list[Run]:
-    """Train every point with every seed, the fewest hops first; runs that the folder holds are not repeated.
+    """Train every model with every seed, the fewest hops first; runs that are in the folder are not repeated.
 
     Raises:
         BadInput: the folder holds runs of another length, or its file is damaged.
@@ -162,30 +171,31 @@ def experiment(
     file = folder / RUNS
     wanted = [(seed, point) for n_steps in hops for seed in range(n_seeds) for point in points([n_steps])]
     check_length(wanted[0][1].preset(steps).recipe)
-    done = read(folder)
-    for run in done:
+    kept = read(folder)
+    for run in kept:
         if run.steps != steps:
             raise BadInput(f"{file}: holds runs of {run.steps} steps; choose another folder")
-    there = {(run.seed, run.point): run for run in done}
-    return all_runs(wanted, there, file, lambda key, told: train_point(key, steps, told), progress)
+    done = {(run.seed, run.point): run for run in kept}
+    return all_runs(wanted, done, file, lambda key, share: train_point(key, steps, share), progress)
 
 
 def read(folder: Path) -> list[Run]:
-    """The runs that a folder holds.
+    """Read the runs in a folder.
 
     Raises:
-        BadInput: its file is damaged.
+        BadInput: the file of the runs is damaged.
     """
     return read_runs(folder / RUNS, Run)
 
 
 def table(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row for each point and symbol.
+    """Return a table with one row for each model and symbol.
 
-    Columns: ``hops``, ``layers``, ``world``, ``symbol``; the layers that it takes by the paper's assumptions,
-    ``assumed``, and if pairs are fetched by position, ``by_position``; ``runs``, and ``learned``, how many of them came
-    below 0.5, with Wilson's 95% interval of that share, ``share_low`` to ``share_high``; ``in_part``, how many others
-    came below 0.7; the mean ``loss`` over seeds, the lowest, ``low``, and the highest, ``high``.
+    Columns: ``hops``; ``layers``; ``world``, the condition; ``symbol``; ``assumed``, the layers needed by the paper's
+    assumptions; ``by_position``, the layers needed if pairs are fetched by position; ``runs``; ``learned``, the number
+    of runs with a loss below 0.5; ``share_low`` and ``share_high``, Wilson's 95% interval of the share of these;
+    ``in_part``, the number of other runs with a loss below 0.7; ``loss``, ``low`` and ``high``, the mean, the lowest
+    and the highest loss over seeds.
     """
     rows: list[dict[str, Any]] = []
     for point in dict.fromkeys(run.point for run in runs):
@@ -198,47 +208,52 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
                 {
                     "hops": point.n_steps,
                     "layers": point.n_layers,
-                    "world": str(point.world),
+                    "world": str(point.condition),
                     "symbol": symbol,
                     "assumed": layers_causal(hop),
                     "by_position": layers_by_position(hop),
                     "runs": len(own),
                     "learned": learned,
-                    **{"share_low": share.low, "share_high": share.high},
+                    "share_low": share.low,
+                    "share_high": share.high,
                     "in_part": int(((losses >= LEARNED) & (losses < KNOWN_IN_PART)).sum()),
-                    **{"loss": losses.mean().item(), "low": losses.min().item(), "high": losses.max().item()},
+                    "loss": losses.mean().item(),
+                    "low": losses.min().item(),
+                    "high": losses.max().item(),
                 }
             )
     return pd.DataFrame(rows)
 
 
 def sentences(runs: Sequence[Run]) -> list[str]:
-    """For every world and number of hops: does the bound of the paper's assumptions hold, in words."""
-    rows, said = table(runs), []
-    for (hops, world), own in rows.groupby(["hops", "world"], sort=False):
+    """Return for every number of hops and condition whether the bound of the paper's assumptions holds, in words."""
+    rows, found = table(runs), []
+    for (hops, condition), own in rows.groupby(["hops", "world"], sort=False):
         short, enough = own[own["layers"] < own["assumed"]], own[own["layers"] >= own["assumed"]]
         against = short[short["learned"] + short["in_part"] > 0]
         if short.empty:
-            said.append(f"D = {hops}, {world}: no model has fewer layers than a symbol takes.")
+            sentence = "no model has too few layers for any symbol."
         elif against.empty:
             models = int(short.groupby("layers")["runs"].first().sum())
-            said.append(
-                f"D = {hops}, {world}: the bound is not broken; none of {models} models learned anything of a symbol "
-                f"for which it has too few layers (95%: at most {Interval.of_share(0, models).high:.0%} of such models "
-                f"do; lowest loss {short['low'].min():.2f}, who knows nothing comes to {NOTHING_KNOWN})."
+            sentence = (
+                f"the bound is not violated. None of {models} models learned anything about a symbol for which it has "
+                f"too few layers (95%: at most {Interval.of_share(0, models).high:.0%} of such models do). The lowest "
+                f"loss is {short['low'].min():.2f}; a model that guesses among the candidates scores {NOTHING_KNOWN}."
             )
         else:
             broken = "; ".join(
                 f"{row.symbol} with {row.layers} instead of {row.assumed} layers was learned in {row.learned} "
-                f"and known in part in {row.in_part} of {row.runs} runs (95%: learned in {row.share_low:.0%} to "
-                f"{row.share_high:.0%} of such ones; lowest loss {row.low:.3f})"
+                f"and partly learned in {row.in_part} of {row.runs} runs (95%: learned in {row.share_low:.0%} to "
+                f"{row.share_high:.0%} of such runs; lowest loss {row.low:.3f})"
                 for row in against.itertuples()
             )
-            said.append(f"D = {hops}, {world}: the bound does not hold: {broken}.")
+            sentence = f"the bound does not hold: {broken}."
         missed = enough[enough["learned"] < enough["runs"]]
         if len(missed):
             listed = "; ".join(
-                f"{row.symbol} with {row.layers} in {row.learned} of {row.runs}" for row in missed.itertuples()
+                f"{row.symbol} with {row.layers} layers in {row.learned} of {row.runs} runs"
+                for row in missed.itertuples()
             )
-            said[-1] += f" Not always found where it is possible: {listed}."
-    return said
+            sentence += f" Not always learned with enough layers: {listed}."
+        found.append(f"D = {hops}, {condition}: {sentence}")
+    return found

@@ -1,4 +1,4 @@
-"""Losses by the number of layers, with the layers that information flow predicts, as a table and one offline page."""
+"""The results of the depth sweep, with the predictions of information flow, as a table and one offline page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,28 +17,24 @@ COLOURS = plotly.colors.qualitative.Safe
 
 
 def depth_sweep_figure(runs: Sequence[Run]) -> go.Figure:
-    """A panel for each world: every run a dot, the mean a line, for each symbol.
+    """Draw the loss by the number of layers: one panel for each condition, a dot for each run, a line for the means.
 
-    Beneath each symbol's line a bar begins where it can be learned by the paper's assumptions.
+    A thin vertical line marks the number of layers from which information flow allows a symbol: solid by the paper's
+    assumptions, dotted if pairs are fetched by position.
     """
-    worlds = list(dict.fromkeys(run.point.world for run in runs))
+    conditions = list(dict.fromkeys(run.point.condition for run in runs))
     n_steps = runs[0].n_steps
     symbols = [f"x{k}" for k in range(1, n_steps + 1)]
-    columns = 2 if len(worlds) > 1 else 1
-    rows = -(-len(worlds) // columns)
-    figure = make_subplots(
-        rows,
-        columns,
-        subplot_titles=[*map(str, worlds)],
-        shared_yaxes=True,
-        vertical_spacing=0.12,
-    )
-    for place, world in enumerate(worlds):
+    columns = 2 if len(conditions) > 1 else 1
+    rows = -(-len(conditions) // columns)
+    titles = [*map(str, conditions)]
+    figure = make_subplots(rows, columns, subplot_titles=titles, shared_yaxes=True, vertical_spacing=0.12)
+    for place, condition in enumerate(conditions):
         row, column = place // columns + 1, place % columns + 1
-        own = [run for run in runs if run.point.world == world]
+        own = [run for run in runs if run.point.condition == condition]
         layers = sorted({run.n_layers for run in own})
         for k, symbol in enumerate(symbols):
-            shift = 0.06 * (k - (len(symbols) - 1) / 2)  # so that dots of different symbols do not hide each other
+            shift = 0.06 * (k - (len(symbols) - 1) / 2)  # so that the dots of different symbols do not overlap
             shared = {"legendgroup": symbol, "marker": {"color": COLOURS[k], "symbol": k, "size": 9}}
             losses = {n: [run.losses[symbol] for run in own if run.n_layers == n] for n in layers}
             dots = go.Scatter(
@@ -73,15 +69,15 @@ def depth_sweep_figure(runs: Sequence[Run]) -> go.Figure:
 
 
 def write_depth_sweep(runs: Sequence[Run], folder: Path, command: str) -> Path:
-    """Write the table and the page; returns the page's path.
+    """Write the table and the page, and return the path of the page.
 
     Raises:
         BadInput: the folder cannot be written.
     """
     rows = table(runs)
-    by_hops = {
-        n_steps: [run for run in runs if run.n_steps == n_steps] for n_steps in dict.fromkeys(r.n_steps for r in runs)
-    }
+    by_hops: dict[int, list[Run]] = {}
+    for run in runs:
+        by_hops.setdefault(run.n_steps, []).append(run)
     return write_results(
         folder,
         "depth_sweep",

@@ -1,12 +1,14 @@
-"""How the symbol of a slot that a head's path leaves out comes to the query. Interventions on attention rows.
+"""How a symbol reaches the query if the head's path omits its slot, by interventions on attention rows.
 
-Some heads follow a path on three of four slots. Where the chain stands at the fourth, the head finds nothing and rests
-on a *default*. Does the model infer the fourth symbol from that? Three steps, each on the model itself:
+Some heads have a path on three of four slots only. If the chain is at the fourth slot, such a head finds no target, and
+its attention is a *default* row. Does the model infer the fourth symbol from the default row? The test has three steps.
+All other attention is the model's own.
 
-    default    the head's rows at all queries become the default: does the model then answer the left-out slot's symbol,
-               whichever symbol was asked for?
-    without    with the default in place, one other row of attention at a time is taken out: which of them bring it?
-    led        of these, a row that looks at the left-out symbol is led to another slot's symbol: do answers follow?
+    default    The head's rows at all queries are replaced by the default row. Does the model then answer with the
+               symbol of the omitted slot, whichever symbol was asked for?
+    without    With the default row in place, one other attention row at a time is removed. Which rows are needed?
+    led        Of these, each row that attends to the omitted symbol is redirected to the symbol of another slot. Do the
+               answers follow?
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import torch, transformer_lens
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
-MISSED = 0.25  # squared error to the left-out symbol that a row must cause when it is taken out, to be named
-LOOKED = 0.5  # average attention on the left-out symbol with which a row is led elsewhere
+NEEDED = 0.25  # a row is needed if the squared error to the omitted symbol without the row is at least this
+ATTENDS = 0.5  # a needed row is redirected if its average attention to the omitted symbol is above this
 
 
 @dataclass(frozen=True)
 class Row:
-    """The attention rows of a head at some positions."""
+    """The attention rows of a head at some positions, which have a name."""
 
     head: Head
     positions: tuple[int, ...]
@@ -43,17 +45,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the model answers under an intervention.
+    """The model's answers under an intervention.
 
     Attributes:
-        step: ``none``, ``default``, ``without`` or ``led``.
-        what: what was changed.
+        step: the step: ``none``, ``default``, ``without`` or ``led``.
+        what: the rows that were changed.
         nearest: the share of answers nearest to the symbol at each slot, ``[slot]``.
-        error: squared error of all answers to the symbol at each slot, ``[slot]``.
-        expected: the slot whose symbol is to be answered, if the story is right; -1 where each has its own.
-        right: the share of answers nearest to the symbol of the expected slot, or to their own.
-        looks_at: of the row at rest, and of one that was taken out, the position that it looks at most with the default
-            in place, with its average attention there; and that without the default.
+        error: the squared error of all answers to the symbol at each slot, ``[slot]``.
+        expected: the slot whose symbol is the expected answer if the model infers as described above; -1 if each query
+            should get its own symbol.
+        as_expected: the share of answers nearest to the expected symbol.
+        looks_at: for the default row and for a removed row, the position with the most attention when the default row
+            is in place; the average attention there; and the average attention there without the default row.
     """
 
     step: str
@@ -61,18 +64,18 @@ class Outcome:
     nearest: tuple[float, ...]
     error: tuple[float, ...]
     expected: int
-    right: float
+    as_expected: float
     looks_at: str = ""
 
 
 @dataclass(frozen=True)
 class Elimination:
-    """The outcomes, for one path.
+    """The outcomes for one path.
 
     Attributes:
-        path: that is there on some slots only.
-        left_out: the slot that was looked at.
-        outcomes: in the order of the steps.
+        path: the path, which holds on some slots only.
+        left_out: the omitted slot that was examined.
+        outcomes: the outcomes, in the order of the steps.
     """
 
     path: AttentionPath
@@ -80,7 +83,7 @@ class Elimination:
     outcomes: tuple[Outcome, ...]
 
     def table(self) -> pd.DataFrame:
-        """A row for every intervention: shares of answers by slot, and how many are as expected."""
+        """Return one row for every intervention: the shares of answers by slot, and the share that is as expected."""
         return pd.DataFrame(
             [
                 {
@@ -90,7 +93,7 @@ class Elimination:
                     **{f"nearest to slot {slot}": share for slot, share in enumerate(one.nearest)},
                     f"error to slot {self.left_out}": one.error[self.left_out],
                     "expected": "its own" if one.expected < 0 else f"slot {one.expected}",
-                    "as expected": one.right,
+                    "as expected": one.as_expected,
                 }
                 for one in self.outcomes
             ]
@@ -98,9 +101,9 @@ class Elimination:
 
     @property
     def holds(self) -> bool:
-        """Whether the default makes nine of ten answers the left-out symbol, and they follow wherever a row is led."""
-        told = [one.right for one in self.outcomes if one.step in ("default", "led")]
-        return len(told) > 1 and min(told) > 0.9
+        """Whether over 90% of answers are as expected with the default row, and wherever a row is redirected."""
+        shares = [one.as_expected for one in self.outcomes if one.step in ("default", "led")]
+        return len(shares) > 1 and min(shares) > 0.9
 
 
 def elimination(
@@ -112,15 +115,15 @@ def elimination(
     seed: int = 0,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Elimination:
-    """Find out how the symbol of a slot comes to the query that the circuit's lowest such path leaves out.
+    """Test how the symbol of an omitted slot reaches the query, for the lowest path that omits a slot.
 
     Args:
-        model: trained on ``task``.
-        task: the problem; its pairs stand in blocks.
-        circuit: of the model, with a path from the query to a pair's second member on some slots only.
-        n_examples: to run.
-        seed: of the examples.
-        progress: is told the finished share, 0 to 1.
+        model: a model trained on ``task``.
+        task: the task, with pairs in blocks.
+        circuit: the model's circuit, with a path from the query to the second member of a pair on some slots only.
+        n_examples: the number of examples.
+        seed: the seed of the examples.
+        progress: is called with the finished share, 0 to 1.
 
     Raises:
         BadInput: the circuit has no such path, or it does not fit the model.
@@ -128,68 +131,69 @@ def elimination(
     examples = task.examples(n_examples, seed).to(next(model.parameters()).device)
     circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
     path, left_out = partial_path(circuit, task)
-    there = _Answers(model, task, examples, path)
-    resting = Row(path.head, tuple(there.queries), "query")
-    default: Change = (resting, there.default(path.head, left_out))
-    by_itself, resting_there = there.attention([]), there.attention([default])
+    answers = _Answers(model, task, examples, path)
+    changed = Row(path.head, tuple(answers.queries), "query")
+    default: Change = (changed, answers.default(path.head, left_out))
+    unchanged, with_default = answers.attention([]), answers.attention([default])
 
     def looks_at(row: Row) -> str:
-        looks = resting_there(row)
-        most = int(looks.argmax())
-        return f"position {most}: {looks[most]:.2f}, else {by_itself(row)[most]:.2f}"
+        attention = with_default(row)
+        most = int(attention.argmax())
+        return f"position {most}: {attention[most]:.2f}, else {unchanged(row)[most]:.2f}"
 
-    rested = replace(there.outcome("default", str(resting), [default], left_out), looks_at=looks_at(resting))
-    outcomes = [there.outcome("none", "nothing", [], -1), rested]
-    rows = [row for row in there.rows() if row != resting]
+    first = replace(answers.outcome("default", str(changed), [default], left_out), looks_at=looks_at(changed))
+    outcomes = [answers.outcome("none", "nothing", [], -1), first]
+    rows = [row for row in answers.rows() if row != changed]
     for done, row in enumerate(rows, start=1):
         progress(done / len(rows))
-        gone = there.outcome("without", str(row), [default, (row, None)], left_out)
-        if gone.error[left_out] < MISSED:
+        removed = answers.outcome("without", str(row), [default, (row, None)], left_out)
+        if removed.error[left_out] < NEEDED:
             continue
-        outcomes.append(replace(gone, looks_at=looks_at(row)))
-        if resting_there(row)[there.second[left_out]] > LOOKED:
+        outcomes.append(replace(removed, looks_at=looks_at(row)))
+        if with_default(row)[answers.second[left_out]] > ATTENDS:
             for slot in range(task.n_chains):
-                if slot != left_out and there.second[slot] <= min(row.positions):  # the mask lets nobody look ahead
+                # The causal mask allows only earlier positions.
+                if slot != left_out and answers.second[slot] <= min(row.positions):
                     what = f"{row}, to slot {slot}"
-                    outcomes.append(there.outcome("led", what, [default, (row, there.second[slot])], slot))
+                    outcomes.append(answers.outcome("led", what, [default, (row, answers.second[slot])], slot))
     return Elimination(path, left_out, tuple(outcomes))
 
 
-Change = tuple[Row, Any]  # a row, and what it becomes: weights, ``[query, key]``; a key; None for nothing
+# A row and its new attention: weights ``[query, key]``, a position that gets all attention, or None for no attention.
+Change = tuple[Row, Any]
 
 
 class _Answers:
-    """One model's answers of one symbol on some examples, under changes of attention rows."""
+    """A model's answers for one symbol on some examples, with attention rows changed."""
 
     def __init__(
         self, model: transformer_lens.HookedTransformer, task: RetrievalTask, examples: Examples, path: AttentionPath
     ) -> None:
         self.model, self.task, self.examples = model, task, examples
-        roles, N = examples.roles, task.n_chains
-        self.part = task.loss_components.index(f"x{path.target.removeprefix('pair').removesuffix('.second')}")
+        roles = examples.roles
+        self.component = task.loss_components.index(f"x{path.target.removeprefix('pair').removesuffix('.second')}")
         self.queries = sorted(set(roles["query"].flatten().tolist()))
         self.second = sorted(set(roles[path.target].flatten().tolist()))
         example = torch.arange(len(examples), device=roles.positions.device)[:, None]
         asked = roles["query"] - self.queries[0]
-        own = examples.targets[example, asked, self.part]  # [example, chain, dim]
+        own = examples.targets[example, asked, self.component]  # [example, chain, dim]
         slot = roles.group("slot", path.target)
         self.symbols = torch.empty_like(own).scatter_(1, slot[..., None].expand_as(own), own)  # [example, slot, dim]
         self.own_slot: Int[torch.Tensor, "example query"] = torch.empty_like(slot).scatter_(1, asked, slot)
-        self.slots = range(N)
 
     def default(self, head: Head, slot: int) -> Float[torch.Tensor, "query key"]:
-        """A head's average attention at each query whose chain stands at a slot."""
+        """Return a head's average attention at each query, over the examples in which its chain is at a slot."""
         found: list[torch.Tensor] = []
 
         def look(pattern: torch.Tensor, hook: transformer_lens.hook_points.HookPoint) -> None:
             found.append(pattern[:, head.index, self.queries])
 
         self._run([], [(_hook(head.layer), look)])
-        there = (self.own_slot == slot).to(found[0])
-        return torch.einsum("eqk,eq->qk", found[0], there) / there.sum(dim=0)[:, None]
+        at_slot = (self.own_slot == slot).to(found[0])
+        return torch.einsum("eqk,eq->qk", found[0], at_slot) / at_slot.sum(dim=0)[:, None]
 
     def rows(self) -> list[Row]:
-        """Every head's rows at the queries, and at each position of the block that is asked for."""
+        """Return every head's rows at the queries, and at each position of the block with the symbol in question."""
         cfg = self.model.cfg
         heads = [Head(layer, head) for layer in range(cfg.n_layers) for head in range(cfg.n_heads)]
         block = range(self.second[0] - 1, self.second[-1] + 1)
@@ -197,7 +201,7 @@ class _Answers:
         return [Row(head, positions, name) for head in heads for name, positions in places]
 
     def attention(self, changes: Sequence[Change]) -> Callable[[Row], Float[torch.Tensor, " key"]]:
-        """What a row looks at, on average."""
+        """Return a function that gives the average attention of a row under some changes."""
         found: dict[int, torch.Tensor] = {}
 
         def look(pattern: torch.Tensor, hook: transformer_lens.hook_points.HookPoint) -> None:
@@ -207,14 +211,14 @@ class _Answers:
         return lambda row: found[row.head.layer][row.head.index, [*row.positions]].mean(dim=0)
 
     def outcome(self, step: str, what: str, changes: Sequence[Change], expected: int) -> Outcome:
-        """What is answered."""
-        answers = self.task.answers(self._run(changes))[:, :, self.part]
+        """Run the model with some changes, and compare its answers with the symbol at each slot."""
+        answers = self.task.answers(self._run(changes))[:, :, self.component]
         errors = (answers[:, :, None] - self.symbols[:, None]).square().mean(dim=-1)  # [example, query, slot]
         nearest = errors.argmin(dim=-1)
-        shares = tuple((nearest == slot).float().mean().item() for slot in self.slots)
+        shares = tuple((nearest == slot).float().mean().item() for slot in range(self.task.n_chains))
         wanted = self.own_slot if expected < 0 else torch.full_like(nearest, expected)
-        right = (nearest == wanted).float().mean().item()
-        return Outcome(step, what, shares, tuple(errors.mean(dim=(0, 1)).tolist()), expected, right)
+        as_expected = (nearest == wanted).float().mean().item()
+        return Outcome(step, what, shares, tuple(errors.mean(dim=(0, 1)).tolist()), expected, as_expected)
 
     def _run(self, changes: Sequence[Change], hooks: Sequence[tuple[str, Callable[..., object]]] = ()) -> torch.Tensor:
         made = [(_hook(row.head.layer), partial(_changed, row=row, to=to)) for row, to in changes]
@@ -242,10 +246,10 @@ def _changed(
 
 
 def partial_path(circuit: Circuit, task: RetrievalTask) -> tuple[AttentionPath, int]:
-    """The lowest path from the query to a second member that leaves out a slot, and the first slot left out.
+    """Return the lowest path from the query to a second member that omits a slot, and the first omitted slot.
 
     Raises:
-        BadInput: there is none.
+        BadInput: the circuit has no such path.
     """
     symbols = {f"pair{k}.second": f"x{k}" for k in range(1, task.n_steps + 1)}
     for path in circuit.paths:
@@ -258,7 +262,7 @@ def partial_path(circuit: Circuit, task: RetrievalTask) -> tuple[AttentionPath, 
         ):
             rows = circuit.heads[path.head].where  # type: ignore[attr-defined]
             covered = {label for (source, _), one in rows if source == "query" for label in one.labels}
-            left = sorted({*range(task.n_chains)} - covered)
-            if left and condition.group == "slot":
-                return path, left[0]
+            omitted = sorted({*range(task.n_chains)} - covered)
+            if omitted and condition.group == "slot":
+                return path, omitted[0]
     raise BadInput("no path of the circuit leads from the query to a second member on some slots only")

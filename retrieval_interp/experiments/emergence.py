@@ -1,8 +1,8 @@
 """When each attention path of a circuit appears during training (paper, section 9 and Appendix D).
 
-For every checkpoint of a run: the average attention along every path, over a few sequences; between checkpoints, linear
-interpolation. A path has emerged at the first step at which its attention is above 0.5. One checkpoint is in memory at
-a time. What is kept is a table of all possible paths, so that any circuit can be followed without the checkpoints.
+At every checkpoint of a run, the attention along every path is averaged over a few sequences. Between checkpoints it is
+interpolated linearly. A path has emerged at the first step at which its attention is above 0.5. Only one checkpoint is
+in memory at a time. The measured table holds all possible paths, so it is enough to follow any circuit later.
 """
 
 from __future__ import annotations
@@ -31,57 +31,56 @@ from retrieval_interp.training.curves import (
 )
 
 SEQUENCES = 32
-STEPS_PER_EPOCH = 8  # of the paper's transformer D: 6,400 steps are 800 epochs
+STEPS_PER_EPOCH = 8  # as for the paper's transformer D, where 6,400 steps are 800 epochs
 
 
 @dataclass(frozen=True)
 class Emergence:
-    """Attention along every path of a circuit, and the losses, over the steps of one training run.
+    """The attention along every path of a circuit, and the losses, over the steps of one training run.
 
     Attributes:
-        circuit: whose paths were followed.
-        everywhere: attention, 0 to 1, at every checkpoint, for each path that is possible, whether the circuit has it
-            or not.
-        losses: at every logged step: ``loss`` and each partial loss, means over the training steps since the one
-            before; ``validation`` where it was measured.
-        source: where the attention comes from, in words.
-        kept: the command that measured it, where it is a table that was kept and says so.
+        circuit: the circuit whose paths are followed.
+        all_paths: the attention, 0 to 1, at every checkpoint, for every possible path, in the circuit or not.
+        losses: the losses at every logged step: ``loss`` and each partial loss, averaged over the training steps since
+            the previous logged step, and ``validation`` at the steps where it was measured.
+        source: the source of the attention, in words.
+        kept: the command that measured the attention, if it was read from a table that names it; else None.
     """
 
     circuit: Circuit
-    everywhere: Mapping[str, Curve]
+    all_paths: Mapping[str, Curve]
     losses: Mapping[str, Curve]
     source: str
     kept: str | None = None
 
     @property
     def attention(self) -> dict[str, Curve]:
-        """That along the circuit's paths."""
-        return {str(path): self.everywhere[str(path)] for path in self.circuit.paths}
+        """The attention along the circuit's paths, at every checkpoint."""
+        return {str(path): self.all_paths[str(path)] for path in self.circuit.paths}
 
     @property
     def components(self) -> list[str]:
-        """Names of the partial losses."""
+        """The names of the partial losses."""
         return parts_of(self.losses)
 
     @property
     def emerged(self) -> dict[str, float | None]:
-        """For every path the first step with an attention above 0.5, or None."""
+        """For every path, the first step with an attention above 0.5, or None."""
         return {path: first_crossing(curve, EMERGED) for path, curve in self.attention.items()}
 
     @property
     def learned(self) -> dict[str, float | None]:
-        """For every partial loss the first step below 0.5, or None."""
+        """For every partial loss, the first step at which it is below 0.5, or None."""
         return {part: first_below(self.losses[part], EMERGED) for part in self.components}
 
     def plot(self, what: str = "paths") -> plotly.graph_objects.Figure:
-        """Attention along the ``paths`` over training, when they ``emerged``, or the ``losses``."""
+        """Draw the attention along the ``paths``, the steps at which they ``emerged``, or the ``losses``."""
         from retrieval_interp.experiments.emergence_page import FIGURES
 
         return FIGURES[what](self)
 
     def table(self) -> pd.DataFrame:
-        """One row for each path: the step and the epoch (of 8 steps) at which it emerged, and its last attention."""
+        """Return one row for each path: the step and epoch (8 steps) at which it emerged, and the final attention."""
         steps = pd.Series(self.emerged, dtype=float)
         ends = {path: [*curve.values()][-1] for path, curve in self.attention.items()}
         columns = {"step": steps, "epoch": steps / STEPS_PER_EPOCH, "attention_at_end": ends}
@@ -96,19 +95,19 @@ def emergence(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Emergence:
-    """Follow a circuit's paths through a training run.
+    """Measure the attention along a circuit's paths through a training run.
 
     Args:
-        run: a name such as ``transformer_d``, or a folder with ``log.jsonl`` and either ``checkpoints/`` or an
-            ``attention.csv`` that was measured before.
-        circuit: whose paths to follow.
-        n_sequences: to average over; the paper takes 32.
-        seed: of the sequences.
-        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+        run: a name such as ``transformer_d``, or a folder with ``log.jsonl`` and either ``checkpoints/`` or a measured
+            ``attention.csv``.
+        circuit: the circuit whose paths are followed.
+        n_sequences: the number of sequences to average over; the paper uses 32.
+        seed: the seed of the sequences.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: there is neither, the table holds other paths and there are no checkpoints, or the circuit has no
-            path or does not fit the model.
+        BadInput: there are neither checkpoints nor a table, the table lacks a path and there are no checkpoints, or the
+            circuit has no path or does not fit the model.
     """
     if not circuit.paths:
         raise BadInput("the circuit has no attention path; there is nothing to follow")
@@ -121,26 +120,22 @@ def emergence(
         kept = read_attention(table)
         missing = [name for name in names if name not in kept]
         if not missing:
-            source = f"{len(kept[names[0]])} checkpoints, as kept in {table.name}"
+            source = f"{len(kept[names[0]])} checkpoints, read from {table.name}"
             first = read_text(table, "a table of attention along paths").splitlines()[0]
             return Emergence(circuit, kept, losses, source, first[2:] if first.startswith("# ") else None)
         if not n_checkpoints:
-            raise BadInput(f"{table}: has no column {missing[0]!r}, and there are no checkpoints to measure it on")
+            raise BadInput(f"{table}: has no column {missing[0]!r}, and the run has no checkpoints to measure it")
     if n_checkpoints < 2:
         raise BadInput(f"{run}: holds {n_checkpoints} checkpoints and no {ATTENTION}; expected two or more")
     with shown(progress, "following the paths") as progress:
-        everywhere = measured(run, circuit, n_sequences, seed, progress)
-    return Emergence(circuit, everywhere, losses, f"{n_checkpoints} checkpoints, {n_sequences} sequences each")
+        all_paths = measured(run, circuit, n_sequences, seed, progress)
+    return Emergence(circuit, all_paths, losses, f"{n_checkpoints} checkpoints, {n_sequences} sequences each")
 
 
 def measured(
-    run: Path,
-    circuit: Circuit,
-    n_sequences: int,
-    seed: int,
-    progress: Callable[[float], None],
+    run: Path, circuit: Circuit, n_sequences: int, seed: int, progress: Callable[[float], None]
 ) -> dict[str, Curve]:
-    """The attention along every possible path, checkpoint by checkpoint."""
+    """Measure the attention along every possible path at every checkpoint."""
     from circuits.model.attention import path_attention, possible_paths
 
     kept = checkpoints(run)

@@ -1,4 +1,4 @@
-"""Figures 6 and 7 (right) of the paper and its Appendix D, for any run, as one offline page; the numbers as CSV."""
+"""Figure 6, figure 7 (right) and Appendix D of the paper, for any run, as one offline page with CSV tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = 4
 
 
 def loss_figure(run: Emergence) -> go.Figure:
-    """Figure 6: training and validation loss, and the partial losses, over the steps."""
+    """Draw figure 6: training loss, validation loss and partial losses over the steps."""
     figure = make_subplots(1, 2, subplot_titles=["loss", "partial losses, training"], shared_yaxes=True)
     curves = [
         (run.losses["loss"], "training", 1, "lines"),
@@ -49,12 +49,12 @@ def loss_figure(run: Emergence) -> go.Figure:
 
 
 def emerged_figure(run: Emergence) -> go.Figure:
-    """Figure 7, right: the step at which each path emerged, the lowest layer at the bottom."""
-    there = {path: step for path, step in run.emerged.items() if step is not None}
+    """Draw figure 7, right: the step at which each path emerged, with the lowest layer at the bottom."""
+    emerged = {path: step for path, step in run.emerged.items() if step is not None}
     figure = go.Figure(
         go.Scatter(
-            x=list(there.values()),
-            y=list(there),
+            x=list(emerged.values()),
+            y=list(emerged),
             mode="markers",
             marker={"size": 11},
             hovertemplate="%{y}: step %{x:.0f}<extra></extra>",
@@ -71,7 +71,7 @@ def emerged_figure(run: Emergence) -> go.Figure:
 
 
 def path_figure(run: Emergence) -> go.Figure:
-    """Appendix D: one small plot for each path, its average attention over the steps."""
+    """Draw Appendix D: one small plot for each path, with its average attention over the steps."""
     paths = list(run.attention)
     columns = min(COLUMNS, len(paths))
     rows = -(-len(paths) // columns)
@@ -105,24 +105,24 @@ FIGURES = {"paths": path_figure, "emerged": emerged_figure, "losses": loss_figur
 
 
 def write_emergence(run: Emergence, name: str, folder: Path, measured: str, followed: str) -> Path:
-    """Write the page and the tables together; returns the page's path.
+    """Write the page and the tables together, and return the path of the page.
 
     Args:
-        run: what was followed.
-        name: of the transformer.
-        folder: for the files.
-        measured: the command that measures all possible paths, whatever the circuit.
-        followed: the same command with the circuit that was followed.
+        run: the result of ``emergence``.
+        name: the name of the transformer.
+        folder: the folder for the files.
+        measured: the command that measures all possible paths; it does not depend on the circuit.
+        followed: the same command with the circuit whose paths were followed.
 
     Raises:
         BadInput: the folder cannot be written.
     """
-    everywhere, losses = (pd.DataFrame(curves).rename_axis("step") for curves in (run.everywhere, run.losses))
+    attention, losses = (pd.DataFrame(curves).rename_axis("step") for curves in (run.all_paths, run.losses))
     return write_results(
         folder,
         "emergence",
         followed,
-        {"attention": everywhere.round(4), "emergence": run.table().round(3), "losses": losses},
+        {"attention": attention.round(4), "emergence": run.table().round(3), "losses": losses},
         {name: figure(run) for name, figure in FIGURES.items()},
         {"attention": measured, "losses": measured},
         name=name,

@@ -1,8 +1,9 @@
-"""Is the order in which heads emerge causal? A small preset trained again and again, with paths held fast.
+"""Interventions: training with attention paths forced or forbidden. Is the order in which heads emerge causal?
 
-Beyond the paper, which observes that an induction head comes first and that the others reuse it (section 9, i to iii).
-Here a path is forced on from the first step, or forbidden throughout, and everything else is left to training.
-Every condition sees the same weights and the same data for the same seed, so that seeds pair up.
+This goes beyond the paper. The paper observes that an induction head emerges first and that the other heads reuse it
+(section 9, i to iii). Here a path is forced from the first step, or forbidden throughout; everything else is trained as
+usual. With the same seed, every condition starts from the same weights and uses the same data, so runs can be compared
+seed by seed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from circuits.losses.interval import Interval
 from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import torch, transformer_lens
-from retrieval_interp.experiments.runs import RUNS, all_runs, check_length, read_runs, stretches
+from retrieval_interp.experiments.runs import RUNS, all_runs, check_length, read_runs, train_in_intervals
 from retrieval_interp.models.presets import Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.task import Task
@@ -28,19 +29,19 @@ from retrieval_interp.training.curves import EMERGED, first_below
 from retrieval_interp.training.training_step import TrainingStep
 
 CONDITIONS = {
-    "free": "nothing is held fast",
-    "joined": "L0H0 joins both members of every pair from the start: the lower half of an induction head",
-    "induction": "the same, and L1H0 leads the query to pair1.second: x1 is there from the start",
-    "not joined": "no head may look from a second member of a pair to any first one, as an induction head needs it",
-    "no x1": "no head may look from a query to any position that holds an x1",
+    "free": "no path is forced or forbidden",
+    "joined": "L0H0 joins the members of every pair from the start: the lower half of an induction head",
+    "induction": "the same, and L1H0 attends from the query to pair1.second: x1 is available from the start",
+    "not joined": "no head may attend from a second member of a pair to any first member, as an induction head needs",
+    "no x1": "no head may attend from a query to any position that holds an x1",
 }
 
 
 def clamps(condition: str, task: Task) -> tuple[Clamp, ...]:
-    """What is held fast in a condition.
+    """Return the clamps of a condition.
 
     Raises:
-        BadInput: the task is no chain of two steps or more, so that no head comes after the induction head.
+        BadInput: the task is not a retrieval problem with D of at least 2, so no head comes after the induction head.
     """
     if not isinstance(task, RetrievalTask) or task.n_steps < 2:
         raise BadInput(f"{task}: no head comes after the induction head; expected a retrieval problem of D from 2")
@@ -57,7 +58,7 @@ def clamps(condition: str, task: Task) -> tuple[Clamp, ...]:
 
 
 class ClampedStep(TrainingStep):
-    """A training step with paths held fast."""
+    """A training step with attention paths forced or forbidden."""
 
     def __init__(
         self, model: transformer_lens.HookedTransformer, task: Task, recipe: Recipe, clamps: Sequence[Clamp] = ()
@@ -66,22 +67,22 @@ class ClampedStep(TrainingStep):
         self.clamps = clamps
 
     def losses(self, examples: Examples) -> torch.Tensor:
-        """Partial losses averaged over a batch, ``[part]``."""
+        """Return the training losses averaged over a batch, ``[component]``."""
         with clamped(self.model, self.clamps, examples.roles):
             return super().losses(examples)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run, which ends when everything is learned.
+    """The result of one run, which ends when every symbol is learned.
 
     Attributes:
-        condition: what was held fast.
-        seed: of weights and data.
-        preset: what was trained.
-        steps: how long at most.
-        learned: for every symbol the first step at which its partial loss is below 0.5, interpolated between means
-            over 20 steps, or None.
+        condition: the condition, one of ``CONDITIONS``.
+        seed: the seed of weights and data.
+        preset: the name of the preset.
+        steps: the largest number of training steps.
+        learned: for every symbol, the first step at which its partial loss is below 0.5, interpolated between means
+            over 20 steps; None if it never is.
     """
 
     condition: str
@@ -93,10 +94,10 @@ class Outcome:
     def __post_init__(self) -> None:
         within = all(step is None or 0 <= step <= self.steps for step in self.learned.values())
         if self.condition not in CONDITIONS or not within:
-            raise ValueError("unknown condition, or a step outside of the run")
+            raise ValueError("an unknown condition, or a step outside the run")
 
-    def waited(self, symbol: str) -> float:
-        """When a symbol was learned; all steps if it never was."""
+    def steps_to_learn(self, symbol: str) -> float:
+        """Return the step at which a symbol was learned, or the number of all steps if it was not."""
         step = self.learned[symbol]
         return float(self.steps if step is None else step)
 
@@ -107,78 +108,74 @@ def train_clamped(
     """Train a preset once under a condition.
 
     Args:
-        name: the preset's.
+        name: the name of the preset.
         chosen: the preset.
-        condition: one of ``CONDITIONS``.
-        seed: of weights and data.
-        progress: is told the finished share of the steps, 0 to 1.
+        condition: the condition, one of ``CONDITIONS``.
+        seed: the seed of weights and data.
+        progress: is called with the finished share of the steps, 0 to 1.
 
     Raises:
-        BadInput: the paths held fast do not fit the preset.
+        BadInput: the clamped paths do not fit the preset.
     """
     from retrieval_interp.models.build import VectorTransformer
 
     task, recipe = chosen.task, chosen.recipe
-    held = clamps(condition, task)
-    take_step = ClampedStep(VectorTransformer(chosen.config, seed), task, recipe, held)
-    losses: dict[str, dict[int, float]] = {part: {} for part in task.loss_components}
+    take_step = ClampedStep(VectorTransformer(chosen.config, seed), task, recipe, clamps(condition, task))
+    curves: dict[str, dict[int, float]] = {symbol: {} for symbol in task.loss_components}
     learned: dict[str, float | None] = {}
-    for step, parts in stretches(take_step, seed):
-        for part, loss in zip(task.loss_components, parts, strict=True):
-            losses[part][step] = loss
+    for step, losses in train_in_intervals(take_step, seed):
+        for curve, loss in zip(curves.values(), losses, strict=True):
+            curve[step] = loss
         progress(step / recipe.steps)
-        learned = {part: first_below(curve, EMERGED) for part, curve in losses.items()}
+        learned = {symbol: first_below(curve, EMERGED) for symbol, curve in curves.items()}
         if None not in learned.values():
             break
     return Outcome(condition, seed, name, recipe.steps, learned)
 
 
 def experiment(
-    name: str,
-    chosen: Preset,
-    n_seeds: int,
-    folder: Path,
-    progress: Callable[[float], None] = lambda share: None,
+    name: str, chosen: Preset, n_seeds: int, folder: Path, progress: Callable[[float], None] = lambda share: None
 ) -> list[Outcome]:
-    """Train every condition with every seed; runs that the folder holds already are not repeated.
+    """Train under every condition with every seed; runs that are in the folder are not repeated.
 
     Raises:
         BadInput: the folder holds runs of another preset or length, or its file is damaged.
     """
     task = chosen.task
     check_length(chosen.recipe)
-    held = [clamps(condition, task) for condition in CONDITIONS]
+    each = [clamps(condition, task) for condition in CONDITIONS]
     file = folder / RUNS
-    done = read_runs(file, Outcome)
-    for outcome in done:
+    kept = read_runs(file, Outcome)
+    for outcome in kept:
         if list(outcome.learned) != list(task.loss_components):
-            raise BadInput(f"{file}: holds runs that learn {', '.join(outcome.learned)}; choose another folder")
+            raise BadInput(f"{file}: holds runs with the symbols {', '.join(outcome.learned)}; choose another folder")
         if (outcome.preset, outcome.steps) != (name, chosen.recipe.steps):
             raise BadInput(f"{file}: holds runs of {outcome.preset} with {outcome.steps} steps; choose another folder")
     from retrieval_interp.models.build import VectorTransformer
 
-    for clamping in held:  # what does not fit shows before anything is trained
-        with clamped(VectorTransformer(chosen.config), clamping, task.examples(1, 0).roles):
+    for own in each:  # check that the clamps fit the preset before anything is trained
+        with clamped(VectorTransformer(chosen.config), own, task.examples(1, 0).roles):
             pass
-    there = {(outcome.condition, outcome.seed): outcome for outcome in done}
+    done = {(outcome.condition, outcome.seed): outcome for outcome in kept}
     wanted = [(condition, seed) for seed, condition in product(range(n_seeds), CONDITIONS)]
-    return all_runs(wanted, there, file, lambda key, told: train_clamped(name, chosen, *key, told), progress)
+    return all_runs(wanted, done, file, lambda key, share: train_clamped(name, chosen, *key, share), progress)
 
 
 def summary(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """One row for each condition and symbol.
+    """Return a table with one row for each condition and symbol.
 
-    Columns: ``runs``; ``learned``, how many of them did; ``step``, the mean; ``later``, ``low`` and ``high``: the mean
-    difference to the free run of the same seed, with its 95% bootstrap interval over seeds. A run that never learned it
-    counts with all its steps: ``step`` and ``later`` are then no more than what was waited for.
+    Columns: ``runs``; ``learned``, the number of runs that learned the symbol; ``step``, the mean step at which they
+    did; ``later``, ``low`` and ``high``, the mean difference to the free run of the same seed, with its 95% bootstrap
+    interval over seeds. A run that did not learn the symbol counts with all its steps; ``step`` and ``later`` are then
+    limited by the length of the run.
     """
     free = {outcome.seed: outcome for outcome in outcomes if outcome.condition == "free"}
     rows: list[dict[str, Any]] = []
     for condition in CONDITIONS:
         own = [outcome for outcome in outcomes if outcome.condition == condition]
         for symbol in own[0].learned:
-            steps = torch.tensor([outcome.waited(symbol) for outcome in own])
-            later = Interval.of(steps - torch.tensor([free[o.seed].waited(symbol) for o in own]), seed=0)
+            steps = torch.tensor([outcome.steps_to_learn(symbol) for outcome in own])
+            later = Interval.of(steps - torch.tensor([free[o.seed].steps_to_learn(symbol) for o in own]), seed=0)
             rows.append(
                 {
                     "condition": condition,
@@ -186,28 +183,29 @@ def summary(outcomes: Sequence[Outcome]) -> pd.DataFrame:
                     "runs": len(own),
                     "learned": sum(outcome.learned[symbol] is not None for outcome in own),
                     "step": steps.mean().item(),
-                    **{"later": later.mean, "low": later.low, "high": later.high},
+                    "later": later.mean,
+                    "low": later.low,
+                    "high": later.high,
                 }
             )
     return pd.DataFrame(rows)
 
 
 def sentences(outcomes: Sequence[Outcome]) -> list[str]:
-    """What was found of the last symbol, condition by condition, in words."""
+    """Return one sentence for every condition, about the last symbol."""
     last = list(outcomes[0].learned)[-1]
     of_free = sum(outcome.learned[last] is not None for outcome in outcomes if outcome.condition == "free")
-    said = []
+    found = []
     for row in summary(outcomes).to_dict(orient="records"):
         if row["symbol"] != last:
             continue
         condition, learned, runs = row["condition"], row["learned"], row["runs"]
-        sentence = f"{condition} ({CONDITIONS[condition]}): {last} learned in {learned} of {runs} runs"
+        sentence = f"{condition} ({CONDITIONS[condition]}): {last} was learned in {learned} of {runs} runs"
         if learned == runs:
             sentence += f", at step {row['step']:.0f} on average"
-        if condition != "free" and learned == runs == of_free:
-            sentence += f"; {row['later']:+.0f} steps against free [{row['low']:+.0f}, {row['high']:+.0f}]"
-        elif condition != "free" and of_free == runs:
-            low, high = row["low"], row["high"]
-            sentence += f"; at least {row['later']:+.0f} steps against free [{low:+.0f}, {high:+.0f}]"
-        said.append(sentence + ".")
-    return said
+        if condition != "free" and of_free == runs:
+            bound = "" if learned == runs else "at least "
+            interval = f"[{row['low']:+.0f}, {row['high']:+.0f}]"
+            sentence += f"; {bound}{row['later']:+.0f} steps compared with free {interval}"
+        found.append(sentence + ".")
+    return found

@@ -1,4 +1,4 @@
-"""When symbols are learned with paths held fast, as one offline page."""
+"""When symbols are learned with attention paths forced or forbidden, as one offline page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ PAGE = "interventions.html"
 
 
 def learned_figure(outcomes: Sequence[Outcome]) -> go.Figure:
-    """For every symbol: each run a dot, the mean a bar; a cross is a run that never learned it."""
+    """Draw one panel for each symbol: a dot for each run, a cross if it never learned it, a bar for the mean."""
     symbols, conditions = list(outcomes[0].learned), list(CONDITIONS)
     titles = [f"partial loss of {symbol} below {EMERGED:g}" for symbol in symbols]
     figure = make_subplots(1, len(symbols), subplot_titles=titles, shared_yaxes=True)
@@ -24,11 +24,11 @@ def learned_figure(outcomes: Sequence[Outcome]) -> go.Figure:
         for learned, marker in ((True, "circle"), (False, "x")):
             shown = [outcome for outcome in outcomes if (outcome.learned[symbol] is not None) == learned]
             dots = go.Scatter(
-                x=[outcome.waited(symbol) for outcome in shown],
+                x=[outcome.steps_to_learn(symbol) for outcome in shown],
                 y=[outcome.condition for outcome in shown],
                 mode="markers",
                 marker={"symbol": marker, "size": 9, "opacity": 0.6, "color": plotly.colors.qualitative.Safe[1]},
-                name="one run" if learned else "never, so long was waited",
+                name="one run" if learned else "not learned within these steps",
                 showlegend=column == 1,
                 customdata=[outcome.seed for outcome in shown],
                 hovertemplate="%{y}, seed %{customdata}: step %{x:.0f}<extra></extra>",
@@ -51,7 +51,7 @@ def learned_figure(outcomes: Sequence[Outcome]) -> go.Figure:
 
 
 def write_interventions(outcomes: Sequence[Outcome], folder: Path, command: str) -> Path:
-    """Write the page; returns its path.
+    """Write the page and return its path.
 
     Raises:
         BadInput: the folder cannot be written.

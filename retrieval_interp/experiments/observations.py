@@ -1,8 +1,9 @@
-"""What the paper observed of the emergence of heads (section 9, i to iv), computed for any run.
+"""The paper's four observations on the emergence of heads (section 9, i to iv), computed for any run.
 
-A symbol has arrived as soon as paths that have emerged bring it to the query, from head to head: in a circuit that
-walks along the chain by a path of its own, in one where positions take over what others know by several together.
-The paths below the first that brings x1, in the position that it reads, are what makes it an induction head.
+A symbol arrives at the query once the paths that have emerged carry it there, by information flow. In some circuits one
+path per symbol is enough, because the query follows the chain step by step. In others a symbol needs several paths,
+because positions first collect what other positions know. The paths in lower layers that write to the position where
+the query reads x1 make the head that reads it an induction head.
 """
 
 import re
@@ -16,18 +17,18 @@ from retrieval_interp.experiments.emergence import STEPS_PER_EPOCH, Emergence
 from retrieval_interp.theory.chain_layout import chain_layout
 from retrieval_interp.training.curves import EMERGED, first_crossing
 
-BARELY = 0.1  # attention from which the rise of a path is counted
+RISE_FROM = 0.1  # the attention at which the rise of a path begins
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One observation: whether it holds for this run, in words, and its numbers (in steps).
+    """One of the paper's observations, checked on a run.
 
     Attributes:
         name: i, ii, iii or iv, as in the paper.
-        holds: None where this run cannot say.
-        sentence: what was measured.
-        numbers: the same for programs.
+        holds: whether it holds for this run; None if the run does not show it either way.
+        sentence: the measurement in words.
+        numbers: the measurement in numbers, in steps.
     """
 
     name: str
@@ -37,106 +38,107 @@ class Observation:
 
     @property
     def verdict(self) -> str:
-        """Holds, differs, or cannot be said."""
-        return {True: "holds", False: "differs", None: "cannot be said"}[self.holds]
+        """The outcome in words: holds, differs or undetermined."""
+        return {True: "holds", False: "differs", None: "undetermined"}[self.holds]
 
 
 def observations(run: Emergence) -> list[Observation]:
-    """The paper's four observations, with the numbers of this run."""
+    """Check the paper's four observations on a run."""
     arrivals = arrived(run)
     return [_first(run, arrivals), _reuse(arrivals), _order(run), _last(arrivals)]
 
 
 def arrived(run: Emergence) -> dict[int, tuple[AttentionPath, float]]:
-    """For every symbol xk the step from which it can come to the query, and the path that brings it.
+    """Return for every symbol number k the path that brings xk to the query, and the step at which xk arrives.
 
-    Of a task that is no chain nothing is known.
+    The result is empty if the task is not a chain.
     """
     if not all(re.fullmatch(r"x[1-9]\d*", part) for part in run.components):
         return {}
     layout = chain_layout(max(int(part[1:]) for part in run.components))
     emerged = {path: step for path in run.circuit.paths if (step := run.emerged[str(path)]) is not None}
     found: dict[int, tuple[AttentionPath, float]] = {}
-    for now in sorted(set(emerged.values())):
-        there = [path for path, step in emerged.items() if step <= now]
-        for carried in circuit_flow(run.circuit, layout, only=there, replaced=True).carried:
+    for step in sorted(set(emerged.values())):
+        so_far = [path for path, first in emerged.items() if first <= step]
+        for carried in circuit_flow(run.circuit, layout, only=so_far, replaced=True).carried:
             if carried.path.source == "query":
                 for piece in carried.new - layout.places:
-                    found.setdefault(int(piece[1:]), (carried.path, now))
+                    found.setdefault(int(piece[1:]), (carried.path, step))
     return dict(sorted(found.items()))
 
 
 def _first(run: Emergence, arrivals: dict[int, tuple[AttentionPath, float]]) -> Observation:
-    """i: after slow learning an induction head, which fetches x1, emerges first and abruptly."""
+    """Check i: after slow learning, an induction head, which fetches x1, emerges first and abruptly."""
     if 1 not in arrivals:
-        return Observation("i", None, "No path of the circuit that brings x1 to the query emerged.", {})
+        return Observation("i", None, "No path that brings x1 to the query has emerged.", {})
     path, step = arrivals[1]
     others = [later for k, (_, later) in arrivals.items() if k != 1]
     before = [p for p in run.circuit.paths if p.head.layer < path.head.layer and p.source in (path.target, "*")]
     beneath = {str(p): run.emerged[str(p)] for p in before}
     attention = run.attention[str(path)]
     earliest, lowest = next(iter(attention.items()))
-    started = first_crossing(attention, BARELY) or 0.0
+    started = first_crossing(attention, RISE_FROM) or 0.0
     rise = step - started
     first = all(step < later for later in others)
     abrupt: bool | None = rise < 0.25 * step
     sentence = (
-        f"The query fetches x1 along {path}, whose attention passes {EMERGED:g} at step {_at(step)}, "
-        f"{'before' if first else 'not before'} any other symbol; "
+        f"The query fetches x1 along {path}, whose attention exceeds {EMERGED:g} at step {_at(step)}. x1 arrives "
+        f"{'before' if first else 'not before'} all other symbols. "
     )
     if started == earliest:
         abrupt = None
-        sentence += f"it is {lowest:.2f} at the first checkpoint already, too late to say how abruptly."
+        sentence += f"The attention is already {lowest:.2f} at the first checkpoint, so its rise was not measured."
     else:
         sentence += (
-            f"from {BARELY:g} to {EMERGED:g} it takes {rise:.0f} steps, {100 * rise / step:.0f}% of the time until "
-            f"then ({'abrupt' if abrupt else 'not abrupt'}: a quarter is the limit)."
+            f"The attention rises from {RISE_FROM:g} to {EMERGED:g} in {rise:.0f} steps, {100 * rise / step:.0f}% of "
+            f"the steps until then ({'abrupt' if abrupt else 'not abrupt'}; the limit is 25%)."
         )
     if beneath:
         listed = "; ".join(
-            f"{name} at {_at(at)}" if at is not None else f"{name} never" for name, at in beneath.items()
+            f"{name} at step {_at(at)}" if at is not None else f"{name} never" for name, at in beneath.items()
         )
-        sentence += f" Below it: {listed}."
+        sentence += f" Paths below it emerged: {listed}."
     return Observation("i", first and abrupt, sentence, {"step": step, "rise": rise, "beneath": beneath})
 
 
 def _reuse(arrivals: dict[int, tuple[AttentionPath, float]]) -> Observation:
-    """ii: quickly after, a head above fetches x2, which it can find only by x1: it reuses what is there."""
+    """Check ii: quickly after, a head above fetches x2. It can find x2 only by x1, so it reuses the first head."""
     if not {1, 2} <= set(arrivals):
-        return Observation("ii", None, "No paths of the circuit that bring x1 and x2 to the query emerged.", {})
+        return Observation("ii", None, "No paths that bring both x1 and x2 to the query have emerged.", {})
     (first, at), (second, then) = arrivals[1], arrivals[2]
     lag, above = then - at, second.head.layer > first.head.layer
     sentence = (
-        f"x2 comes to the query along {second}, {lag:.0f} steps after x1 ({100 * lag / at:.0f}% of the time that x1 "
-        f"took; quickly is less than 100%), {'above' if above else 'not above'} the head that brings x1."
+        f"x2 arrives along {second}, {lag:.0f} steps after x1 ({100 * lag / at:.0f}% of the steps that x1 took; the "
+        f"limit is 100%). Its head is {'above' if above else 'not above'} the head that brings x1."
     )
     return Observation("ii", above and 0 < lag < at, sentence, {"lag": lag, "above": above})
 
 
 def _order(run: Emergence) -> Observation:
-    """iii: each further head drives down the next partial loss, in order."""
+    """Check iii: each further head drives down the next partial loss, in order."""
     learned = run.learned
     steps = [step for step in learned.values() if step is not None]
     if len(steps) < len(learned):
-        missing = [part for part, step in learned.items() if step is None]
-        return Observation("iii", False, f"Never below {EMERGED:g}: {', '.join(missing)}.", {"steps": learned})
+        missing = ", ".join(symbol for symbol, step in learned.items() if step is None)
+        sentence = f"These partial losses never fall below {EMERGED:g}: {missing}."
+        return Observation("iii", False, sentence, {"steps": learned})
     ordered = all(a < b for a, b in pairwise(steps))
-    listed = ", ".join(f"{part} at {_at(step)}" for part, step in learned.items())
+    listed = ", ".join(f"{symbol} at step {_at(step)}" for symbol, step in learned.items())
     sentence = f"The partial losses fall below {EMERGED:g} {'in order' if ordered else 'out of order'}: {listed}."
     return Observation("iii", ordered, sentence, {"steps": learned})
 
 
 def _last(arrivals: dict[int, tuple[AttentionPath, float]]) -> Observation:
-    """iv: the last head comes much later than the one before."""
+    """Check iv: the last head emerges much later than the one before."""
     steps = [step for _, step in arrivals.values()]
     if len(steps) < 3:
-        return Observation("iv", None, "Fewer than three symbols are brought to the query by paths of the circuit.", {})
+        return Observation("iv", None, "The paths bring fewer than three symbols to the query.", {})
     gaps = [b - a for a, b in pairwise(steps)]
     longest = gaps[-1] > max(0.0, *gaps[:-1])
     symbols, waits = ", ".join(f"x{k}" for k in arrivals), ", ".join(f"{gap:.0f}" for gap in gaps)
     sentence = (
-        f"Between the arrivals of {symbols} at the query lie {waits} steps: "
-        f"the last gap is {'the longest' if longest else 'not the longest'}."
+        f"The gaps between the arrivals of {symbols} at the query are {waits} steps. "
+        f"The last gap is {'the longest' if longest else 'not the longest'}."
     )
     return Observation("iv", longest, sentence, {"gaps": gaps})
 

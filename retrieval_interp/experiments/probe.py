@@ -1,4 +1,4 @@
-"""Probes: after which layer can each symbol be read where it is asked? Beside what information flow predicts."""
+"""Probes: the layer after which each symbol can be read where it is asked, and the prediction of information flow."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from retrieval_interp.tasks.vectors import VectorTask
 from retrieval_interp.theory.information_flow import layers_until
 from retrieval_interp.training.curves import EMERGED
 
-AT_ONCE = 256  # examples that are run at once
-RIDGE = 1e-3  # of the mean variance of the residual stream
+AT_ONCE = 256  # the number of examples in one forward pass
+RIDGE = 1e-3  # the ridge penalty, relative to the mean variance of the residual stream
 READOUTS = ("logit_lens", "linear_probe")
 
 
 @dataclass(frozen=True)
 class Probes:
-    """How well each symbol can be read from the residual stream where it is asked, layer by layer.
+    """The errors of reading each symbol from the residual stream where it is asked, layer by layer.
 
-    The errors are mean squared errors. Guessing the mean scores 1; below 0.5 a symbol counts as read.
+    The errors are mean squared errors. Guessing the mean scores 1. A symbol counts as read below 0.5.
 
     Attributes:
         symbols: the loss components.
-        logit_lens: with the model's own final norm and unembedding, ``[layer, symbol]``; row 0 is before any layer.
-        linear_probe: with a ridge regression fitted on one sample and scored on another, ``[layer, symbol]``.
+        logit_lens: the errors with the model's own final norm and unembedding, ``[layer, symbol]``; row 0 is before the
+            first layer.
+        linear_probe: the errors of a ridge regression that is fitted on one sample and scored on another,
+            ``[layer, symbol]``.
     """
 
     symbols: tuple[str, ...]
@@ -38,7 +40,7 @@ class Probes:
     linear_probe: Float[torch.Tensor, "layer symbol"]
 
     def layers(self, readout: str) -> dict[str, int | None]:
-        """For every symbol the first layer after which a readout reads it; -1 before any, None if never."""
+        """Return for every symbol the first layer after which a readout reads it; -1 before layer 0, None if never."""
         below = (getattr(self, readout) < EMERGED).T.tolist()
         return {
             symbol: row.index(True) - 1 if True in row else None
@@ -48,18 +50,18 @@ class Probes:
     def plot(
         self, flow: FlowCheck | None = None, earliest: Mapping[str, int | None] | None = None
     ) -> plotly.graph_objects.Figure:
-        """Layer by symbol, one heat map for each readout.
+        """Draw one heat map for each readout, layer by symbol.
 
         Args:
-            flow: of the model's circuit; a ring marks the layer that it predicts.
-            earliest: of ``possible_layers``; a dot marks the layer from which information flow allows it.
+            flow: the flow check of the model's circuit; a ring marks the layer that it predicts.
+            earliest: the result of ``possible_layers``; a dot marks the first layer that information flow allows.
         """
         from retrieval_interp.experiments.probe_page import probe_figure
 
         return probe_figure(self, flow, earliest or {})
 
     def table(self) -> pd.DataFrame:
-        """One row for each readout and layer, a column for each symbol; layer -1 is before any."""
+        """Return one row for each readout and layer, with a column for each symbol; layer -1 is before layer 0."""
         rows = [
             {"readout": name, "layer": layer - 1, **dict(zip(self.symbols, errors.tolist(), strict=True))}
             for name in READOUTS
@@ -76,14 +78,14 @@ def probe(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Probes:
-    """Read every symbol after every layer.
+    """Read every symbol after every layer, with a logit lens and a linear probe.
 
     Args:
-        model: trained on ``task``.
-        task: the problem.
-        n_examples: to score on; the regression is fitted on as many others.
-        seed: of the first sample; ``seed + 1`` is of the second.
-        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+        model: a model trained on ``task``.
+        task: the task.
+        n_examples: the number of examples to score on; the regression is fitted on as many others.
+        seed: the seed of the examples for the fit; the examples for the score have ``seed + 1``.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
     """
     from sklearn.linear_model import Ridge
 
@@ -112,7 +114,7 @@ def probe(
 
 
 def possible_layers(task: VectorTask) -> dict[str, int | None]:
-    """For every symbol the first layer with which any circuit could bring it, by information flow; None if none."""
+    """Return for every symbol the first layer after which a circuit could know it, by information flow, or None."""
     until = {symbol: layers_until(task.layout, role, symbol, causal=True) for symbol, role in task.read_at.items()}
     return {symbol: None if layers is None else layers - 1 for symbol, layers in until.items()}
 
@@ -120,9 +122,10 @@ def possible_layers(task: VectorTask) -> dict[str, int | None]:
 def _streams(
     model: transformer_lens.HookedTransformer, task: VectorTask, examples: Examples, progress: Callable[[float], None]
 ) -> dict[str, Float[torch.Tensor, "layer read d_model"]]:
-    """The residual stream wherever something is asked, by role, before any layer and after each."""
+    """Return the residual stream at every output role, before the first layer and after each layer."""
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_layers))]
-    places = {role: examples.roles[role].sort(dim=1).values for role in task.output_roles}  # as the targets stand
+    # In the order of the targets.
+    places = {role: examples.roles[role].sort(dim=1).values for role in task.output_roles}
     found: dict[str, list[torch.Tensor]] = {role: [] for role in places}
     for start in range(0, len(examples), AT_ONCE):
         part = slice(start, start + AT_ONCE)

@@ -1,4 +1,4 @@
-"""Probes of every symbol and layer, as a table and one offline page."""
+"""The errors of the probes by layer and symbol, as a table and one offline page."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +15,10 @@ TITLES = {"logit_lens": "logit lens", "linear_probe": "linear probe, fitted on o
 
 
 def probe_figure(read: Probes, flow: FlowCheck | None, earliest: Mapping[str, int | None]) -> go.Figure:
-    """Layer by symbol, one heat map for each readout; a ring marks the layer that information flow predicts.
+    """Draw one heat map for each readout, layer by symbol.
 
-    A small dot marks the ``earliest`` layer that flow allows.
+    A ring marks the layer that the flow check of the circuit predicts. A small dot marks the earliest layer that
+    information flow allows for any circuit.
     """
     figure = make_subplots(1, len(TITLES), subplot_titles=list(TITLES.values()), shared_yaxes=True)
     for column, name in enumerate(TITLES, start=1):
@@ -29,16 +30,16 @@ def probe_figure(read: Probes, flow: FlowCheck | None, earliest: Mapping[str, in
         )  # fmt: skip
         figure.add_trace(heat, row=1, col=column)
         marks = {
-            "predicted by the circuit's flow": (flow.known_at if flow else {}, "circle-open", 18),
-            "possible by flow": (earliest, "circle", 6),
+            "predicted by the flow check": (flow.known_at if flow else {}, "circle-open", 18),
+            "possible by information flow": (earliest, "circle", 6),
         }
-        for said, (layers, symbol, size) in marks.items():
-            there = {part: str(layer) for part, layer in layers.items() if layer is not None}
+        for label, (layers, symbol, size) in marks.items():
+            known = {component: str(layer) for component, layer in layers.items() if layer is not None}
             marked = go.Scatter(
-                x=list(there), y=list(there.values()), mode="markers", name=said,
-                showlegend=column == 1 and bool(there),
+                x=list(known), y=list(known.values()), mode="markers", name=label,
+                showlegend=column == 1 and bool(known),
                 marker={"symbol": symbol, "size": size, "color": "#d95f02", "line": {"width": 3}},
-                hovertemplate=f"{said}: %{{x}} with layer %{{y}}<extra></extra>",
+                hovertemplate=f"{label}: %{{x}} after layer %{{y}}<extra></extra>",
             )  # fmt: skip
             figure.add_trace(marked, row=1, col=column)
     figure.update_yaxes(title_text="layer", col=1, type="category")
@@ -51,14 +52,9 @@ def probe_figure(read: Probes, flow: FlowCheck | None, earliest: Mapping[str, in
 
 
 def write_probe(
-    read: Probes,
-    flow: FlowCheck | None,
-    earliest: Mapping[str, int | None],
-    name: str,
-    folder: Path,
-    command: str,
+    read: Probes, flow: FlowCheck | None, earliest: Mapping[str, int | None], name: str, folder: Path, command: str
 ) -> Path:
-    """Write the table and the page; returns the page's path.
+    """Write the table and the page, and return the path of the page.
 
     Raises:
         BadInput: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""Many small runs whose learning is compared: each is trained in memory, and kept as one line of a file."""
+"""Many small training runs that are compared: each is trained in memory and kept as one line of a file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Key = TypeVar("Key")
 Run = TypeVar("Run")
 
 RUNS = "runs.jsonl"
-MEASURE_EVERY = 20  # steps between two points of a curve
+MEASURE_EVERY = 20  # the number of training steps between two points of a curve
 
 
-def stretches(take_step: TrainingStep, seed: int) -> Iterator[tuple[int, list[float]]]:
-    """Train to the end of the recipe; after every 20 steps the step, and the mean partial losses since.
+def train_in_intervals(take_step: TrainingStep, seed: int) -> Iterator[tuple[int, list[float]]]:
+    """Train to the end of the recipe; yield every 20 steps the step and the mean partial losses over these steps.
 
     Raises:
-        BadInput: the recipe is shorter than that.
+        BadInput: the recipe has fewer than 20 steps.
     """
     check_length(take_step.recipe)
     running = torch.zeros(len(take_step.task.loss_components))
@@ -38,9 +38,13 @@ def stretches(take_step: TrainingStep, seed: int) -> Iterator[tuple[int, list[fl
 
 
 def check_length(recipe: Recipe) -> None:
-    """Refuse a recipe without a single point of a curve."""
+    """Check that a recipe has enough steps for one point of a curve.
+
+    Raises:
+        BadInput: the recipe has fewer than 20 steps.
+    """
     if recipe.steps < MEASURE_EVERY:
-        raise BadInput(f"{recipe.steps} steps; expected at least {MEASURE_EVERY}, between two points of a curve")
+        raise BadInput(f"{recipe.steps} steps; expected at least {MEASURE_EVERY}, the interval of the measurements")
 
 
 def all_runs(
@@ -50,14 +54,14 @@ def all_runs(
     train: Callable[[Key, Callable[[float], None]], Run],
     progress: Callable[[float], None],
 ) -> list[Run]:
-    """Every wanted run, in that order; those that are done already are not repeated.
+    """Train the wanted runs that are not done yet, and return all wanted runs in their order.
 
     Args:
-        wanted: what tells the runs apart.
-        done: what ``file`` holds.
-        file: to which each new run is added, a dataclass as one line of JSON.
-        train: makes a run, and tells its finished share, 0 to 1.
-        progress: is told the finished share of all, 0 to 1.
+        wanted: the keys of the runs.
+        done: the runs that ``file`` holds, by key.
+        file: the file to which each new run, a dataclass, is added as one line of JSON.
+        train: trains the run of a key; it calls its second argument with the finished share of the run, 0 to 1.
+        progress: is called with the finished share of all runs, 0 to 1.
     """
     for place, key in enumerate(wanted):
 
@@ -72,16 +76,16 @@ def all_runs(
 
 
 def read_runs(path: Path, kind: type[Run]) -> list[Run]:
-    """The runs of a file, each a dataclass read from its line; none where there is no file.
+    """Read the runs of a file, each a dataclass from one line; return an empty list if there is no file.
 
-    A last line that was cut off, when the experiment was killed, is no run; ``append_line`` removes it.
+    An incomplete last line, from an experiment that was killed, is ignored; ``append_line`` removes it.
 
     Raises:
         BadInput: a line is damaged.
     """
     found = []
     begun = path.exists() and (not path.is_file() or path.stat().st_size > 0)
-    whole, _, _ = read_text(path, "the runs of an experiment").rpartition("\n") if begun else ("", "", "")
+    whole = read_text(path, "the runs of an experiment").rpartition("\n")[0] if begun else ""
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
             found.append(record_of(kind, line))

@@ -1,1 +1,1 @@
-"""The paper's figure 4: loss by depth, as a table and a page."""
+"""Figure 4 of the paper: loss by depth, as a table and a page."""

@@ -1,4 +1,4 @@
-"""Figure 4 of the paper for the runs of a sweep, as tables and one offline page."""
+"""Figure 4 of the paper for the runs of a sweep, as tables and an offline page."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COLOURS = plotly.colors.qualitative.Safe
 
 
 def figure4_losses(results: Sequence[Result]) -> go.Figure:
-    """Figure 4, left: the final validation loss by number of layers, a line for every family, a dot for every run.
+    """Draw figure 4, left: the final validation loss by number of layers, with a line per family and a dot per run.
 
-    An upright line stands before the number of layers from which information flow allows all that is asked for.
+    A vertical line is just left of the least number of layers for all asked symbols by information flow.
     """
     rows = table(results)
     figure = make_subplots(1, 1)
@@ -36,13 +36,13 @@ def figure4_losses(results: Sequence[Result]) -> go.Figure:
         line = {"color": COLOURS[place % len(COLOURS)], "width": 1}
         figure.add_vline(x=layers_causal(furthest) - 0.3 + 0.05 * place, line=line)
     figure.add_hline(y=FAILED, line={"color": "#999999", "dash": "dash", "width": 1})
-    return _dressed(figure)
+    return _styled(figure)
 
 
 def figure4_components(results: Sequence[Result]) -> go.Figure:
-    """Figure 4, right: the loss of every symbol, in a panel for each family that is asked for several.
+    """Draw figure 4, right: the loss of every symbol, in a panel for each family that is asked for several symbols.
 
-    An upright line stands before the number of layers from which information flow allows a symbol.
+    A vertical line is just left of the least number of layers for a symbol by information flow.
     """
     rows = table(results)
     several = [name for name in dict.fromkeys(rows["family"]) if rows[rows["family"] == name]["symbol"].nunique() > 2]
@@ -55,7 +55,7 @@ def figure4_components(results: Sequence[Result]) -> go.Figure:
             _add(figure, symbol, hop(symbol) - 1, dots, means, column)
             line = {"color": COLOURS[(hop(symbol) - 1) % len(COLOURS)], "width": 1}
             figure.add_vline(x=layers_causal(hop(symbol)) - 0.3 + 0.05 * hop(symbol), line=line, row=1, col=column)
-    return _dressed(figure)
+    return _styled(figure)
 
 
 def _add(
@@ -66,7 +66,7 @@ def _add(
     means: pd.DataFrame,
     column: int,
 ) -> None:
-    """A line of means, and the runs as dots beside it."""
+    """Add a line of means and a dot for every run."""
     colour, shift = COLOURS[place % len(COLOURS)], 0.06 * place
     shared = {"legendgroup": name, "marker": {"color": colour, "symbol": place, "size": 8}}
     figure.add_trace(
@@ -87,7 +87,7 @@ def _add(
     )  # fmt: skip
 
 
-def _dressed(figure: go.Figure) -> go.Figure:
+def _styled(figure: go.Figure) -> go.Figure:
     figure.update_xaxes(title_text="layers", dtick=1)
     figure.update_yaxes(title_text="squared error", rangemode="tozero", col=1)
     figure.update_yaxes(rangemode="tozero")
@@ -99,7 +99,7 @@ def _layers(result: Result) -> int:
 
 
 def write_figure4(results: Sequence[Result], folder: Path, command: str) -> Path:
-    """Write the tables and the page; returns the page's path.
+    """Write the tables and the page, and return the path of the page.
 
     Raises:
         BadInput: the folder cannot be written.

@@ -1,10 +1,10 @@
-"""Chains of exact symbols: the retrieval problem in its barest form, for transformers whose weights are written down.
+"""The retrieval problem over tokens, for transformers whose weights are constructed by hand.
 
     token       b1 c1  b2 c2   a2 b2  a1 b1   a1  a2
-    role        pair2.first, .second          query       (chain 1 and 2, shuffled in every block; the last step first)
+    role        pair2.first, .second          query       (chains 1 and 2, shuffled in every block; the last step first)
 
-Step k of a chain takes its symbol from an alphabet of its own, and no two chains of an example share one. Asked at a_i,
-the model answers with the one-hot of b_i, of c_i, and so on.
+Symbol k of a chain comes from alphabet k, and no two chains of an example share a symbol. At the query a_i the model
+answers with the one-hot vectors of b_i, c_i, and so on.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ from retrieval_interp.theory.chain_layout import chain_layout
 
 @dataclass(frozen=True)
 class ChainProblem:
-    """Several chains of D steps; a ``Problem`` over tokens.
+    """A retrieval problem with N chains of D steps; a ``circuits.Problem`` over tokens.
 
     Attributes:
-        n_steps: D.
-        n_chains: chains side by side in every example.
-        n_symbols: size of every alphabet, at least ``n_chains``.
+        n_steps: D, the number of retrieval steps.
+        n_chains: N, the number of chains in every example.
+        n_symbols: the size of every alphabet, at least ``n_chains``.
     """
 
     n_steps: int
@@ -37,21 +37,21 @@ class ChainProblem:
 
     def __post_init__(self) -> None:
         if self.n_steps < 1 or self.n_chains < 1 or self.n_symbols < self.n_chains:
-            raise BadInput(f"{self}: expected at least one step and chain, and a symbol for every chain")
+            raise BadInput(f"{self}: expected at least one step, one chain, and one symbol per chain")
 
     @property
     def n_positions(self) -> int:
-        """Length of a sequence."""
+        """The length of a sequence."""
         return self.n_chains * (2 * self.n_steps + 1)
 
     @property
     def n_tokens(self) -> int:
-        """Size of all alphabets together; token k * n_symbols + s is symbol s of step k."""
+        """The number of tokens; token k * n_symbols + s is symbol s of alphabet k."""
         return (self.n_steps + 1) * self.n_symbols
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """``query``, then both members of pair 1 ... D."""
+        """``query``, then both members of pairs 1 ... D."""
         return ("query", *(f"pair{k}.{which}" for k in range(1, self.n_steps + 1) for which in ("first", "second")))
 
     @property
@@ -61,26 +61,26 @@ class ChainProblem:
 
     @property
     def layout(self) -> Layout:
-        """What each role of one chain starts with, for information flow."""
+        """What each role of one chain knows at the start, for information flow."""
         return chain_layout(self.n_steps)
 
     @property
     def read_at(self) -> Mapping[str, str]:
-        """For every part the role at which it is read."""
+        """The role at which each loss component is read."""
         return dict.fromkeys(self.loss_components, "query")
 
     @property
     def output_roles(self) -> tuple[str, ...]:
-        """The answers are read at the queries."""
+        """The role at which the answers are read, ``query``."""
         return ("query",)
 
     def tokens_of(self, piece: str) -> range:
-        """The tokens that a symbol of the chain may be, x0 ... xD."""
+        """Return the tokens of the alphabet of a symbol, x0 ... xD."""
         first = self.n_symbols * int(piece.removeprefix("x"))
         return range(first, first + self.n_symbols)
 
     def positions_of(self, role: str) -> range:
-        """The positions at which a role may stand."""
+        """Return the possible positions of a role."""
         pair = (self.roles.index(role) + 1) // 2  # 0 for the query
         start = 2 * self.n_chains * (self.n_steps - pair)
         if pair == 0:
@@ -88,13 +88,13 @@ class ChainProblem:
         return range(start + (role.endswith("second")), start + 2 * self.n_chains, 2)
 
     def examples(self, n: int, seed: int) -> Examples:
-        """``n`` examples; the same ones for the same seed."""
+        """Return ``n`` examples; the same seed gives the same examples."""
         if n < 1:
             raise BadInput(f"{n} examples; expected at least 1")
         generator = torch.Generator().manual_seed(seed)
 
         def shuffled(most: int, rows: int) -> Tensor:
-            """A permutation of ``range(most)`` for every example and row, ``[n, rows, most]``."""
+            """Return a permutation of ``range(most)`` for every example and row, ``[n, rows, most]``."""
             return torch.rand(n, rows, most, generator=generator).argsort(dim=-1)
 
         symbols = shuffled(self.n_symbols, self.n_steps + 1)[..., : self.n_chains]  # [n, step, chain]
@@ -110,7 +110,7 @@ class ChainProblem:
         return Examples(inputs, tokens[:, 1:], Roles(self.roles, positions, {"slot": slots}))
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch component"]:
-        """Squared error of every one-hot answer; answering nothing scores 1."""
+        """Return the squared error of every one-hot answer; an answer of all zeros scores 1."""
         rows = torch.arange(len(examples), device=outputs.device)[:, None]
         answers = outputs[rows, examples.roles["query"]].unflatten(-1, (self.n_steps, self.n_symbols))
         wanted = torch.nn.functional.one_hot(examples.targets % self.n_symbols, self.n_symbols).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""The shallowest circuit that solves the retrieval problem, as the exact bound has it (``depth.py``)."""
+"""The shallowest circuit that solves the retrieval problem; its depth is the exact bound (``theory/depth.py``)."""
 
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
@@ -8,16 +8,16 @@ from retrieval_interp.ground_truth.chains import ChainProblem
 
 
 def minimal_circuit(n_steps: int) -> Circuit:
-    """The shallowest circuit for D steps, in 1 + ceil(log2(D + 1)) layers of one head.
+    """Return the shallowest circuit for D steps, with 1 + ceil(log2(D + 1)) layers of one head.
 
-    The first layer joins the members of every pair. From then on every pair takes over what the pair stands for that
-    begins where its own knowledge ends, and so does the query: what a pair knows doubles with every layer,
-    and the query knows one step less than twice as many.
+    The first layer joins the members of every pair. In every later layer each pair attends to the pair that begins
+    where its own knowledge ends, so the number of steps that a pair knows doubles. The query does the same. After layer
+    l (from 0) a pair knows 2^l steps, and the query knows 2^l - 1.
     """
     if n_steps < 1:
         raise BadInput(f"{n_steps} steps; expected at least 1")
     heads: dict[Head, OneHot] = {}
-    layer, reach, asked = 0, 1, 0  # steps that a pair knows, and steps that the query knows
+    layer, reach, asked = 0, 1, 0  # the number of steps that a pair knows, and that the query knows
     heads[Head(0, 0)] = OneHot({f"pair{k}.second": f"pair{k}.first" for k in range(1, n_steps + 1)})
     while asked < n_steps:
         layer += 1

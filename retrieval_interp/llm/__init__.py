@@ -1,10 +1,8 @@
-"""Language models on the questions of the paper's section 4, with Inspect; needs the extra ``llm``."""
+"""Ask language models the questions of section 4 of the paper, with Inspect; needs the extra ``llm``."""
 
 from circuits.errors import BadInput
 
 try:
     import inspect_ai  # noqa: F401
 except ImportError as error:
-    raise BadInput(
-        "language models are asked through Inspect; install it with: pip install 'retrieval-interp[llm]'"
-    ) from error
+    raise BadInput("Inspect is not installed; install it with: pip install 'retrieval-interp[llm]'") from error

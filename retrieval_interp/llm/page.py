@@ -1,4 +1,4 @@
-"""Figure 2 of the paper for any models, as a table and one offline page."""
+"""Figure 2 of the paper for any models, as a table and an offline page."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from retrieval_interp.results import write_results
 
 FILES = ("accuracy.csv", "accuracy.html")
 COLOURS = plotly.colors.qualitative.Safe
-OPTIONS = ("chains", "seed", "questions", "attempts", "max_tokens", "temperature")  # with which a model is asked
+OPTIONS = ("chains", "seed", "questions", "attempts", "max_tokens", "temperature")  # the options of asking a model
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x", "star", "hexagon")
 
 
 def by_formulation(table: pd.DataFrame) -> pd.DataFrame:
-    """One row for each series and formulation: of those with several numbers of steps the paper's five, or the most."""
+    """Keep one row per series and formulation: the number of steps nearest to the paper's five, of two the larger."""
     distance = (table["steps"] - STEPS).abs().fillna(0)
     kept = table.assign(distance=distance, more=-table["steps"].fillna(0)).sort_values(["distance", "more"])
     return kept.drop_duplicates(["series", "formulation"]).drop(columns=["distance", "more"])
 
 
 def with_series(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with a column ``series``: the model, and with which options it was asked where these differ."""
+    """Add a column ``series``: the name of the model, with those options that differ between rows."""
     differing = [option for option in OPTIONS if table[option].nunique(dropna=False) > 1]
-    told = [
+    series = [
         ", ".join([row["model"], *(f"{o.replace('_', ' ')} {row[o]}" for o in differing)])
         for row in table.to_dict("records")
     ]
-    return table.assign(series=told)
+    return table.assign(series=series)
 
 
 def accuracy_figure(table: pd.DataFrame) -> go.Figure:
-    """Left: accuracy by formulation and model. Right: equations by number of steps. Dashed: chance."""
+    """Draw accuracy by formulation (left), and of equations by number of steps (right); chance is dashed."""
     figure = make_subplots(1, 2, subplot_titles=("by formulation", "equations, by number of steps"), shared_yaxes=True)
     table = with_series(table)
     single, equations = by_formulation(table), table[table["formulation"] == "equations"]
@@ -49,9 +49,9 @@ def accuracy_figure(table: pd.DataFrame) -> go.Figure:
     places = {kind: place for place, kind in enumerate(order)}
     every = list(dict.fromkeys(table["series"]))
     for number, series in enumerate(every):
-        shift = 0.6 * ((number + 0.5) / len(every) - 0.5)  # side by side within a formulation
+        shift = 0.6 * ((number + 0.5) / len(every) - 0.5)  # series are side by side within a formulation
         marker = {"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 10}
-        shared = {"name": escape(series), "legendgroup": series, "marker": marker}  # plotly takes it for HTML
+        shared = {"name": escape(series), "legendgroup": series, "marker": marker}  # plotly renders HTML in names
         own = single[single["series"] == series]
         left = [places[_kind(row)] + shift for row in own.to_dict("records")]
         figure.add_trace(_points(own, left, mode="markers", **shared), 1, 1)
@@ -78,13 +78,13 @@ def accuracy_figure(table: pd.DataFrame) -> go.Figure:
 
 
 def _kind(row: dict[Any, Any]) -> tuple[str, str, int]:
-    """What has a place of its own: a formulation of some size."""
+    """Return the formulation, steps and chains of a row; each combination has its own place on the axis."""
     return row["formulation"], shown_steps(row["steps"]), row["chains"]
 
 
 def _label(name: str, steps: str, chains: int, several: bool) -> str:
-    told = [f"D = {steps}"] if steps else []
-    return "<br>".join([name.replace("_", "-"), *told, *([f"{chains} chains"] if several else [])])
+    sizes = [*([f"D = {steps}"] if steps else []), *([f"{chains} chains"] if several else [])]
+    return "<br>".join([name.replace("_", "-"), *sizes])
 
 
 def _points(rows: pd.DataFrame, x: list[float], **shared: Any) -> go.Scatter:
@@ -94,13 +94,13 @@ def _points(rows: pd.DataFrame, x: list[float], **shared: Any) -> go.Scatter:
         "array": (rows["high"] - rows["accuracy"]).tolist(),
         "arrayminus": (rows["accuracy"] - rows["low"]).tolist(),
     }
-    told = [f"{row.right} of {row.asked}, {row.exhausted} without an acceptable answer" for row in rows.itertuples()]
+    texts = [f"{row.right} of {row.asked}, {row.exhausted} without an acceptable answer" for row in rows.itertuples()]
     hover = "%{y:.3f}: %{text}<extra>%{fullData.name}</extra>"
-    return go.Scatter(x=x, y=rows["accuracy"].tolist(), error_y=errors, text=told, hovertemplate=hover, **shared)
+    return go.Scatter(x=x, y=rows["accuracy"].tolist(), error_y=errors, text=texts, hovertemplate=hover, **shared)
 
 
 def _dashed(levels: Sequence[tuple[float, float, float]], showlegend: bool) -> go.Scatter:
-    """Chance from one place to another; a gap between any two."""
+    """Draw dashed horizontal lines, each given as its first x, its last x and its y."""
     return go.Scatter(
         x=[x for first, last, _ in levels for x in (first, last, None)],
         y=[y for *_, level in levels for y in (level, level, None)],
@@ -113,12 +113,12 @@ def _dashed(levels: Sequence[tuple[float, float, float]], showlegend: bool) -> g
 
 
 def write_accuracy(table: pd.DataFrame, folder: Path, source: str) -> Path:
-    """Write the table and the page; returns the page's path.
+    """Write the table and the page, and return the path of the page.
 
     Args:
-        table: as ``results`` gives it.
-        folder: where to.
-        source: the command, or where the logs came from.
+        table: the table of ``results``.
+        folder: the folder to write to.
+        source: the command, or the source of the logs.
 
     Raises:
         BadInput: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""Any HookedTransformer as a model for Inspect: ``--model hooked/NAME``, a model directory or a pretrained one."""
+"""HookedTransformers as models for Inspect: ``--model hooked/NAME``, for a model directory or a pretrained model."""
 
 from typing import Any
 
@@ -21,13 +21,11 @@ from retrieval_interp.models.language import language_model
 from retrieval_interp.tasks.prompted import as_text, token_ids
 
 UNKNOWN_OPTIONS = ("top_p", "top_k", "stop_seqs", "num_choices", "frequency_penalty", "presence_penalty", "logit_bias")
-
-
-COLDEST = 1e-6  # a temperature below it is none: always the likeliest token
+COLDEST = 1e-6  # below this temperature, the most likely token is taken
 
 
 class HookedAPI(ModelAPI):
-    """A HookedTransformer that answers one question after the other, in this process."""
+    """A HookedTransformer that answers one question at a time, in this process."""
 
     def __init__(
         self,
@@ -37,21 +35,29 @@ class HookedAPI(ModelAPI):
         config: GenerateConfig | None = None,
         **model_args: Any,
     ) -> None:
-        """Load the model of that name."""
+        """Load a model by name.
+
+        Raises:
+            BadInput: there is no such model, or it reads no text.
+        """
         super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
         self.model: HookedTransformer = language_model(model_name, **model_args)
         self._one_at_a_time = anyio.Lock()
 
     def max_connections(self) -> int:
-        """One: there is one model."""
+        """Return 1, because there is one model."""
         return 1
 
     async def generate(
         self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
     ) -> ModelOutput:
-        """The answer to the one message, sampled at the temperature of the config (1 if it has none)."""
+        """Return the answer to a single message, sampled at the temperature of the config (by default 1).
+
+        Raises:
+            BadInput: there are several messages, the question does not fit into the model, or an option is unsupported.
+        """
         if len(input) != 1:
-            raise BadInput(f"{self.model_name} is asked one message, without any before it; got {len(input)}")
+            raise BadInput(f"{self.model_name} takes a single message; got {len(input)}")
         async with self._one_at_a_time:
             return await anyio.to_thread.run_sync(self._answer, input[0].text, config)
 
@@ -60,14 +66,14 @@ class HookedAPI(ModelAPI):
         model, tokenizer, device = self.model, self.model.tokenizer, self.model.cfg.device
         read, _ = token_ids(tokenizer, as_text(tokenizer, question))
         if not read or max(read) >= model.cfg.d_vocab:
-            raise BadInput(f"{self.model_name} knows {model.cfg.d_vocab} tokens; its tokenizer makes others, or none")
+            raise BadInput(f"{self.model_name} has {model.cfg.d_vocab} tokens; its tokenizer returned others, or none")
         if len(read) >= model.cfg.n_ctx:
             raise BadInput(f"{self.model_name} reads at most {model.cfg.n_ctx} tokens; the question has {len(read)}")
         refused = [option for option in UNKNOWN_OPTIONS if getattr(config, option)]
         temperature = 1.0 if config.temperature is None else config.temperature
         if refused or temperature < 0:
             option = refused[0] if refused else f"temperature {temperature:g}"
-            raise BadInput(f"{self.model_name} cannot be asked with {option}; expected a temperature from 0, or a seed")
+            raise BadInput(f"{self.model_name} does not support {option}; expected a temperature from 0, or a seed")
         generator = None if config.seed is None else torch.Generator().manual_seed(config.seed)
         cache = TransformerLensKeyValueCache.init_cache(model.cfg, device, batch_size=1)
         written: list[int] = []
@@ -82,7 +88,7 @@ class HookedAPI(ModelAPI):
                 chances = (logits / temperature).softmax(dim=-1)
                 following = int(torch.multinomial(chances, 1, generator=generator))
             text = tokenizer.decode([*written, following], skip_special_tokens=True)
-            # A model without chat has no other end of an answer than the end of the line.
+            # Without a chat template, an answer ends at the end of the line.
             if following in tokenizer.all_special_ids or (text.strip() and "\n" in text.lstrip()):
                 stop = "stop"
                 break

@@ -1,4 +1,4 @@
-"""What Inspect finds here: the tasks, and the provider of models."""
+"""The entry point for Inspect: the tasks and the model provider."""
 
 from inspect_ai.model import ModelAPI, modelapi
 
@@ -7,8 +7,8 @@ from retrieval_interp.llm.tasks import equations, functions, kingdoms, lives_wit
 
 @modelapi(name="hooked")
 def hooked() -> type[ModelAPI]:
-    """``hooked/NAME``: any HookedTransformer, a model directory or a pretrained one."""
-    from retrieval_interp.llm.provider import HookedAPI  # brings in PyTorch, which other models do not need
+    """Return the provider of ``hooked/NAME``: a HookedTransformer from a model directory, or a pretrained one."""
+    from retrieval_interp.llm.provider import HookedAPI  # imports PyTorch, which other models do not need
 
     return HookedAPI
 

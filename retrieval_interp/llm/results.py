@@ -1,4 +1,4 @@
-"""What Inspect's logs say: one row for each model, formulation and size."""
+"""The results in Inspect's logs: one row for each model, formulation and size."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from retrieval_interp.prompts import FORMULATIONS, formulation
 KEY = ("model", "formulation", "steps", "chains", "seed", "questions", "attempts", "max_tokens", "temperature")
 COLUMNS = (*KEY, "asked", "right", "exhausted", "failed", "accuracy", "low", "high", "chance")
 
-LARGEST_LOG = 256 * 2**20  # bytes of what is read at once: of a packed log all but the samples
+LARGEST_LOG = 256 * 2**20  # most bytes read at once; the samples of a packed log do not count
 
 
 def logs_in(folder: Path) -> list[Path]:
-    """Inspect's logs in a folder.
+    """Return the paths of Inspect's logs in a folder.
 
     Raises:
         BadInput: there is no such folder.
@@ -36,46 +36,50 @@ def logs_in(folder: Path) -> list[Path]:
 
 
 def path_of(location: str) -> Path:
-    """The file of a log; Inspect writes the scheme before it, and nothing else differently."""
+    """Return the path of a log; Inspect puts ``file://`` before it and changes nothing else."""
     return Path(location.removeprefix("file://"))
 
 
 def read_header(path: Path) -> EvalLog:
-    """What was asked of whom, without the answers.
+    """Read a log without its samples.
 
     Raises:
-        BadInput: it would fill the memory.
-        ValueError: it is neither packed nor JSON.
-        Exception: whatever Inspect makes of a damaged file.
+        BadInput: the log is too large.
+        ValueError: the log is neither packed nor JSON.
+        Exception: the log is damaged; Inspect raises many types.
     """
     if path.suffix == ".eval":
         with ZipFile(path) as packed:
             size = sum(one.file_size for one in packed.infolist() if not one.filename.startswith("samples/"))
         if size > LARGEST_LOG:
-            raise BadInput(f"{size} bytes to be read at once; expected {LARGEST_LOG} at most")
-    else:  # the parser that Inspect uses, in C, does not survive a number of five thousand digits
+            raise BadInput(f"{size} bytes would be read at once; expected at most {LARGEST_LOG}")
+    else:  # the C parser that Inspect uses crashes at a number of 5,000 digits
         json.loads(read_text(path, "a log of Inspect", LARGEST_LOG))
     return read_eval_log(str(path), header_only=True)
 
 
 def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda line: None) -> pd.DataFrame:
-    """The results of these logs, also of those whose run was cut short: whatever was asked counts.
+    """Return the results in logs, including logs of runs that did not finish.
 
-    Of several logs of the same model, size, seed and options the one with the most answers counts, of these the newest.
-    Logs of other tasks are left out.
+    Of several logs with the same model, size, seed and options, the one with the most answers counts, and of these the
+    newest. Logs of other tasks are left out.
 
-    Columns: ``model``, ``formulation``, ``steps`` (none where they cannot be chosen), ``chains``, ``seed``;
-    ``questions``, how many there are; ``attempts``, ``max_tokens`` and ``temperature``, with which they were asked;
-    ``asked``, how many of them were finished; of those ``right``, and ``exhausted``, to which no acceptable answer came
-    (never right); ``failed``, those that ended with an error or were interrupted, which are not among the asked;
-    ``accuracy``, right of asked, with Wilson's 95% interval, ``low`` to ``high``; ``chance``.
+    Columns:
+        ``model``, ``formulation``, ``steps`` (empty if fixed), ``chains``, ``seed``;
+        ``questions``: the number of questions;
+        ``attempts``, ``max_tokens``, ``temperature``: the options of asking;
+        ``asked``: the number of finished questions; of those ``right``, and ``exhausted`` without an acceptable answer
+        (never right);
+        ``failed``: the number of questions that ended with an error or were interrupted; they are not in ``asked``;
+        ``accuracy``, ``low``, ``high``: right / asked, with Wilson's 95% interval;
+        ``chance``: the accuracy of guessing among the acceptable answers.
 
     Args:
-        logs: the files.
-        unreadable: is told of every file that cannot be read.
+        logs: the paths of the logs.
+        unreadable: is called with a message for every file that cannot be read.
 
     Raises:
-        BadInput: none of them is a log of these tasks.
+        BadInput: none of the files is a log of these tasks.
     """
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in logs:
@@ -84,15 +88,15 @@ def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda lin
             if (log.eval.metadata or {}).get("formulation") not in FORMULATIONS:
                 continue
             row = _row(log, read_eval_log_sample_summaries(str(path)))
-        except Exception as error:  # whatever Inspect makes of a damaged file
+        except Exception as error:  # Inspect raises many types for a damaged file
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            unreadable(f"{path}: left out, not a whole log of Inspect ({reason})")
+            unreadable(f"{path}: left out, not a complete log of Inspect ({reason})")
             continue
         key, rank = tuple(row[column] for column in KEY), (row["asked"], path.stat().st_mtime_ns)
         if key not in rows or rank > (rows[key]["asked"], rows[key]["written"]):
             rows[key] = {**row, "written": rank[1]}
     if not rows:
-        raise BadInput(f"{len(logs)} logs, none of them of these tasks; expected {', '.join(FORMULATIONS)}")
+        raise BadInput(f"none of {len(logs)} logs is of these tasks; expected {', '.join(FORMULATIONS)}")
     order = list(FORMULATIONS)
     table = pd.DataFrame(rows.values(), columns=list(COLUMNS)).astype({"steps": "Int64"})
     place = table["formulation"].map(order.index)
@@ -101,7 +105,7 @@ def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda lin
 
 
 def shown_steps(steps: Any) -> str:
-    """A number of steps for people; nothing where it cannot be chosen."""
+    """Return a number of steps as text; empty if the formulation fixes it."""
     return "" if pd.isna(steps) else str(steps)
 
 
@@ -109,7 +113,7 @@ def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
     described = log.eval.metadata or {}
     kind = formulation(described["formulation"], described["steps"], described["chains"])
     check_size("seed", described["seed"], 0, 2**63 - 1)
-    attempts = described.get("attempts")  # older logs do not say it
+    attempts = described.get("attempts")  # missing in older logs
     if attempts is not None:
         check_size("attempts", attempts, 1, MOST_ATTEMPTS)
     scores = [next(iter(sample.scores.values())) for sample in samples if sample.scores]

@@ -1,4 +1,4 @@
-"""Running the tasks with Inspect: its logs are the store, and whatever they hold is not asked again."""
+"""Running the tasks with Inspect; questions that its logs already answer are not asked again."""
 
 import sys
 from collections.abc import Sequence
@@ -18,37 +18,37 @@ from retrieval_interp.llm.results import logs_in, path_of, read_header
 from retrieval_interp.llm.tasks import TASKS
 from retrieval_interp.prompts import FORMULATIONS, formulation
 
-RETRIES = 6  # of one question to a model that does not answer, at growing distances
+RETRIES = 6  # of a request that gets no response, at growing intervals
 
 
 def chosen(
     formulations: Sequence[str], steps: Sequence[int], samples: int, chains: int, seed: int, attempts: int
 ) -> list[Task]:
-    """The tasks of figure 2: equations with every number of steps, the other formulations as they are in the paper.
+    """Return the tasks of figure 2: equations with every number of steps, the other formulations as in the paper.
 
     Raises:
-        BadInput: an unknown formulation, or an impossible size.
+        BadInput: a formulation is unknown, or a size is impossible.
     """
     formulations = [name.replace("-", "_") for name in formulations]
     unknown = [name for name in formulations if name not in FORMULATIONS]
     if unknown:
-        raise BadInput(f"unknown formulation {unknown[0]!r}; expected all, or some of {', '.join(FORMULATIONS)}")
+        raise BadInput(f"unknown formulation {unknown[0]!r}; expected all or some of {', '.join(FORMULATIONS)}")
     shared: dict[str, Any] = {"samples": samples, "chains": chains, "seed": seed, "attempts": attempts}
     sizes: list[tuple[str, dict[str, Any]]] = []
     for name in dict.fromkeys(formulations):
         sizes += [(name, {"steps": n}) for n in steps] if name == "equations" else [(name, {})]
     for name, size in sizes:
-        formulation(name, chains=chains, **size)  # refuses what is impossible before any question is made
+        formulation(name, chains=chains, **size)  # raises if the size is impossible, before any question is made
     return [TASKS[name](**size, **shared) for name, size in sizes]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What came of asking.
+    """The result of ``ask``.
 
     Attributes:
-        logs: Inspect's logs of what was to be asked, those of earlier runs that hold it among them.
-        missing: why some questions have no answer yet; None where all have one.
+        logs: Inspect's logs that hold the answers, including logs of earlier runs.
+        missing: the reason why some questions have no answer yet; None if all have one.
     """
 
     logs: tuple[Path, ...]
@@ -56,29 +56,29 @@ class Asked:
 
 
 def set_damaged_aside(logs: Path) -> list[Path]:
-    """Rename the logs in a folder that cannot be read, so that they stand in nobody's way; returns their new names."""
+    """Rename the logs in a folder that cannot be read, so that Inspect ignores them, and return their new paths."""
     aside = []
     for path in sorted(logs_in(logs)) if logs.is_dir() else ():
         try:
             read_header(path)
-        except Exception:  # whatever Inspect makes of a damaged file
+        except Exception:  # Inspect raises many types for a damaged file
             aside.append(path.rename(path.with_name(f"{path.name}.damaged")))
     return aside
 
 
 def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet: bool, **config: Any) -> Asked:
-    """Ask every model everything that the logs do not hold yet; progress goes to standard error.
+    """Ask every model the questions that the logs do not answer yet, with progress on standard error.
 
     Args:
-        tasks: what to ask.
-        models: models, or Inspect's names of them: ``openai/gpt-4o``, or ``hooked/NAME`` for a HookedTransformer.
-        logs: folder of Inspect's logs.
-        quiet: without progress.
-        config: whatever else ``inspect_ai.eval_set`` takes, such as ``max_tokens`` and ``temperature``.
+        tasks: the tasks.
+        models: models, or their names in Inspect, such as ``openai/gpt-4o`` or ``hooked/NAME``.
+        logs: the folder of Inspect's logs.
+        quiet: whether to hide the progress.
+        config: other arguments of ``inspect_ai.eval_set``, such as ``max_tokens`` and ``temperature``.
 
     Raises:
-        BadInput: a model that does not exist, or without its key.
-        KeyboardInterrupt: the user stopped it; whatever was answered is in the logs.
+        BadInput: a model does not exist, or its key is missing.
+        KeyboardInterrupt: the user interrupted; finished answers are in the logs.
     """
     try:
         with redirect_stdout(sys.stderr):
@@ -90,25 +90,24 @@ def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet:
                 display="none" if quiet else "rich",
                 retry_attempts=0,
                 retry_immediate=False,
-                # Everything is asked even if something fails, and what failed is asked again by the next run.
+                # An error does not stop the other questions; the next run asks the failed ones again.
                 fail_on_error=True,
                 continue_on_fail=True,
                 log_samples=True,
                 **{"max_retries": RETRIES, **config},
             )
     except PrerequisiteError as error:
-        said = error.message if isinstance(error.message, str) else str(error.message)
-        raise BadInput(Text.from_markup(said).plain.removeprefix("ERROR: ")) from error
+        raise BadInput(Text.from_markup(str(error.message)).plain.removeprefix("ERROR: ")) from error
     except (ValueError, OSError) as error:
         raise BadInput(f"{', '.join(map(str, models))}: cannot be asked ({error})") from error
-    # Inspect catches Ctrl-C, and may call what is left a success.
+    # Inspect catches Ctrl-C, and may then report success for the remaining logs.
     if len(evaluated) < len(tasks) * len(models) or any(log.status == "cancelled" for log in evaluated):
         raise KeyboardInterrupt
-    where = tuple(path_of(log.location) for log in evaluated)
+    paths = tuple(path_of(log.location) for log in evaluated)
     if done:
-        return Asked(where, None)
+        return Asked(paths, None)
     failed = next(log for log in evaluated if log.status != "success")
     errors = [failed.error.message] if failed.error else []
     errors += [sample.error for sample in read_eval_log_sample_summaries(failed.location) if sample.error]
     reason = errors[0].strip().splitlines()[0] if errors else failed.status
-    return Asked(where, f"{failed.eval.model} did not answer everything of {failed.eval.task} ({reason[:300]})")
+    return Asked(paths, f"{failed.eval.model} did not answer all questions of {failed.eval.task} ({reason[:300]})")

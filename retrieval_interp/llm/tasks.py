@@ -1,4 +1,4 @@
-"""The formulations as Inspect tasks, with the paper's procedure (section 4): asked directly, again and again.
+"""The formulations as Inspect tasks, with the paper's procedure (section 4): ask until an answer is acceptable.
 
 inspect eval retrieval_interp/equations -T steps=5 --model PROVIDER/MODEL
 """
@@ -28,16 +28,16 @@ from circuits.errors import check_size
 from retrieval_interp.llm.answers import accepted
 from retrieval_interp.prompts import Formulation, formulation
 
-# An answer is one word. A model that thinks in tokens of its own before it answers needs more: --max-tokens.
+# An answer is one word. Models that write reasoning tokens first need more: --max-tokens.
 MAX_TOKENS = 32
 MOST_ATTEMPTS = 1_000_000
 
 
 @solver
 def until_acceptable(attempts: int) -> Solver:
-    """Ask, and ask again from the beginning until the answer is acceptable, ``attempts`` times at most.
+    """Ask a question anew until the answer is acceptable, at most ``attempts`` times.
 
-    Only what is asked first may come from Inspect's cache: there the second answer would be the first again.
+    Only the first answer may come from Inspect's cache, which would return the same answer at every attempt.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -55,7 +55,7 @@ def until_acceptable(attempts: int) -> Solver:
 
 @metric
 def exhausted() -> Metric:
-    """The share of questions to which no acceptable answer came, however often they were asked."""
+    """Return the metric of the share of questions without an acceptable answer after all attempts."""
 
     def share(scores: list[SampleScore]) -> float:
         return sum(is_exhausted(score.score) for score in scores) / max(1, len(scores))
@@ -64,32 +64,35 @@ def exhausted() -> Metric:
 
 
 def is_exhausted(score: Score) -> bool:
-    """Whether no acceptable answer came."""
+    """Whether a question got no acceptable answer."""
     return bool((score.metadata or {}).get("exhausted"))
 
 
 @scorer(metrics=[accuracy(), stderr(), exhausted()])
 def exact() -> Scorer:
-    """Right, wrong, or no acceptable answer at all; the latter is never right."""
+    """Return the scorer: right, wrong, or no acceptable answer, which is never right."""
 
     async def score(state: TaskState, target: Target) -> Score:
         answer = accepted(state.output.completion, state.metadata["acceptable"])
-        told = {"attempts": state.metadata.get("attempts", 1), "exhausted": answer is None}
+        metadata = {"attempts": state.metadata.get("attempts", 1), "exhausted": answer is None}
         if answer is None:
-            return Score(value=NOANSWER, answer=state.output.completion, metadata=told)
-        return Score(value=CORRECT if answer == target.text else INCORRECT, answer=answer, metadata=told)
+            return Score(value=NOANSWER, answer=state.output.completion, metadata=metadata)
+        return Score(value=CORRECT if answer == target.text else INCORRECT, answer=answer, metadata=metadata)
 
     return score
 
 
 def questions_task(kind: Formulation, samples: int, seed: int, attempts: int) -> Task:
-    """The task of a formulation of some size.
+    """Return the Inspect task of a formulation.
 
     Args:
-        kind: the formulation.
-        samples: how many questions.
-        seed: of the questions.
-        attempts: how often a question is asked at most.
+        kind: the formulation, with its size.
+        samples: the number of questions.
+        seed: the seed of the questions.
+        attempts: the most attempts at one question.
+
+    Raises:
+        BadInput: a number is out of range.
     """
     check_size("attempts", attempts, 1, MOST_ATTEMPTS)
     dataset = [
@@ -118,7 +121,7 @@ SAMPLES, ATTEMPTS = 500, 10
 
 @task
 def equations(steps: int = 5, chains: int = 4, samples: int = SAMPLES, seed: int = 0, attempts: int = ATTEMPTS) -> Task:
-    """F1 (paper, appendix A.1)."""
+    """Return the task of equations (F1; paper, appendix A.1)."""
     return questions_task(formulation("equations", steps, chains), samples, seed, attempts)
 
 
@@ -126,25 +129,25 @@ def equations(steps: int = 5, chains: int = 4, samples: int = SAMPLES, seed: int
 def lives_with(
     steps: int = 5, chains: int = 4, samples: int = SAMPLES, seed: int = 0, attempts: int = ATTEMPTS
 ) -> Task:
-    """F2 (paper, appendix A.2)."""
+    """Return the task of lives-with (F2; paper, appendix A.2)."""
     return questions_task(formulation("lives_with", steps, chains), samples, seed, attempts)
 
 
 @task
 def kingdoms(chains: int = 4, samples: int = SAMPLES, seed: int = 0, attempts: int = ATTEMPTS) -> Task:
-    """F3 (paper, appendix A.3)."""
+    """Return the task of kingdoms (F3; paper, appendix A.3)."""
     return questions_task(formulation("kingdoms", chains=chains), samples, seed, attempts)
 
 
 @task
 def functions(chains: int = 4, samples: int = SAMPLES, seed: int = 0, attempts: int = ATTEMPTS) -> Task:
-    """F4 (paper, appendix A.4)."""
+    """Return the task of functions (F4; paper, appendix A.4)."""
     return questions_task(formulation("functions", chains=chains), samples, seed, attempts)
 
 
 @task
 def relatives(chains: int = 4, samples: int = SAMPLES, seed: int = 0, attempts: int = ATTEMPTS) -> Task:
-    """F5 (paper, appendix A.5)."""
+    """Return the task of relatives (F5; paper, appendix A.5)."""
     return questions_task(formulation("relatives", chains=chains), samples, seed, attempts)
 
 

@@ -1,7 +1,7 @@
-"""The transformers that are trained here: HookedTransformers with GPT-2's weights to begin with.
+"""The transformers that are trained here: HookedTransformers with GPT-2's initialization.
 
-One reads vectors instead of tokens. Everything of TransformerLens works on it (``run_with_cache``, hooks,
-``start_at_layer``), and its state loads strictly into a stock HookedTransformer: the embedding keeps its key and shape.
+``VectorTransformer`` reads vectors instead of tokens. All of TransformerLens works on it (``run_with_cache``, hooks,
+``start_at_layer``). Its embedding keeps its key and shape, so its state loads strictly into a stock HookedTransformer.
 """
 
 import copy
@@ -20,7 +20,7 @@ from retrieval_interp.tasks.task import Task
 
 
 class VectorEmbed(nn.Module):
-    """Linear embedding ``x @ W_E`` of input vectors, in place of a table of tokens."""
+    """The linear embedding ``x @ W_E`` of input vectors, in place of a token embedding."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
@@ -32,14 +32,14 @@ class VectorEmbed(nn.Module):
 
 
 class VectorTransformer(HookedTransformer):
-    """HookedTransformer over continuous inputs ``[batch, pos, d_input]``.
+    """A HookedTransformer over vectors ``[batch, pos, d_input]``.
 
-    ``cfg.d_vocab`` is the width of an input vector, ``cfg.d_vocab_out`` the width of an answer. Positions are
-    told by the input itself, so ``W_pos`` is zero and frozen.
+    ``cfg.d_vocab`` is the width of an input vector, ``cfg.d_vocab_out`` the width of an output. The inputs contain
+    position codes, so ``W_pos`` is zero and frozen.
     """
 
     def __init__(self, cfg: HookedTransformerConfig, seed: int = 0) -> None:
-        """Build the model with GPT-2 weights drawn from ``seed``; global generators are left alone."""
+        """Build the model with GPT-2's initialization from ``seed``; global random generators are not used."""
         cfg = copy.deepcopy(cfg)
         cfg.init_weights = False
         with warnings.catch_warnings():
@@ -52,7 +52,7 @@ class VectorTransformer(HookedTransformer):
         self.to(self.cfg.device, print_details=False)
 
     def input_to_embed(self, input: Any, *_: Any, **__: Any) -> tuple[Tensor, Tensor, None, None]:
-        """Embed vectors; the shapes are checked because a matrix product would broadcast over wrong ones."""
+        """Embed vectors, after a check of their shape, since a matrix product would accept wrong shapes."""
         cfg = self.cfg
         if not isinstance(input, Tensor) or input.ndim != 3 or input.shape[-1] != cfg.d_vocab:
             got = list(input.shape) if isinstance(input, Tensor) else type(input).__name__
@@ -66,19 +66,19 @@ class VectorTransformer(HookedTransformer):
 
 
 class TokenTransformer(HookedTransformer):
-    """HookedTransformer over tokens ``[batch, pos]``, with its tokenizer: ``model.to_tokens(text)`` works.
+    """A HookedTransformer over tokens ``[batch, pos]``, with its tokenizer: ``model.to_tokens(text)`` works.
 
-    Positions are told by a table that begins as sine and cosine, so that the distance between two of them can be read
-    off from the first step on, and is trained like everything else.
+    The position embedding starts as sines and cosines, so that distances between positions can be read from the first
+    training step on. It is trained like all other weights.
     """
 
     def __init__(self, cfg: HookedTransformerConfig, tokenizer: PreTrainedTokenizerBase, seed: int = 0) -> None:
-        """Build the model with weights drawn from ``seed``; global generators are left alone."""
+        """Build the model with weights from ``seed``; global random generators are not used."""
         cfg = copy.deepcopy(cfg)
         cfg.init_weights = False
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")
-            tokenizer = copy.deepcopy(tokenizer)  # TransformerLens changes it, so that it could be used only once
+            tokenizer = copy.deepcopy(tokenizer)  # TransformerLens modifies it
             super().__init__(cfg, tokenizer, move_to_device=False, default_padding_side="right")
         initialise_like_gpt2(self, seed)
         with torch.no_grad():
@@ -87,22 +87,22 @@ class TokenTransformer(HookedTransformer):
 
 
 def wave_codes(n_positions: int, width: int) -> Float[Tensor, "pos width"]:
-    """Sine and cosine of every position at ``width`` / 2 wavelengths from 2π to 2000π, a tenth as large."""
+    """Return sines and cosines of every position at ``width`` / 2 wavelengths from 2π to 2000π, times 0.1."""
     places = torch.arange(width // 2)
     angle = torch.arange(n_positions)[:, None] * 1000.0 ** (-2 * places / width)
     return 0.1 * torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
 
 
 def build(task: Task, cfg: HookedTransformerConfig, seed: int = 0) -> HookedTransformer:
-    """The transformer that a task is for, with weights drawn from ``seed``."""
+    """Build the transformer for a task (vectors or tokens), with weights from ``seed``."""
     tokenizer = task.tokenizer
     return VectorTransformer(cfg, seed) if tokenizer is None else TokenTransformer(cfg, tokenizer, seed)
 
 
 def initialise_like_gpt2(model: HookedTransformer, seed: int) -> None:
-    """Draw all weights as GPT-2 does; biases and W_pos are zero.
+    """Initialize all weights as GPT-2 does; biases and W_pos are zero.
 
-    The standard deviation is ``cfg.initializer_range``, output projections are divided by sqrt(2 layers).
+    The standard deviation is ``cfg.initializer_range``; for output projections it is divided by sqrt(2 layers).
     """
     generator = torch.Generator().manual_seed(seed)
     deviation = float(model.cfg.initializer_range)

@@ -21,42 +21,46 @@ from retrieval_interp.models.model_dir import (
 )
 from retrieval_interp.tasks.task import Task
 
-# Constants that HookedTransformer keeps in its state; files by other code may leave them out.
+# Constants in the state of a HookedTransformer; files from other code may lack them.
 CONSTANTS = ("attn.mask", "attn.IGNORE")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors as safetensors, whole or not at all.
+    """Write tensors to a safetensors file, atomically.
 
     Raises:
-        BadInput: they cannot be written.
+        BadInput: the file cannot be written.
     """
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # Not by save_file, whose own temporary file would stay if the process were killed.
+    # save_file would leave a temporary file behind if the process were killed.
     write_atomically(path, save(plain, dict(metadata or {})))
 
 
 def load_tensors(path: Path, most: int | float = math.inf) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Read the tensors and the metadata of a safetensors file, if by its header it has ``most`` numbers or fewer.
+    """Read the tensors and the metadata of a safetensors file.
+
+    Args:
+        path: the file.
+        most: the largest number of entries. The header is checked first, so that a larger file takes no memory.
 
     Raises:
-        BadInput: missing, cut off, not safetensors, or more numbers than that; no memory is taken for them then.
+        BadInput: the file is missing, incomplete, not safetensors, or too large.
     """
     if (there := n_numbers(path)) > most:
-        raise BadInput(f"{path}: {there} numbers do not fit the config, by which there are {most} at most")
+        raise BadInput(f"{path}: {there} numbers do not fit the config; expected at most {most}")
     with _opened(path, "pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
 
 def n_numbers(path: Path) -> int:
-    """How many numbers a safetensors file holds, by its header.
+    """Return the number of entries in a safetensors file, according to its header.
 
     Raises:
-        BadInput: missing, cut off, or not safetensors.
+        BadInput: the file is missing, incomplete, or not safetensors.
     """
-    with _opened(path, "numpy") as file:  # which does not bring in PyTorch
+    with _opened(path, "numpy") as file:  # does not import PyTorch
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
 
@@ -72,19 +76,19 @@ def _opened(path: Path, framework: str) -> Iterator[safe_open]:
 
 
 def least_parameters(cfg: transformer_lens.HookedTransformerConfig) -> int:
-    """How many weights a model has in its matrices alone."""
+    """Return the number of weights in a model's matrices."""
     hidden = 0 if cfg.attn_only else cfg.d_mlp or 0
     layer = 4 * cfg.d_model * cfg.n_heads * cfg.d_head + 2 * cfg.d_model * hidden
     return cfg.n_layers * layer + cfg.d_model * (cfg.d_vocab + cfg.d_vocab_out)
 
 
 def most_numbers(cfg: transformer_lens.HookedTransformerConfig) -> int:
-    """How many numbers a file with a model's weights may hold: with biases, norms, and masks that some keep too."""
+    """Return the largest allowed size of a weights file: with biases, norms, and masks, which some files contain."""
     return 2 * least_parameters(cfg) + cfg.n_layers * cfg.n_ctx**2 + 2**20
 
 
 def fill(model: transformer_lens.HookedTransformer, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Put the weights read from ``path`` into a model, converted to its precision.
+    """Load the weights read from ``path`` into a model, converted to the model's precision.
 
     Raises:
         BadInput: keys or shapes do not fit the model, or a weight is not finite.
@@ -105,7 +109,7 @@ def fill(model: transformer_lens.HookedTransformer, tensors: Mapping[str, torch.
             got, expected = list(tensor.shape), list(parameter.shape)
             raise BadInput(f"{path}: {name} is {got}; the config expects {expected}")
         if name.endswith(CONSTANTS):
-            continue  # constants: the model keeps its own
+            continue  # the model keeps its own constants
         if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
             raise BadInput(f"{path}: {name} is {tensor.dtype}; expected floating-point weights of 16 to 64 bits")
         if not tensor.to(parameter.dtype).isfinite().all():
@@ -115,25 +119,25 @@ def fill(model: transformer_lens.HookedTransformer, tensors: Mapping[str, torch.
 
 
 def load_model(folder: Path, weights: Path | None = None) -> tuple[transformer_lens.HookedTransformer, Task]:
-    """The model and the task of a model directory, in fp32 and in evaluation mode.
+    """Load the model (float32, evaluation mode) and the task of a model directory.
 
     Args:
         folder: the model directory.
-        weights: another safetensors file for the same architecture, for example a checkpoint.
+        weights: another safetensors file for the same architecture, such as a checkpoint.
 
     Raises:
-        BadInput: something is missing, cut off, of another format, or does not fit together.
+        BadInput: a file is missing, incomplete, or in another format, or config and weights do not match.
     """
     config, path = read_config(folder), weights or folder / WEIGHTS
     task = task_from(config, folder / CONFIG)
-    n_numbers(path)  # refuses what holds no weights before TransformerLens is imported, which takes seconds
+    n_numbers(path)  # fails early: importing TransformerLens takes seconds
     cfg = architecture_from(config, task, folder / CONFIG)
     from retrieval_interp.models.build import build
 
     tensors, _ = load_tensors(path, most_numbers(cfg))
     there = sum(tensor.numel() for tensor in tensors.values())
-    if least_parameters(cfg) > there:  # before memory is taken for a model that its weights cannot fill
-        raise BadInput(f"{path}: {there} weights do not fit the config, which needs {least_parameters(cfg)} and more")
+    if least_parameters(cfg) > there:  # before the model takes memory
+        raise BadInput(f"{path}: {there} weights do not fit the config; expected at least {least_parameters(cfg)}")
     model = build(task, cfg)
     fill(model, tensors, path)
     return model.eval(), task

@@ -13,18 +13,18 @@ SHARED = (CONFIG, WEIGHTS, CIRCUIT, Path(CIRCUIT).with_suffix(PATTERNS).name, LO
 
 
 def fetch(address: str) -> Path:
-    """Download the model directory ``hf:owner/name`` (once; the Hub's cache keeps it) and say where it is.
+    """Download the model directory ``hf:owner/name``, unless the Hub's cache has it, and return its folder.
 
     Raises:
         BadInput: there is no such repository, or no connection.
     """
     try:
         folder = huggingface_hub.snapshot_download(address.removeprefix(PREFIX), allow_patterns=list(SHARED))
-    except Exception as error:  # the Hub's own, and those of whatever carries its requests
+    except Exception as error:  # errors of the Hub and of the HTTP library
         raise BadInput(f"{address}: cannot be downloaded ({first_line(error)})") from error
     return Path(folder)
 
 
 def first_line(error: Exception) -> str:
-    """Of what another library says, or the name of its error."""
+    """Return the first line of an error's message, or the name of its class."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

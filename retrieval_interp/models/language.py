@@ -1,4 +1,4 @@
-"""Language models as HookedTransformers: those of this toolkit, and pretrained ones."""
+"""Language models as HookedTransformers: the toolkit's own and pretrained ones."""
 
 import sys
 import warnings
@@ -15,19 +15,20 @@ from circuits.errors import BadInput
 from retrieval_interp.models import library
 from retrieval_interp.models.model_dir import CONFIG
 
-TOKENIZER = "tokenizer_config.json"  # what only a folder in Hugging Face's format has
+TOKENIZER = "tokenizer_config.json"  # only folders in Hugging Face's format have this file
 
 
 def language_model(name: str, **options: Any) -> HookedTransformer:
-    """A HookedTransformer with a tokenizer.
+    """Load a language model as a HookedTransformer with a tokenizer.
 
     Args:
-        name: a model directory, one that comes with the toolkit, a folder in Hugging Face's format (config,
-            safetensors, tokenizer), or whatever ``HookedTransformer.from_pretrained`` knows, such as ``gpt2``.
-        options: for ``from_pretrained``.
+        name: one of: a model directory; ``hf:owner/name``; a model that comes with the toolkit; a folder in Hugging
+            Face's format (config, safetensors, tokenizer); a name that ``HookedTransformer.from_pretrained`` knows,
+            such as ``gpt2``.
+        options: keyword arguments of ``from_pretrained``.
 
     Raises:
-        BadInput: there is no such model, or it reads no text.
+        BadInput: there is no such model, or it has no tokenizer.
     """
     folder = Path(name)
     pretrained = (folder / TOKENIZER).is_file()
@@ -35,25 +36,25 @@ def language_model(name: str, **options: Any) -> HookedTransformer:
     if ours and not pretrained:
         model: HookedTransformer = library.load(name).model
         if model.tokenizer is None:
-            raise BadInput(f"{name}: reads no text, but vectors")
+            raise BadInput(f"{name}: reads no text; expected a model with a tokenizer")
         return model
     try:
-        with warnings.catch_warnings(), redirect_stdout(sys.stderr):  # TransformerLens prints what it has done
+        with warnings.catch_warnings(), redirect_stdout(sys.stderr):  # TransformerLens prints to stdout
             warnings.filterwarnings("ignore", message="HookedTransformer")
             return (_of_folder(folder, options) if pretrained else _pretrained(name, options)).eval()
-    except Exception as error:  # whatever stands between here and the weights
+    except Exception as error:  # the libraries raise many kinds of errors
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        reason = reason.partition(" Valid official model names")[0]  # hundreds
+        reason = reason.partition(" Valid official model names")[0]  # a list of hundreds of names follows
         raise BadInput(f"{name}: no model directory, and cannot be loaded as a pretrained model ({reason})") from error
 
 
 def _pretrained(name: str, options: dict[str, Any]) -> HookedTransformer:
-    """Weights come as safetensors or not at all: no pickle is loaded."""
+    """Load a pretrained model from safetensors only; pickle files are never loaded."""
     return HookedTransformer.from_pretrained(name, **{"use_safetensors": True, **options})
 
 
 def _of_folder(folder: Path, options: dict[str, Any]) -> HookedTransformer:
-    """TransformerLens loads the names it knows, and guesses architectures from them; so the folder gets a plain one."""
+    """Load a folder under a plain name, since TransformerLens only loads registered names and parses them."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with TemporaryDirectory() as plain:
         link = Path(plain) / "model"

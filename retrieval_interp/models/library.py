@@ -1,4 +1,4 @@
-"""Loading a model directory by path, from the Hugging Face Hub, or one of the trained transformers by name."""
+"""Loading models: by path, from the Hugging Face Hub, or by the name of a model that comes with the toolkit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from retrieval_interp.tasks.task import Task
 
 
 class Loaded(NamedTuple):
-    """A model with its task, and its circuit where one stands beside it."""
+    """A model with its task and its circuit.
+
+    Attributes:
+        model: the model, in evaluation mode.
+        task: the task that the model was trained on.
+        circuit: the circuit in the model directory; None if there is none.
+    """
 
     model: transformer_lens.HookedTransformer
     task: Task
@@ -25,17 +31,17 @@ class Loaded(NamedTuple):
 
 
 def data_folder() -> Path:
-    """Where the trained transformers lie: inside an installed wheel, or in the checkout."""
+    """Return the folder of the models that come with the toolkit: in the installed wheel, or in the checkout."""
     package = Path(__file__).parent.parent
     inside = package / "data"
     return inside if inside.is_dir() else package.parent / "data"
 
 
 def find(name: str | Path) -> Path:
-    """The model directory of that path, address or name.
+    """Return the model directory for a path, a Hub address or a name.
 
     Raises:
-        BadInput: there is none; the message lists the names.
+        BadInput: there is none; the message lists all names.
     """
     if str(name).startswith(PREFIX):
         return fetch(str(name))
@@ -51,16 +57,16 @@ def find(name: str | Path) -> Path:
 
 
 def load(name: str | Path) -> Loaded:
-    """Load a model directory, of this machine or of the Hub, or a transformer that comes with the toolkit.
+    """Load a model directory, a repository of the Hugging Face Hub, or a transformer that comes with the toolkit.
 
     Args:
-        name: a path, ``hf:owner/name`` for a repository of the Hugging Face Hub, or a name such as ``transformer_a``.
+        name: a path, ``hf:owner/name`` for a repository of the Hub, or a name such as ``transformer_a``.
 
     Returns:
-        ``model, task, circuit``; the circuit is None where the directory holds none.
+        ``model, task, circuit``; the circuit is None if the directory has none.
 
     Raises:
-        BadInput: it is missing, damaged, or does not fit together.
+        BadInput: the model is missing or damaged, or its files do not match.
     """
     folder = find(name)
     circuit = own_circuit(folder)
@@ -68,41 +74,43 @@ def load(name: str | Path) -> Loaded:
 
 
 def own_circuit(folder: Path) -> Circuit | None:
-    """The circuit that stands in a model directory; None where there is none.
+    """Return the circuit in a model directory, or None if there is none.
 
     Raises:
-        BadInput: it is damaged.
+        BadInput: the circuit file is damaged.
     """
     path = folder / CIRCUIT
     return load_circuit(path) if path.exists() else None
 
 
 def own_task(folder: Path) -> Task:
-    """The task of a model directory, without its model.
+    """Return the task of a model directory, without loading the model.
 
     Raises:
-        BadInput: its config is damaged, or missing.
+        BadInput: the config is damaged or missing.
     """
     return task_from(read_config(folder), folder / CONFIG)
 
 
 def own_size(folder: Path) -> tuple[int, int]:
-    """The numbers of layers, and of heads in each, of the model in a directory, without the model.
+    """Return the number of layers and the number of heads per layer, without loading the model.
 
     Raises:
-        BadInput: its config is damaged, or missing.
+        BadInput: the config is damaged or missing.
     """
     return size_from(read_config(folder), folder / CONFIG)
 
 
 def through_training(run: Path | str) -> Iterator[tuple[int, transformer_lens.HookedTransformer]]:
-    """Every checkpoint of a run with its step: always the same model, so that one is in memory.
+    """Yield every checkpoint of a run: its step and the model.
+
+    The same model object is yielded every time, with new weights, so that only one model is in memory.
 
     Args:
-        run: its folder, or a name such as ``transformer_d``.
+        run: the folder of the run, or a name such as ``transformer_d``.
 
     Raises:
-        BadInput: the run has none, or one of them is damaged or does not fit the config.
+        BadInput: the run has no checkpoints, or a checkpoint is damaged or does not fit the config.
     """
     run = find(run)
     first, *others = some_checkpoints(run).items()

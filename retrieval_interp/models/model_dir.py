@@ -1,6 +1,6 @@
-"""A model directory: which files it holds, and what its config says.
+"""A model directory: its files and its config.
 
-That is ``config.json`` and ``model.safetensors`` (HookedTransformer's keys), and where they exist ``circuit.yaml`` and
+It holds ``config.json`` and ``model.safetensors`` (HookedTransformer's keys), and optionally ``circuit.yaml`` and
 ``log.jsonl``. Training adds ``state.safetensors`` (to resume from) and ``checkpoints/step-*.safetensors``.
 """
 
@@ -22,7 +22,7 @@ STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
 REPORT, ATTENTION, CARD = "report.json", "attention.csv", "README.md"
 FORMAT = 1
 
-# The fields that say what the model computes; the rest of HookedTransformerConfig keeps its defaults.
+# The fields that define the model; all other fields of HookedTransformerConfig keep their defaults.
 ARCHITECTURE_FIELDS = (
     *("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "attn_only", "act_fn"),
     *("n_ctx", "d_vocab", "d_vocab_out", "normalization_type", "eps"),
@@ -30,15 +30,15 @@ ARCHITECTURE_FIELDS = (
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
-    """Where a run keeps the weights of a step."""
+    """Return the path of the checkpoint of a step."""
     return run / CHECKPOINTS / f"step-{step:07d}.safetensors"
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """The checkpoints that a run has kept, by their steps, in rising order.
+    """Return the checkpoints of a run by step, in ascending order.
 
     Raises:
-        BadInput: there is a file among them whose name tells no step.
+        BadInput: a file name contains no step.
     """
     found = {}
     for path in sorted((run / CHECKPOINTS).glob("step-*.safetensors")):
@@ -50,34 +50,34 @@ def checkpoints(run: Path) -> dict[int, Path]:
 
 
 def some_checkpoints(run: Path) -> dict[int, Path]:
-    """The same of a run that has kept one at least.
+    """Return the checkpoints of a run by step; at least one must exist.
 
     Raises:
-        BadInput: it has kept none.
+        BadInput: the run has no checkpoints.
     """
     kept = checkpoints(run)
     if not kept:
-        raise BadInput(f"{run}: holds no {CHECKPOINTS}/step-*.safetensors, as training keeps them")
+        raise BadInput(f"{run}: holds no checkpoints ({CHECKPOINTS}/step-*.safetensors)")
     return kept
 
 
-SIZE = "a whole number from 1 to 65536"  # what a size is expected to be
+SIZE = "a whole number from 1 to 65536"  # the expected value of a size, for messages
 
 
 def config_json(task: Task, cfg: transformer_lens.HookedTransformerConfig, made: Mapping[str, Any]) -> str:
-    """A model directory's config: the task, the architecture, and how the model was made."""
+    """Return the config of a model directory as JSON: the task, the architecture, and how the model was made."""
     architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
     if cfg.attn_only:
-        architecture["d_mlp"] = None  # TransformerLens fills it in all the same
+        architecture["d_mlp"] = None  # TransformerLens sets it anyway
     document = {"format": FORMAT, "task": describe(task), "architecture": architecture, "made": dict(made)}
     return json.dumps(document, indent=2) + "\n"
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config of a model directory, as it stands in the file.
+    """Read the config of a model directory.
 
     Raises:
-        BadInput: the folder or the file is missing, or holds no such config.
+        BadInput: the folder or the file is missing, or the file is not a config.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such model directory")
@@ -98,7 +98,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def task_from(config: Mapping[str, Any], path: Path) -> Task:
-    """The task of a config that was read from ``path``."""
+    """Return the task of a config that was read from ``path``."""
     try:
         return task_of(config["task"])
     except ValueError as error:
@@ -106,7 +106,7 @@ def task_from(config: Mapping[str, Any], path: Path) -> Task:
 
 
 def size_from(config: Mapping[str, Any], path: Path) -> tuple[int, int]:
-    """The numbers of layers, and of heads in each, of a config that was read from ``path``."""
+    """Return the number of layers and the number of heads per layer of a config that was read from ``path``."""
     for field in ("n_layers", "n_heads"):
         if not _is_size(config["architecture"].get(field)):
             raise BadInput(f"{path}: {field} is {config['architecture'].get(field)!r}; expected {SIZE}")
@@ -114,7 +114,7 @@ def size_from(config: Mapping[str, Any], path: Path) -> tuple[int, int]:
 
 
 def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> transformer_lens.HookedTransformerConfig:
-    """The TransformerLens config of a config that was read from ``path``, checked against its task."""
+    """Return the TransformerLens config of a config that was read from ``path``, checked against its task."""
     section = config["architecture"]
     unknown = sorted(set(section) - set(ARCHITECTURE_FIELDS))
     if unknown:
@@ -141,7 +141,7 @@ def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> tran
         raise BadInput(f"{path}: act_fn is {activation!r}; expected one of {', '.join(supported)}")
     try:
         return transformer_lens.HookedTransformerConfig(**section, device="cpu", dtype=torch.float32)
-    except Exception as error:  # TransformerLens raises whatever its own checks raise
+    except Exception as error:  # TransformerLens can raise anything
         raise BadInput(f"{path}: bad architecture ({error})") from error
 
 

@@ -1,19 +1,19 @@
-"""Every model of the paper by name, and small ones.
+"""The presets: the models of the paper, and smaller ones.
 
 transformer_a, _b, _c        section 8.1: 12 layers of one head, D = 3
 transformer_d                section 9.1: 24 layers of one head, no MLPs, D = 4
 figure4_ic_1 ... _8          section 7.1: 1 to 8 layers of 8 heads, D = 5, implicit curriculum
-figure4_nonic_1 ... _8       the same with D = 3, asked for x_D alone
+figure4_nonic_1 ... _8       the same with D = 3, asked for xD alone
 laptop_ic_1 ... _6           the same, smaller: width 64, 4 heads, D = 3, 1 to 6 layers; and laptop_nonic_1 ... _6
-laptop_growing               without the implicit curriculum, but D grows in training; 4 layers
-laptop_without_x1, _x2       with it, but for one symbol; 4 layers
-small                        D = 2, six layers of one head, twice as many as it takes: for a census of circuits
+laptop_growing               no implicit curriculum; D grows during training; 4 layers
+laptop_without_x1, _x2       implicit curriculum without x1 or x2; 4 layers
+small                        D = 2, six layers of one head, twice as many as needed: for a census of circuits
 tiny                         D = 2, four layers of one head: learned in about a minute
-induction                    D = 1, two layers of one head: the smallest there is
-one_layer                    D = 1 in one layer, too few: eight heads and MLPs find a way (see depth_sweep.py)
+induction                    D = 1, two layers of one head: the smallest model
+one_layer                    D = 1 in one layer, fewer than the bound: eight heads and MLPs suffice (depth_sweep.py)
 conditional                  the conditional retrieval problem (section 3.1)
-equations                    a language model of the equations of the prompts (appendix A.1)
-writing, at_once             D = 7 in two layers, too few: with its symbols written and read again, and without
+equations                    a language model trained on the equation prompts (appendix A.1)
+writing, at_once             D = 7 in two layers, with a scratchpad and without (two layers are then too few)
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ from retrieval_interp.tasks.writing import WritingTask
 
 @dataclass(frozen=True)
 class Architecture:
-    """Shape of a transformer: pre-LayerNorm, GELU, causal, as in GPT-2."""
+    """The shape of a transformer: pre-LayerNorm, GELU, causal, as in GPT-2.
+
+    Attributes:
+        n_layers: the number of layers.
+        n_heads: the number of heads per layer.
+        d_model: the width of the residual stream.
+        d_head: the width of a head.
+        mlp: whether every layer has an MLP, of width 4 d_model.
+    """
 
     n_layers: int
     n_heads: int
@@ -49,11 +57,12 @@ class Architecture:
             raise BadInput(f"mlp is {self.mlp!r}; expected true or false")
 
     def config(self, task: Task, initializer_range: float | None = None) -> transformer_lens.HookedTransformerConfig:
-        """The TransformerLens config of this shape for this task, on the CPU in fp32.
+        """Return the TransformerLens config of this shape for a task, on the CPU in float32.
 
         Args:
-            task: what the model reads and answers.
-            initializer_range: standard deviation of the initial weights; None: TransformerLens's 0.8/sqrt(d_model).
+            task: the task of the model.
+            initializer_range: the standard deviation of the initial weights; None for TransformerLens's
+                0.8/sqrt(d_model).
         """
         return transformer_lens.HookedTransformerConfig(
             initializer_range=-1.0 if initializer_range is None else initializer_range,
@@ -73,30 +82,30 @@ class Architecture:
         )
 
 
-PRECISIONS = ("auto", "float32", "bfloat16")  # of matrix products; auto: bfloat16 where the processor has it
+PRECISIONS = ("auto", "float32", "bfloat16")  # of matrix products; auto: bfloat16 if the processor supports it
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a transformer is trained: AdamW without dropout.
+    """The hyperparameters of training: AdamW without dropout.
 
-    The defaults are those of the small presets; ``PAPER`` has what the paper says.
+    The defaults are for the small presets; ``PAPER`` holds the values of the paper.
 
     Attributes:
-        steps: training steps.
-        batch: sequences in a step.
-        training_examples: size of the fixed training set.
-        lr: peak learning rate.
-        weight_decay: decoupled, on matrices only.
-        initializer_range: standard deviation of the initial weights (output projections: divided by
-            sqrt(2 layers)); None: 0.8/sqrt(d_model).
-        warmup: steps of linear warm-up.
-        decay: share of the steps, at the end, over which a cosine takes the learning rate to zero.
-        max_grad_norm: gradients with a larger norm are scaled down to it; None: never.
-        precision: of matrix products, one of ``PRECISIONS``; weights and moments are float32.
-        checkpoint_every: steps between checkpoints.
-        growing: an explicit curriculum: D grows from 1 to the task's own, in equal shares of the first half of the
-            steps, and the training examples are cut off accordingly.
+        steps: the number of training steps.
+        batch: the number of sequences per step.
+        training_examples: the size of the fixed training set.
+        lr: the peak learning rate.
+        weight_decay: the decoupled weight decay, on matrices only.
+        initializer_range: the standard deviation of the initial weights (divided by sqrt(2 layers) for output
+            projections); None for 0.8/sqrt(d_model).
+        warmup: the number of steps of linear warm-up.
+        decay: the final share of the steps, over which a cosine takes the learning rate to zero.
+        max_grad_norm: the norm at which gradients are clipped; None for no clipping.
+        precision: the precision of matrix products, one of ``PRECISIONS``; weights and moments are float32.
+        checkpoint_every: the number of steps between checkpoints.
+        growing: whether to use an explicit curriculum: during the first half of the steps D grows from 1 to the task's
+            D in equal intervals, and the chains of the training examples are shortened accordingly.
     """
 
     steps: int
@@ -129,21 +138,21 @@ class Recipe:
         if not isinstance(self.growing, bool):
             raise BadInput(f"growing is {self.growing!r}; expected true or false")
         if self.batch > self.training_examples:
-            raise BadInput(f"{self.training_examples} training examples do not fill a batch of {self.batch}")
+            raise BadInput(f"{self.training_examples} training examples are fewer than one batch of {self.batch}")
 
     @property
     def sentence(self) -> str:
-        """All that is not steps, batch and learning rate, in words."""
+        """The recipe in words, without steps, batch and learning rate."""
         spread = "0.8/sqrt(d_model)" if self.initializer_range is None else f"{self.initializer_range:g}"
         warm = f"{self.warmup} steps of warm-up" if self.warmup else "no warm-up"
         decay = f"cosine decay over the last {self.decay:.0%}" if self.decay else "no decay"
         clip = "no clipping" if self.max_grad_norm is None else f"gradients clipped at {self.max_grad_norm:g}"
-        precision = "bfloat16 where it is fast" if self.precision == "auto" else self.precision
+        precision = "bfloat16 where the processor supports it" if self.precision == "auto" else self.precision
         return f"weights from N(0, {spread}), {warm}, {decay}, {clip}, weight decay {self.weight_decay:g}, {precision}"
 
     @property
     def is_of_the_paper(self) -> bool:
-        """Whether it is ``PAPER``, but for its length."""
+        """Whether the recipe equals ``PAPER`` in all fields that ``PAPER`` sets."""
         return all(getattr(self, field) == value for field, value in PAPER.items())
 
 
@@ -154,14 +163,21 @@ PAPER: dict[str, Any] = {
     "warmup": 0,
     "decay": 0.0,
     "max_grad_norm": None,
-    "precision": "bfloat16",  # not stated; the runs of docs/protocol.md hold one in float32 against it
+    "precision": "bfloat16",  # not stated in the paper; docs/protocol.md compares a run in float32
 }
-"""The recipe of the paper (sections 7.1, 8.1, 9.1; "the recipe of Radford et al. (2019)": GPT-2's N(0, 0.02))."""
+"""The recipe of the paper (sections 7.1, 8.1, 9.1). "The recipe of Radford et al. (2019)" is GPT-2's N(0, 0.02)."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A task, a shape and a recipe, with the seed used when none is given."""
+    """A task, an architecture and a recipe: all that defines a training run.
+
+    Attributes:
+        task: the task to train on.
+        architecture: the shape of the transformer.
+        recipe: the hyperparameters of training.
+        seed: the default seed.
+    """
 
     task: Task
     architecture: Architecture
@@ -170,18 +186,18 @@ class Preset:
 
     def __post_init__(self) -> None:
         if self.recipe.growing and not (isinstance(self.task, RetrievalTask) and not self.task.implicit_curriculum):
-            raise BadInput("only retrieval problems that ask for xD alone can grow")
+            raise BadInput("growing is true; expected a retrieval task without the implicit curriculum")
 
     @property
     def config(self) -> transformer_lens.HookedTransformerConfig:
-        """The TransformerLens config of its model, with the initial weights that the recipe asks for."""
+        """The TransformerLens config of the model, with the recipe's initializer_range."""
         return self.architecture.config(self.task, self.recipe.initializer_range)
 
     def changed(self, **changes: Any) -> Preset:
-        """The same with other fields of its task, its architecture or its recipe.
+        """Return the preset with changed fields of its task, its architecture or its recipe.
 
         Raises:
-            BadInput: there is no such field, or a value cannot be used.
+            BadInput: there is no such field, or a value is out of range or of the wrong type.
         """
         known = {
             part: [field.name for field in fields(getattr(self, part))] for part in ("recipe", "architecture", "task")
@@ -206,12 +222,12 @@ class Preset:
 
 
 def preset(name: str, **changes: Any) -> Preset:
-    """The preset of that name, with other fields of its task, its architecture or its recipe.
+    """Return a preset by name, with changed fields of its task, its architecture or its recipe.
 
     ``preset("tiny", n_layers=3, steps=500)``
 
     Raises:
-        BadInput: there is none, or no such field, or a value cannot be used.
+        BadInput: there is no such preset or field, or a value is out of range or of the wrong type.
     """
     if name not in PRESETS:
         near = get_close_matches(name, PRESETS)
@@ -302,3 +318,4 @@ PRESETS: dict[str, Preset] = {
     **{f"figure4_ic_{n}": _figure4(n, implicit_curriculum=True) for n in range(1, 9)},
     **{f"figure4_nonic_{n}": _figure4(n, implicit_curriculum=False) for n in range(1, 9)},
 }
+"""All presets by name: those of the paper (``transformer_*``, ``figure4_*``), and smaller ones."""

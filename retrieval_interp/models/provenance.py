@@ -1,4 +1,4 @@
-"""What a result has to say of its origin: versions, device, and which weights it was measured on."""
+"""The origin of a result: versions, device, and the hash of the weights."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from circuits.utils.lazy import torch, transformer_lens
 
 
 def versions() -> dict[str, str]:
-    """Versions of this toolkit and of what computes."""
+    """Return the versions of this toolkit, of PyTorch and of TransformerLens."""
     return {name: version(name) for name in ("retrieval-interp", "torch", "transformer-lens")}
 
 
 def metadata(name: str, model: transformer_lens.HookedTransformer) -> dict[str, Any]:
-    """The model's name, the hash of its weights, the device, the precision and the versions."""
+    """Return the name of the model, the hash of its weights, the device, the precision and the versions."""
     digest = hashlib.sha256()
     for key, tensor in sorted(model.state_dict().items()):
         digest.update(key.encode())

@@ -1,4 +1,4 @@
-"""The retrieval problem in words: the paper's five formulations, as questions for language models (section 4, A)."""
+"""The retrieval problem in words: the paper's five formulations (section 4, appendix A), for language models."""
 
 from circuits.errors import BadInput
 from retrieval_interp.prompts.chains import Chains, Links
@@ -13,19 +13,19 @@ from retrieval_interp.prompts.relatives import Families, Relatives
 FORMULATIONS: dict[str, type[Formulation]] = {
     kind.name: kind for kind in (Equations, LivesWith, Kingdoms, Functions, Relatives)
 }
-STEPS = 5  # of the formulations that can have any number, in the paper
+STEPS = 5  # the paper's D for the formulations with any number of steps
 
 
 def formulation(name: str, steps: int | None = None, chains: int = 4) -> Formulation:
-    """A formulation by name, in the paper's size unless told otherwise.
+    """Return a formulation by name; the default size is the paper's.
 
     Args:
         name: ``equations``, ``lives_with`` (or ``lives-with``), ``kingdoms``, ``functions`` or ``relatives``.
-        steps: D, for the first two; the others have their own.
-        chains: N.
+        steps: D, the number of retrieval steps; only for ``equations`` and ``lives_with``.
+        chains: N, the number of chains.
 
     Raises:
-        BadInput: no such formulation, or an impossible size.
+        BadInput: there is no such formulation, or a size is out of range.
     """
     name = name.replace("-", "_")
     if name not in FORMULATIONS:
@@ -35,7 +35,7 @@ def formulation(name: str, steps: int | None = None, chains: int = 4) -> Formula
     if name == "lives_with":
         return LivesWith(chains, STEPS if steps is None else steps)
     if steps is not None:
-        raise BadInput(f"{name}: the number of steps cannot be chosen; only equations and lives_with have it free")
+        raise BadInput(f"{name}: the number of steps cannot be chosen; expected equations or lives_with")
     return FORMULATIONS[name](chains)
 
 

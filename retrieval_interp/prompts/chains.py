@@ -1,4 +1,4 @@
-"""The formulations whose chains are plain ones: every fact leads from one symbol to the next."""
+"""The formulations with simple chains: every fact leads from one symbol to the next."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ MOST_STEPS = 100
 
 @dataclass(frozen=True)
 class Links:
-    """What chance decides of a question; a block is what stands together, the last step D first.
+    """The random choices of a question. A block holds the facts of one step; the block of step D is first.
 
     Attributes:
-        to: for every block and each of its N symbols, in the order of the words, to which symbol of the block before
-            it leads; in the first block, to which answer.
-        order: for every block the order in which its facts stand.
-        asked: which symbol of the last block is asked about.
+        to: for each of the N symbols of every block, the number of the symbol of the block before that it leads to; in
+            the first block, the number of the answer.
+        order: for every block, the order of its facts.
+        asked: the number of the symbol of the last block that is asked about.
     """
 
     to: tuple[tuple[int, ...], ...]
@@ -31,45 +31,45 @@ class Links:
 
 @dataclass(frozen=True)
 class Chains(Formulation):
-    """A formulation with N chains of D facts; block b holds those of step D - b."""
+    """A formulation with N chains of D facts; block b holds the facts of step D - b."""
 
     @property
     @abstractmethod
     def hops(self) -> int:
-        """D."""
+        """D, the number of facts in every chain."""
 
     @property
     def chance(self) -> float:
-        """One in N."""
+        """1/N."""
         return 1 / self.n_chains
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """``query``, and for every step k ``pair{k}.first``, ``pair{k}.second`` and ``pair{k}.end``, the line break."""
+        """``query``, and for every step k ``pair{k}.first``, ``pair{k}.second``, ``pair{k}.end`` (the line break)."""
         members = ("first", "second", "end")
         return ("query", *(f"pair{k}.{member}" for k in range(1, self.hops + 1) for member in members))
 
     @abstractmethod
     def symbol(self, block: int, number: int) -> str:
-        """The word of a symbol; those of block -1 are the answers."""
+        """Return the word of a symbol; the symbols of block -1 are the answers."""
 
     @abstractmethod
     def fact(self, block: int, first: Mention, second: Mention) -> Pieces:
-        """The line that leads from a block's symbol to one of the block before, in the forms that it needs."""
+        """Return the line of a fact from a symbol of a block to a symbol of the block before, with inflected words."""
 
     @abstractmethod
     def ask(self, query: Mention) -> Pieces:
-        """The last line."""
+        """Return the last line, which asks the question."""
 
     def draw(self, rng: np.random.Generator) -> Question:
-        """A question whose every choice was left to chance."""
+        """Draw a random question."""
         D, N = self.hops, self.n_chains
         return self.write(Links(permutations(rng, D, N), permutations(rng, D, N), int(rng.integers(N))))
 
     def write(self, links: Links) -> Question:
-        """The question of these choices."""
+        """Return the question with the given choices."""
         D, N = self.hops, self.n_chains
-        chains = [[start] for start in range(N)]  # for each chain its symbols' numbers, from the last block on
+        chains = [[start] for start in range(N)]  # the symbol numbers of each chain, from the last block on
         for to in reversed(links.to):
             for chain in chains:
                 chain.append(to[chain[-1]])
@@ -96,10 +96,10 @@ class Chains(Formulation):
 
 @dataclass(frozen=True)
 class AnyLength(Chains):
-    """Chains of as many facts as one likes.
+    """A formulation whose chains can have any number of facts.
 
     Attributes:
-        n_steps: D, the facts of every chain.
+        n_steps: D, the number of facts in every chain.
     """
 
     most_chains = 100
@@ -112,5 +112,5 @@ class AnyLength(Chains):
 
     @property
     def hops(self) -> int:
-        """D."""
+        """D, the number of facts in every chain."""
         return self.n_steps

@@ -9,22 +9,22 @@ from retrieval_interp.prompts.words import VARIABLES, word
 
 @dataclass(frozen=True)
 class Equations(AnyLength):
-    """Variables that are equal to others, and in the end to a number from 0 to N - 1.
+    """Chains of variables; each equals the next one, and the last equals a number from 0 to N - 1.
 
     Attributes:
-        n_steps: D, the equations of every chain.
+        n_steps: D, the number of equations in every chain.
     """
 
     name = "equations"
 
     def symbol(self, block: int, number: int) -> str:
-        """a, b, c, ... from the first line on; the answers are numbers."""
+        """Return a, b, c, ... from the first line on; the answers are numbers."""
         return str(number) if block < 0 else word(VARIABLES, block * self.n_chains + number)
 
     def fact(self, block: int, first: Mention, second: Mention) -> Pieces:
-        """An equation."""
+        """Return an equation."""
         return (first, " = ", second)
 
     def ask(self, query: Mention) -> Pieces:
-        """For the value of the last variable."""
+        """Return the question for the value of a variable of the last block."""
         return "What is the value of ", query, "? Say directly only the numeric value, without any other words."

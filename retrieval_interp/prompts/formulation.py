@@ -1,4 +1,4 @@
-"""What the five formulations share: sizes, chance, and questions without end that do not repeat."""
+"""Formulation: the base class of the five formulations."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -12,16 +12,18 @@ from circuits.errors import BadInput, check_size
 from retrieval_interp.prompts.question import Question
 from retrieval_interp.rng import RngStream
 
-MOST_QUESTIONS = 10**6  # whose prompts, none of them twice, can be kept in mind
-TRIES = 1000  # draws that may all be there already before a size is said to have no further question
+MOST_QUESTIONS = 10**6  # limit of the set of prompts that prevents repetitions
+TRIES = 1000  # repeated questions in a row, after which no new one is expected
 
 
 @dataclass(frozen=True)
 class Formulation(ABC):
-    """A way to put the retrieval problem into words (paper, section 4).
+    """A formulation of the retrieval problem in words (paper, section 4).
 
     Attributes:
-        n_chains: N, the chains in every question.
+        name: the name of the formulation.
+        most_chains: the largest N.
+        n_chains: N, the number of chains in every question.
     """
 
     name: ClassVar[str]
@@ -33,32 +35,32 @@ class Formulation(ABC):
         self.check("n_chains", 2, self.most_chains)
 
     def check(self, field: str, least: int, most: int) -> None:
-        """Refuse a size that is out of range.
+        """Check that a size is in range.
 
         Raises:
-            BadInput: it is.
+            BadInput: the size is out of range.
         """
         check_size(f"{self.name}: {field}", getattr(self, field), least, most)
 
     @property
     @abstractmethod
     def chance(self) -> float:
-        """The share of right answers of who guesses among the acceptable ones."""
+        """The accuracy of a model that guesses among the acceptable answers."""
 
     @property
     @abstractmethod
     def roles(self) -> tuple[str, ...]:
-        """What the symbols of a chain do, in the order of the chain; each line's end has a role too."""
+        """The roles of a chain's symbols, in the order of the chain, and of the line breaks after its facts."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Question:
-        """A question whose every choice was left to chance."""
+        """Draw a random question."""
 
     def stream(self, seed: int) -> Iterator[Question]:
-        """Questions without end, none of them twice, the same ones for the same seed.
+        """Yield different questions without end; the same seed gives the same questions.
 
         Raises:
-            BadInput: there are no further ones of this size.
+            BadInput: no further question of this size was found.
         """
         rng, seen = RngStream.EVALUATION.generator(seed, *self.name.encode(), *astuple(self)), set[str]()
         while True:
@@ -67,25 +69,25 @@ class Formulation(ABC):
                 if question.prompt not in seen:
                     break
             else:
-                raise BadInput(f"{self.name}: no more than {len(seen)} different questions were found of this size")
+                raise BadInput(f"{self.name}: no more than {len(seen)} different questions of this size were found")
             seen.add(question.prompt)
             yield question
 
     def questions(self, n: int, seed: int) -> list[Question]:
-        """``n`` questions, none of them twice, the same ones for the same seed.
+        """Return ``n`` different questions; the same seed gives the same questions.
 
         Raises:
-            BadInput: there are not so many of this size, or ``n`` is out of range.
+            BadInput: fewer questions of this size were found, or ``n`` is out of range.
         """
         check_size("the number of questions", n, 1, MOST_QUESTIONS)
         return list(islice(self.stream(seed), n))
 
 
 def permutation(rng: np.random.Generator, n: int) -> tuple[int, ...]:
-    """0 to n - 1, in an order left to chance."""
+    """Return a random permutation of 0 to n - 1."""
     return tuple(rng.permutation(n).tolist())
 
 
 def permutations(rng: np.random.Generator, rows: int, n: int) -> tuple[tuple[int, ...], ...]:
-    """So many of them."""
+    """Return ``rows`` random permutations of 0 to n - 1."""
     return tuple(permutation(rng, n) for _ in range(rows))

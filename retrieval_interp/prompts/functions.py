@@ -11,13 +11,13 @@ from retrieval_interp.prompts.words import VARIABLES, word
 
 @dataclass(frozen=True)
 class Tables:
-    """What chance decides of a question.
+    """The random choices of a question.
 
     Attributes:
-        values: for each of N functions its values at 0 to N - 1, a permutation.
-        functions: for each further name which function it is.
-        arguments: for each further name which number it is.
-        asked: the places of the function and of the argument that are asked about, each from 0 to N - 1.
+        values: for each of N functions, its values at 0 to N - 1, a permutation.
+        functions: for each alias of a function, the number of the function.
+        arguments: for each alias of an argument, the argument.
+        asked: the numbers of the function's alias and of the argument's alias in the question, each from 0 to N - 1.
     """
 
     values: tuple[tuple[int, ...], ...]
@@ -28,10 +28,10 @@ class Tables:
 
 @dataclass(frozen=True)
 class Functions(Formulation):
-    """N functions by their tables, N names for them, N names for their arguments.
+    """N functions given by tables, N aliases of the functions, and N aliases of the arguments.
 
-    Neither a name's function nor its argument tells the value alone. Chain c is the c-th name of a function, at the
-    argument that stands as far from it as the two that are asked about.
+    Neither the function nor the argument alone determines the value. Chain c belongs to the c-th alias of a function.
+    The offset (modulo N) from it to its alias of an argument is the offset between the two aliases in the question.
     """
 
     name = "functions"
@@ -39,12 +39,12 @@ class Functions(Formulation):
 
     @property
     def chance(self) -> float:
-        """One in N."""
+        """1/N."""
         return 1 / self.n_chains
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The two that are asked about, then the members of the three facts, and each fact's line break."""
+        """The two symbols of the question, then the members of the three facts, and the line break after each fact."""
         alias = ("first", "second", "end")
         return (
             *("query.function", "query.argument"),
@@ -53,19 +53,19 @@ class Functions(Formulation):
         )
 
     def draw(self, rng: np.random.Generator) -> Question:
-        """A question whose every choice was left to chance."""
+        """Draw a random question."""
         N = self.n_chains
         asked = int(rng.integers(N)), int(rng.integers(N))
         return self.write(Tables(permutations(rng, N, N), permutation(rng, N), permutation(rng, N), asked))
 
     def write(self, tables: Tables) -> Question:
-        """The question of these choices."""
+        """Return the question with the given choices."""
         N, (function, argument) = self.n_chains, tables.asked
         table, named, given = (tuple(word(VARIABLES, part * N + i) for i in range(N)) for part in range(3))
         shift = argument - function
         chain_of = {
             (tables.functions[chain], tables.arguments[(chain + shift) % N]): chain for chain in range(N)
-        }  # of the entries in the tables; those of no chain are never marked
+        }  # by table entry; entries of no chain have no marks
         script = Script()
         for number, row in enumerate(tables.values):
             for at, value in enumerate(row):

@@ -1,4 +1,4 @@
-"""F3, kingdoms (paper, appendix A.3): from a disease over minerals, meats, beliefs and kingdoms to who has it."""
+"""F3, kingdoms (paper, appendix A.3): from a disease through a mineral, a meat, a belief and a kingdom to a name."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ from retrieval_interp.prompts.chains import Chains, Pieces
 from retrieval_interp.prompts.question import Mention
 from retrieval_interp.prompts.words import NAMES
 
-# Of a kingdom come its people, Novarians; of a belief its believers, Harmonianists.
+# Facts inflect these words: Novaria's people are Novarians, believers in harmonianism Harmonianists.
 KINGDOMS = ("Novaria", "Silvania", "Aurora", "Florinia", "Belmora", "Drakonia", "Valdoria", "Ostravia")
 BELIEFS = ("harmonian", "celestian", "elysian", "lumin", "solar", "verit", "unit", "lunar")
 MEATS = ("lamb", "chicken", "pork", "beef", "duck", "turkey", "veal", "venison")
@@ -17,22 +17,22 @@ BLOCKS = (KINGDOMS, tuple(f"{belief}ism" for belief in BELIEFS), MEATS, MINERALS
 
 @dataclass(frozen=True)
 class Kingdoms(Chains):
-    """Always five steps: disease, mineral, meat, belief, kingdom, name."""
+    """Chains of five steps: disease, mineral, meat, belief, kingdom, name."""
 
     name = "kingdoms"
     most_chains = len(KINGDOMS)
 
     @property
     def hops(self) -> int:
-        """Five."""
+        """D, always 5."""
         return len(BLOCKS)
 
     def symbol(self, block: int, number: int) -> str:
-        """The word of a list; the answers are names."""
+        """Return a word of the block's list; the answers are names."""
         return NAMES[number] if block < 0 else BLOCKS[block][number]
 
     def fact(self, block: int, first: Mention, second: Mention) -> Pieces:
-        """What leads on stands second in its sentence, and what it leads to first."""
+        """Return the sentence of a fact; the symbol of the block before comes first in it."""
         if block == 0:
             return second, " lives in ", first, "."
         if block == 1:
@@ -44,5 +44,5 @@ class Kingdoms(Chains):
         return second, " causes ", first, "."
 
     def ask(self, query: Mention) -> Pieces:
-        """For who has the disease."""
+        """Return the question for the person with the disease."""
         return "Who has ", query, "? Say directly the name without other words."

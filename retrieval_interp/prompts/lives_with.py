@@ -9,23 +9,23 @@ from retrieval_interp.prompts.words import CITIES, NAMES, word
 
 @dataclass(frozen=True)
 class LivesWith(AnyLength):
-    """People who live with others, the first of whom live in a city.
+    """Chains of people; each lives with the next one, and the last lives in a city.
 
     Attributes:
-        n_steps: D, the people of every chain.
+        n_steps: D, the number of people in every chain.
     """
 
     name = "lives_with"
 
     def symbol(self, block: int, number: int) -> str:
-        """Alice, Bob, ... from the first line on; the answers are cities."""
+        """Return Alice, Bob, ... from the first line on; the answers are cities."""
         return word(CITIES, number) if block < 0 else word(NAMES, block * self.n_chains + number)
 
     def fact(self, block: int, first: Mention, second: Mention) -> Pieces:
-        """Where somebody lives, or with whom."""
+        """Return the sentence that says where or with whom a person lives."""
         return (first, " lives in " if block == 0 else " lives with ", second)
 
     def ask(self, query: Mention) -> Pieces:
-        """For the city of somebody named last."""
+        """Return the question for the city of a person of the last block."""
         rest = " live? Say directly only the name of the city, without any other words."
         return "Where does ", query, rest

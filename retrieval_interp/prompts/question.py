@@ -1,4 +1,4 @@
-"""A question in words, with the places of its symbols; and the text it is put together from."""
+"""A question in words, with the positions of its symbols, and the Script that writes it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mention:
-    """A symbol as it stands in a line.
+    """A symbol in a line.
 
     Attributes:
-        text: the word, in the form that the line needs ("Silvanians" for the kingdom Silvania).
-        role: what it does there, such as ``pair1.first``.
-        chain: whose it is, counted from 0.
+        text: the word in its inflected form ("Silvanians" for the kingdom Silvania).
+        role: the role of the symbol, such as ``pair1.first``.
+        chain: the number of its chain, from 0.
     """
 
     text: str
@@ -22,13 +22,13 @@ class Mention:
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a symbol stands in a prompt.
+    """The position of a symbol or a line break in a prompt.
 
     Attributes:
-        start: its first character, counted from 0.
-        end: one past its last.
-        role: what it does there.
-        chain: whose it is, counted from 0.
+        start: the index of its first character, from 0.
+        end: the index after its last character.
+        role: its role.
+        chain: the number of its chain, from 0.
     """
 
     start: int
@@ -39,16 +39,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Question:
-    """A question as a language model is asked it (paper, appendix A).
+    """A question for a language model (paper, appendix A).
 
     Attributes:
-        formulation: its name, such as ``equations``.
+        formulation: the name of the formulation, such as ``equations``.
         prompt: the whole text, without a line break at its end.
-        answer: the correct one.
-        acceptable: every answer that is not incoherent, in order; sampling is repeated until one of them comes.
-        chain: the symbols that lead from the question to the answer, x0 to xD.
-        asked: which of the chains that is, counted from 0.
-        marks: where the symbols of every chain stand, in the order of the text.
+        answer: the right answer.
+        acceptable: all acceptable answers, in order; a model is sampled until it gives one of them.
+        chain: the symbols from the question to the answer, x0 to xD.
+        asked: the number of the chain that is asked about, from 0.
+        marks: the positions of the symbols of every chain, in the order of the text.
     """
 
     formulation: str
@@ -61,11 +61,11 @@ class Question:
 
     @property
     def chance(self) -> float:
-        """The share of right answers of who guesses among the acceptable ones."""
+        """The accuracy of a model that guesses among the acceptable answers."""
         return 1 / len(self.acceptable)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with the chance level; the marks as ``[start, end, role, chain]``."""
+        """Return all fields and the chance level as plain values, marks as ``[start, end, role, chain]``."""
         return {
             "formulation": self.formulation,
             "prompt": self.prompt,
@@ -79,7 +79,7 @@ class Question:
 
 
 class Script:
-    """A text that is written line by line, and knows where its mentions came to stand."""
+    """A text that is written line by line and records the positions of its mentions."""
 
     def __init__(self) -> None:
         self._text, self._marks = "", list[Mark]()
@@ -89,8 +89,8 @@ class Script:
 
         Args:
             pieces: words, and mentions of symbols.
-            fact: whose line it is, such as ``pair1``: the line break at its end then has a role, ``pair1.end``.
-            chain: whose fact it is.
+            fact: the fact in the line, such as ``pair1``; the line break after it then has a role, ``pair1.end``.
+            chain: the number of the fact's chain.
         """
         if self._text:
             self._text += "\n"
@@ -103,5 +103,5 @@ class Script:
             self._marks.append(Mark(len(self._text), len(self._text) + 1, f"{fact}.end", chain))
 
     def question(self, formulation: str, acceptable: Iterable[str], chain: tuple[str, ...], asked: int) -> Question:
-        """What was written, as a question whose answer is the end of the chain."""
+        """Return the text as a question whose answer is the end of the chain."""
         return Question(formulation, self._text, chain[-1], tuple(acceptable), chain, asked, tuple(self._marks))

@@ -1,4 +1,4 @@
-"""F5, relatives (paper, appendix A.5), conditional retrieval: with whom somebody lives depends on the profession."""
+"""F5, relatives (paper, appendix A.5), conditional retrieval: a person's profession decides with whom they live."""
 
 from dataclasses import dataclass
 
@@ -29,15 +29,15 @@ COUNTRIES = (
 
 @dataclass(frozen=True)
 class Families:
-    """What chance decides of a question; everybody and everything by a number, in the order of the lists above.
+    """The random choices of a question. People, professions and relations are numbers in the lists above.
 
     Attributes:
-        relatives: for each of N people the name of each of N relatives.
-        homes: for each of N² names a country, in the order in which these lines stand.
-        customs: for each profession the relation with whom it lives, in the order in which these lines stand.
-        jobs: for each person a profession.
-        order: in which the people stand, with their relatives and with their professions.
-        asked: about which person.
+        relatives: for each of N people, the names of N relatives.
+        homes: for each of N² names, a country, in the order of these lines.
+        customs: for each profession, the relation that its members live with, in the order of these lines.
+        jobs: for each person, a profession.
+        order: the order of the people in the lines about relatives and about professions.
+        asked: the number of the person who is asked about.
     """
 
     relatives: tuple[tuple[str, ...], ...]
@@ -50,25 +50,25 @@ class Families:
 
 @dataclass(frozen=True)
 class Relatives(Formulation):
-    """N people with N relatives each: who shares a home depends on the person and on the profession. A chain each."""
+    """N people with N relatives each, one chain per person: their home depends on their relatives and profession."""
 
     name = "relatives"
     most_chains = len(PEOPLE)
 
     @property
     def chance(self) -> float:
-        """One in N²: every relative lives in a country of its own."""
+        """1/N²: every relative lives in another country."""
         return 1 / self.n_chains**2
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """``query``, then the members of the facts of job, custom, relative and home, and each fact's line break."""
+        """``query``, then the members of the facts job, custom, relative and home, and the line break after each."""
         pair, three = ("first", "second", "end"), ("first", "second", "third", "end")
         facts = {"job": pair, "custom": pair, "relative": three, "home": pair}
         return ("query", *(f"{fact}.{member}" for fact, members in facts.items() for member in members))
 
     def draw(self, rng: np.random.Generator) -> Question:
-        """A question whose every choice was left to chance."""
+        """Draw a random question."""
         N = self.n_chains
         female = [relation in FEMALE for relation in RELATIONS[:N]]
         women, men = (
@@ -85,10 +85,10 @@ class Relatives(Formulation):
         )
 
     def write(self, families: Families) -> Question:
-        """The question of these choices."""
+        """Return the question with the given choices."""
         N = self.n_chains
         custom = dict(families.customs)
-        relation = [custom[families.jobs[person]] for person in range(N)]  # with whom each person lives
+        relation = [custom[families.jobs[person]] for person in range(N)]  # the relation that each person lives with
         host = [families.relatives[person][relation[person]] for person in range(N)]
         script = Script()
         for name, country in families.homes:

@@ -1,4 +1,4 @@
-"""The words that questions are made of, and how they go on where a list ends."""
+"""The words of the questions, and their continuation after the end of a list."""
 
 from string import ascii_lowercase
 
@@ -20,6 +20,6 @@ CITIES = (
 
 
 def word(words: tuple[str, ...], number: int) -> str:
-    """The word of that number, from 0. After the last the list begins again, numbered: z, a2, b2, ..., z2, a3."""
+    """Return a word by number, from 0. After the last word the list repeats with numbers: z, a2, b2, ..., z2, a3."""
     again, place = divmod(number, len(words))
     return words[place] if again == 0 else f"{words[place]}{again + 1}"

@@ -1,6 +1,6 @@
-"""Trained models for others.
+"""Publishing trained models.
 
-- export.py: a small model directory from a finished run
-- card.py: model cards
-- sharing.py: push: to the Hugging Face Hub
+- export.py: export: a small model directory from a finished run
+- card.py: model_card: a model card in Markdown
+- sharing.py: push: upload to the Hugging Face Hub
 """

@@ -1,4 +1,4 @@
-"""A model card: what a trained transformer is, how it was made, its losses and its circuit, read from its folder."""
+"""Model cards: a transformer's architecture, training, losses and circuit, read from its model directory."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -10,22 +10,22 @@ from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, REPORT, read_config, task_from
 from retrieval_interp.models.presets import Recipe
-from retrieval_interp.reproduction.stored_report import check_is_of, found, read_report
+from retrieval_interp.reproduction.stored_report import check_is_of, circuit_found, read_report
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.theory.depth import bound_paper
 from retrieval_interp.theory.information_flow import layers_until
 
 
 def model_card(folder: Path, address: str) -> str:
-    """The card of a model directory, as Markdown with the front matter of a Hugging Face repository.
+    """Return the card of a model directory: Markdown with the front matter of a Hugging Face repository.
 
     Args:
-        folder: with a config, and where they exist ``circuit.yaml`` and ``report.json`` (of ``validate --json``, or of
-            ``discover --report``, which stands alone where no circuit was found).
-        address: what to give to ``load``.
+        folder: the model directory: a config, and optionally ``circuit.yaml`` and ``report.json``. The report comes
+            from ``validate --json`` or ``discover --report``; if no circuit was found, there is a report only.
+        address: the argument of ``load`` in the card's example.
 
     Raises:
-        BadInput: one of the files is damaged, or the report is of another circuit.
+        BadInput: a file is damaged, or the report belongs to another circuit.
     """
     try:
         return _filled(folder, address)
@@ -36,7 +36,7 @@ def model_card(folder: Path, address: str) -> str:
 
 
 def _filled(folder: Path, address: str) -> str:
-    from huggingface_hub import ModelCard, ModelCardData  # brings in what talks to a network
+    from huggingface_hub import ModelCard, ModelCardData  # imports an HTTP library
 
     config = read_config(folder)
     task = task_from(config, folder / CONFIG)
@@ -44,7 +44,7 @@ def _filled(folder: Path, address: str) -> str:
     loss = made.get("exported", {}).get("loss_" + made.get("exported", {}).get("precision", "float32"))
     circuit = load_circuit(folder / CIRCUIT) if (folder / CIRCUIT).exists() else None
     report = read_report(folder / REPORT) if (folder / REPORT).exists() else None
-    searched = None if report is None or found(report) else report  # of the best that was found, which is no circuit
+    searched = None if report is None or circuit_found(report) else report  # a report of a discovery without a circuit
     if report is not None and not searched:
         check_is_of(report, circuit, folder)
     data = ModelCardData(

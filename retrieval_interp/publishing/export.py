@@ -1,4 +1,4 @@
-"""A finished run as a small model directory: its weights in the smallest precision that leaves the loss as it is."""
+"""Export of a finished run as a small model directory, in half precision if the loss stays the same."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ from retrieval_interp.models.model_dir import (
 from retrieval_interp.training.training import train_command
 
 EXAMPLES, SEED = 4096, 20_250_000
-LARGEST_CHANGE = 1e-3  # of the loss, relative
+LARGEST_CHANGE = 1e-3  # relative change of the loss
 
 
 def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, Any]:
-    """Write ``to`` from the finished run in ``run``; returns what was measured.
+    """Export the finished run in ``run`` to the model directory ``to``.
 
-    Half precision is kept where it changes the loss on 4,096 fresh examples by less than a thousandth.
+    The weights are in half precision if this changes the loss on 4,096 fresh examples by less than a thousandth.
 
     Args:
-        run: folder of the run.
+        run: the folder of the run.
         to: the model directory to write.
-        checkpoints: steps whose checkpoints to keep too, in half precision.
+        checkpoints: the steps whose checkpoints are exported, too, in half precision.
+
+    Returns:
+        the precision, and the losses in float32 and float16, as written to the config.
 
     Raises:
-        BadInput: the run is not finished, has no such checkpoint, or ``to`` holds a model already.
+        BadInput: the run is not finished or has no such checkpoint, or ``to`` already holds a model.
     """
     if (to / CONFIG).exists():
         raise BadInput(f"{to}: already holds a model")

@@ -1,4 +1,4 @@
-"""Model directories to the Hugging Face Hub."""
+"""Upload of model directories to the Hugging Face Hub."""
 
 import re
 from pathlib import Path
@@ -13,12 +13,12 @@ from retrieval_interp.publishing.card import model_card
 
 
 def push(folder: Path, address: str) -> str:
-    """Upload a model directory, with its card, to ``hf:owner/name``; returns the repository's web address.
+    """Upload a model directory with its card to ``hf:owner/name``, and return the web address of the repository.
 
-    Needs a token, as ``hf auth login`` leaves it.
+    This needs a token, which ``hf auth login`` stores.
 
     Raises:
-        BadInput: the address is none, the folder holds no whole model, or the Hub refuses.
+        BadInput: the address has another form, the folder holds no complete model, or the upload fails.
     """
     if not re.fullmatch(f"{PREFIX}[^/]+/[^/]+", address):
         raise BadInput(f"{address}: expected an address like {PREFIX}owner/name")
@@ -30,6 +30,6 @@ def push(folder: Path, address: str) -> str:
         api.upload_file(path_or_fileobj=card, path_in_repo=CARD, repo_id=repository.repo_id)
         shared = [name for name in SHARED if name != CARD]
         api.upload_folder(folder_path=folder, repo_id=repository.repo_id, allow_patterns=shared)
-    except Exception as error:  # the Hub's own, and those of whatever carries its requests
+    except Exception as error:  # errors of the Hub and of the HTTP library
         raise BadInput(f"{address}: cannot be uploaded ({first_line(error)})") from error
     return str(repository)

@@ -1,5 +1,5 @@
-"""Reports read and measured again.
+"""Reproduction: measure a stored report again.
 
-- stored_report.py: a report as a file
-- reproduce.py: every number that differs
+- stored_report.py: reading a report
+- reproduce.py: its settings, its circuit, and every number that differs
 """

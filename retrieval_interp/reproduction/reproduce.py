@@ -1,4 +1,4 @@
-"""Is a report true? What it was made of is taken up again, and every number in it is measured anew."""
+"""Reproduce a report: read its settings and its circuit, and compare it with a new report."""
 
 import math
 import sys
@@ -16,21 +16,21 @@ from circuits.losses.sample import check_number
 from retrieval_interp.models.model_dir import CIRCUIT
 from retrieval_interp.reproduction.stored_report import check_is_of
 
-ABSOLUTE, RELATIVE = 1e-4, 1e-3  # by how much numbers may differ: other machines add in another order
-# What follows from where numbers stand among others, and moves by steps when one of them moves at all.
+ABSOLUTE, RELATIVE = 1e-4, 1e-3  # tolerances of numbers; machines differ in the order of summation
+# Tolerances of ranks and counts, which jump when a number moves a little.
 STEPS = {"p": 0.02, "beaten": 2.0}
-# How a circuit was found is not searched for again, and sentences say again what numbers say.
+# Discovery is not run again, and sentences only repeat numbers.
 NOT_COMPARED = ("metadata", "circuit", "discovery", "sentence", "sentences")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that was not found again.
+    """A value that was not reproduced.
 
     Attributes:
-        key: where it stands, such as ``paths[2].losses.uniform``.
-        reported: what the report says.
-        found: what was measured now; None where there is nothing.
+        key: the place of the value, such as ``paths[2].losses.uniform``.
+        reported: the value in the report.
+        found: the value measured now; None if there is none.
     """
 
     key: str
@@ -43,15 +43,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Settings:
-    """With what a report was made.
+    """The settings of a report.
 
     Attributes:
-        model: its name or path.
-        weights_sha256: the hash of its weights.
-        examples: on how many it was measured.
-        seed: of the examples.
-        threshold: a loss below it counted as low.
-        protocol: what decided whether the circuit holds.
+        model: the name or path of the model.
+        weights_sha256: the hash of the model's weights.
+        examples: the number of examples.
+        seed: the seed of the examples.
+        threshold: the threshold; a loss below it counted as low.
+        protocol: the protocol that decided whether the circuit holds.
     """
 
     model: str
@@ -63,14 +63,14 @@ class Settings:
 
     @classmethod
     def of(cls, report: dict[str, Any], path: Path) -> "Settings":
-        """The settings of a report that was read from ``path``.
+        """Return the settings of a report that was read from ``path``.
 
         Raises:
-            BadInput: it does not say them.
+            BadInput: a setting is missing or invalid.
         """
         metadata = report.get("metadata")
-        # Reports of before schema 3 had no other protocol.
-        said = {"protocol": "extended", **report, **metadata} if isinstance(metadata, dict) else {}
+        # Reports before schema 3 all used the protocol ``extended``.
+        values = {"protocol": "extended", **report, **metadata} if isinstance(metadata, dict) else {}
         kinds: dict[str, Any] = {
             "model": str,
             "weights_sha256": str,
@@ -80,43 +80,44 @@ class Settings:
             "protocol": str,
         }
         for key, kind in kinds.items():
-            if not isinstance(said.get(key), kind) or isinstance(said[key], bool):
-                raise BadInput(f"{path}: does not say its {key}, so that it cannot be measured again")
-        if said["protocol"] not in PROTOCOLS:
-            raise BadInput(f"{path}: its protocol is {said['protocol']!r}; expected {' or '.join(PROTOCOLS)}")
-        if said["threshold"] > sys.float_info.max:
-            raise BadInput(f"{path}: its threshold is too large to be a number")
+            if not isinstance(values.get(key), kind) or isinstance(values[key], bool):
+                raise BadInput(f"{path}: its {key} is missing or invalid; the report cannot be reproduced")
+        if values["protocol"] not in PROTOCOLS:
+            raise BadInput(f"{path}: its protocol is {values['protocol']!r}; expected {' or '.join(PROTOCOLS)}")
+        if values["threshold"] > sys.float_info.max:
+            raise BadInput(f"{path}: its threshold is too large")
         try:
-            check_number(said["examples"])
+            check_number(values["examples"])
         except BadInput as error:
             raise BadInput(f"{path}: {error}") from error
-        return cls(**{key: said[key] for key in kinds})
+        return cls(**{key: values[key] for key in kinds})
 
 
 def circuit_of(report: dict[str, Any], path: Path) -> Circuit:
-    """The circuit of a report: its own, or of an older report the one that stands beside it.
+    """Return the circuit in a report; for an older report, the circuit file in its folder.
 
     Raises:
-        BadInput: it is damaged, or there is none.
+        BadInput: the circuit is missing or damaged, or not the one of the report.
     """
-    said = report.get("circuit")
-    if not isinstance(said, dict) or not isinstance(said.get("yaml"), str):
+    stored = report.get("circuit")
+    if not isinstance(stored, dict) or not isinstance(stored.get("yaml"), str):
         beside = path.parent / CIRCUIT
         if not beside.is_file():
-            raise BadInput(f"{path}: is of an older version, without its circuit, and no {CIRCUIT} stands beside it")
+            raise BadInput(f"{path}: the report is of an older version without a circuit, and {beside} is missing")
         circuit = load_circuit(beside)
         check_is_of(report, circuit, path.parent)
         return circuit
-    circuit = parse_circuit(said["yaml"], f"{path}: circuit.yaml", path.parent)
-    if circuit.digest != said.get("sha256"):
-        raise BadInput(f"{path}: its circuit is not the one that it was made of; circuit.sha256 is of another")
+    circuit = parse_circuit(stored["yaml"], f"{path}: circuit.yaml", path.parent)
+    if circuit.digest != stored.get("sha256"):
+        raise BadInput(f"{path}: its circuit was changed; circuit.sha256 is the hash of another circuit")
     return circuit
 
 
 def differences(reported: object, found: object, key: str = "") -> Iterator[Difference]:
-    """Everything that a report says otherwise than another one, in whatever is no sentence.
+    """Yield every difference between two reports, except in metadata, circuit, discovery and sentences.
 
-    Numbers may differ by 1e-4 and a thousandth, p-values by 0.02, and how many random circuits were beaten by 2.
+    Tolerances: 1e-4 or a thousandth for numbers with a fraction, 0.02 for p-values, 2 for the number of random circuits
+    beaten. Other values must be equal.
     """
     if isinstance(reported, dict) and isinstance(found, dict):
         for name in dict.fromkeys((*reported, *found)):
@@ -132,9 +133,9 @@ def differences(reported: object, found: object, key: str = "") -> Iterator[Diff
 
 
 def _same(reported: object, found: object, step: float = 0.0) -> bool:
-    """Whether they are equal, or numbers that are close; whole ones only where they may be a ``step`` apart."""
+    """Whether two values are equal or close; whole numbers may differ only with a tolerance ``step``."""
     kinds = {type(reported), type(found)}
     if kinds <= {int, float} and (step or float in kinds):
-        with suppress(OverflowError):  # a whole number that is too large to be another
+        with suppress(OverflowError):  # a whole number too large for a float
             return math.isclose(reported, found, rel_tol=RELATIVE, abs_tol=step or ABSOLUTE)  # type: ignore[arg-type]
     return type(reported) is type(found) and reported == found

@@ -1,8 +1,9 @@
-"""Many models, here or on a cluster, each kept whole or not at all.
+"""Sweeps: train many models on this machine or on a cluster.
 
-- plan.py, job.py: which models
-- run.py, local.py, cluster.py: where they are trained
-- training.py: how one is trained
-- store.py: what is kept of each
+- plan.py, job.py: the models to train
+- run.py, local.py, cluster.py: the sweep, and its two engines
+- training.py: the training of one model
+- train_many.py: a sweep by one call
+- store.py: the folder of runs
 - runs_table.py: all runs as a table
 """

@@ -1,4 +1,4 @@
-"""A job of a sweep: one run, worked on here or on a worker elsewhere."""
+"""A job of a sweep: one run, done in this process or on a worker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from circuits.errors import BadInput
 from retrieval_interp.models.presets import Preset
 from retrieval_interp.sweep.plan import Run
 
-Outcome = TypeVar("Outcome")  # what comes of a run: it is trained, or its circuit is found
+Outcome = TypeVar("Outcome")  # the result of a job: a trained model, or a finding of the census
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Job:
     """A run to work on.
 
     Attributes:
-        run: which.
-        chosen: its preset, so that a worker elsewhere need not know its name.
+        run: the run.
+        chosen: the preset of the run; a worker may not have it under its name.
     """
 
     run: Run
@@ -25,7 +25,7 @@ class Job:
 
     @property
     def work(self) -> float:
-        """How much it is, to compare jobs."""
+        """The amount of work, in arbitrary units: steps times batch times positions times layers."""
         chosen = self.chosen
         positions = chosen.recipe.steps * chosen.recipe.batch * chosen.task.n_positions
         return float(positions * chosen.architecture.n_layers)
@@ -33,17 +33,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that came to nothing, and why."""
+    """A run that failed, with the reason."""
 
     run: Run
     reason: str
 
 
-Work = Callable[[Job, Callable[[float], None]], Outcome | Failure]  # is given the job, and what to tell its share
+Work = Callable[[Job, Callable[[float], None]], Outcome | Failure]  # arguments: a job, a progress callback
 
 
 def attempt(job: Job, progress: Callable[[float], None], work: Work[Outcome]) -> Outcome | Failure:
-    """Do a job; whatever stops it is its failure, and the others go on."""
+    """Do a job, and return every exception as a failure, so that the other jobs continue."""
     try:
         return work(job, progress)
     except Exception as error:
@@ -51,6 +51,6 @@ def attempt(job: Job, progress: Callable[[float], None], work: Work[Outcome]) ->
 
 
 def reason_of(error: Exception) -> str:
-    """An error in one line; what a person can mend without its class."""
+    """Return an error in one line, with its class unless it is a BadInput."""
     lines = str(error).strip().splitlines() or [""]
     return lines[0] if isinstance(error, BadInput) else ": ".join(filter(None, (type(error).__name__, lines[0])))

@@ -1,4 +1,4 @@
-"""A sweep on this machine: one job after the other."""
+"""The engine for this machine: one job after another."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -6,8 +6,8 @@ from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt
 
 
 def local(
-    jobs: Iterable[Job], told: Callable[[Job, float], None], work: Work[Outcome]
+    jobs: Iterable[Job], progress: Callable[[Job, float], None], work: Work[Outcome]
 ) -> Iterator[tuple[Job, Outcome | Failure]]:
-    """Every job with what came of it; jobs are taken only when they begin."""
+    """Do the jobs, and yield each with its outcome; a job is taken only when it starts."""
     for job in jobs:
-        yield job, attempt(job, lambda share, job=job: told(job, share), work)  # type: ignore[misc]
+        yield job, attempt(job, lambda share, job=job: progress(job, share), work)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What a sweep trains: presets with seeds, in a file that says no more than that.
+"""The plan of a sweep: presets and the number of seeds, in a YAML file such as
 
 seeds: 3
 presets:
@@ -33,12 +33,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep trains.
+    """The models that a sweep trains.
 
     Attributes:
-        name: of its file.
-        presets: by name.
-        seeds: how many of each, from 0.
+        name: the name of the plan's file.
+        presets: the names of the presets.
+        seeds: the number of seeds of each preset, from 0.
     """
 
     name: str
@@ -47,40 +47,40 @@ class Plan:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """All of them, the seeds of a preset together."""
+        """All runs, ordered by preset, then by seed."""
         return tuple(Run(name, seed) for name in self.presets for seed in range(self.seeds))
 
 
 def load_plan(name: str, scale: str) -> Plan:
-    """The plan of a file, or one that comes with the toolkit.
+    """Return a plan from a file, or one that comes with the toolkit.
 
     Args:
-        name: a path to a YAML file, or a name such as ``figure4``.
-        scale: which one of that name, if it comes in several.
+        name: the path of a YAML file, or a name such as ``figure4``.
+        scale: the scale of the plan, if it comes in several.
 
     Raises:
-        BadInput: there is none, or the file is malformed.
+        BadInput: there is no such plan, or the file is malformed.
     """
     own = [PLANS / f"{name}_{scale}.yaml", PLANS / f"{name}.yaml"] if Path(name).name == name else []
     path = next((path for path in own if path.is_file()), Path(name))
     if not path.is_file():
         known = ", ".join(sorted(path.stem for path in PLANS.glob("*.yaml")))
-        raise BadInput(f"{name}: no such file, nor a sweep of scale {scale} that comes with the toolkit ({known})")
-    document = read_yaml(path, "a sweep in YAML")
+        raise BadInput(f"{name}: no such file, and no plan of scale {scale} comes with the toolkit ({known})")
+    document = read_yaml(path, "the plan of a sweep")
     if not isinstance(document, dict) or {*document} != {"seeds", "presets"}:
         raise BadInput(f"{path}: expected the keys seeds and presets")
     seeds, names = document["seeds"], document["presets"]
     if not isinstance(seeds, str) or not DIGITS.fullmatch(seeds) or not 1 <= int(seeds) <= MOST_SEEDS:
         raise BadInput(f"{path}: seeds is {seeds!r:.80}; expected a whole number from 1 to {MOST_SEEDS}")
     if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
-        raise BadInput(f"{path}: expected under presets a list of their names")
+        raise BadInput(f"{path}: presets is not a list of names of presets")
     if len({*names}) < len(names):
-        raise BadInput(f"{path}: {next(one for one in names if names.count(one) > 1)} stands there twice")
+        raise BadInput(f"{path}: {next(one for one in names if names.count(one) > 1)} is given twice")
     for one in names:
         try:
             task = preset(one).task
         except BadInput as error:
             raise BadInput(f"{path}: {error}") from error
         if not isinstance(task, RetrievalTask):
-            raise BadInput(f"{path}: {one} is no preset of the retrieval problem, which is all that a sweep trains")
+            raise BadInput(f"{path}: {one} is not a preset of the retrieval problem; a sweep trains no others")
     return Plan(path.stem, tuple(names), int(seeds))

@@ -1,4 +1,4 @@
-"""Running a sweep: what is missing is claimed, made, and kept; what fails is tried again, but not for ever."""
+"""Running a sweep: claim each missing run, do its job and save the outcome; try failed runs again, a few times."""
 
 import math
 import time
@@ -11,50 +11,50 @@ from retrieval_interp.models.presets import preset
 from retrieval_interp.sweep.job import Failure, Job, Outcome
 from retrieval_interp.sweep.plan import Run
 
-TRIES = 3  # of a run that fails, in one sweep
-POLL = 1.0  # seconds between two looks at runs that another sweep is making
+TRIES = 3  # most attempts at a run in one sweep
+POLL = 1.0  # seconds between two checks for runs that another sweep is making
 
-Told = Callable[[Job, float], None]
-Engine = Callable[[Iterable[Job], Told], Iterator[tuple[Job, Outcome | Failure]]]
-Kept = TypeVar("Kept", contravariant=True)
+JobProgress = Callable[[Job, float], None]  # arguments: a running job, its finished share
+Engine = Callable[[Iterable[Job], JobProgress], Iterator[tuple[Job, Outcome | Failure]]]
+Saved = TypeVar("Saved", contravariant=True)
 
 
 @runtime_checkable
-class Shelf(Protocol[Kept]):
-    """Where what comes of runs is kept."""
+class OutcomeStore(Protocol[Saved]):
+    """A place where the outcomes of runs are saved."""
 
     def has(self, run: Run) -> bool:
-        """Whether a run's is there."""
+        """Whether the outcome of a run is there."""
 
     def claimed(self, run: Run) -> AbstractContextManager[bool]:
-        """Whether a run is missing and nobody else is making it; then nobody else will until this ends."""
+        """Claim a run until the block ends; yields whether it is missing and no other process has claimed it."""
 
-    def add(self, outcome: Kept) -> None:
-        """Keep what came of a run, which is claimed."""
+    def add(self, outcome: Saved) -> None:
+        """Save the outcome of a run that is claimed."""
 
     def failed(self, run: Run, reason: str) -> None:
-        """Write down that a run failed, and why."""
+        """Record that a run failed, with the reason."""
 
 
 def sweep(
     runs: Sequence[Run],
-    store: Shelf[Outcome],
+    store: OutcomeStore[Outcome],
     engine: Engine[Outcome],
     progress: Callable[[float], None],
 ) -> list[Failure]:
-    """Make everything that the store does not hold, and wait for what another sweep is making.
+    """Make every outcome that the store lacks, and wait for those that other sweeps are making.
 
     Args:
-        runs: whose outcomes are wanted.
-        store: where they are kept.
-        engine: what does jobs; it takes them one after the other, when it has room for them.
-        progress: is told the finished share of the whole, 0 to 1.
+        runs: the runs whose outcomes are wanted.
+        store: the store of the outcomes.
+        engine: does the jobs; it takes a job when it has room for it.
+        progress: is called with the finished share of the sweep, 0 to 1.
 
     Returns:
         the last failure of every run that is still missing.
 
     Raises:
-        BadInput: a run cannot be kept.
+        BadInput: an outcome cannot be saved.
     """
     failures: Counter[Run] = Counter()
     last: dict[Run, Failure] = {}
@@ -71,13 +71,13 @@ def sweep(
         claims = Claims(store, missing)
         running: dict[Job, float] = {}
 
-        def told(job: Job, share: float, running: dict[Job, float] = running) -> None:
+        def job_progress(job: Job, share: float, running: dict[Job, float] = running) -> None:
             running[job] = share
-            begun = sum(job.work * share for job, share in running.items())
-            progress(min(1.0, done() + begun / whole))
+            unfinished = sum(job.work * share for job, share in running.items())
+            progress(min(1.0, done() + unfinished / whole))
 
         with claims:
-            for job, outcome in engine(claims.jobs(), told):
+            for job, outcome in engine(claims.jobs(), job_progress):
                 if isinstance(outcome, Failure):
                     failures[outcome.run] += 1
                     last[outcome.run] = outcome
@@ -92,9 +92,13 @@ def sweep(
 
 
 class Claims:
-    """Jobs that nobody else is at, claimed when they are taken and until they are released."""
+    """The jobs that no other process has claimed; each is claimed when it is taken, until it is released.
 
-    def __init__(self, store: Shelf[Any], missing: list[Run]) -> None:
+    Attributes:
+        any: whether a job was claimed.
+    """
+
+    def __init__(self, store: OutcomeStore[Any], missing: list[Run]) -> None:
         self._store, self._missing = store, missing
         self._held: dict[Job, ExitStack] = {}
         self.any = False
@@ -107,7 +111,7 @@ class Claims:
             self.release(job)
 
     def jobs(self) -> Iterator[Job]:
-        """One after the other."""
+        """Claim and yield one job after another."""
         for run in self._missing:
             stack = ExitStack()
             if not stack.enter_context(self._store.claimed(run)):
@@ -118,7 +122,7 @@ class Claims:
             yield job
 
     def release(self, job: Job) -> None:
-        """Let others claim what was not finished."""
+        """Release the claim on a job."""
         self._held.pop(job).close()
 
 

@@ -1,4 +1,4 @@
-"""The results of runs as a table that travels without them."""
+"""The results of runs as a table, which can be read without the runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retrieval_interp.sweep.store import Result
 
 
 def runs_table(results: Sequence[Result]) -> pd.DataFrame:
-    """One row for every run and symbol: its loss, and the step by which it was below 0.5 first."""
+    """Return a table with one row for every run and symbol: the loss, and the first step with a loss below 0.5."""
     return pd.DataFrame(
         {
             **{"preset": result.preset, "seed": result.seed, "symbol": symbol, "loss": loss},
@@ -27,10 +27,10 @@ def runs_table(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def read_runs(path: Path) -> list[Result]:
-    """The results that a table was made of; lines that begin with # are left out.
+    """Return the results in a table; lines that begin with # are ignored.
 
     Raises:
-        BadInput: it is missing or damaged.
+        BadInput: the table is missing or damaged.
     """
     lines = [line for line in read_text(path, "a table of runs").splitlines() if not line.startswith("#")]
     found: dict[Run, Result] = {}
@@ -42,12 +42,12 @@ def read_runs(path: Path) -> list[Result]:
             own.losses[row["symbol"]] = float(row["loss"])
             own.fell[row["symbol"]] = int(float(row["fell"])) if row["fell"] else None
     except (KeyError, ValueError, TypeError, OverflowError, csv.Error) as error:
-        raise BadInput(f"{path}: is no table of runs ({error!r})") from error
+        raise BadInput(f"{path}: not a table of runs ({error!r})") from error
     if not found:
-        raise BadInput(f"{path}: holds no run")
+        raise BadInput(f"{path}: the table has no run")
     for result in found.values():
         if tuple(result.losses) != preset(result.preset).task.loss_components or not all(
             loss >= 0 for loss in result.losses.values()
         ):
-            raise BadInput(f"{path}: is no table of runs (of {result.run} a symbol is missing, or has no loss)")
+            raise BadInput(f"{path}: not a table of runs ({result.run}: a symbol is missing or has no loss)")
     return [*found.values()]

@@ -1,10 +1,10 @@
-"""The runs of sweeps, in a folder: each is there whole or not at all, and nobody makes one twice.
+"""The store: a folder of runs. Each run is there completely or not at all, and no run is made twice.
 
-FOLDER/store.json                   which version's runs these are
+FOLDER/store.json                   the format of the store
 FOLDER/laptop_ic_3/seed-0002/       config.json, log.jsonl, result.json, and model.safetensors if weights are kept
-FOLDER/failures.jsonl               what went wrong
+FOLDER/failures.jsonl               the failures
 FOLDER/.partial/                    runs that are being written
-FOLDER/.locks/                      which runs are being made now; a lock ends with the process that holds it
+FOLDER/.locks/                      locks of the runs that are being made; a lock ends with its process
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from retrieval_interp.training.training import run_config
 STORE, RESULT, FAILURES = "store.json", "result.json", "failures.jsonl"
 LOCKS, PARTIAL = ".locks", ".partial"
 FORMAT = 1
-LEARNED = 0.5  # a partial loss below it (paper, section 7.2)
+LEARNED = 0.5  # a symbol with a partial loss below it counts as learned (paper, section 7.2)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one model learned.
+    """The result of training one model.
 
     Attributes:
-        preset: what was trained.
-        seed: of weights and data.
+        preset: the name of the preset.
+        seed: the seed of the weights and the data.
         losses: the partial losses on fresh examples, by symbol, averaged over the last 100 steps.
-        fell: for every symbol the step by which its training loss was below 0.5 first; None where it never was.
-        seconds: its share of the time that the training took.
-        device: on which.
+        fell: for every symbol the first step with a training loss below 0.5; None if there is none.
+        seconds: the duration of the training.
+        device: the device.
     """
 
     preset: str
@@ -58,11 +58,11 @@ class Result:
     def __post_init__(self) -> None:
         steps = [step for step in self.fell.values() if step is not None]
         if min(*self.losses.values(), *steps, self.seconds, 0) < 0 or max(*steps, 0, 0) > MOST_STEPS:
-            raise ValueError("a loss, a step or a time is below 0, or a step too large")
+            raise ValueError("a loss, a step or a time is below 0, or a step is too large")
 
     @property
     def run(self) -> Run:
-        """What was trained, with which seed."""
+        """The run: the preset and the seed."""
         return Run(self.preset, self.seed)
 
     @property
@@ -76,9 +76,9 @@ class Trained:
     """A finished run.
 
     Attributes:
-        result: what it learned.
-        log: its training log, as lines of JSON.
-        weights: its state, or None where weights are not kept.
+        result: the result.
+        log: the training log, as lines of JSON.
+        weights: the weights by name; None if they are not kept.
     """
 
     result: Result
@@ -88,7 +88,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Format:
-    """Which version's runs a store holds."""
+    """The format of a store."""
 
     format: int
 
@@ -97,60 +97,59 @@ class Store:
     """A folder of runs."""
 
     def __init__(self, folder: Path) -> None:
-        """Open a store, or begin one.
+        """Open a store, or create one.
 
         Raises:
-            BadInput: the folder holds something else, links that lead out of it, or the store of another version, or
-                cannot be written.
+            BadInput: the folder holds something else, links, or a store of another version, or cannot be written.
         """
         self.folder = folder
         marker = folder / STORE
         if not marker.exists():
-            strangers = [path for path in folder.iterdir() if STORE not in path.name] if folder.is_dir() else []
-            if strangers and not marker.exists():  # another sweep may just have begun the same store
-                raise BadInput(f"{folder}: holds something else than a sweep's runs; choose another folder")
+            others = [path for path in folder.iterdir() if STORE not in path.name] if folder.is_dir() else []
+            if others and not marker.exists():  # another sweep may have created the store meanwhile
+                raise BadInput(f"{folder}: holds other files than the runs of a sweep; choose another folder")
             write_atomically(marker, json.dumps(asdict(Format(FORMAT))) + "\n")
         try:
-            form = record_of(Format, read_text(marker, "what a store of runs is")).format
+            form = record_of(Format, read_text(marker, "the format of a store")).format
         except ValueError as error:
             raise BadInput(f'{marker}: damaged ({error}); expected {{"format": {FORMAT}}}') from error
         if form != FORMAT:
             raise BadInput(f"{marker}: format is {form}; this version reads {FORMAT}")
-        # Folders are moved and removed here, which must not happen to those that somebody else's store leads to.
+        # Folders are moved and removed in a store; a link could lead to a folder outside of it.
         for path in (path for level in ("*", "*/*") for path in folder.glob(level)):
             if path.is_symlink():
-                raise BadInput(f"{path}: is a link; everything in a store lies in its own folder")
+                raise BadInput(f"{path}: is a link; a store may not hold links")
 
     def path(self, run: Run) -> Path:
-        """Where a run lies, if it is there."""
+        """Return the folder of a run, whether it exists or not."""
         return self.folder / run.preset / f"seed-{run.seed:04d}"
 
     def has(self, run: Run, file: str = "") -> bool:
-        """Whether a run is there, with this file in it if one is named."""
+        """Whether a run is there; with ``file``, whether the run has this file."""
         return (self.path(run) / file).exists()
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """All that are there.
+        """All runs in the store.
 
         Raises:
-            BadInput: something in the folder is no run.
+            BadInput: a subfolder is not a run.
         """
         found = []
         for path in sorted(self.folder.glob("[!.]*/*/")):
             name, seed = path.parent.name, path.name.removeprefix("seed-")
             if not seed.isdecimal() or self.path(Run(name, int(seed))) != path:
-                raise BadInput(f"{path}: is no run; expected something like seed-0000")
+                raise BadInput(f"{path}: not a run; expected a name such as seed-0000")
             if name not in PRESETS:
-                raise BadInput(f"{path.parent}: is of no preset; `retrieval-interp models presets` lists them")
+                raise BadInput(f"{path.parent}: not the name of a preset; `retrieval-interp models presets` lists them")
             found.append(Run(name, int(seed)))
         return tuple(found)
 
     def result(self, run: Run) -> Result:
-        """What a run learned.
+        """Return the result of a run.
 
         Raises:
-            BadInput: it is damaged, or was made by other settings than its preset has now.
+            BadInput: the run is damaged, or was made with other settings than its preset has now.
         """
         path, parts = self.path(run), preset(run.preset).task.loss_components
         try:
@@ -163,13 +162,13 @@ class Store:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise BadInput(f"{path}: a damaged run ({error}); remove its folder to make it again") from error
         if made != now:
-            raise BadInput(f"{path}: was made by other settings than {run.preset} has now; choose another folder")
+            raise BadInput(f"{path}: was made with other settings than {run.preset} has now; choose another folder")
         if not whole:
-            raise BadInput(f"{path / RESULT}: is not of {run}; remove its folder to make it again")
+            raise BadInput(f"{path / RESULT}: belongs to another run than {run}; remove its folder to make it again")
         return result
 
     def results(self, runs: Sequence[Run]) -> list[Result]:
-        """What those of the runs learned that are there.
+        """Return the results of those runs that are there.
 
         Raises:
             BadInput: as ``result``.
@@ -178,7 +177,11 @@ class Store:
 
     @contextmanager
     def claimed(self, run: Run, file: str = "") -> Iterator[bool]:
-        """Whether a run is missing, or lacks this file, and nobody else has it; nobody else gets it until this ends."""
+        """Claim a run until the block ends.
+
+        Yields:
+            whether the run, or ``file`` in it, is missing and no other process has claimed the run.
+        """
         lock = FileLock(self.folder / LOCKS / f"{run.preset}-{run.seed}", timeout=0)
         try:
             lock.acquire()
@@ -191,14 +194,14 @@ class Store:
             lock.release()
 
     def add(self, trained: Trained) -> None:
-        """Keep a finished run, which must be claimed: all of it, or nothing.
+        """Save a finished run, which must be claimed, completely or not at all.
 
         Raises:
-            BadInput: it cannot be written; nothing of it is there then.
+            BadInput: the run cannot be written; then no part of it is saved.
         """
         run, place = trained.result.run, self.path(trained.result.run)
         partial = self.folder / PARTIAL / f"{run.preset}-{run.seed:04d}"
-        shutil.rmtree(partial, ignore_errors=True)  # of a sweep that was killed
+        shutil.rmtree(partial, ignore_errors=True)  # may be left from a sweep that was killed
         try:
             write_atomically(partial / CONFIG, run_config(run.preset, preset(run.preset), run.seed))
             write_atomically(partial / LOG, trained.log)
@@ -213,5 +216,5 @@ class Store:
             shutil.rmtree(partial, ignore_errors=True)
 
     def failed(self, run: Run, reason: str) -> None:
-        """Write down that a run failed, and why."""
+        """Record that a run failed, with the reason."""
         append_line(self.folder / FAILURES, json.dumps({**asdict(run), "reason": reason}))

@@ -1,4 +1,4 @@
-"""Many models by one call."""
+"""A sweep by one call."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def train_many(
     weights: bool = False,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Train every preset with every seed; what the folder holds already is not trained again.
+    """Train every preset with every seed, except runs that are already in the folder.
 
     Args:
-        presets: their names.
-        seeds: how many of each, from 0.
-        folder: the store, which ``study census`` reads.
+        presets: the names of the presets.
+        seeds: the number of seeds of each preset, from 0.
+        folder: the folder of the store, which ``study census`` reads.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         weights: whether to keep the weights.
-        progress: is called with the finished share, 0 to 1. Without it a bar is shown, in a notebook or a terminal.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Returns:
-        one row for every run and symbol, as ``runs_table`` has it.
+        the table of ``runs_table``, with one row for every run and symbol.
 
     Raises:
-        BadInput: there is no such preset, or the folder holds something else, or a run fails again and again.
+        BadInput: there is no such preset, the folder holds something else, or a run fails repeatedly.
     """
     from retrieval_interp.sweep.local import local
     from retrieval_interp.sweep.run import sweep
@@ -43,6 +43,8 @@ def train_many(
     from retrieval_interp.sweep.store import Store
     from retrieval_interp.sweep.training import train_run
 
+    if not presets or seeds < 1:
+        raise BadInput(f"{len(presets)} presets with {seeds} seeds; expected at least one of each")
     runs, store = [Run(name, seed) for name in presets for seed in range(seeds)], Store(Path(folder))
     engine = partial(local, work=partial(train_run, device=device, weights=weights))
     with shown(progress, "training") as progress:

@@ -1,4 +1,4 @@
-"""Training one run of a sweep, with a log and a result."""
+"""The training of one run of a sweep."""
 
 import json
 import time
@@ -12,18 +12,21 @@ from retrieval_interp.sweep.store import LEARNED, Result, Trained
 from retrieval_interp.training.training import LOG_EVERY, VALIDATION_EXAMPLES
 from retrieval_interp.training.training_step import TrainingStep, choose_device, learning_rate, train_steps
 
-LAST = 100  # steps at the end over which the validation loss is averaged (paper, section 7.1)
-VALIDATE_EVERY = 10  # of these
+LAST = 100  # final steps over which the validation loss is averaged (paper, section 7.1)
+VALIDATE_EVERY = 10  # steps between two validations among these
 
 
 def train_run(job: Job, progress: Callable[[float], None], device: str, weights: bool) -> Trained | Failure:
-    """Train the run of a job.
+    """Train the run of a job, and return its result and log, or a failure if the loss diverges.
 
     Args:
-        job: what to train.
-        progress: is told the finished share, 0 to 1.
-        device: as ``choose_device`` takes it.
-        weights: whether to keep them.
+        job: the job.
+        progress: is called with the finished share, 0 to 1.
+        device: a name for ``choose_device``.
+        weights: whether to keep the weights.
+
+    Raises:
+        BadInput: the device is unknown or not usable.
     """
     started = time.perf_counter()
     task, recipe, seed = job.chosen.task, job.chosen.recipe, job.run.seed
@@ -51,8 +54,8 @@ def train_run(job: Job, progress: Callable[[float], None], device: str, weights:
                     fell[symbol] = step
             since.zero_()
             progress(step / recipe.steps)
-    scored = dict(zip(names, (validated / max(1, n_validated)).tolist(), strict=True))
+    losses_by_symbol = dict(zip(names, (validated / max(1, n_validated)).tolist(), strict=True))
     seconds = round(time.perf_counter() - started, 1)
-    result = Result(job.run.preset, seed, scored, fell, seconds, str(take_step.device))
+    result = Result(job.run.preset, seed, losses_by_symbol, fell, seconds, str(take_step.device))
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     return Trained(result, "".join(log), state if weights else None)

@@ -1,11 +1,11 @@
-"""What models are trained on.
+"""The tasks that models are trained on.
 
-- task.py: Task: what all tasks share
-- vectors.py: what tasks on sequences of vectors share
+- task.py: Task: the base class of all tasks
+- vectors.py: VectorTask: the base class of tasks on sequences of vectors
 - retrieval.py: RetrievalTask: the minimal formulation (paper, section 6)
-- conditional.py: two values must be found to find the third
-- writing.py: every symbol written down, and read again
-- equations.py: a small language model's texts
-- prompted.py: a prompt's tokens as roles
+- conditional.py: ConditionalTask: conditional retrieval (paper, section 3.1)
+- writing.py: WritingTask: retrieval with a scratchpad
+- equations.py: EquationsTask: texts for a small language model
+- prompted.py: Prompted: questions in words as a problem
 - registry.py: all tasks by name
 """

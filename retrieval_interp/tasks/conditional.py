@@ -1,14 +1,14 @@
 """The minimal formulation of the conditional retrieval problem (paper, section 3.1).
 
-A step may depend on two values found before: from ``x y z ... a y ... a x ... a`` comes z. Every x stands with every y,
-so that neither alone tells z. One example with N = 2 chains, (a: x, y, z) and (A: X, Y, Z):
+The last step depends on two values: in ``x y z ... a y ... a x ... a`` the answer z follows from x and y. Every x
+occurs with every y, so neither value alone determines z. One example with N = 2 chains, (a: x, y, z) and (A: X, Y, Z):
 
     position   0 1 2   3 4 5   6 7 8   9 10 11   12 13  14 15   16 17  18 19   20 21
     symbol     X y .   x y z   X Y Z   x  Y  .    A  Y   a  y    a  x   A  X    A  a
     role               z                            y               x           query   (members: first, second, third)
     target                                                                      X,Y,Z x,y,z
 
-What stands at the dots is asked of nobody. Within every block all stand in an order of their own.
+The symbols shown as dots are never asked for. Every block is shuffled separately.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from retrieval_interp.tasks.vectors import VectorBatch, VectorTask, drawn_symbol
 from retrieval_interp.theory.facts import Fact, Facts, role
 
 MEMBERS = {"x": ("first", "second"), "y": ("first", "second"), "z": ("first", "second", "third")}
-A, X, Y, Z = range(4)  # where a chain's symbols stand in its draws
+A, X, Y, Z = range(4)  # indices of a chain's symbols in the raw batch
 
 
 @dataclass(frozen=True)
 class ConditionalTask(VectorTask):
     """A conditional retrieval problem with N chains over symbols of K numbers; a ``circuits.Problem``.
 
-    Its draws are, for every chain, a, x, y and what x gives with each chain's y; and the order of all facts of two
-    premises, N rows of numbers (chain of x) N + (chain of y), then that of the chains in the three blocks after them.
+    The symbols of a raw batch are, for every chain, a, x, y, and the value of its x with the y of each chain. The order
+    of a raw batch is N rows with the numbers of the two-premise facts, (chain of x) N + (chain of y), then one row with
+    the order of the chains for each of the three blocks that follow.
 
     Attributes:
-        n_chains: N, the chains side by side in every example.
-        n_dims: K, the numbers of a symbol, and of a position code; even.
+        n_chains: N, the number of chains in every example.
+        n_dims: K, the number of dimensions of a symbol and of a position code; even.
     """
 
     n_chains: int = 4
@@ -50,7 +51,7 @@ class ConditionalTask(VectorTask):
 
     @property
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "trained on"."""
+        """The task in words, to follow "trained on"."""
         return (
             f"the conditional retrieval problem: {self.n_chains} chains a, x, y, z of symbols of "
             f"{self.n_dims} numbers, where x and y must be found to find z; asked for x, y and z of every chain"
@@ -58,22 +59,22 @@ class ConditionalTask(VectorTask):
 
     @property
     def n_positions(self) -> int:
-        """Length of a sequence, 3N² + 5N."""
+        """The length of a sequence, 3N² + 5N."""
         return self.n_chains * (3 * self.n_chains + 5)
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """``query``, then the members of the facts that tell x, y and z."""
+        """``query``, then the members of the facts that give z, y and x."""
         return ("query", *(f"{told}.{member}" for told, members in MEMBERS.items() for member in members))
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        """The symbols asked for, each with a partial loss of its own: the implicit curriculum."""
+        """The symbols asked for, each with its own partial loss: the implicit curriculum."""
         return ("x", "y", "z")
 
     @property
     def facts(self) -> Facts:
-        """The question of one chain, a, and the facts of two, for information flow."""
+        """The question of one chain and the facts of two chains, for information flow."""
         forms = {
             "z": tuple(Fact((x, y), "z" if x + y == "xy" else f"{x}{y}") for x in "xX" for y in "yY"),
             "y": (Fact(("a",), "y"), Fact(("A",), "Y")),
@@ -83,7 +84,7 @@ class ConditionalTask(VectorTask):
 
     @property
     def layout(self) -> Layout:
-        """What each role of one chain starts with, and whatever may be taken for it."""
+        """What each role of one chain knows at the start, and the roles that could be confused with it."""
         names = {role("query", "a"): "query"}
         for told, facts in self.facts.forms.items():
             for member, token in zip(MEMBERS[told], facts[0].tokens, strict=True):
@@ -98,7 +99,7 @@ class ConditionalTask(VectorTask):
         return VectorBatch(symbols, torch.cat([both, shuffles(rng, n, 3, N).to(both.dtype)], dim=1))
 
     def assemble(self, draws: VectorBatch) -> Examples:
-        """Lay the drawn symbols out as sequences with targets and roles."""
+        """Arrange the drawn symbols as sequences, with targets and roles."""
         N, symbols, order = self.n_chains, draws.symbols, draws.order.long()
         device = symbols.device
         example = torch.arange(len(draws), device=device)[:, None]
@@ -117,7 +118,7 @@ class ConditionalTask(VectorTask):
         targets = torch.stack([symbols[example, asked, part] for part in (X, Y, Z + asked)], dim=2)
 
         chains = torch.arange(N, device=device)
-        of_chain = chains * (N + 1)  # the number of the fact in which a chain's x stands with its own y
+        of_chain = chains * (N + 1)  # the number of the fact that joins a chain's x and its own y
         slot = {
             "z": both.argsort(dim=-1)[:, of_chain],
             "y": with_y.argsort(dim=-1),

@@ -1,16 +1,17 @@
 """A language model of a few dozen words, trained on the equations of the prompts (F1; paper, appendix A.1).
 
-One text with N = 2 chains of D = 2 steps, one token for each word:
+One text with N = 2 chains of D = 2 steps; every word is one token:
 
     d = 0 ⏎ a = 1 ⏎ ... b = a ⏎ c = d ⏎ What is the value of b ? Say directly ... words . ⏎ 1
         ^       ^           ^       ^                        ^                            ^
     asked here: the variable defined, and its value          its value                    the answer, as in a prompt
 
-The texts have 1 to D steps each, the implicit curriculum. Only what is marked is asked. Without the variable that an
-equation defines, which joins the two sides, models stay on the plateau (see docs/results.md).
+Each text has 1 to D steps, which gives an implicit curriculum. Only the marked positions have targets. One of these
+targets is the variable that an equation defines, so that the model joins both sides of the equation. Without it models
+stay on the plateau (see docs/results.md).
 
-The roles of a chain are those of the question that asks for it. All chains share ``query`` and ``answer``, and a role
-for the value of every variable, such as ``c.second``: so a path can lead to a line of another chain.
+The roles of a chain are the roles of the question that asks for it. All chains share ``query`` and ``answer``, and one
+role per variable for its value, such as ``c.second``. A path can therefore lead to a line of another chain.
 """
 
 from __future__ import annotations
@@ -35,24 +36,25 @@ from retrieval_interp.tasks.prompted import ANSWER, Prompted, prompt_layout
 from retrieval_interp.tasks.task import RawBatch, Task
 from retrieval_interp.tasks.vectors import shuffles
 
-LINE = 4  # tokens of an equation: variable, =, what it is equal to, line break
-SECOND = 2  # the place of what it is equal to
+LINE = 4  # tokens of an equation: variable, =, right-hand side, line break
+SECOND = 2  # index of the right-hand side
 MEMBERS = {"first": 0, "second": SECOND, "end": LINE - 1}
 UNKNOWN = "<unknown>"
-KINDS = ("variable", "value", "word")  # of targets
+KINDS = ("variable", "value", "word")  # the kinds of targets
 VARIABLE, VALUE, WORD = range(3)
-NOT_ASKED = -100  # what PyTorch's cross-entropy leaves out
+NOT_ASKED = -100  # the target that PyTorch's cross-entropy ignores
 
 
 @dataclass(frozen=True)
 class Texts(RawBatch):
-    """What chance decides of each text.
+    """A raw batch of texts: their random choices.
 
     Attributes:
-        links: for every block and each of its variables what it is equal to, a number of the block before.
-        order: for every block the order of its equations.
-        asked: which variable of the last block is asked about.
-        steps: how many blocks the text has; those after them are not written.
+        links: for every variable of every block, the number of the variable of the block before that it equals; in the
+            first block, its value.
+        order: for every block, the order of its equations.
+        asked: the number of the variable of the last block that is asked about.
+        steps: the number of blocks that are written.
     """
 
     links: Integer[torch.Tensor, "example block chain"]
@@ -63,14 +65,14 @@ class Texts(RawBatch):
 
 @dataclass(frozen=True)
 class EquationsTask(Task):
-    """Questions of F1 for a model that is trained on such texts; a ``circuits.Problem``.
+    """Texts of equations (F1) to train a language model on; a ``circuits.Problem``.
 
     Attributes:
-        n_steps: D, the equations of a chain; training texts have 1 to D.
-        n_chains: N, the chains side by side in every text.
+        n_steps: D, the number of equations in a chain; training texts have 1 to D.
+        n_chains: N, the number of chains in every text.
     """
 
-    loss_name = "chance of a wrong answer"
+    loss_name = "probability of a wrong answer"
 
     n_steps: int = 5
     n_chains: int = 4
@@ -81,12 +83,12 @@ class EquationsTask(Task):
 
     @cached_property
     def formulation(self) -> Equations:
-        """The longest questions."""
+        """The formulation of the longest questions."""
         return Equations(self.n_chains, self.n_steps)
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The vocabulary: variables, numbers, then whatever else stands in a question."""
+        """The vocabulary: variables, numbers, then all other words of a question."""
         variables = (word(VARIABLES, i) for i in range(self.n_steps * self.n_chains))
         numbers = map(str, range(self.n_chains))
         asked = pieces(self.formulation.questions(1, 0)[0].prompt)
@@ -94,7 +96,7 @@ class EquationsTask(Task):
 
     @cached_property
     def tokenizer(self) -> transformers.PreTrainedTokenizerFast:
-        """One token for each word, number, mark and line break."""
+        """The tokenizer: one token per word, number, punctuation mark and line break."""
         tokenizer = Tokenizer(models.WordLevel({one: i for i, one in enumerate(self.words)}, UNKNOWN))
         apart = [Split(Regex(" +"), "removed"), Split(Regex("\\n|[?,.=]"), "isolated")]
         tokenizer.pre_tokenizer = Sequence(apart)
@@ -102,12 +104,12 @@ class EquationsTask(Task):
 
     @cached_property
     def prompted(self) -> Prompted:
-        """The longest questions, as a problem."""
+        """The longest questions as a problem."""
         return Prompted(self.formulation, self.tokenizer)
 
     @property
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "trained on"."""
+        """The task in words, to follow "trained on"."""
         return (
             f"texts of equations (F1; appendix A.1), {self.n_chains} chains of 1 to {self.n_steps} steps; asked for "
             "the end of one chain, after the question"
@@ -115,27 +117,27 @@ class EquationsTask(Task):
 
     @property
     def n_positions(self) -> int:
-        """Length of the longest text, with its answer."""
+        """The length of the longest text, with its answer."""
         return LINE * self.n_chains * self.n_steps + len(self._question) + 1
 
     @property
     def d_input(self) -> int:
-        """Number of words."""
+        """The size of the vocabulary."""
         return len(self.words)
 
     @property
     def d_output(self) -> int:
-        """Number of words."""
+        """The size of the vocabulary."""
         return len(self.words)
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Those of the formulation, ``answer``, and ``second`` of every variable's line, which all chains share."""
+        """The formulation's roles, ``answer``, and for every variable the role of its value, which all chains share."""
         return (*self.formulation.roles, ANSWER, *self._lines)
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        """``xD``."""
+        """``xD``, the end of the chain."""
         return (f"x{self.n_steps}",)
 
     @property
@@ -145,30 +147,31 @@ class EquationsTask(Task):
 
     @cached_property
     def _lines(self) -> tuple[str, ...]:
-        """The role of every variable's line, in the order of the words."""
+        """The role of every variable's value, in the order of the vocabulary."""
         return tuple(f"{name}.second" for name in self.words[: self.n_steps * self.n_chains])
 
     @property
     def layout(self) -> Layout:
-        """What each role of a chain starts with; the lines of all variables tell nothing about a chain."""
+        """What each role of a chain knows at the start; the roles of single variables know nothing about a chain."""
         laid = prompt_layout(self.formulation)
         return Layout({**dict.fromkeys(self._lines, frozenset()), **laid.start}, laid.places)
 
     @cached_property
     def _question(self) -> tuple[int, ...]:
-        """The tokens of the last line, with some variable, and the line break after it."""
+        """The tokens of the last line, with an arbitrary variable, and the line break after it."""
         last = self.formulation.questions(1, 0)[0].prompt.rsplit("\n", 1)[1]
         return tuple(map(self.words.index, pieces(last + "\n")))
 
     def examples(self, n: int, seed: int) -> Examples:
-        """``n`` of the longest questions, without their answers. The first chain is the one that is asked about.
+        """Return ``n`` of the longest questions, without their answers. The first chain is the one that is asked about.
 
-        Groups: ``variable``, the number of a chain's variable in the block of a role; ``asked``, 1 or 0.
+        Groups: ``variable``, the number of the chain's variable in the role's block; ``asked``, 1 for the chain that is
+        asked about, otherwise 0.
         """
         asked = self.prompted.examples(n, seed)
         D, N, tokens = self.n_steps, self.n_chains, asked.inputs
-        lines = tokens[:, : D * N * LINE : LINE]  # the variables that they define, which are the first words
-        starts = LINE * lines.argsort(dim=1)  # of every variable's line
+        lines = tokens[:, : D * N * LINE : LINE]  # the variables that they define, the first words of the vocabulary
+        starts = LINE * lines.argsort(dim=1)  # the start of every variable's line
         last = lines[:, -N:]
         first_of_all = (last != tokens.gather(1, asked.roles["query"])).long().argsort(dim=1, stable=True)
         chains = [last.gather(1, first_of_all)]  # the variables of pair1, pair2, ... of every chain
@@ -196,21 +199,21 @@ class EquationsTask(Task):
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
-        """The chance of another answer than the right one."""
+        """Return the probability of any answer but the right one."""
         return self.prompted.losses(outputs, examples)
 
     def draw(self, n: int, stream: RngStream, seed: int) -> Texts:
-        """Draw ``n`` texts, every number of steps equally often."""
+        """Draw ``n`` texts; every number of steps is equally likely."""
         rng, D, N = stream.generator(seed), self.n_steps, self.n_chains
         links, order = shuffles(rng, n, 2 * D, N).split(D, dim=1)
         asked, steps = (torch.from_numpy(rng.integers(low, high, n)) for low, high in ((0, N), (1, D + 1)))
         return Texts(links, order, asked, steps)
 
     def assemble(self, draws: Texts) -> Examples:
-        """Write the texts down, each with its answer; what is left of the longest length is line breaks, and not asked.
+        """Write the texts, each with its answer, padded with line breaks that have no targets.
 
-        The targets are ``[batch, pos, kind]``: the variable that an equation defines, the value of what stands there,
-        and the next word, each where it is asked for.
+        The targets are ``[batch, pos, kind]``: the variable that an equation defines, the value of the variable or
+        number at the position, and the next word. Positions without a target hold ``NOT_ASKED``.
         """
         D, N, V = self.n_steps, self.n_chains, self.n_steps * self.n_chains
         links, order, device = draws.links.long(), draws.order.long(), draws.links.device
@@ -218,9 +221,9 @@ class EquationsTask(Task):
         values = [links[:, 0]]
         for block in range(1, D):
             values.append(values[-1].gather(1, links[:, block]))
-        value = V + torch.stack(values, dim=1)  # of every variable, [example, block, chain]
-        before = torch.arange(-N, V - N, N, device=device)  # where the words of the block before begin
-        before[0] = V  # numbers
+        value = V + torch.stack(values, dim=1)  # the value of every variable, [example, block, chain]
+        before = torch.arange(-N, V - N, N, device=device)  # index of the first word of the block before
+        before[0] = V  # the numbers
         first = (torch.arange(0, V, N, device=device)[:, None] + order)[..., None]
         second = (before[:, None] + links.gather(2, order))[..., None]
         lines = torch.cat([first, torch.full_like(first, equal), second, torch.full_like(first, end)], dim=-1)
@@ -259,13 +262,13 @@ class EquationsTask(Task):
 
     @property
     def trained_components(self) -> tuple[str, ...]:
-        """``variable``, ``value`` and ``word``."""
+        """The kinds of targets: ``variable``, ``value`` and ``word``."""
         return KINDS
 
     def training_losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch trained"]:
-        """Cross-entropy of each kind of target, among the variables, the numbers, and all words."""
+        """Return the cross-entropy of each kind of target, over the variables, the numbers, and all words."""
         V = self.n_steps * self.n_chains
         among = {VARIABLE: slice(0, V), VALUE: slice(V, V + self.n_chains), WORD: slice(None)}
         found = []
@@ -278,5 +281,5 @@ class EquationsTask(Task):
 
 
 def pieces(text: str) -> list[str]:
-    """The words, marks and line breaks of a text, in order."""
+    """Return the words, punctuation marks and line breaks of a text, in order."""
     return re.findall(r"\w+|[^\w ]", text)

@@ -1,4 +1,4 @@
-"""Questions in words as a problem for the circuit tools: which token is which symbol of which chain."""
+"""Questions in words as a ``circuits.Problem``: every symbol of every chain gets the position of its token."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from retrieval_interp.prompts.formulation import MOST_QUESTIONS
 from retrieval_interp.theory.chain_layout import chain_layout
 
 ANSWER = "answer"  # the role of the last token of a prompt, at which the answer is read
-SAMPLE = 8  # questions by which the commonest length is judged
-TRIES = 50  # questions drawn for each that is wanted, before their lengths are said to differ too much
+SAMPLE = 8  # questions that the most common length is taken from
+TRIES = 50  # questions tried per example; after that their lengths differ too much
 
 
 def as_text(tokenizer: transformers.PreTrainedTokenizerBase, question: str) -> str:
-    """The whole text after which the answer comes: in a chat where the tokenizer knows one, else on the next line."""
+    """Return the full text before the answer: in the tokenizer's chat template, or with a line break at its end."""
     if tokenizer.chat_template is not None:
         asked = [{"role": "user", "content": question}]
         try:
             text = str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
-        except Exception as error:  # whatever a template raises
-            raise BadInput(f"the tokenizer's chat template does not take a question ({error})") from error
+        except Exception as error:  # a template can raise anything
+            raise BadInput(f"the tokenizer's chat template cannot format a question ({error})") from error
         if question not in text:
             raise BadInput("the tokenizer's chat template changes the question")
         return text
@@ -37,20 +37,20 @@ def as_text(tokenizer: transformers.PreTrainedTokenizerBase, question: str) -> s
 
 
 def token_ids(tokenizer: transformers.PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """The tokens of a text, and the characters that each stands for, from the first to one past the last.
+    """Return the tokens of a text, and for each token the index of its first character and one past its last.
 
     Raises:
-        BadInput: the tokenizer does not know one of the words, or does not say where its tokens stand in the text.
+        BadInput: the tokenizer does not know a word, leaves out a character, or gives no character offsets.
     """
     if not tokenizer.is_fast:
-        raise BadInput(f"{type(tokenizer).__name__} does not tell which characters a token stands for; use a fast one")
-    # A chat template has written what a text begins with; and a text that is to go on must not have an end.
+        raise BadInput(f"{type(tokenizer).__name__} gives no character offsets; expected a fast tokenizer")
+    # A chat template adds the start token itself. An end token must go, since the answer follows.
     encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=tokenizer.chat_template is None)
     ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
     if ids and ids[-1] == tokenizer.eos_token_id and offsets[-1][0] == offsets[-1][1]:
         ids, offsets = ids[:-1], offsets[:-1]
     read = [(token, start, end) for token, (start, end) in zip(ids, offsets, strict=True) if start < end]
-    for token, start, end in read:  # some tokenizers have one token for what is unknown and for other things
+    for token, start, end in read:  # the unknown token may also be an ordinary token
         if token == tokenizer.unk_token_id and text[start:end] != tokenizer.unk_token:
             raise BadInput(f"the tokenizer does not know {text[start:end]!r}")
     lost = {*range(len(text))}.difference(*(range(start, end) for _, start, end in read))
@@ -65,8 +65,8 @@ class Placed:
     """A prompt as tokens.
 
     Attributes:
-        tokens: all of them, ``[pos]``.
-        places: for every role the position of its token, for every chain that has one.
+        tokens: the tokens, ``[pos]``.
+        places: the position of the token of a role, by role and chain.
     """
 
     tokens: Int[torch.Tensor, " pos"]
@@ -74,17 +74,17 @@ class Placed:
 
 
 def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) -> Placed:
-    """A question as tokens, and which token is which symbol of which chain.
+    """Tokenize a question, and find the position of every symbol of every chain.
 
-    A symbol of several tokens stands at its last one, where all of it has been read. The last token of all, at which
-    the answer is read, has the role ``answer``, in the chain that is asked about.
+    The position of a symbol with several tokens is its last token, where the whole symbol has been read. The last token
+    of the prompt, at which the answer is read, has the role ``answer`` in the chain that is asked about.
 
     Raises:
-        BadInput: as ``token_ids``; or the chat template changes the question, or symbols have no token of their own.
+        BadInput: as ``token_ids``; or the chat template changes the question, or a symbol has no token of its own.
     """
     text = as_text(tokenizer, question.prompt)
     ids, offsets = token_ids(tokenizer, text)
-    shift = text.find(question.prompt)  # a chat has words before it
+    shift = text.find(question.prompt)  # a chat template puts text before it
     of_character = {
         character: position for position, (start, end) in enumerate(offsets) for character in range(start, end)
     }
@@ -101,15 +101,15 @@ def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) 
 
 @dataclass(frozen=True)
 class Prompted:
-    """Questions of a formulation, as a ``circuits.Problem`` for a model that reads tokens.
+    """Questions of a formulation; a ``circuits.Problem`` for a model that reads tokens.
 
-    Its one loss is the chance that the model, sampled once, gives another answer: 1 - p(answer's first token).
-    Who knows what is acceptable, and no more, comes to 0.75 where there are four chains. The roles are those of the
-    chain that is asked about.
+    The only loss component is the probability of a wrong answer, 1 - p(first token of the right answer). With four
+    chains, a model that guesses among the four acceptable answers scores 0.75. The roles are the roles of the chain
+    that is asked about.
 
     Attributes:
-        formulation: which questions.
-        tokenizer: the model's.
+        formulation: the formulation of the questions.
+        tokenizer: the tokenizer of the model.
     """
 
     formulation: Formulation
@@ -117,12 +117,12 @@ class Prompted:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The formulation's, and ``answer``, the last token of the prompt."""
+        """The roles of the formulation, and ``answer``, the last token of the prompt."""
         return (*self.formulation.roles, ANSWER)
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        """The end of the chain, ``xD``; where the problem is conditional, ``answer``."""
+        """``xD``, the end of the chain; for a conditional problem, ``answer``."""
         return (f"x{self.formulation.hops}",) if isinstance(self.formulation, Chains) else (ANSWER,)
 
     @property
@@ -132,15 +132,17 @@ class Prompted:
 
     @property
     def read_at(self) -> Mapping[str, str]:
-        """For the one part the role at which it is read."""
+        """The role at which the loss component is read."""
         return dict.fromkeys(self.loss_components, ANSWER)
 
     def examples(self, n: int, seed: int) -> Examples:
-        """``n`` questions of the same number of tokens, the commonest of the first eight: there is no padding.
+        """Return ``n`` questions with the same number of tokens, so that no padding is needed.
+
+        The number of tokens is the most common one among the first eight questions.
 
         Raises:
-            BadInput: the tokenizer does not know a word, the lengths of the questions differ too much, or ``n`` is out
-                of range.
+            BadInput: the tokenizer does not know a word, the questions differ too much in length, or ``n`` is out of
+                range.
         """
         check_size("the number of examples", n, 1, MOST_QUESTIONS)
         lengths = [
@@ -159,41 +161,41 @@ class Prompted:
     def _examples(self, kept: Sequence[tuple[Question, Placed]]) -> Examples:
         first = kept[0][0]
         if len({self.answer_token(first, answer) for answer in first.acceptable}) < len(first.acceptable):
-            raise BadInput("several acceptable answers begin with the same token; expected fewer chains")
+            raise BadInput("several acceptable answers begin with the same token; use fewer chains")
         positions = [[one.places[role, question.asked] for role in self.roles] for question, one in kept]
         answers = torch.tensor([self.answer_token(question, question.answer) for question, _ in kept])
         tokens = torch.stack([one.tokens for _, one in kept])
         return Examples(tokens, answers, Roles(self.roles, torch.tensor(positions)[:, :, None]))
 
     def answer_token(self, question: Question, answer: str) -> int:
-        """The first token of an answer, as it follows on the prompt.
+        """Return the first token of an answer that follows the prompt.
 
         Raises:
-            BadInput: with the answer behind it the prompt is made of other tokens.
+            BadInput: the tokens of the prompt change when the answer follows.
         """
         text = as_text(self.tokenizer, question.prompt)
         before = token_ids(self.tokenizer, text)[0]
         together = token_ids(self.tokenizer, text + answer)[0]
         if together[: len(before)] != before or len(together) == len(before):
-            raise BadInput(f"the tokenizer joins the answer {answer!r} to the prompt")
+            raise BadInput(f"the tokenizer merges the answer {answer!r} with the prompt")
         return together[len(before)]
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
-        """The chance of another answer than the right one.
+        """Return the probability of any answer but the right one.
 
         Raises:
-            BadInput: the model knows fewer words than the tokenizer.
+            BadInput: the model has a smaller vocabulary than the tokenizer.
         """
         if outputs.shape[-1] < len(self.tokenizer):
-            raise BadInput(f"the model knows {outputs.shape[-1]} words; its tokenizer has {len(self.tokenizer)}")
+            raise BadInput(f"the model has {outputs.shape[-1]} output tokens; its tokenizer has {len(self.tokenizer)}")
         chances = outputs[:, -1].softmax(dim=-1)
         return 1 - chances.gather(1, examples.targets[:, None])
 
 
 def prompt_layout(formulation: Chains) -> Layout:
-    """What each role of a chain starts with: its token and its line; the answer is read in the question's line."""
+    """Return what each role of a chain knows at the start: its token and line. The answer is in the question's line."""
     D = formulation.hops
     start = dict(chain_layout(D).start)
     laid = {}

@@ -1,4 +1,4 @@
-"""Every task by name, as a model directory's config describes it."""
+"""All tasks by name, and their descriptions in the config of a model directory."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -21,21 +21,21 @@ WANTED = {int: "a whole number", bool: "true or false", str: "a text"}
 
 
 def describe(task: Task) -> dict[str, Any]:
-    """A task as plain values; ``task_of`` gives an equal one back."""
+    """Return a task as plain values, from which ``task_of`` makes an equal task."""
     return {"problem": problem_of(task), **asdict(task)}  # type: ignore[call-overload]  # every task is a dataclass
 
 
 def problem_of(task: Task) -> str:
-    """The name of a task's problem."""
+    """Return the name of a task's problem."""
     return next(name for name, kind in TASKS.items() if type(task) is kind)
 
 
 def task_of(described: Mapping[str, Any]) -> Task:
-    """The task of a description; without a name it is the retrieval problem.
+    """Return the task of a description; the default problem is ``retrieval``.
 
     Raises:
-        ValueError: an unknown name or field, or a value of another kind than expected.
-        BadInput: a value out of range.
+        ValueError: a name or a field is unknown, a field is missing, or a value has the wrong type.
+        BadInput: a value is out of range.
     """
     values = dict(described)
     name = values.pop("problem", "retrieval")

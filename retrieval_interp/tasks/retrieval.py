@@ -1,13 +1,13 @@
 """The minimal formulation of the retrieval problem (paper, sections 6 and 7).
 
-One example with N = 2 chains of D = 2 steps; the chains are A-B-C and a-b-c, the last step stands first:
+One example with N = 2 chains of D = 2 steps, A-B-C and a-b-c, with the block of the last step first:
 
     position   0 1   2 3     4 5   6 7     8   9
     symbol     b c   B C     A B   a b     a   A
     role       pair2         pair1         query        (pairs: first, second)
-    target                                 b,c B,C      (implicit curriculum; without it: c and C alone)
+    target                                 b,c B,C      (implicit curriculum; without it: only c and C)
 
-Within every block the chains stand in an order of their own.
+The order of the chains is shuffled in every block separately.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from retrieval_interp.theory.chain_layout import chain_layout
 
 
 class StepOrder(StrEnum):
-    """Which retrieval step's block stands first in the sequence; or no blocks, the pairs of all steps in any order."""
+    """The order of the blocks: the last or the first step first; or no blocks, with the pairs of all steps shuffled."""
 
     LAST_FIRST = "last_first"
     FIRST_FIRST = "first_first"
@@ -37,19 +37,19 @@ class StepOrder(StrEnum):
 
 @dataclass(frozen=True)
 class RetrievalTask(VectorTask):
-    """A retrieval problem with N chains of D steps over symbols of K numbers; a ``circuits.Problem``.
+    """A retrieval problem with N chains of D steps; symbols are vectors of K dimensions. A ``circuits.Problem``.
 
-    Its draws are the symbols x0 ... xD of every chain, and the order of the chains in every block, in the order of the
-    sequence and with the queries last. Where the pairs of all steps are shuffled together, their blocks hold the
-    numbers of pairs instead, (step - 1) N + chain.
+    A raw batch holds the symbols x0 ... xD of every chain, and the order of the chains in every block. The blocks are
+    in the order of the sequence, with the queries last. If the pairs of all steps are shuffled together, their blocks
+    hold the numbers of pairs instead, (step - 1) N + chain.
 
     Attributes:
         n_steps: D, the number of retrieval steps; 1 is the induction problem.
-        n_chains: N, the chains side by side in every example.
-        n_dims: K, the numbers of a symbol, and of a position code; even.
-        implicit_curriculum: ask for x1 ... xD (IC) or for xD alone (non-IC).
-        left_out: which of x1 ... x(D-1) not to ask for after all; 0 for none.
-        step_order: which block stands first. With ``any`` a position tells nothing of the step of its pair.
+        n_chains: N, the number of chains in every example.
+        n_dims: K, the number of dimensions of a symbol and of a position code; even.
+        implicit_curriculum: whether to ask for x1 ... xD (IC) or for xD alone (non-IC).
+        left_out: the k of the one symbol among x1 ... x(D-1) that is not asked for; 0 for none.
+        step_order: the order of the blocks. With ``any`` the position of a pair is independent of its step.
     """
 
     n_steps: int
@@ -63,12 +63,13 @@ class RetrievalTask(VectorTask):
         self.check("n_steps", 1, 10_000)
         self.check("left_out", 0, self.n_steps - 1)
         if self.left_out and not self.implicit_curriculum:
-            raise BadInput(f"x{self.left_out} cannot be left out where x{self.n_steps} alone is asked for")
+            only = f"without the implicit curriculum only x{self.n_steps} is asked for"
+            raise BadInput(f"x{self.left_out} cannot be left out: {only}")
         super().__post_init__()
 
     @property
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "trained on"."""
+        """The task in words, to follow "trained on"."""
         shuffled = "shuffled pairs" + (" in no order of steps" if self.step_order is StepOrder.ANY else "")
         return (
             f"the retrieval problem with D = {self.n_steps}: {self.n_chains} chains of {self.n_steps + 1} symbols, "
@@ -77,7 +78,7 @@ class RetrievalTask(VectorTask):
 
     @property
     def n_positions(self) -> int:
-        """Length of a sequence, N(2D+1)."""
+        """The length of a sequence, N(2D+1)."""
         return self.n_chains * (2 * self.n_steps + 1)
 
     @property
@@ -88,12 +89,12 @@ class RetrievalTask(VectorTask):
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        """The symbols asked for, each with a partial loss of its own."""
+        """The symbols asked for, each with its own partial loss."""
         return tuple(f"x{k}" for k in self._asked_steps)
 
     @property
     def asked(self) -> str:
-        """The symbols asked for, in short: ``x1 ... x3``; all of them where one is left out."""
+        """The symbols asked for, in short: ``x1 ... x3``; the full list if one is left out."""
         return ", ".join(self.loss_components) if self.left_out else super().asked
 
     @property
@@ -103,7 +104,7 @@ class RetrievalTask(VectorTask):
 
     @property
     def layout(self) -> Layout:
-        """What each role of one chain starts with; in one of the orders that there may be."""
+        """What each role of one chain knows at the start; for ``any``, in one of the possible orders."""
         steps = range(1, self.n_steps + 1)
         return chain_layout(self.n_steps, steps if self.step_order is StepOrder.FIRST_FIRST else None)
 
@@ -118,30 +119,30 @@ class RetrievalTask(VectorTask):
         return VectorBatch(symbols, torch.cat([pairs, shuffles(rng, n, 1, N).to(pairs.dtype)], dim=1))
 
     def shortened(self, n_steps: int) -> RetrievalTask:
-        """The same problem with fewer steps."""
+        """Return the same problem with fewer steps."""
         return replace(self, n_steps=n_steps)
 
     def first_steps(self, draws: VectorBatch, n_steps: int) -> VectorBatch:
-        """The same draws for the problem with fewer steps: the chains are cut off behind.
+        """Return the same raw batch for the problem with fewer steps: only the first steps of every chain.
 
         Raises:
-            BadInput: the pairs of the steps do not stand in blocks.
+            BadInput: the pairs of all steps are shuffled together.
         """
         if self.step_order is StepOrder.ANY:
-            raise BadInput("chains whose pairs stand in no order of steps cannot be cut off")
+            raise BadInput("step_order is 'any': chains cannot be shortened; expected last_first or first_first")
         kept = slice(-n_steps - 1, None) if self.step_order is StepOrder.LAST_FIRST else [*range(n_steps), -1]
         return VectorBatch(draws.symbols[:, :, : n_steps + 1], draws.order[:, kept])
 
     def assemble(self, draws: VectorBatch) -> Examples:
-        """Lay the drawn symbols out as sequences with targets and roles."""
+        """Arrange the drawn symbols as sequences, with targets and roles."""
         N, D = self.n_chains, self.n_steps
         symbols, order = draws.symbols, draws.order.long()
         n, device = len(draws), symbols.device
         example = torch.arange(n, device=device)[:, None, None]
 
-        pair = order[:, :D]  # [n, block, slot]: its number, (step - 1) N + chain
+        pair = order[:, :D]  # [n, block, slot]: the number of a pair, (step - 1) N + chain
         if self.step_order is not StepOrder.ANY:
-            before = torch.arange(D, device=device)  # steps before that of a block
+            before = torch.arange(D, device=device)  # the number of steps before a block's step
             pair = pair + N * (before if self.step_order is StepOrder.FIRST_FIRST else before.flip(0))[:, None]
         both = [symbols[example, pair % N, pair // N + member] for member in (0, 1)]  # [n, block, slot, K]
         pairs = rearrange(both, "member n block slot dim -> n (block slot member) dim")

@@ -1,4 +1,4 @@
-"""What a model can be trained on, whatever it reads."""
+"""Task: the base class of all tasks that models are trained on."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Raw = TypeVar("Raw", bound="RawBatch")
 
 @dataclass(frozen=True)
 class RawBatch:
-    """What chance decides of examples, in the smallest form: tensors with a row for each of them."""
+    """The random choices of a batch of examples, in compact form: tensors with one row per example."""
 
     def __len__(self) -> int:
         return len(self._tensors()[0])
 
     def take(self: Raw, index: Int[torch.Tensor, " n"]) -> Raw:
-        """Some of the examples, in the order of ``index``."""
+        """Return some of the examples, in the order of ``index``."""
         return type(self)(*(tensor[index] for tensor in self._tensors()))
 
     def to(self: Raw, device: torch.device | str) -> Raw:
-        """The same draws on another device."""
+        """Return the same raw batch on another device."""
         return type(self)(*(tensor.to(device) for tensor in self._tensors()))
 
     def _tensors(self) -> list[torch.Tensor]:
@@ -41,23 +41,23 @@ class Task(ABC):
     """A ``circuits.Problem`` that models are trained on; a frozen dataclass.
 
     Attributes:
-        loss_name: what the losses are, in words.
+        loss_name: the name of the loss, such as ``mean squared error``.
     """
 
     loss_name: str
 
     def check(self, name: str, least: int, most: int) -> None:
-        """Refuse a field that is out of range.
+        """Check that a field is in range.
 
         Raises:
-            BadInput: it is.
+            BadInput: the field is out of range.
         """
         check_size(name, getattr(self, name), least, most)
 
     @property
     @abstractmethod
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "trained on"."""
+        """The task in words, to follow "trained on"."""
 
     @property
     def asked(self) -> str:
@@ -66,23 +66,23 @@ class Task(ABC):
 
     @property
     def tokenizer(self) -> transformers.PreTrainedTokenizerBase | None:
-        """What makes tokens of texts; None where vectors are read."""
+        """The tokenizer; None for a task on vectors."""
         return None
 
     @property
     @abstractmethod
     def n_positions(self) -> int:
-        """Length of the longest sequence."""
+        """The length of the longest sequence."""
 
     @property
     @abstractmethod
     def d_input(self) -> int:
-        """Width of an input vector, or number of tokens."""
+        """The width of an input vector, or the size of the vocabulary."""
 
     @property
     @abstractmethod
     def d_output(self) -> int:
-        """Width of the answer at one position."""
+        """The width of the model's output at one position."""
 
     @property
     @abstractmethod
@@ -92,16 +92,16 @@ class Task(ABC):
     @property
     @abstractmethod
     def loss_components(self) -> tuple[str, ...]:
-        """The symbols asked for, each with a partial loss of its own."""
+        """The symbols asked for, each with its own partial loss."""
 
     @property
     @abstractmethod
     def layout(self) -> Layout:
-        """What each role of one chain starts with, for information flow."""
+        """What each role of one chain knows at the start, for information flow."""
 
     @property
     def read_at(self) -> Mapping[str, str]:
-        """For every part the role at which it is read."""
+        """The role at which each loss component is read."""
         return dict.fromkeys(self.loss_components, "query")
 
     @property
@@ -111,16 +111,16 @@ class Task(ABC):
 
     @abstractmethod
     def examples(self, n: int, seed: int) -> Examples:
-        """``n`` examples for evaluation, drawn apart from every training set, whatever the seeds."""
+        """Return ``n`` examples for evaluation, independent of every training set, whatever the seeds."""
 
     @abstractmethod
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
-        """The partial losses of every example."""
+        """Return the partial losses of every example."""
 
     def training_set(self, size: int, seed: int) -> RawBatch:
-        """A fixed training set; ``assemble`` makes batches of it."""
+        """Return a fixed training set, from which ``assemble`` makes batches."""
         return self.draw(size, RngStream.TRAINING, seed)
 
     @abstractmethod
@@ -129,15 +129,15 @@ class Task(ABC):
 
     @abstractmethod
     def assemble(self, draws: Any) -> Examples:
-        """The examples of these draws."""
+        """Return the examples of a raw batch."""
 
     @property
     def trained_components(self) -> tuple[str, ...]:
-        """The names of what training makes small; ``components``, unless it has targets of its own."""
+        """The names of the training losses; the loss components, unless training has its own targets."""
         return self.loss_components
 
     def training_losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch trained"]:
-        """What training makes small, for every example; ``losses``, unless it has targets of its own."""
+        """Return the training losses of every example; ``losses``, unless training has its own targets."""
         return self.losses(outputs, examples)

@@ -1,14 +1,14 @@
-"""Retrieval by writing: the intermediate symbols are written one after the other, and read again.
+"""Retrieval with a scratchpad: the model writes the intermediate symbols one by one and reads them again.
 
-One example with N = 2 chains of D = 2 steps, A-B-C and a-b-c; what was written stands in the sequence:
+One example with N = 2 chains of D = 2 steps, A-B-C and a-b-c; the written symbols follow the queries:
 
     position   0 1   2 3     4 5   6 7     8   9     10  11
     symbol     b c   B C     A B   a b     a   A     b   B
     role       pair2         pair1         query     written1
     target                                 b   B     c   C
 
-Trained on what should have been written; ``write`` then lets a model read what it wrote itself. Every answer is one hop
-away, however long the chain (``writing.py``: that takes two layers).
+Models are trained on the symbols that should have been written. ``write`` lets a model read its own symbols instead.
+Every answer is one hop away, however long the chain, so two layers are enough (``theory/writing.py``).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.vectors import VectorBatch, VectorTask
 from retrieval_interp.theory.chain_layout import chain_layout
 
-AT_ONCE = 256  # examples run together
+AT_ONCE = 256  # examples per batch
 
 
 @dataclass(frozen=True)
 class WritingTask(VectorTask):
-    """A retrieval problem whose every step is asked at a position of its own; a ``circuits.Problem``.
+    """A retrieval problem in which every step is asked at its own position; a ``circuits.Problem``.
 
     Attributes:
-        n_steps: D, the number of retrieval steps; D - 1 symbols of every chain are written.
-        n_chains: N, the chains side by side in every example.
-        n_dims: K, the numbers of a symbol, and of a position code; even.
+        n_steps: D, the number of retrieval steps; the model writes D - 1 symbols of every chain.
+        n_chains: N, the number of chains in every example.
+        n_dims: K, the number of dimensions of a symbol and of a position code; even.
     """
 
     n_steps: int
@@ -48,70 +48,70 @@ class WritingTask(VectorTask):
 
     @property
     def asked_at_once(self) -> RetrievalTask:
-        """The same problem, to be answered in one pass."""
+        """The same problem without a scratchpad: all answers in one pass."""
         return RetrievalTask(self.n_steps, self.n_chains, self.n_dims)
 
     @property
     def sentence(self) -> str:
-        """What is asked, in words that follow on from "trained on"."""
-        return f"{self.asked_at_once.sentence}, one after the other, each written down and read again"
+        """The task in words, to follow "trained on"."""
+        return f"{self.asked_at_once.sentence}, one after the other, each written and read again"
 
     @property
     def n_positions(self) -> int:
-        """Length of a sequence, N(3D)."""
+        """The length of a sequence, 3ND."""
         return 3 * self.n_chains * self.n_steps
 
     @property
     def d_output(self) -> int:
-        """Width of the answer at one position: the next symbol, K numbers."""
+        """The width of the output at one position: the next symbol, K numbers."""
         return self.n_dims
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """``query``, the members of the pairs, and what is written: ``written1`` holds x1."""
+        """``query``, the members of the pairs, and the written symbols: ``written1`` holds x1."""
         return (*self.asked_at_once.roles, *(f"written{k}" for k in range(1, self.n_steps)))
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        """The symbols asked for, each with a partial loss of its own."""
+        """The symbols asked for, each with its own partial loss."""
         return self.asked_at_once.loss_components
 
     @property
     def read_at(self) -> Mapping[str, str]:
-        """x1 is read at the query, and each symbol after that where the one before it was written."""
+        """x1 is read at the query; every later symbol is read where the one before it was written."""
         places = ("query", *(f"written{k}" for k in range(1, self.n_steps)))
         return dict(zip(self.loss_components, places, strict=True))
 
     @property
     def layout(self) -> Layout:
-        """What each role of one chain starts with; what is written has a place of its own."""
+        """What each role of one chain knows at the start; every written symbol has its own place."""
         pairs = chain_layout(self.n_steps)
         written = {f"written{k}": frozenset({f"x{k}", f"w{k}"}) for k in range(1, self.n_steps)}
         return Layout({**pairs.start, **written}, pairs.places | {f"w{k}" for k in range(1, self.n_steps)})
 
     def __post_init__(self) -> None:
-        _ = self.asked_at_once  # checks what the two have in common
+        _ = self.asked_at_once  # checks the fields
 
     def draw(self, n: int, stream: RngStream, seed: int) -> VectorBatch:
         """Draw the symbols and the orders of ``n`` examples."""
         return self.asked_at_once.draw(n, stream, seed)
 
     def assemble(self, draws: VectorBatch) -> Examples:
-        """Lay the drawn symbols out as sequences with targets and roles."""
+        """Arrange the drawn symbols as sequences, with targets and roles."""
         asked = self.asked_at_once.assemble(draws)
         written = rearrange(asked.targets[:, :, :-1], "n slot written dim -> n (written slot) dim")
         before = asked.roles.positions
         steps = self.n_chains * torch.arange(1, self.n_steps, device=before.device)
         places = asked.roles["query"][:, None] + steps[:, None]
         slots, asked_slots = asked.roles.groups["slot"], asked.roles.group("slot", "query")
-        written_slots = asked_slots[:, None].expand_as(places)  # every symbol is written where its query stands
+        written_slots = asked_slots[:, None].expand_as(places)  # a written symbol has the slot of its query
         groups = {"slot": torch.cat([slots, written_slots], dim=1)}
         roles = Roles(self.roles, torch.cat([before, places], dim=1), groups)
         symbols = torch.cat([asked.inputs[..., : self.n_dims], written], dim=1)
         return Examples(self.inputs(symbols), asked.targets, roles)
 
     def answers(self, outputs: Float[torch.Tensor, "batch pos d_out"]) -> Float[torch.Tensor, "batch chain part dim"]:
-        """What a model's outputs answer, at the queries and where something is written."""
+        """Return the answers in a model's outputs, at the queries and at the written symbols."""
         self.check_width(outputs)
         last = outputs[:, -self.n_chains * self.n_steps :]
         return rearrange(last, "n (part slot) dim -> n slot part dim", slot=self.n_chains)
@@ -120,16 +120,16 @@ class WritingTask(VectorTask):
 def write(
     model: Callable[[torch.Tensor], torch.Tensor], task: WritingTask, examples: Examples
 ) -> Float[torch.Tensor, "batch chain part dim"]:
-    """What a model answers that reads what it wrote itself, instead of what it should have written.
+    """Return the answers of a model that reads its own written symbols instead of the right ones.
 
     Args:
-        model: trained on ``task``.
-        task: the problem.
-        examples: of the task; what they hold after the queries is not looked at.
+        model: a model trained on ``task``.
+        task: the task.
+        examples: examples of the task; their symbols after the queries are not used.
     """
     N, queries = task.n_chains, task.asked_at_once.n_positions
     inputs = examples.inputs.clone()
-    inputs[:, queries:, : task.n_dims] = torch.nan  # whatever looked at it would show
+    inputs[:, queries:, : task.n_dims] = torch.nan  # a model that reads them outputs NaN
     answers = []
     with torch.no_grad():
         for end in range(queries, task.n_positions + N, N):
@@ -146,13 +146,13 @@ def written_losses(
     examples: Examples,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Loss, Loss]:
-    """Losses of a model that reads what it should have written, and of the same one reading its own.
+    """Return the losses of a model that reads the right symbols, and that reads its own written symbols.
 
     Args:
-        model: trained on ``task``.
-        task: the problem.
-        examples: of the task.
-        progress: is told the finished share, 0 to 1.
+        model: a model trained on ``task``.
+        task: the task.
+        examples: examples of the task.
+        progress: is called with the finished share, 0 to 1.
     """
     shown, own = [], []
     with torch.no_grad():

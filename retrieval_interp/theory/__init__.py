@@ -1,10 +1,10 @@
-"""How many layers it takes, by information flow.
+"""The number of layers that a task needs, by information flow.
 
-- information_flow.py: who can know what after how many layers
-- depth.py: layers for D hops: the paper's bound and the exact number
-- chain_layout.py: what each role of a chain starts with
-- facts.py: facts that depend on one another
-- writing.py: how many written symbols D hops take
-- grid.py: computational paths: positions by layers
-- gradients.py: the same paths, seen in a model's gradients
+- information_flow.py: the pieces of information that each position can know after each layer
+- depth.py: the number of layers for D hops: the paper's bound and the exact number
+- chain_layout.py: the pieces that each role of a chain starts with
+- facts.py: the number of layers to answer a question from facts that depend on one another
+- writing.py: the number of hops with a scratchpad
+- grid.py: computational paths, on the grid of positions by layers
+- gradients.py: the same paths in the gradients of a model
 """

@@ -7,14 +7,14 @@ from circuits.flow.layout import Layout
 
 
 def chain_layout(n_steps: int, order: Sequence[int] | None = None) -> Layout:
-    """One chain of the retrieval problem, x0 -> x1 ... -> xD, its pairs in a sequence with the query at the end.
+    """Return the layout of one chain, x0 -> x1 ... -> xD, with the query after all pairs.
 
     Args:
-        n_steps: D.
-        order: the steps in the order in which their pairs stand; the last step first if it is not given.
+        n_steps: D, the number of steps.
+        order: the steps in the order of their pairs; by default the last step comes first.
 
     Raises:
-        BadInput: there is no step, or the order is none of the steps 1 to D.
+        BadInput: D is below 1, or the order is not an order of the steps 1 to D.
     """
     if n_steps < 1:
         raise BadInput(f"{n_steps} steps; expected at least 1")

@@ -1,31 +1,38 @@
-"""How many layers the retrieval problem takes, by information flow (paper, section 5; ``circuits.flow.flow``).
+"""How many layers the retrieval problem takes, by information flow (paper, section 5; ``information_flow``).
 
-All of this is about the flow's assumptions, not about every trained model: an MLP can do what Assumption 1 forbids.
+The numbers follow from the assumptions of information flow. A trained model can need fewer layers, because an MLP can
+do what Assumption 1 forbids.
 
-Put the pieces of one chain on a line, x0 p1 x1 p2 x2 ... xD: piece 0 to piece 2D. The query starts with piece 0, and
-position i of the line with pieces i - 1 and i, so that neighbours share one piece. Every position knows an interval
-(lemma 2), and whoever touches an interval takes all of it.
+Notation. Put the pieces of one chain on a line, x0 p1 x1 p2 x2 ... xD, and number them from 0 to 2D. The query starts
+with piece 0. Position i of the line starts with pieces i - 1 and i, so neighbours share one piece. Every position knows
+an interval of pieces (lemma 2). A position takes all of every interval that overlaps its own and that it sees.
 
-Without a mask, if everybody's interval reaches a pieces further than at the start, the query touches those of positions
-up to 1 + 2a, and they reach a further: 3a + 1. From a = 0 that makes (3^t - 1) / 2 after t layers, and xD is known when
-this is at least 2D: 3^t >= 4D + 1. The paper counts lengths only: 3^t >= 2D.
+Without a mask. Suppose that every interval reaches a pieces further than at the start. Then the query's interval
+overlaps those of positions up to 2a + 1. These reach a pieces further, so the query comes to piece 3a + 1. From a = 0
+this gives (3^t - 1) / 2 after t layers. xD is known when this is at least 2D: 3^t >= 4D + 1. The paper counts lengths
+only: 3^t >= 2D.
 
-With the causal mask and the last step first, second members see the pairs of later steps and the first member beside
-them. After t >= 1 layers the second member of pair k knows pieces 2k - 2 to 2k + 2^t - 1: it touches those of pairs up
-to k + 2^(t-1), and their reach is added to that. A first member sees no one who knows its pieces or any below, and
-learns nothing. The query takes piece 1 from pair 1's first member, with the first layer; from then on, at 2^t - 1, it
-touches the second member of pair 2^(t-1) and comes to 2^(t+1) - 1. So xD is known when 2^t - 1 >= 2D, that is 2^t > 2D.
+With the causal mask and the last step first. A second member sees the pairs of later steps and the first member of its
+own pair. After t >= 1 layers, the second member of pair k knows pieces 2k - 2 to 2k + 2^t - 1: in the next layer its
+interval overlaps those of pairs up to k + 2^(t-1), and their reach is added to that. A first member sees no position
+that knows its pieces or lower ones, so it learns nothing. In the first layer, the query takes piece 1 from the first
+member of pair 1. After t layers it knows pieces up to 2^t - 1. In the next layer its interval overlaps that of the
+second member of pair 2^(t-1), and the query comes to 2^(t+1) - 1. So xD is known when 2^t - 1 >= 2D, that is 2^t > 2D.
 
-With the first step first everybody looks back only: position i of the line knows pieces i - 2^t to i after t layers,
-since the one at the far end knows as many again. The query, at 2^t - 1, touches position 2^(t+1) - 1: the same number.
+With the causal mask and the first step first. Every position sees only lower positions of the line. After t layers,
+position i knows pieces i - 2^t to i, because the position at the far end of its interval knows as many pieces again.
+The query's interval, up to piece 2^t - 1, overlaps that of position 2^(t+1) - 1, and the query comes to piece
+2^(t+1) - 1. So the number of layers is the same.
 
-Where members of a pair stand side by side at fixed positions, heads can fetch pairs without sharing anything with them,
-and an MLP can compare what was fetched: against Assumption 1. Then a pair is found by what any of its members knows,
-and nobody needs a layer to join its members. With the last step first, the second member of pair k knows up to symbol k
-+ 2^t - 1 after t layers: it finds pair k + 2^t by its first member, whose second knows up to k + 2^(t+1) - 1. The
-query, at symbol 2^t - 1, finds pair 2^t and comes to 2^(t+1) - 1. With the first step first, the members of pair k
-together know symbols k - 2^t to k: they find pair k - 2^t. The query, at symbol 2^t - 1, finds pair 2^(t+1) - 1, which
-knows that one too, and comes to 2^(t+1) - 1. Either way xD is known when 2^t > D, exactly one layer earlier.
+Pairs fetched by position. If the members of a pair are neighbours at fixed positions, heads can fetch pairs with which
+they share nothing, and an MLP can compare what was fetched. This is against Assumption 1. A pair is then found by what
+any of its members knows, and no layer is needed to join its members.
+
+With the last step first, the second member of pair k knows symbols up to k + 2^t - 1 after t layers. It finds pair
+k + 2^t by the first member of that pair, whose second member knows symbols up to k + 2^(t+1) - 1. The query, at symbol
+2^t - 1, finds pair 2^t and comes to 2^(t+1) - 1. With the first step first, the members of pair k together know symbols
+k - 2^t to k, and find pair k - 2^t. The query, at symbol 2^t - 1, finds pair 2^(t+1) - 1, which also knows this symbol,
+and comes to 2^(t+1) - 1. In both orders xD is known when 2^t > D, exactly one layer earlier.
 """
 
 import math
@@ -38,12 +45,12 @@ MOST_HOPS = 10**18
 
 
 def bound_paper(n_steps: int) -> float:
-    """The paper's lower bound, log3(2D) layers (Theorem 1)."""
+    """Return the paper's lower bound, log3(2D) layers (Theorem 1)."""
     return math.log(2 * _checked(n_steps), 3)
 
 
 def layers_full(n_steps: int) -> int:
-    """The layers that it takes without a mask: the least t with 3^t >= 4D + 1. Proved above."""
+    """Return the number of layers needed without a mask: the least t with 3^t >= 4D + 1. Proof above."""
     needed, layers = 4 * _checked(n_steps) + 1, 0
     while 3**layers < needed:
         layers += 1
@@ -51,24 +58,25 @@ def layers_full(n_steps: int) -> int:
 
 
 def layers_causal(n_steps: int) -> int:
-    """The layers that it takes with the causal mask, in either step order: the least t with 2^t > 2D. Proved above.
+    """Return the number of layers needed with the causal mask, in either step order: the least t with 2^t > 2D.
 
-    That is 1 + ceil(log2(D + 1)), and floor(log2 D) + 2, which Sanford et al. (2024) show to be enough for k-hop
-    induction, k = D. That fewer are not enough follows here from the assumptions.
+    Proof above. This number equals 1 + ceil(log2(D + 1)) and floor(log2 D) + 2. Sanford et al. (2024) show that it is
+    enough for k-hop induction with k = D. That fewer layers are not enough follows from the assumptions here.
     """
     return (2 * _checked(n_steps)).bit_length()
 
 
 def layers_by_position(n_steps: int) -> int:
-    """The layers with the causal mask if pairs are fetched by where they stand: the least t with 2^t > D. Proved above.
+    """Return the number of layers needed with the causal mask if pairs are fetched by position.
 
-    It takes as many heads as there are positions to fetch, and MLPs to compare what they brought.
+    It is the least t with 2^t > D. Proof above. The model needs a head for every position to fetch, and MLPs to compare
+    what the heads fetched.
     """
     return _checked(n_steps).bit_length()
 
 
 class Depth(NamedTuple):
-    """The layers that a number of hops D takes."""
+    """The number of layers that D hops need, and the paper's bound."""
 
     hops: int
     bound_paper: float
@@ -78,10 +86,10 @@ class Depth(NamedTuple):
 
 
 def depths(hops: Iterable[int]) -> list[Depth]:
-    """One row for every number of hops D; ``pandas.DataFrame`` makes a table of them.
+    """Return one row for every number of hops D; ``pandas.DataFrame`` makes a table of them.
 
     Raises:
-        BadInput: a number of hops is below 1, or beyond all use.
+        BadInput: a number of hops is below 1 or above 10^18.
     """
     return [Depth(d, bound_paper(d), layers_full(d), layers_causal(d), layers_by_position(d)) for d in hops]
 

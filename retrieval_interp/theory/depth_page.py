@@ -1,4 +1,4 @@
-"""The depth of the retrieval problem as a table and one offline page."""
+"""The number of layers that the retrieval problem needs, as a table and one offline page."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from retrieval_interp.theory.grid_figure import grid_figure
 from retrieval_interp.theory.writing import fewest_written_table, hops_table
 
 FILES = ("depth.csv", "depth.html")
-MOST_ROWS = 20  # of the table of written symbols
-MOST_DRAWN = 12  # steps of the chain that is drawn; more would be too small to read
+MOST_ROWS = 20  # the largest number of rows in the table of written symbols
+MOST_DRAWN = 12  # the largest D of the chain that is drawn; larger ones would be too small to read
 
 
 def depth_figure(rows: Sequence[Depth]) -> go.Figure:
-    """Layers over hops: the paper's bound, and the exact numbers."""
+    """Draw the number of layers by the number of hops: the paper's bound and the exact numbers."""
     figure = go.Figure()
     lines = {
         "bound_paper": ("the paper's bound, log3(2D)", "dot"),
@@ -32,7 +32,7 @@ def depth_figure(rows: Sequence[Depth]) -> go.Figure:
         "layers_by_position": ("with the causal mask, pairs fetched by position", "dashdot"),
     }
     ordered = sorted(rows)
-    gaps = any(then.hops - one.hops > 1 for one, then in pairwise(ordered))  # a line would say what is not so
+    gaps = any(then.hops - one.hops > 1 for one, then in pairwise(ordered))  # lines across gaps would mislead
     for column, (name, dash) in lines.items():
         figure.add_trace(
             go.Scatter(
@@ -50,7 +50,7 @@ def depth_figure(rows: Sequence[Depth]) -> go.Figure:
 
 
 def write_depth(rows: Sequence[Depth], folder: Path, command: str) -> Path:
-    """Write the table and the page; returns the page's path.
+    """Write the table and the page, and return the path of the page.
 
     Raises:
         BadInput: the folder cannot be written.

@@ -1,17 +1,19 @@
-"""Facts that depend on one another, and the layers that it takes to follow them (paper, section 3.1).
+"""Facts that depend on one another, and the number of layers to answer a question from them (paper, section 3.1).
 
-In the retrieval problem every fact leads from one token to the next, a chain. In the conditional one a fact may need
-several tokens found before: a directed acyclic graph. In the paper's functions, ``f(2) = 3. g = f. a = 2. g(a) = ?``:
+In the retrieval problem every fact leads from one token to the next, so the facts form a chain. In the conditional
+retrieval problem a fact can need several tokens that other facts give, so the facts form a directed acyclic graph. The
+paper's functions, ``f(2) = 3. g = f. a = 2. g(a) = ?``, are written like this:
 
     query: [g, a]
     asked: =3
-    facts:                        # all of them, in the order in which they stand
+    facts:                        # all facts, in the order of the sequence
       values: [f 1 -> =2, f 2 -> =3, k 1 -> =3, k 2 -> =1]
       functions: [g -> f, h -> k]
       arguments: [b -> 1, a -> 2]
 
-Facts of one form look alike: ``f`` does not tell ``f 2 -> =3`` from ``f 1 -> =2``, nor does ``2`` from ``k 2 -> =1``.
-A token that means two things is written as two: here a number that is an argument, 2, and one that is a value, =2.
+Facts of one form look alike. ``f`` does not distinguish ``f 2 -> =3`` from ``f 1 -> =2``, and ``2`` does not
+distinguish it from ``k 2 -> =1``. A token with two meanings is written as two tokens: here a number is 2 as an argument
+and =2 as a value.
 """
 
 from collections import Counter
@@ -32,11 +34,11 @@ MOST_FACTS = 60
 
 @dataclass(frozen=True)
 class Fact:
-    """Who knows all the premises can look the conclusion up.
+    """A fact: a position that knows all premises can look up the conclusion.
 
     Attributes:
-        premises: one token or several.
-        conclusion: one token.
+        premises: the premises, one token or several.
+        conclusion: the conclusion, one token.
     """
 
     premises: tuple[str, ...]
@@ -44,10 +46,10 @@ class Fact:
 
     @classmethod
     def of(cls, text: str) -> "Fact":
-        """Read ``f 2 -> 3``.
+        """Parse a fact such as ``f 2 -> 3``.
 
         Raises:
-            BadInput: it is written in another way.
+            BadInput: the text is not a fact.
         """
         before, arrow, after = text.partition(ARROW)
         premises, conclusion = tuple(before.split()), after.split()
@@ -57,7 +59,7 @@ class Fact:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """In the order in which they stand."""
+        """All tokens, in the order of the sequence."""
         return (*self.premises, self.conclusion)
 
     def __str__(self) -> str:
@@ -66,12 +68,12 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """A question, and facts of which some answer it; the query stands last.
+    """A question, and the facts of which some answer it. The query comes after all facts.
 
     Attributes:
-        query: the tokens that the question holds.
-        forms: the facts of every form, in the order in which they stand.
-        asked: the token that the answer is.
+        query: the tokens of the question.
+        forms: for every form, its facts in the order of the sequence.
+        asked: the token that is the answer.
     """
 
     query: tuple[str, ...]
@@ -85,14 +87,14 @@ class Facts:
             raise BadInput(f"{len(self.facts)} facts; expected at most {MOST_FACTS}")
         twice = [str(fact) for fact, times in Counter(self.facts).items() if times > 1]
         if twice:
-            raise BadInput(f"fact '{twice[0]}' stands there twice")
+            raise BadInput(f"fact '{twice[0]}' is given twice")
         for form, facts in self.forms.items():
             if len({len(fact.premises) for fact in facts}) > 1:
                 raise BadInput(f"the facts of the form {form!r} have different numbers of premises")
             same = [str(fact) for fact in facts if sum(fact.premises == other.premises for other in facts) > 1]
             if same:
                 raise BadInput(f"the facts {' and '.join(same[:2])} of the form {form!r} have the same premises")
-        self._refuse_circles()
+        self._check_acyclic()
         derived, before = {*self.query}, 0
         while before < len(derived):
             before = len(derived)
@@ -100,39 +102,39 @@ class Facts:
         if self.asked in self.query or self.asked not in derived:
             raise BadInput(f"{self.asked!r} is asked, but {self._why_not(derived)}")
 
-    def _refuse_circles(self) -> None:
-        """Refuse facts by which a token leads back to itself."""
+    def _check_acyclic(self) -> None:
+        """Check that no token leads back to itself."""
         leads = {
             token: [f.conclusion for f in self.facts if token in f.premises] for f in self.facts for token in f.tokens
         }
         try:
             tuple(TopologicalSorter(leads).static_order())
         except CycleError as error:
-            raise BadInput(f"the facts go round in a circle: {f' {ARROW} '.join(error.args[1][::-1])}") from error
+            raise BadInput(f"the facts form a cycle: {f' {ARROW} '.join(error.args[1][::-1])}") from error
 
     def _why_not(self, derived: Set[str]) -> str:
-        """Why what is asked does not follow from the query."""
+        """Return the reason why the answer does not follow from the query."""
         token = self.asked
         while token not in self.query:
-            telling = [fact for fact in self.facts if fact.conclusion == token]
-            if not telling:
-                return f"no fact tells {token!r}, and the query does not hold it"
-            token = next(premise for premise in telling[0].premises if premise not in derived)
-        return "the query holds it already"
+            fact = next((fact for fact in self.facts if fact.conclusion == token), None)
+            if fact is None:
+                return f"no fact concludes {token!r}, and the query does not hold it"
+            token = next(premise for premise in fact.premises if premise not in derived)
+        return "the query already holds it"
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """All facts, in the order in which they stand."""
+        """All facts, in the order of the sequence."""
         return tuple(fact for facts in self.forms.values() for fact in facts)
 
     @property
     def reader(self) -> str:
-        """The role at which the answer is read: the last of the query's."""
+        """The role at which the answer is read: the last token of the query."""
         return role("query", self.query[-1])
 
     @property
     def layout(self) -> Layout:
-        """What each position starts with, its token and the place of its fact; facts of one form look alike."""
+        """The pieces that each position starts with: its token and the place of its fact; facts of a form are alike."""
         start, alike = {}, {}
         for facts in self.forms.values():
             for fact in facts:
@@ -145,10 +147,10 @@ class Facts:
         return Layout(start, frozenset(f"place of {fact}" for fact in (*self.facts, "the query")), alike)
 
     def layers(self, *, causal: bool) -> int | None:
-        """How many layers it takes until the last position of the query knows the answer; None if it never does.
+        """Return the number of layers until the last position of the query knows the answer; None if it never does.
 
-        Everybody takes what can be found, as soon as it can be found (``spread``). Without a mask heads
-        may still look back only, so it never takes more layers than with it.
+        Every position takes all that it can find, as soon as it can find it (``spread``). Heads without a mask can
+        still attend to earlier positions only, so the number without a mask is never above that with the causal mask.
         """
         masks = (True,) if causal else (True, False)
         found = [layers_until(self.layout, self.reader, self.asked, causal=mask) for mask in masks]
@@ -156,17 +158,17 @@ class Facts:
 
 
 def role(fact: Fact | str, token: str) -> str:
-    """The name of the position of a token in a fact."""
+    """Return the name of the position of a token in a fact."""
     return f"{fact}: {token}"
 
 
 def load_facts(path: Path) -> Facts:
-    """Read a question with its facts from YAML.
+    """Read a question and its facts from YAML.
 
     Raises:
-        BadInput: the file is missing, no YAML, or tells no question that can be answered.
+        BadInput: the file is missing or not YAML, or has no question that its facts answer.
     """
-    document = read_yaml(path, "a question with its facts")
+    document = read_yaml(path, "a question and its facts")
     try:
         return _read(document)
     except BadInput as error:
@@ -184,9 +186,8 @@ def _read(document: Any) -> Facts:
         raise BadInput(f"asked is {asked!r:.80}; expected a token")
     forms = document["facts"]
     if not isinstance(forms, dict) or not all(isinstance(facts, list) for facts in forms.values()):
-        raise BadInput("expected for every form of facts a list of them")
+        raise BadInput("expected a list of facts for every form")
     odd = [fact for facts in forms.values() for fact in facts if not isinstance(fact, str)]
     if odd:
         raise BadInput(f"fact {str(odd[0])[:80]}; expected a text such as a b -> c")
-    told = {form: tuple(map(Fact.of, facts)) for form, facts in forms.items()}
-    return Facts(tuple(query), told, asked)
+    return Facts(tuple(query), {form: tuple(map(Fact.of, facts)) for form, facts in forms.items()}, asked)

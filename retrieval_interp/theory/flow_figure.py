@@ -1,4 +1,4 @@
-"""Pictures of information flow: what positions share before any layer, and what they know after each."""
+"""Figures of information flow: what positions share before layer 0, and what they know after each layer."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -14,7 +14,7 @@ TOKEN_COLOUR, PLACE_COLOUR = plotly.colors.qualitative.Safe[0], plotly.colors.qu
 
 
 def sharing_figure(layout: Layout, order: Sequence[str]) -> go.Figure:
-    """Positions in a row, joined where they share a token (above) or a place (below); paper, figures 3 and 8."""
+    """Draw positions in a row, joined if they share a token (above) or a place (below); paper, figures 3 and 8."""
     figure = go.Figure()
     for a, b in combinations(range(len(order)), 2):
         for piece in sorted(layout.start[order[a]] & layout.start[order[b]]):
@@ -39,7 +39,7 @@ def sharing_figure(layout: Layout, order: Sequence[str]) -> go.Figure:
     figure.update_xaxes(tickvals=[*range(len(order))], ticktext=list(order), showgrid=False, zeroline=False)
     figure.update_yaxes(visible=False, range=[-0.8, 0.8])
     return figure.update_layout(
-        title={"text": "What positions share before any layer: tokens above, places of pairs below (dotted)"},
+        title={"text": "What positions share before layer 0: tokens (above) and places of pairs (below, dotted)"},
         template="plotly_white",
         height=230,
         margin={"t": 50, "b": 60},
@@ -47,12 +47,12 @@ def sharing_figure(layout: Layout, order: Sequence[str]) -> go.Figure:
 
 
 def spread_figure(layout: Layout, order: Sequence[str], *, causal: bool) -> go.Figure:
-    """What every position knows, with a slider from layer to layer.
+    """Draw the pieces that every position knows, with a slider over the layers.
 
     Args:
-        layout: the positions.
-        order: of the rows.
-        causal: whether a position sees only those before it.
+        layout: the positions and the pieces that they start with.
+        order: the order of the rows.
+        causal: whether a position sees only itself and those before it.
     """
     pieces = list(dict.fromkeys(piece for role in order for piece in sorted(layout.start[role])))
     states = list(spread(layout, causal=causal))

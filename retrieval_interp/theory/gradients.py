@@ -1,6 +1,6 @@
-"""How much each cell of a transformer's grid moves each other cell: gradients between residual streams.
+"""Gradients between the cells of a transformer's grid, that is between residual streams at positions and layers.
 
-Where the grid says that no path leads (``grid.py``) the gradient is zero, exactly.
+If the grid has no path from one cell to another (``grid.py``), the gradient is exactly zero.
 """
 
 from collections.abc import Callable
@@ -22,15 +22,16 @@ def cell_gradients(
     seed: int = 0,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Float[Tensor, "to_layer to_pos from_layer from_pos"]:
-    """The gradient of every cell in every other, as the norm of what a random direction of the end pulls at the start.
+    """Return the norm of the gradient of every cell with respect to every cell.
 
-    Layer 0 is before any layer, layer l after l of them. One backward pass for every cell.
+    The gradient is that of the component of the end cell in a random direction. Layer 0 is before the first layer, and
+    layer l is after l layers. Every cell takes one backward pass.
 
     Args:
         model: any HookedTransformer without padding.
-        inputs: a batch that the model reads, ``[batch, pos, ...]``; norms are averaged over it.
-        seed: of the directions, each of length one.
-        progress: is told the finished share, 0 to 1.
+        inputs: a batch of the model's inputs, ``[batch, pos, ...]``; norms are averaged over the batch.
+        seed: the seed of the directions, which have length one.
+        progress: is called with the finished share, 0 to 1.
     """
     with torch.enable_grad():
         streams, _ = _streams(model, inputs)
@@ -40,8 +41,8 @@ def cell_gradients(
     for layer, end in enumerate(streams):
         for position in range(n_positions):
             direction = torch.randn(len(end), end.shape[-1], generator=generator).to(end)
-            pulled = (end[:, position] * direction / direction.norm(dim=-1, keepdim=True)).sum()
-            grads = torch.autograd.grad(pulled, streams[: layer + 1], retain_graph=True, allow_unused=True)
+            component = (end[:, position] * direction / direction.norm(dim=-1, keepdim=True)).sum()
+            grads = torch.autograd.grad(component, streams[: layer + 1], retain_graph=True, allow_unused=True)
             for below, grad in enumerate(grads):
                 if grad is not None:
                     found[layer, position, below] = grad.norm(dim=-1).mean(dim=0).cpu()
@@ -50,15 +51,15 @@ def cell_gradients(
 
 
 def loss_gradients(model: HookedTransformer, problem: Problem, examples: Examples) -> Float[Tensor, "layer pos"]:
-    """The gradient of a problem's loss in every cell: how much what is there is paid for by what is asked later.
+    """Return the norm of the gradient of a problem's loss with respect to every cell.
+
+    At a position before the outputs that the loss reads, it shows how much a cell is trained for later outputs. Layer 0
+    is before the first layer.
 
     Args:
         model: any HookedTransformer without padding.
-        problem: its task.
-        examples: of the task; norms are averaged over them.
-
-    Returns:
-        norms, layer 0 before any layer.
+        problem: the model's task.
+        examples: examples of the task; norms are averaged over them.
     """
     with torch.enable_grad():
         streams, outputs = _streams(model, examples.inputs)
@@ -68,7 +69,7 @@ def loss_gradients(model: HookedTransformer, problem: Problem, examples: Example
 
 
 def _streams(model: HookedTransformer, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
-    """The residual stream before any layer and after each, each of them open to gradients; and the model's outputs."""
+    """Return the residual streams before the first layer and after each layer, and the outputs, all with gradients."""
     streams: list[Tensor] = []
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_layers))]
 
@@ -82,13 +83,13 @@ def _streams(model: HookedTransformer, inputs: Tensor) -> tuple[list[Tensor], Te
 
 @dataclass(frozen=True)
 class Agreement:
-    """Gradients held against the grid, over all ordered pairs of cells.
+    """The comparison of gradients with the paths of the grid, over all ordered pairs of cells.
 
     Attributes:
-        pairs: of cells.
-        joined: those joined by a computational path.
-        joined_without: joined ones without a gradient.
-        apart_with: others with one.
+        pairs: the number of pairs of cells.
+        joined: the number of pairs that are joined by a computational path.
+        joined_without: the number of joined pairs with a gradient of zero.
+        apart_with: the number of other pairs with a nonzero gradient.
     """
 
     pairs: int
@@ -98,19 +99,19 @@ class Agreement:
 
     @property
     def exact(self) -> bool:
-        """Whether there is a gradient exactly where a path leads."""
+        """Whether the gradient is nonzero for exactly the pairs that a path joins."""
         return not (self.joined_without or self.apart_with)
 
     def __str__(self) -> str:
         with_one = self.joined - self.joined_without
         return (
-            f"Of {self.pairs} pairs of cells {self.joined} are joined by a path: {with_one} of them have a gradient. "
-            f"Of the others {self.apart_with} have one."
+            f"Of {self.pairs} pairs of cells, {self.joined} are joined by a path; {with_one} of these have a nonzero "
+            f"gradient. Of the other pairs, {self.apart_with} have a nonzero gradient."
         )
 
 
 def agreement(gradients: Float[Tensor, "to_layer to_pos from_layer from_pos"]) -> Agreement:
-    """Count where gradients (of ``cell_gradients``) and the grid's reachability agree."""
+    """Compare the gradients from ``cell_gradients`` with the paths of the grid."""
     n_cells, n_positions = gradients.shape[:2]
     grid = Grid(n_positions, n_cells - 1)
     cells = list(grid.cells())
@@ -118,10 +119,10 @@ def agreement(gradients: Float[Tensor, "to_layer to_pos from_layer from_pos"]) -
     for start in cells:
         for end in cells:
             reached[end.layer, end.position, start.layer, start.position] = grid.reaches(start, end)
-    there = gradients > 0
+    nonzero = gradients > 0
     return Agreement(
         pairs=reached.numel(),
         joined=int(reached.sum()),
-        joined_without=int((reached & ~there).sum()),
-        apart_with=int((there & ~reached).sum()),
+        joined_without=int((reached & ~nonzero).sum()),
+        apart_with=int((nonzero & ~reached).sum()),
     )

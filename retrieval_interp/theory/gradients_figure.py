@@ -6,15 +6,15 @@ import plotly.graph_objects as go
 from jaxtyping import Float
 from torch import Tensor
 
-FAINTEST = -6.0  # decimal logarithm; weaker is shown like this
+FAINTEST = -6.0  # decimal logarithm; smaller values have the same colour
 
 
 def gradients_figure(
     gradients: Float[Tensor, "to_layer to_pos from_layer from_pos"], labels: Sequence[str]
 ) -> go.Figure:
-    """How much every cell moves one position's last residual stream; the slider chooses the position.
+    """Draw the gradient of the final residual stream at one position with respect to every cell.
 
-    Cells without any gradient stay empty.
+    A slider chooses the position. Cells with a gradient of zero are empty.
     """
     n_layers, n_positions = gradients.shape[2:]
     rows = ["before", *map(str, range(n_layers - 1))]
@@ -23,11 +23,11 @@ def gradients_figure(
     for end in range(n_positions):
         own = gradients[-1, end]
         log = own.log10().clamp(min=FAINTEST)
-        z = [[value if there else None for value, there in zip(*pair, strict=True)]
+        z = [[value if nonzero else None for value, nonzero in zip(*pair, strict=True)]
              for pair in zip(log.tolist(), (own > 0).tolist(), strict=True)]  # fmt: skip
         heat = go.Heatmap(
             z=z, x=columns, y=rows, coloraxis="coloraxis", customdata=own.tolist(),
-            hovertemplate=f"%{{x}} after layer %{{y}} moves {columns[end]} by %{{customdata:.3g}}<extra></extra>",
+            hovertemplate=f"from %{{x}}, layer %{{y}}, to {columns[end]}: %{{customdata:.3g}}<extra></extra>",
         )  # fmt: skip
         frames.append(go.Frame(data=[heat], name=columns[end]))
     at_once = {"mode": "immediate", "frame": {"duration": 0}}
@@ -35,9 +35,7 @@ def gradients_figure(
     figure = go.Figure(data=frames[-1].data, frames=frames)
     slider = {"steps": steps, "active": n_positions - 1, "currentvalue": {"prefix": "end: "}, "pad": {"t": 90}}
     return figure.update_layout(
-        title={
-            "text": "Gradient of the last residual stream at one position, in the stream at each position and layer"
-        },
+        title={"text": "Gradient of the final residual stream at one position, by position and layer"},
         coloraxis={"colorscale": "Viridis", "cmin": FAINTEST, "cmax": 1, "colorbar": {"title": {"text": "log10"}}},
         yaxis={"title": "layer", "type": "category"},
         sliders=[slider],

@@ -1,9 +1,9 @@
-"""Computational paths of a causal transformer: the grid of positions by layers.
+"""Computational paths of a causal transformer, on the grid of positions by layers.
 
-A2    B2    C2        cell C2 reads A1, B1 and C1: one layer up, and never later positions.
-A1    B1    C1        No edge leads from A1 to B1, so that within one pass no path has more than L edges.
-A0    B0    C0        With written tokens, what stands at the top of a position becomes the next one's token:
-                      an edge from A2 to B0, from where everything goes on.
+A2    B2    C2        Cell C2 reads A1, B1 and C1: the layer below, up to its own position.
+A1    B1    C1        There is no edge from A1 to B1, so a path in one forward pass has at most L edges.
+A0    B0    C0        With written tokens, the output at the top of a position becomes the token of the next position:
+                      an edge leads from A2 to B0, where a path can go up again.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from circuits.errors import BadInput
 
 
 class Cell(NamedTuple):
-    """The residual stream at a position, before any layer (0) or after layer 1, 2, ... L."""
+    """The residual stream at a position, before the first layer (0) or after layer 1, 2, ... L."""
 
     position: int
     layer: int
@@ -25,12 +25,12 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """A causal transformer over a prompt and the tokens that it wrote itself.
+    """The grid of a causal transformer that reads a prompt and the tokens that it writes.
 
     Attributes:
-        n_prompt: positions that were given.
-        n_layers: L.
-        n_written: tokens that were written and read again, one position each.
+        n_prompt: the number of positions of the prompt.
+        n_layers: L, the number of layers.
+        n_written: the number of tokens that are written and read again, one position each.
     """
 
     n_prompt: int
@@ -39,21 +39,21 @@ class Grid:
 
     def __post_init__(self) -> None:
         if self.n_prompt < 1 or self.n_layers < 1 or self.n_written < 0:
-            raise BadInput(f"{self}: expected at least one position and one layer, and no fewer than 0 written tokens")
+            raise BadInput(f"{self}: expected at least one position, one layer and 0 written tokens")
 
     @property
     def n_positions(self) -> int:
-        """Of the prompt, and of what was written."""
+        """The number of positions of the prompt and of the written tokens."""
         return self.n_prompt + self.n_written
 
     def cells(self) -> Iterator[Cell]:
-        """All cells, so that each stands after those that it reads."""
+        """Yield all cells, each after the cells that it reads."""
         for position in range(self.n_positions):
             for layer in range(self.n_layers + 1):
                 yield Cell(position, layer)
 
     def reads(self, cell: Cell) -> tuple[Cell, ...]:
-        """The cells that a cell is computed from in one step.
+        """Return the cells that a cell is directly computed from.
 
         Raises:
             BadInput: there is no such cell.
@@ -66,11 +66,11 @@ class Grid:
     def _check(self, *cells: Cell) -> None:
         for cell in cells:
             if not (0 <= cell.position < self.n_positions and 0 <= cell.layer <= self.n_layers):
-                size = f"{self.n_positions} positions, and layers 0 to {self.n_layers}"
-                raise BadInput(f"{cell} is no cell: there are {size}")
+                size = f"{self.n_positions} positions and layers 0 to {self.n_layers}"
+                raise BadInput(f"cell {cell} does not exist; there are {size}")
 
     def n_paths(self, start: Cell, end: Cell) -> int:
-        """In how many ways a cell is reached from another; 1 from itself."""
+        """Return the number of paths from one cell to another; 1 from a cell to itself."""
         self._check(start, end)
         ways: dict[Cell, int] = {}
         for cell in self.cells():
@@ -78,11 +78,12 @@ class Grid:
         return ways[end]
 
     def reaches(self, start: Cell, end: Cell) -> bool:
-        """Whether any path leads from one cell to another, in closed form.
+        """Whether a path leads from one cell to another, in closed form.
 
-        Within a pass, if the end is higher and not earlier, or the same cell. Through what was written: from below the
-        top a path can go right before it comes there, and so into the first written token or the next one; from the
-        top it leads into the next token alone, if that was written.
+        Within a pass, there is a path to the same cell and to every higher cell at the same or a later position.
+        Through written tokens, a path from below the top can move to later positions before it reaches the top, and so
+        enter the first written token or the next token. A path from the top enters only the next token, if that token
+        is written.
         """
         self._check(start, end)
         if start == end or (start.position <= end.position and start.layer < end.layer):
@@ -93,15 +94,8 @@ class Grid:
         return max(self.n_prompt, following) <= end.position
 
     def longest_path(self) -> int:
-        """The number of edges of the longest path: L in one pass, however long the prompt, and L + 1 for each token."""
+        """Return the length of the longest path: L edges in one pass of any prompt, L + 1 for each written token."""
         return self.n_layers + self.n_written * (self.n_layers + 1)
-
-    def longest_path_by_search(self) -> int:
-        """The same, found by looking at every cell."""
-        longest: dict[Cell, int] = {}
-        for cell in self.cells():
-            longest[cell] = max((longest[below] + 1 for below in self.reads(cell)), default=0)
-        return max(longest.values())
 
 
 def _letters(position: int) -> str:

@@ -1,4 +1,4 @@
-"""The grid of a transformer's computation as a picture: cells A0 ... E2, and what each one reads."""
+"""A figure of a transformer's grid: cells A0 ... E2, and the cells that each one reads."""
 
 import plotly.colors
 import plotly.graph_objects as go
@@ -9,17 +9,17 @@ READ, WRITTEN, REACHED = "#b0b0b0", plotly.colors.qualitative.Safe[1], plotly.co
 
 
 def grid_figure(grid: Grid, start: Cell) -> go.Figure:
-    """Positions to the right, layers upwards; whatever a path leads to from one cell is filled.
+    """Draw positions to the right and layers upwards; the cells that a path from ``start`` reaches are filled.
 
-    Solid edges lead up, or up and to the right: a cell reads the row below. Dotted ones are tokens that were written
-    and read again, the only way to go on from the top.
+    Solid edges lead up, or up and to the right: a cell reads the row below. Dotted edges are tokens that are written
+    and read again. Only they lead on from the top.
 
     Args:
-        grid: the size.
-        start: the cell whose reach is shown.
+        grid: the grid.
+        start: the cell from which paths start.
     """
     figure = go.Figure()
-    for written, colour, dash, name in ((False, READ, "solid", "reads"), (True, WRITTEN, "dot", "is written down as")):
+    for written, colour, dash, name in ((False, READ, "solid", "reads"), (True, WRITTEN, "dot", "is written as")):
         x: list[float | None] = []
         y: list[float | None] = []
         for cell in grid.cells():
@@ -40,7 +40,7 @@ def grid_figure(grid: Grid, start: Cell) -> go.Figure:
             text=[*map(str, cells)],
             marker={
                 "size": 34,
-                "color": [REACHED if there else "white" for there in reached],
+                "color": [REACHED if filled else "white" for filled in reached],
                 "line": {"color": "black", "width": [3 if cell == start else 1 for cell in cells]},
             },
             customdata=[grid.n_paths(start, cell) for cell in cells],
@@ -50,9 +50,9 @@ def grid_figure(grid: Grid, start: Cell) -> go.Figure:
     )
     figure.update_xaxes(title_text="position", tickvals=[*range(grid.n_positions)], showgrid=False, zeroline=False)
     figure.update_yaxes(title_text="layer", tickvals=[*range(grid.n_layers + 1)], showgrid=False, zeroline=False)
-    said = f"Filled: what {start} leads to. The longest path has {grid.longest_path()} edges"
+    longest = f"The longest path has {grid.longest_path()} edges"
     return figure.update_layout(
-        title={"text": f"Given: {grid.n_prompt}, written: {grid.n_written}. {said}"},
+        title={"text": f"Prompt: {grid.n_prompt}, written: {grid.n_written}. Filled: reached from {start}. {longest}"},
         template="plotly_white",
         height=160 + 80 * (grid.n_layers + 1),
         margin={"t": 50},

@@ -1,4 +1,4 @@
-"""Curves over the steps of a training run: its losses, and the attention along paths; read from what is kept of it."""
+"""Curves over the steps of a training run: losses, and attention along paths, read from the files of the run."""
 
 import csv
 import json
@@ -9,17 +9,17 @@ from pathlib import Path
 from circuits.errors import BadInput
 from circuits.utils.files import read_text
 
-EMERGED = 0.5  # attention above it, and a partial loss below it
+EMERGED = 0.5  # a path has emerged above it, a partial loss has dropped below it
 MOST_STEPS = 10**18
-OTHERS = ("loss", "validation")  # losses that are of no part alone
+OTHERS = ("loss", "validation")  # losses in a log that are not partial losses
 
-Curve = Mapping[int, float]  # from step to value, in the order of the steps
+Curve = Mapping[int, float]  # from step to value, by ascending step
 
 
 def first_crossing(curve: Curve, level: float) -> float | None:
-    """The first step, interpolated linearly, at which a curve is above a level.
+    """Return the first step at which a curve is above a level, with linear interpolation.
 
-    Its first entry if that is above already; None if it never is.
+    This is the curve's first step if it starts above the level, and None if it never exceeds the level.
     """
     (first, height), *_ = curve.items()
     if height > level:
@@ -31,20 +31,20 @@ def first_crossing(curve: Curve, level: float) -> float | None:
 
 
 def first_below(losses: Curve, level: float) -> float | None:
-    """The first step at which a loss is below a level; as ``first_crossing``."""
+    """Return the first step at which a loss is below a level, as ``first_crossing`` does."""
     return first_crossing({step: 1 - loss for step, loss in losses.items()}, 1 - level)
 
 
 def parts_of(losses: Mapping[str, Curve]) -> list[str]:
-    """The names of the partial losses among those of a log."""
+    """Return the names of the partial losses in a log."""
     return [name for name in losses if name not in OTHERS]
 
 
 def read_losses(path: Path) -> dict[str, Curve]:
-    """The losses of a training log: ``loss``, the partial losses, and ``validation`` where it was measured.
+    """Read the losses of a training log: ``loss``, the partial losses, and ``validation`` at the steps that have it.
 
     Raises:
-        BadInput: the log is missing, or a line of it is not what training writes.
+        BadInput: the log is missing, or a line is not a line of a training log.
     """
     rows: dict[int, dict[str, float]] = {}
     for number, line in enumerate(read_text(path, "the log of a run").splitlines(), start=1):
@@ -64,10 +64,10 @@ def read_losses(path: Path) -> dict[str, Curve]:
 
 
 def read_attention(path: Path) -> dict[str, Curve]:
-    """The kept table of attention along paths, by their names; lines that begin with # are left out.
+    """Read a table of attention along paths, by path name; lines that begin with # are skipped.
 
     Raises:
-        BadInput: it is no such table.
+        BadInput: the file is missing, or not such a table.
     """
     text = read_text(path, "a table of attention along paths")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
@@ -78,7 +78,7 @@ def read_attention(path: Path) -> dict[str, Curve]:
     except (ValueError, KeyError, TypeError, csv.Error) as error:
         raise BadInput(f"{path}: not a table of attention along paths ({error})") from error
     if len(table) < 2 or any(step >= then for (step, _), (then, _) in pairwise(table)):
-        raise BadInput(f"{path}: expected two steps or more, in rising order")
+        raise BadInput(f"{path}: expected two steps or more, in ascending order")
     if table[-1][0] > MOST_STEPS:
         raise BadInput(f"{path}: holds step {table[-1][0]}; expected at most 10^18")
     if not all(0 <= attention <= 1.0001 for _, row in table for attention in row.values()):

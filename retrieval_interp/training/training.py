@@ -1,8 +1,8 @@
-"""Training a preset: the loop, its log, its checkpoints, and going on exactly where it stopped.
+"""Training a preset: the loop, its log and checkpoints, and resuming.
 
-Nothing random happens while a run trains: the training set, the order of its examples and the initial weights
-follow from the seed, and the learning rate from the step. Weights, moments and the step are therefore the whole
-state, and a resumed run on the same device, with the same threads, continues bit for bit.
+Training is deterministic. The training set, the order of its examples and the initial weights follow from the seed, and
+the learning rate follows from the step. The state is therefore the weights, the moments and the step. A run that is
+resumed on the same device with the same number of threads continues bit for bit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from retrieval_interp.models.model_dir import (
 from retrieval_interp.models.presets import Preset, Recipe, preset
 from retrieval_interp.models.provenance import versions
 from retrieval_interp.rng import RngStream
-from retrieval_interp.tasks.registry import describe
+from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.training.training_step import TrainingStep, choose_device, learning_rate, train_steps
 
 LOG_EVERY, VALIDATE_EVERY, VALIDATION_EXAMPLES = 20, 100, 512
@@ -50,21 +50,21 @@ LOCK = ".lock"  # held by the process that trains the run
 
 
 class TrainingStopped(Exception):
-    """The run was interrupted after its state was saved."""
+    """The run was interrupted; its state has been saved."""
 
 
 class TrainingDiverged(Exception):
-    """The loss is no longer a number; the last checkpoint is intact."""
+    """The loss or a weight became NaN or infinite; the last saved state is intact."""
 
 
 class TrainingRun:
-    """A run in a folder: its model, the step it stands at, and its log."""
+    """A training run in a folder: its model, its current step, and its log."""
 
     def __init__(self, folder: Path, device: torch.device, compiled: bool) -> None:
-        """Take up the run that ``folder``'s config describes, at its last saved state or at step 0.
+        """Continue the run in ``folder`` from its last saved state, or start it at step 0.
 
         Raises:
-            BadInput: there is no run, or its state is damaged or was not kept.
+            BadInput: there is no run, or its state is damaged or missing.
         """
         from retrieval_interp.models.build import build
 
@@ -92,7 +92,7 @@ class TrainingRun:
         self.validation = self.task.examples(VALIDATION_EXAMPLES, self.seed).to(device)
 
     def advance(self) -> dict[str, Any] | None:
-        """Take one step; returns the log record when one is due.
+        """Take one step, and return the log record if one is due.
 
         Raises:
             TrainingDiverged: the loss is NaN or infinite; nothing is saved.
@@ -103,7 +103,7 @@ class TrainingRun:
         record = self._record() if self.step % LOG_EVERY == 0 or self.step == self.recipe.steps else None
         self.seconds += time.perf_counter() - started
         if self.step % self.recipe.checkpoint_every == 0 or self.step == self.recipe.steps:
-            # The state comes last: whoever goes on from it finds the checkpoint there.
+            # The state is written last: a run that is resumed from it has its checkpoint.
             self._check(self.running, *self.model.parameters())
             checkpoint = checkpoint_path(self.folder, self.step)
             save_tensors(checkpoint, self.model.state_dict(), {"step": str(self.step)})
@@ -111,7 +111,7 @@ class TrainingRun:
         return record
 
     def save(self) -> None:
-        """Write the whole state, so that the run can go on from this very step.
+        """Save the state, so that the run can be resumed from this step.
 
         Raises:
             TrainingDiverged: the loss or a weight is NaN or infinite; nothing is saved.
@@ -126,14 +126,14 @@ class TrainingRun:
         self.saved_step = self.step
 
     def finish(self) -> None:
-        """Write the final weights, and in the config how long they took."""
+        """Write the final weights, and the training time into the config."""
         made = {**self.made, "training_seconds": round(self.seconds), "device": str(self.take_step.device)}
         made["precision"] = "bfloat16" if self.take_step.autocast else "float32"
         save_tensors(self.folder / WEIGHTS, self.model.state_dict())
         write_atomically(self.folder / CONFIG, config_json(self.task, self.model.cfg, made))
 
     def _record(self) -> dict[str, Any]:
-        """The next log line: training losses since the last one, and from time to time validation losses."""
+        """Write a log record: the training losses since the last one, and at some steps validation losses."""
         self._check(self.running)
         since = self.step % LOG_EVERY or LOG_EVERY
         means = (self.running / since).tolist()
@@ -159,7 +159,7 @@ class TrainingRun:
 
     def _load_state(self) -> None:
         path = self.folder / STATE
-        tensors, metadata = load_tensors(path, 3 * most_numbers(self.model.cfg))  # the weights and their moments
+        tensors, metadata = load_tensors(path, 3 * most_numbers(self.model.cfg))  # weights and two moments
         bad = [name for name, t in tensors.items() if not name.endswith("attn.IGNORE") and not t.isfinite().all()]
         if bad:
             raise BadInput(f"{path}: {bad[0]} holds NaN or infinite numbers")
@@ -178,13 +178,13 @@ class TrainingRun:
                     state = {key: tensors[f"{key}.{name}"] for key in keys}
                     if any(state[key].shape != parameter.shape for key in keys[1:]) or state["step"].ndim:
                         raise ValueError(f"wrong shape of the moments of {name}")
-                    # The step count of a fused optimiser lives beside its parameter.
+                    # A fused optimiser keeps its step count on the parameter's device.
                     self.take_step.optimizer.state[parameter] = {k: v.to(parameter.device) for k, v in state.items()}
         except (KeyError, ValueError, RuntimeError) as error:
             raise BadInput(f"{path}: not the state of this run ({error})") from error
 
     def _cut_log(self) -> None:
-        """Drop what was logged after the saved step; a line that was cut off is among that."""
+        """Remove all lines after the saved step, including an incomplete last line."""
         path, kept = self.folder / LOG, []
         lines = read_text(path, "the log of a run").splitlines() if self.step >= LOG_EVERY else []
         for number, line in enumerate(lines, start=1):
@@ -200,25 +200,25 @@ class TrainingRun:
 
 
 def start_run(folder: Path, name: str, *, seed: int | None = None, **changes: Any) -> None:
-    """Write the config of a new run; ``TrainingRun(folder, ...)`` takes it up.
+    """Write the config of a new run; ``TrainingRun(folder, ...)`` then starts it.
 
     Args:
-        folder: a new or empty folder.
-        name: of a preset.
-        seed: of the weights and the data, instead of the preset's.
-        changes: fields of the task, the architecture or the recipe, instead of the preset's.
+        folder: the folder of the run, new or without a run.
+        name: the name of a preset.
+        seed: the seed of the weights and the data; the default is the preset's.
+        changes: changed fields of the task, the architecture or the recipe.
 
     Raises:
-        BadInput: no such preset or field, the folder already holds a run, or cannot be written.
+        BadInput: there is no such preset or field, or the folder already holds a run or cannot be written.
     """
     check_start(folder, name, seed, **changes)
     with alone_in(folder):
-        chosen, seed = check_start(folder, name, seed, **changes)  # somebody else may just have begun a run there
+        chosen, seed = check_start(folder, name, seed, **changes)  # another process may have started a run meanwhile
         write_atomically(folder / CONFIG, run_config(name, chosen, seed))
 
 
 def check_start(folder: Path, name: str, seed: int | None, **changes: Any) -> tuple[Preset, int]:
-    """What a new run is to train and its seed, if it can begin; as ``start_run``, but writes nothing.
+    """Check that a new run can start, as ``start_run`` does, and return its preset and seed.
 
     Raises:
         BadInput: as ``start_run``.
@@ -227,21 +227,22 @@ def check_start(folder: Path, name: str, seed: int | None, **changes: Any) -> tu
         raise BadInput(f"{folder}: already holds a run; continue it with --resume or choose another folder")
     chosen = preset(name, **changes)
     seed = chosen.seed if seed is None else seed
-    RngStream.TRAINING.generator(seed)  # refuses a seed that cannot be used
+    RngStream.TRAINING.generator(seed)  # raises BadInput for a bad seed
     check_writable(folder / CONFIG)
     return chosen, seed
 
 
 def run_config(name: str, chosen: Preset, seed: int) -> str:
-    """The config of a run of a preset with a seed."""
+    """Return the config of a run, as JSON."""
     made = {"preset": name, "seed": seed, "recipe": dataclasses.asdict(chosen.recipe), "versions": versions()}
     return config_json(chosen.task, chosen.config, made)
 
 
 def train_command(name: str, config: dict[str, Any], path: Path) -> str:
-    """The command that trains a preset as a run's config says, which may differ from the preset."""
+    """Return the command that repeats a run; settings that differ from the preset become options."""
     recipe, seed = recipe_from(config, path)
-    own, now = preset(name), {**config["architecture"], **config["task"], **dataclasses.asdict(recipe)}
+    own, task = preset(name), describe(task_of(config["task"]))
+    now = {**config["architecture"], **task, **dataclasses.asdict(recipe)}
     before = {**dataclasses.asdict(own.architecture), **describe(own.task), **dataclasses.asdict(own.recipe)}
     now["mlp"] = not now.get("attn_only", False)
     changed = {field: now[field] for field, value in before.items() if now[field] != value and field != "steps"}
@@ -250,20 +251,20 @@ def train_command(name: str, config: dict[str, Any], path: Path) -> str:
 
 
 def config_of_run(folder: Path) -> dict[str, Any]:
-    """The config of a folder whose training can begin or go on.
+    """Return the config of a run that can be started or resumed.
 
     Raises:
-        BadInput: it holds no run, or a finished model without the state that a training could go on from.
+        BadInput: the folder holds no run, or a finished model without its training state.
     """
     config = read_config(folder)
     recipe_from(config, folder / CONFIG)
     if (folder / WEIGHTS).exists() and not (folder / STATE).exists():
-        raise BadInput(f"{folder}: holds a model without {STATE}, from which its training could go on")
+        raise BadInput(f"{folder}: holds a model without {STATE}, so its training cannot be resumed")
     return config
 
 
 def recipe_from(config: dict[str, Any], path: Path) -> tuple[Recipe, int]:
-    """The recipe and the seed of a run's config."""
+    """Return the recipe and the seed in the config of a run."""
     try:
         made = config["made"]
         seed = made["seed"]
@@ -286,21 +287,25 @@ def train(
     compiled: bool = True,
     **changes: Any,
 ) -> Loaded:
-    """Train a preset in a folder, and load the model; a run that is there goes on where it stopped.
+    """Train a preset in a folder, and load the model. An unfinished run in the folder is resumed.
 
     ``train("tiny", "runs/mine", n_layers=3, steps=500)``
 
     Args:
-        name: of a preset.
-        folder: of the run.
-        seed: of the weights and the data, instead of the preset's.
+        name: the name of a preset.
+        folder: the folder of the run.
+        seed: the seed of the weights and the data; the default is the preset's.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        compiled: whether to use torch.compile where it works.
-        changes: fields of the task, the architecture or the recipe, instead of the preset's.
+        compiled: whether to use torch.compile, if it works on this machine.
+        changes: changed fields of the task, the architecture or the recipe.
+
+    Returns:
+        ``model, task, circuit``, as ``load`` does.
 
     Raises:
-        BadInput: no such preset or field, or the folder holds another run.
-        TrainingDiverged: the loss is no longer a number.
+        BadInput: there is no such preset or field, or the folder holds another run.
+        TrainingStopped: the run was interrupted; its state has been saved.
+        TrainingDiverged: the loss or a weight became NaN or infinite.
     """
     folder = Path(folder)
     if not (folder / CONFIG).exists():
@@ -311,7 +316,7 @@ def train(
         if there.get("made", {}).get(field) != asked["made"][field]:
             raise BadInput(f"{folder}: holds a run with another {field}; choose another folder")
     if any(there[part] != asked[part] for part in ("task", "architecture")):
-        raise BadInput(f"{folder}: holds a run of another model; choose another folder")
+        raise BadInput(f"{folder}: holds a run with another task or architecture; choose another folder")
     if not (folder / WEIGHTS).exists():
         train_run(folder, device, compiled)
     return load(folder)
@@ -321,11 +326,11 @@ def train_run(folder: Path, device: str = "auto", compiled: bool = True) -> None
     """Train the run in ``folder`` to its end, with a progress bar on standard error.
 
     Raises:
-        TrainingStopped: interrupted (Ctrl-C or SIGTERM) and saved.
-        TrainingDiverged: the loss is no longer a number.
-        BadInput: there is no run, it cannot be used, or somebody else trains it.
+        TrainingStopped: the run was interrupted (Ctrl-C or SIGTERM); its state has been saved.
+        TrainingDiverged: the loss or a weight became NaN or infinite.
+        BadInput: there is no run, it is damaged, or another process trains it.
     """
-    config_of_run(folder)  # before anything is written where there is no run
+    config_of_run(folder)  # fails before the lock file is written
     with alone_in(folder):
         console = Console(stderr=True)
         with console.status("preparing the run (compiling takes up to a minute)"):
@@ -353,10 +358,10 @@ def train_run(folder: Path, device: str = "auto", compiled: bool = True) -> None
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Nobody else trains the run in ``folder`` until the block ends, however it ends.
+    """Lock the run in ``folder`` against other processes until the block ends.
 
     Raises:
-        BadInput: somebody else does, or the folder cannot be written.
+        BadInput: another process trains the run, or the folder cannot be written.
     """
     lock = FileLock(folder / LOCK, timeout=0)
     try:
@@ -373,7 +378,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of dying of them, so that the loop can save first."""
+    """Collect SIGINT and SIGTERM, so that the loop can save the state before it stops."""
     seen: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield seen

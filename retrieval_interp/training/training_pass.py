@@ -1,6 +1,6 @@
-"""The forward pass that training takes: the transformer's own weights and answers, by fewer and larger products.
+"""The forward pass for training: the same weights and outputs as the transformer, with fewer and larger products.
 
-Queries, keys and values of all heads of a layer are one product in the place of three, and there are no hooks.
+One product computes the queries, keys and values of all heads of a layer, and there are no hooks.
 """
 
 import torch
@@ -14,10 +14,10 @@ from transformer_lens.components import AbstractAttention, LayerNorm, Transforme
 def training_pass(
     model: HookedTransformer, inputs: Shaped[Tensor, "batch pos *d_input"]
 ) -> Float[Tensor, "batch pos d_vocab_out"]:
-    """The answers of a transformer of ``retrieval_interp.models.build``, which a loss can be differentiated through.
+    """Return the outputs of a transformer of ``retrieval_interp.models.build``, with gradients.
 
     Args:
-        model: causal, with attention and MLP one after the other, as all that are trained here.
+        model: a causal transformer with sequential attention and MLP, as all models of this package.
         inputs: vectors ``[batch, pos, d_input]`` or tokens ``[batch, pos]``.
     """
     residual = model.embed(inputs) + model.pos_embed.W_pos[: inputs.shape[1]]
@@ -27,7 +27,7 @@ def training_pass(
 
 
 def layer(block: TransformerBlock, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-    """The residual stream after a layer."""
+    """Return the residual stream after a layer."""
     residual = residual + attention(block.attn, normalised(block.ln1, residual))
     if block.cfg.attn_only:
         return residual
@@ -37,7 +37,7 @@ def layer(block: TransformerBlock, residual: Float[Tensor, "batch pos d_model"])
 
 
 def attention(attn: AbstractAttention, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-    """What the heads of a layer add to the residual stream."""
+    """Return the output of all heads of a layer, which is added to the residual stream."""
     weights = torch.cat([attn.W_Q, attn.W_K, attn.W_V])  # [3 head, d_model, d_head]
     biases = torch.cat([attn.b_Q, attn.b_K, attn.b_V])
     joint = functional.linear(x, weights.mT.flatten(0, 1), biases.flatten())
@@ -50,7 +50,7 @@ def attention(attn: AbstractAttention, x: Float[Tensor, "batch pos d_model"]) ->
 
 
 def normalised(norm: nn.Module, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-    """The residual stream as a block reads it."""
+    """Apply a normalization layer to the residual stream."""
     if isinstance(norm, LayerNorm):
         return functional.layer_norm(x, x.shape[-1:], norm.w, norm.b, norm.eps)
     return norm(x)

@@ -1,7 +1,8 @@
-"""One step of training: the batch it sees, its learning rate, its device, and what it does to the weights."""
+"""One training step: its batch, learning rate and device, and the update of the weights."""
 
 from __future__ import annotations
 
+import ctypes
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,7 @@ from retrieval_interp.tasks.vectors import VectorBatch
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """Linear warm-up, constant, then a cosine to zero over the last ``decay`` share of the steps."""
+    """Return the learning rate of a step: linear warm-up, constant, then a cosine to zero over the share ``decay``."""
     warm = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
     start = recipe.steps * (1 - recipe.decay)
     gone = max(0.0, (step - start) / (recipe.steps - start)) if recipe.decay else 0.0
@@ -30,12 +31,12 @@ def learning_rate(recipe: Recipe, step: int) -> float:
 
 
 def largest_norm(recipe: Recipe) -> float:
-    """The norm at which a recipe clips gradients; infinite where it does not."""
+    """Return the norm at which a recipe clips gradients; infinite without clipping."""
     return math.inf if recipe.max_grad_norm is None else recipe.max_grad_norm
 
 
 def adamw(trained: Iterable[tuple[str, torch.Tensor]], recipe: Recipe) -> torch.optim.AdamW:
-    """AdamW over named weights, with decoupled weight decay on matrices, none on biases and norms."""
+    """Return AdamW over named weights, with weight decay on matrices, but not on biases and norms."""
     groups: dict[bool, list[torch.Tensor]] = {True: [], False: []}
     for name, weight in trained:
         groups[name.rsplit(".", 1)[-1].startswith("W_")].append(weight)
@@ -48,20 +49,20 @@ DEVICES = ("auto", "cuda", "mps", "cpu")
 
 
 def check_device_name(name: str) -> None:
-    """Refuse what is the name of no device; whether it exists is for the machine that uses it to say.
+    """Check the name of a device, but not whether this machine has the device.
 
     Raises:
-        BadInput: it is none.
+        BadInput: the name is unknown.
     """
     if name not in DEVICES:
         raise BadInput(f"device {name!r} is not known; expected one of {', '.join(DEVICES)}")
 
 
 def choose_device(name: str) -> torch.device:
-    """``auto`` takes CUDA, then MPS, then the CPU.
+    """Return a device by name; ``auto`` tries CUDA, then MPS, then the CPU.
 
     Raises:
-        BadInput: the device does not exist here, or anywhere.
+        BadInput: the name is unknown, or this machine does not have the device.
     """
     check_device_name(name)
     usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
@@ -83,28 +84,49 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
 
 def in_bfloat16(recipe: Recipe, device: torch.device) -> bool:
-    """Whether the matrix products of a recipe are in bfloat16 on a device."""
+    """Whether a recipe uses bfloat16 matrix products on a device."""
     return has_fast_bfloat16(device) if recipe.precision == "auto" else recipe.precision == "bfloat16"
 
 
 def compiled(forward: Any, device: torch.device, tried: Callable[[Any], None]) -> Any:
-    """A compiled forward pass; where no compiler is found, or ``tried`` fails, it is said so, and it stays as it is."""
-    torch.compiler.reset()  # PyTorch gives up after a few models with the same code; those before are done with
-    decompose = "cpp.use_decompose_tanh"  # which halves the time of GELU on the CPU; the error stays at 1e-7
+    """Compile a forward pass; if this or ``tried`` fails, print a warning and return the pass uncompiled."""
+    torch.compiler.reset()  # PyTorch stops compiling after a few models with the same code; earlier ones are done
+    decompose = "cpp.use_decompose_tanh"  # halves the time of GELU on the CPU, with an error of 1e-7
     try:
-        known = device.type == "cpu" and decompose in torch._inductor.list_options()  # older versions do not know it
+        known = device.type == "cpu" and decompose in torch._inductor.list_options()  # older versions lack it
         fast = torch.compile(forward, dynamic=False, options={decompose: True} if known else {})
         tried(fast)
-    except Exception as error:  # whatever the compiler raises, training can go on without it
+    except Exception as error:  # the compiler can raise anything; training works without it
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
         return forward
     return fast
 
 
+def keep_freed_memory(kept: bool = True) -> None:
+    """Make this process keep the memory that one step frees for the next step. Only glibc has the setting.
+
+    By default glibc returns large tensors to the system, which then hands out and clears every page anew. This takes a
+    tenth to a fifth of the time of a step, and more if other processes are busy (``benchmarks/training.py``).
+
+    Args:
+        kept: False restores the default.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt:
+        mallopt(-4, 0 if kept else 2**16)  # M_MMAP_MAX: the number of tensors that may be mapped on their own
+        mallopt(-1, 2**31 - 1 if kept else 2**17)  # M_TRIM_THRESHOLD: the free bytes that may stay at the heap's end
+
+
 @dataclass
 class TrainingStep:
-    """One optimiser step of a model on a batch, in the precision of its recipe, compiled where that works."""
+    """One optimiser step of a model on a batch, in the precision of its recipe.
+
+    Attributes:
+        model: the model that is trained.
+        task: the task.
+        recipe: the hyperparameters of training.
+    """
 
     model: transformer_lens.HookedTransformer
     task: Task
@@ -112,9 +134,10 @@ class TrainingStep:
 
     def __post_init__(self) -> None:
         from retrieval_interp.training.training_pass import (
-            training_pass,  # with TransformerLens, which a schedule does without
+            training_pass,  # imports TransformerLens, which a learning rate does not need
         )
 
+        keep_freed_memory()
         self.device = next(self.model.parameters()).device
         self.optimizer = adamw(((n, p) for n, p in self.model.named_parameters() if p.requires_grad), self.recipe)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -122,7 +145,7 @@ class TrainingStep:
         self.forward: Any = partial(training_pass, self.model)
 
     def compile(self) -> None:
-        """Compile the forward and the backward pass, where a compiler is found; else say so and go on without."""
+        """Compile the forward and the backward pass; without a working compiler, print a warning and do not compile."""
         few = self.task.assemble(self.task.training_set(self.recipe.batch, 0).to(self.device)).inputs
 
         def tried(forward: Any) -> None:
@@ -133,19 +156,19 @@ class TrainingStep:
         self.optimizer.zero_grad()
 
     def losses(self, examples: Examples) -> torch.Tensor:
-        """Training losses averaged over a batch, ``[component]``."""
+        """Return the training losses averaged over a batch, ``[component]``."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outputs = self.forward(examples.inputs)
         return self.task.training_losses(outputs.float(), examples).mean(dim=0)
 
     def validate(self, examples: Examples) -> torch.Tensor:
-        """The task's losses on examples that are not trained on, averaged over them, ``[component]``."""
+        """Return the task's losses averaged over validation examples, ``[component]``."""
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outputs = self.model(examples.inputs)
         return self.task.losses(outputs.float(), examples).mean(dim=0)
 
     def __call__(self, examples: Examples, lr: float) -> torch.Tensor:
-        """Take one step; returns the training losses before it, ``[component]``."""
+        """Take one step, and return the training losses before it, ``[component]``."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad()
@@ -153,7 +176,7 @@ class TrainingStep:
         losses.mean().backward()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, largest_norm(self.recipe))
         self.optimizer.step()
-        # A gradient that is no number spoils the weights only now: let it show in what is returned.
+        # A NaN gradient has just damaged the weights: return NaN, so that the caller notices.
         return torch.where(norm.isfinite(), losses.detach(), torch.nan)
 
 
@@ -163,8 +186,8 @@ def train_steps(
     """Train from step ``first`` to the end of the recipe.
 
     Yields:
-        after every step its number, from 1; the loss components before it, averaged over the batch; and whether the
-        task had all of its hops by then (one that does not grow always has).
+        after every step: its number, from 1; the training losses before it, averaged over the batch; and whether the
+        task has had all of its retrieval steps for the last 20 training steps (always true if it does not grow).
     """
     batches = Batches(take_step.task, take_step.recipe, seed, take_step.device)
     for step in range(first, take_step.recipe.steps):
@@ -173,7 +196,7 @@ def train_steps(
 
 
 class Batches:
-    """The batch of every step: each epoch visits the whole training set in an order of its own."""
+    """The batch of every step: each epoch visits the whole training set in a new order."""
 
     def __init__(self, task: Task, recipe: Recipe, seed: int, device: torch.device) -> None:
         self.task, self.recipe, self.seed, self.device = task, recipe, seed, device
@@ -181,17 +204,17 @@ class Batches:
         self._order = (-1, torch.empty(0, dtype=torch.long))
 
     def __getitem__(self, step: int) -> Examples:
-        """The examples of a step."""
+        """Return the examples of a step."""
         return self.task_at(step).assemble(self.draws(step))
 
     def task_at(self, step: int) -> Task:
-        """What is trained on in a step: the task itself, or where it grows the same with fewer hops."""
+        """Return the task of a step: the task itself, or with fewer retrieval steps if the recipe is growing."""
         if self.recipe.growing and isinstance(self.task, RetrievalTask):
             return self.task.shortened(self._hops(self.task, step))
         return self.task
 
     def draws(self, step: int) -> RawBatch:
-        """What chance has decided of the examples of a step."""
+        """Return the raw batch of a step."""
         batch = self.recipe.batch
         epoch, place = divmod(step, self.recipe.training_examples // batch)
         if self._order[0] != epoch:
@@ -203,5 +226,5 @@ class Batches:
         return drawn
 
     def _hops(self, task: RetrievalTask, step: int) -> int:
-        """One more after every equal share of the first half of the steps."""
+        """Return the number of retrieval steps: one more after every equal interval in the first half of training."""
         return min(task.n_steps, 1 + step * (task.n_steps - 1) // max(1, self.recipe.steps // 2))

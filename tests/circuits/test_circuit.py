@@ -136,11 +136,11 @@ def test_a_row_on_some_chains_is_written_as_a_person_would():
     ("damage", "message"),
     [
         (lambda path: path.unlink(), "no such file"),
-        (lambda path: path.write_bytes(b"{}"), "holds no fixed patterns"),
+        (lambda path: path.write_bytes(b"{}"), "not a file of fixed patterns"),
         (lambda path: path.write_bytes(b""), "the file is empty"),
         (lambda path: save_patterns(Circuit({Head(0, 0): FixedPattern(torch.eye(2))}), path), "other fixed patterns"),
-        (lambda path: path.write_bytes(save({"L0H0": -torch.eye(2)})), "no weight"),
-        (lambda path: path.write_bytes(save({"first": torch.eye(2)})), "'first' is no head"),
+        (lambda path: path.write_bytes(save({"L0H0": -torch.eye(2)})), "not a weight"),
+        (lambda path: path.write_bytes(save({"first": torch.eye(2)})), "'first' is not a head"),
     ],
 )
 def test_other_or_damaged_fixed_patterns_are_refused(tmp_path, damage, message):
@@ -190,10 +190,10 @@ def test_any_circuit_survives_its_yaml(heads, name):
         ("", "file is empty"),
         ("- a\n- b\n", "expected a mapping"),
         ("name: x\n", "'heads' is missing"),
-        ("heads:\n  L0H0: uniform\n  L0H0: identity\n", "line 3: 'L0H0' stands twice"),
-        ("heads:\n  L00H0: uniform\n  L0H0: identity\n", "line 3: L0H0 stands twice"),
-        ("heads:\n  L1H0:\n    query: first\n    query: second\n", "line 4: 'query' stands twice"),
-        ("heads:\n  L0: uniform\n", "line 2: 'L0' is no head"),
+        ("heads:\n  L0H0: uniform\n  L0H0: identity\n", "line 3: 'L0H0' is given twice"),
+        ("heads:\n  L00H0: uniform\n  L0H0: identity\n", "line 3: L0H0 is given twice"),
+        ("heads:\n  L1H0:\n    query: first\n    query: second\n", "line 4: 'query' is given twice"),
+        ("heads:\n  L0: uniform\n", "line 2: 'L0' is not a head"),
         ("heads:\n  L0H0: sideways\n", "line 2: L0H0 is 'sideways'"),
         ("heads:\n  L0H0: [uniform]\n", "line 2: L0H0 is a list"),
         ("heads:\n  L0H0: {elsewhere: zero}\n", "line 2: a one-hot head needs"),
@@ -206,7 +206,7 @@ def test_any_circuit_survives_its_yaml(heads, name):
         ("heads:\n  L0H0:\n    query: {slot: [0]}\n", "line 3: expected 'to' and one condition"),
         ("heads:\n  L0H0:\n    query: {to: first}\n", "line 3: expected 'to' and one condition"),
         ("heads:\n  L0H0:\n    query: {to: first, slot: [0], x: [1]}\n", "line 3: expected 'to' and one condition"),
-        ("heads:\n  L0H0:\n    query: {to: first, slot: 0}\n", "line 3: slot is no list"),
+        ("heads:\n  L0H0:\n    query: {to: first, slot: 0}\n", "line 3: slot is not a list"),
         ("heads:\n  L0H0:\n    query: {to: first, slot: []}\n", "line 2: a condition on no slot"),
         ("heads:\n  L0H0:\n    query: {to: first, slot: [-1]}\n", "line 3: slot '-1'; expected whole numbers"),
         ("colour: red\nheads: {}\n", "line 1: unknown key 'colour'"),
@@ -249,7 +249,7 @@ def test_heads_and_mechanisms_may_be_written_as_in_a_circuit_file():
     assert short == Circuit(full)
     with pytest.raises(BadInput, match="L0H0 is 'sideways'"):
         Circuit({"L0H0": "sideways"})
-    with pytest.raises(BadInput, match="'first' is no head"):
+    with pytest.raises(BadInput, match="'first' is not a head"):
         Circuit({"first": "uniform"})
 
 

@@ -118,7 +118,7 @@ def test_in_the_explorer_a_head_goes_round_and_comes_back_to_them():
     for _ in draft.states(Head(0, 0)):
         draft = draft.next(Head(0, 0))
         seen.append(draft.state(Head(0, 0)))
-    assert seen == ["untouched", "uniform", "identity", "previous", "window"]
+    assert seen == ["intact", "uniform", "identity", "previous", "window"]
     assert draft.circuit == OWN
 
 
@@ -138,9 +138,9 @@ def test_an_installed_package_offers_some(tmp_path, monkeypatch):
     ("text", "message"),
     [
         ("L0H0: windows", "line 2: L0H0 is 'windows'; expected .* or a registered mechanism"),
-        ("L0H0: {mechanism: window}", "line 2: L0H0 is no window: .*width"),
+        ("L0H0: {mechanism: window}", "line 2: L0H0 is not a valid window: .*width"),
         ("L0H0: {mechanism: window, height: 3}", "height"),
-        ("L0H0: {mechanism: refusing, width: abc}", "line 2: L0H0 is no refusing: .*abc"),
+        ("L0H0: {mechanism: refusing, width: abc}", "line 2: L0H0 is not a valid refusing: .*abc"),
         ("L0H0: {mechanism: window, width: }", "width is a NoneType"),
         ("L0H0: {mechanism: window, width: 2020-01-01}", "width is a date"),
         ("L0H0: {mechanism: window, width: !!python/name:os.system }", "expected a number"),
@@ -158,7 +158,7 @@ def test_what_is_no_such_mechanism_is_refused_with_its_line(text, message):
         ("array", "is a ndarray"),
         ("nothing", "gives no pattern"),
         ("later", "causal"),
-        ("negative", "no weight"),
+        ("negative", "not a weight"),
         ("much", "more than 1"),
     ],
 )
@@ -178,10 +178,10 @@ def test_what_cannot_be_known_by_its_name_is_not_registered(tmp_path):
         register(type("Other", (Window,), {}))
     with pytest.raises(BadInput, match="frozen=True"):
         register(dataclass(type("Loose", (Mechanism,), {"name": "loose", "pattern": Window.pattern})))
-    with pytest.raises(BadInput, match="expected small letters"):
+    with pytest.raises(BadInput, match="expected lower-case letters"):
         register(type("Nameless", (Mechanism,), {}))
     with pytest.raises(BadInput, match="to be registered"):
         save_circuit(Circuit({Head(0, 0): Wrong("shape")}), tmp_path / "circuit.yaml")
-    with pytest.raises(BadInput, match="as one of ours"):
+    with pytest.raises(BadInput, match="built-in name"):
         Circuit({Head(0, 0): type("Mine", (Identity,), {})()}).digest  # noqa: B018  else it would be taken for Identity
     assert register(Window) is Window  # a cell that is run again

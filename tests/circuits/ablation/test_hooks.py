@@ -81,7 +81,7 @@ def test_a_run_that_stops_below_an_ablated_layer_is_an_error_too(random_model, t
 
 def test_the_roles_of_another_batch_are_refused(random_model, task):
     with (
-        pytest.raises(BadInput, match="roles are those of 1 examples; the model was run on 4"),
+        pytest.raises(BadInput, match="roles belong to 1 examples; the model was run on 4"),
         ablated(random_model, Circuit({Head(0, 0): Uniform()}), task.examples(1, seed=0).roles),
     ):
         random_model(task.examples(4, seed=0).inputs)

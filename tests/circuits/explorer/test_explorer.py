@@ -31,7 +31,7 @@ def test_a_head_whose_only_path_was_taken_away_goes_on_round_from_uniform():
     for _ in range(4):
         seen.append(draft.state(FIRST))
         draft = draft.next(FIRST)
-    assert seen == ["uniform", "identity", "previous", "untouched"]
+    assert seen == ["uniform", "identity", "previous", "intact"]
     assert draft.made(FIRST, "previous") == Draft(HYPOTHESIS)
 
 
@@ -41,7 +41,7 @@ def test_a_head_goes_round_all_that_it_can_be_made_to_do():
         draft = draft.next(SECOND)
         seen.append((draft.state(SECOND), draft.circuit.heads.get(SECOND)))
     assert seen == [
-        ("untouched", None),
+        ("intact", None),
         ("uniform", Uniform()),
         ("identity", Identity()),
         ("previous", Previous()),
@@ -59,8 +59,8 @@ def test_a_head_that_is_made_previous_has_a_path_which_can_be_taken_away():
 
 
 def test_a_head_without_paths_of_its_own_has_none_to_go_back_to():
-    assert Draft(HYPOTHESIS).states(FIRST) == ("uniform", "identity", "previous", "untouched")
-    assert Draft(HYPOTHESIS).state(Head(5, 0)) == "untouched"
+    assert Draft(HYPOTHESIS).states(FIRST) == ("uniform", "identity", "previous", "intact")
+    assert Draft(HYPOTHESIS).state(Head(5, 0)) == "intact"
 
 
 def test_the_chains_on_which_a_path_is_there_stand_beside_it(model, problem):
@@ -100,7 +100,7 @@ def test_whatever_is_done_can_be_undone_step_by_step(steps):
         draft = moves[step](draft)
         for head in (FIRST, SECOND, Head(2, 0)):
             does = draft.circuit.heads.get(head)
-            said = "untouched" if does is None else "paths" if isinstance(does, OneHot) else does.name
+            said = "intact" if does is None else "paths" if isinstance(does, OneHot) else does.name
             assert draft.state(head) == said
         assert {*draft.circuit.paths} <= {*HYPOTHESIS.paths} | {
             AttentionPath(head, "*", "previous") for head in draft.set_aside
@@ -140,14 +140,14 @@ def test_undo_redo_and_reset_go_through_the_past(exploration, circuit):
     assert exploration.draft.circuit == circuit.without(path)
     exploration.redo()
     exploration.redo()
-    assert exploration.draft.state(FIRST) == "untouched"
+    assert exploration.draft.state(FIRST) == "intact"
     exploration.reset()
     assert exploration.draft.circuit == circuit
     exploration.undo()
     exploration.undo()
     exploration.cycle(SECOND)  # forgets what came after
     exploration.redo()
-    assert exploration.draft.state(FIRST) != "untouched"
+    assert exploration.draft.state(FIRST) != "intact"
 
 
 def test_the_paths_that_are_needed_are_told_from_those_that_are_not(exploration):
@@ -210,12 +210,12 @@ def test_what_is_clicked_is_drawn_otherwise_and_undone(explorer, circuit):
     explorer.buttons["undo"].click()
     assert explorer.diagram.svg == before
     explorer.diagram._handle_custom_msg("head L0H0", [])
-    assert "L0H0 untouched" in explorer.diagram.svg
+    assert "L0H0 intact" in explorer.diagram.svg
     assert explorer.head.value == "L0H0"
 
 
 def test_all_arrows_of_a_previous_head_are_one_thing_to_click(explorer):
-    for _ in range(4):  # untouched, uniform, identity, previous
+    for _ in range(4):  # intact, uniform, identity, previous
         explorer.diagram._handle_custom_msg("head L1H0", [])
     svg = explorer.diagram.svg
     assert svg.count('data-act="path L1H0 * -&gt; previous"') == 1
@@ -247,13 +247,13 @@ def test_what_is_no_circuit_is_not_lost_by_saving_one(explorer, circuit, tmp_pat
     mine.write_text("mine: [1, 2]\n")
     explorer.file.value = str(mine)
     explorer.buttons["save"].click()
-    assert explorer.said == f"{mine} is there already, and is no circuit; choose another name"
+    assert f"{mine} exists and is not a circuit" in explorer.said
     assert mine.read_text() == "mine: [1, 2]\n"
     explorer.file.value = str(tmp_path / "circuit.yaml")
     explorer.buttons["save"].click()
     assert explorer.said.endswith("circuit.yaml.")
     explorer.buttons["save"].click()
-    assert explorer.said.endswith("circuit.yaml, in the place of the one that was there.")
+    assert explorer.said.endswith("circuit.yaml; the earlier circuit is overwritten.")
     assert load_circuit(tmp_path / "circuit.yaml").paths == circuit.paths
 
 
@@ -268,11 +268,11 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(explorer, circuit):
 def test_what_gives_way_to_a_path_that_is_drawn_and_what_comes_back_is_said(explorer):
     explorer.head.value, explorer.source.value, explorer.target.value = "L1H0", "query", "pair1.first"
     explorer.buttons["draw"].click()
-    assert explorer.said.startswith("L1H0 query -> pair1.second gave way. The circuit's loss is ")
+    assert explorer.said.startswith("L1H0 query -> pair1.second was removed. The circuit's loss is ")
     explorer.diagram._handle_custom_msg("head L1H0", [])
     explorer.source.value, explorer.target.value = "pair1.second", "pair1.first"
     explorer.buttons["draw"].click()
-    assert explorer.said.startswith("L1H0 query -> pair1.first came back. The circuit's loss is ")
+    assert explorer.said.startswith("L1H0 query -> pair1.first was put back. The circuit's loss is ")
 
 
 @pytest.mark.parametrize("name", ["", " ", ".", "..", "/", "a\0b"])
@@ -280,7 +280,7 @@ def test_what_gives_way_to_a_path_that_is_drawn_and_what_comes_back_is_said(expl
 def test_a_name_that_is_no_file_is_refused_in_words(explorer, button, name):
     explorer.file.value = name
     explorer.buttons[button].click()
-    assert "names no file" in explorer.said
+    assert "is not the name of a file" in explorer.said
     assert "Not done." in explorer.line.value
 
 
@@ -295,7 +295,7 @@ def test_what_nobody_expected_is_said_too(explorer):
 def test_where_the_circuit_fails_no_path_is_called_undecided_without_a_reason(explorer, circuit):
     click(explorer, circuit.paths[1])
     explorer.buttons["minimal?"].click()
-    assert "at the threshold 0.05: the circuit's own loss is not below it" in explorer.said
+    assert "at the threshold 0.05: the loss of the circuit is not below it" in explorer.said
 
 
 def test_what_was_said_of_a_circuit_is_not_said_of_one_that_was_changed(model, problem, circuit, tmp_path):
@@ -318,7 +318,7 @@ def test_paths_are_labelled_with_whether_they_are_needed_until_something_changes
 def test_a_click_on_an_arrow_that_is_gone_says_so_and_changes_nothing(explorer, circuit):
     before = explorer.exploration.draft
     click(explorer, "L0H0 query -> pair1.second")
-    assert explorer.said == "L0H0 query -> pair1.second is no path of the circuit any more."
+    assert explorer.said == "L0H0 query -> pair1.second is not a path of the circuit any more."
     assert explorer.exploration.draft == before
 
 

@@ -81,8 +81,8 @@ def test_a_circuit_of_a_token_model_is_drawn_tried_saved_and_reported_in_the_dar
         page.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
         status = page.locator("[role=status]")
         expect(status).to_contain_text("The circuit's loss is 0.0000")
-        page.locator("[data-act='head L1H0']").click()  # from its path to untouched
-        expect(page.locator("[data-act='head L1H0']")).to_contain_text("L1H0 untouched")
+        page.locator("[data-act='head L1H0']").click()  # from its path to intact
+        expect(page.locator("[data-act='head L1H0']")).to_contain_text("L1H0 intact")
         page.get_by_label("from", exact=True).select_option("query")
         page.get_by_label("to", exact=True).select_option("pair1.first")
         page.get_by_role("button", name="draw", exact=True).click()
@@ -94,7 +94,7 @@ def test_a_circuit_of_a_token_model_is_drawn_tried_saved_and_reported_in_the_dar
         page.get_by_role("button", name="minimal?").click()
         expect(status).to_contain_text("L1H0 query -> pair1.second: needed")
         page.get_by_role("button", name="save", exact=True).click()
-        expect(status).to_contain_text("The circuit is in circuit.yaml")
+        expect(status).to_contain_text("circuit.yaml")
         assert load_circuit(server.folder / "circuit.yaml").paths == induction_circuit().paths
         page.get_by_role("button", name="report", exact=True).click()
         expect(status).to_contain_text("The report is at circuit_report/report.html")

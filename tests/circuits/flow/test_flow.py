@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_one_line():
         chain_layout(0)
     with pytest.raises(BadInput, match="the order 1, 1; expected each of the steps 1 to 2 once"):
         chain_layout(2, [1, 1])
-    with pytest.raises(BadInput, match=r"L0H0 pair2.second -> pair1.second: leads to what stands behind"):
+    with pytest.raises(BadInput, match=r"L0H0 pair2.second -> pair1.second is against the causal mask"):
         circuit_flow(Circuit({Head(0, 0): OneHot({"pair2.second": "pair1.second"})}), chain_layout(2))
     with pytest.raises(BadInput, match=r"L0H0 query -> pair9.first: unknown role 'pair9.first'"):
         circuit_flow(Circuit({Head(0, 0): OneHot({"query": "pair9.first"})}), chain_layout(2))

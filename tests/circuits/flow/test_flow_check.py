@@ -61,5 +61,5 @@ def test_the_report_says_what_flow_says_beside_the_loss():
     assert "## Could it work?" in markdown(report, against_chance(model, problem, circuit, n_examples=16))
     elsewhere = circuit.with_head(Head(2, 1), circuit.heads[Head(2, 0)]).with_head(Head(2, 0), Identity())
     report = validate(model, problem, elsewhere, n_examples=16)
-    assert report.flow.passed
-    assert report.flow_sentences()[-1].startswith("By flow the circuit could do it, but the model does not")
+    assert report.flow_check.passed
+    assert report.flow_sentences()[-1].startswith("The circuit passes the flow check, but its loss is not low")

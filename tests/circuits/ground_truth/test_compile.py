@@ -50,7 +50,7 @@ def test_what_each_role_knows_follows_the_paths_layer_by_layer(two_steps):
 
 def test_two_roles_without_a_symbol_in_common_cannot_be_joined(two_steps):
     blind = two_steps.with_head(Head(0, 0), OneHot({"pair1.second": "pair1.first", "query": "pair2.second"}))
-    with pytest.raises(BadInput, match=r"L0H0 query -> pair2\.second: the two roles know no symbol in common"):
+    with pytest.raises(BadInput, match=r"L0H0 query -> pair2\.second: the two roles share no symbol"):
         compile_circuit(blind, ChainProblem(2))
 
 
@@ -100,17 +100,17 @@ def test_distractors_attend_somewhere_and_change_nothing(two_steps):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.with_head(Head(2, 0), OneHot({"query": "pair2.second"})), "no symbol in common"),
+        (lambda c: c.with_head(Head(2, 0), OneHot({"query": "pair2.second"})), "share no symbol"),
         (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"})), "does not solve the problem"),
         (lambda c: c.with_head(Head(1, 0), Uniform()), "only one-hot heads can be compiled"),
-        (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"}, "uniform")), "and zero elsewhere"),
+        (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"}, "uniform")), "with zero elsewhere"),
         (lambda c: Circuit(), "the circuit has no path"),
         (lambda c: c.with_head(Head(3, 0), OneHot({"pair2.first": "query"})), "against the causal mask"),
         (lambda c: c.with_head(Head(3, 0), OneHot({"query": "pair9.first"})), "unknown role 'pair9.first'"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused(two_steps, change, message):
-    two_deep = two_steps if "common" not in message else Circuit(dict(list(two_steps.heads.items())[:1]))
+    two_deep = two_steps if "symbol" not in message else Circuit(dict(list(two_steps.heads.items())[:1]))
     with pytest.raises(BadInput, match=message):
         compile_circuit(change(two_deep), ChainProblem(2))
 

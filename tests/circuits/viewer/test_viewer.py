@@ -70,7 +70,7 @@ def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
     [
         ({"layer": 2}, "there is no layer 2; there are 2, counted from 0"),
         ({"layer": 0, "head": 1}, "there is no head 1; there are 1, counted from 0"),
-        ({"head": 0}, "head 0 of which layer"),
+        ({"head": 0}, "head 0 is given without a layer"),
         ({"example": -1}, "there is no example -1; there are 2"),
         ({"example": 2}, "there is no example 2; there are 2"),
         ({"layer": True}, "there is no layer True; there are 2"),
@@ -202,7 +202,7 @@ def test_the_command_shows_models_side_by_side_and_one_through_its_training(tmp_
     arguments = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", tmp_path / "both.html")
     assert view(*runs, *arguments) == 0
     with opened(tmp_path / "both.html") as (page, complaints):
-        expect(page.get_by_text("divided by the position in which it stands")).to_be_visible()
+        expect(page.get_by_text("Every role across is split by its position")).to_be_visible()
         expect(page.get_by_role("heading", name="Zoomed")).to_have_text(["L1H0 Zoomed"] * 2)
         assert page.locator("[id^=role-attention]").count() == 2
         assert complaints == []
@@ -218,10 +218,10 @@ def test_the_command_shows_models_side_by_side_and_one_through_its_training(tmp_
     ("arguments", "message"),
     [
         (["transformer_a", "transformer_d"], "transformer_d has another task than transformer_a"),
-        (["transformer_a", "transformer_a"], "transformer_a is named twice"),
+        (["transformer_a", "transformer_a"], "transformer_a is given twice"),
         (["transformer_a", "--layer", "12"], "there is no layer 12; there are 12"),
-        (["transformer_a", "--head", "0"], "head 0 of which layer"),
-        (["transformer_a", "--training"], "holds no checkpoints/step-"),
+        (["transformer_a", "--head", "0"], "head 0 is given without a layer"),
+        (["transformer_a", "--training"], "holds no checkpoints"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line_and_nothing_is_written(arguments, message, tmp_path, capsys):

@@ -6,10 +6,10 @@ from circuits import BadInput
 from retrieval_interp.cli import main
 from retrieval_interp.experiments import depth_sweep as depth_sweep
 from retrieval_interp.experiments.depth_sweep import (
-    WORLDS,
+    CONDITIONS,
     Point,
     Run,
-    World,
+    TrainingCondition,
     experiment,
     points,
     read,
@@ -23,14 +23,14 @@ from retrieval_interp.tasks.retrieval import StepOrder
 from retrieval_interp.training.training_step import TrainingStep
 from tests.browser import opened
 
-PLAIN = World(StepOrder.LAST_FIRST, 8, mlp=False)
-COMPARING = World(StepOrder.LAST_FIRST, 8, mlp=True)
+PLAIN = TrainingCondition(StepOrder.LAST_FIRST, 8, mlp=False)
+COMPARING = TrainingCondition(StepOrder.LAST_FIRST, 8, mlp=True)
 
 
 def a_run(point, seed, *losses):
-    world = point.world
+    own = point.condition
     named = {f"x{k}": loss for k, loss in enumerate(losses, start=1)}
-    return Run(point.n_steps, world.step_order, world.n_heads, world.mlp, point.n_layers, seed, 100, 100, named)
+    return Run(point.n_steps, own.step_order, own.n_heads, own.mlp, point.n_layers, seed, 100, 100, named)
 
 
 @pytest.fixture
@@ -48,15 +48,15 @@ def by_hand():
 
 def test_a_single_hop_has_no_order_of_steps_and_every_number_of_hops_its_own_layers():
     assert len(points([1])) == 2 * 4
-    assert len(points([2])) == 3 * len(WORLDS) == 24
-    assert {point.world.step_order for point in points([1])} == {StepOrder.LAST_FIRST}
+    assert len(points([2])) == 3 * len(CONDITIONS) == 24
+    assert {point.condition.step_order for point in points([1])} == {StepOrder.LAST_FIRST}
 
 
 @pytest.mark.parametrize("point", points([1, 2, 3]))
-def test_all_worlds_are_as_wide(point):
+def test_models_of_all_conditions_have_the_same_width(point):
     shape = point.preset(20).architecture
     assert (shape.d_model, shape.n_heads * shape.d_head) == (64, 64)
-    assert point.preset(20).task.step_order is point.world.step_order
+    assert point.preset(20).task.step_order is point.condition.step_order
 
 
 def test_the_table_counts_what_was_learned_beside_what_is_possible(by_hand):
@@ -71,12 +71,14 @@ def test_the_table_counts_what_was_learned_beside_what_is_possible(by_hand):
 
 def test_the_sentences_say_where_the_bound_holds_and_where_not(by_hand):
     plain, comparing = sentences(by_hand)
-    assert "the bound is not broken; none of 2 models learned anything of a symbol for which it has too few" in plain
-    assert "Not always found where it is possible: x2 with 3 in 1 of 2." in plain
-    said = "x1 with 1 instead of 2 layers was learned in 1 and known in part in 1 of 2 runs (95%: learned in 9% to 91%"
-    assert f"the bound does not hold: {said}" in comparing
-    (enough,) = sentences([run for run in by_hand if run.n_layers == 3 and run.point.world == PLAIN])
-    assert "no model has fewer layers than a symbol takes" in enough
+    assert plain.startswith(f"D = 2, {PLAIN}: the bound is not violated. None of 2 models")
+    assert "lowest loss is 0.75" in plain
+    assert "x2 with 3 layers in 1 of 2 runs" in plain
+    assert comparing.startswith(f"D = 2, {COMPARING}: the bound does not hold: x1 with 1 instead of 2 layers")
+    assert "learned in 1 and partly learned in 1 of 2 runs (95%: learned in 9% to 91%" in comparing
+    assert "lowest loss 0.020" in comparing
+    (enough,) = sentences([run for run in by_hand if run.n_layers == 3 and run.point.condition == PLAIN])
+    assert "no model has too few layers" in enough
 
 
 def test_a_model_is_trained_and_scored_on_fresh_examples(monkeypatch):
@@ -125,7 +127,7 @@ def test_what_cannot_be_trained_is_refused(arguments, capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_page_shows_every_world_offline(by_hand, tmp_path):
+def test_the_page_shows_every_condition_offline(by_hand, tmp_path):
     with opened(write_depth_sweep(by_hand, tmp_path, "by hand")) as (page, complaints):
         assert page.locator("#depth_sweep2 .legendtext").all_text_contents() == ["x1", "x2"]
         assert page.locator("#sentences li").count() == 2

@@ -23,7 +23,7 @@ def test_in_transformer_a_the_head_above_fetches_the_fourth_symbol_from_where_it
     found = elimination(model, task, circuit(0, 2, 3), n_examples=16)
     assert (str(found.path), found.left_out, found.holds) == ("L2H0 query -> pair1.second", 1, True)
     by_step = {step: [one for one in found.outcomes if one.step == step] for step in ("none", "default", "without")}
-    assert by_step["none"][0].right == 1.0
+    assert by_step["none"][0].as_expected == 1.0
     assert by_step["default"][0].nearest == (0.0, 1.0, 0.0, 0.0)
     assert {"L1H0 at position 23", "L3H0 at query"} <= {one.what for one in by_step["without"]}
     led = [one for one in found.outcomes if one.step == "led"]

@@ -92,10 +92,10 @@ def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
     emerged["L1H0 pair1.second -> pair2.second"] = 300
     steps = [0, 100, 200, 300, 400]
     curves = {name: {step: float(step > at) for step in steps} for name, at in emerged.items()}
-    run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, everywhere=curves)
+    run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, all_paths=curves)
     first, second = (AttentionPath(Head(layer, 0), "query", "pair1.second") for layer in (1, 2))
     assert arrived(run) == {1: (first, 150.0), 2: (second, 350.0)}
-    assert "x2 comes to the query along L2H0 query -> pair1.second, 200 steps after x1" in observations(run)[1].sentence
+    assert "L2H0 query -> pair1.second, 200 steps after x1" in observations(run)[1].sentence
 
 
 def test_of_a_task_that_is_no_chain_no_arrival_is_known(tmp_path):
@@ -125,7 +125,7 @@ def test_the_observations_can_differ(tmp_path):
     run = emergence(written(tmp_path), CIRCUIT)
     backwards = replace(
         run,
-        everywhere=dict(zip((PATHS[0], *PATHS[:0:-1]), run.attention.values(), strict=True)),
+        all_paths=dict(zip((PATHS[0], *PATHS[:0:-1]), run.attention.values(), strict=True)),
         losses={**run.losses, "x1": run.losses["x3"], "x3": run.losses["x1"]},
     )
     assert [one.holds for one in observations(backwards)] == [False, False, False, False]
@@ -135,7 +135,7 @@ def test_how_abruptly_a_head_emerges_cannot_be_said_when_the_first_checkpoint_co
     late = ATTENTION.assign(**{PATHS[1]: [0.3, 0.9, 1.0, 1.0]})
     first, *_ = observations(emergence(written(tmp_path, late), CIRCUIT))
     assert first.holds is None
-    assert "it is 0.30 at the first checkpoint already, too late to say how abruptly" in first.sentence
+    assert "0.30 at the first checkpoint" in first.sentence
 
 
 def test_a_path_that_never_emerges_is_said_to(tmp_path):
@@ -168,11 +168,11 @@ def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch)
     assert exit_code("study", "emergence", tmp_path / "run", "--out", tmp_path / "out") == 0
     (tmp_path / "run" / "attention.csv").write_text((tmp_path / "out" / "attention.csv").read_text())
     again = emergence(tmp_path / "run", CIRCUIT)
-    assert again.source == "2 checkpoints, as kept in attention.csv"
-    for path, curve in run.everywhere.items():
-        assert again.everywhere[path] == pytest.approx(curve, abs=1e-4)
+    assert again.source == "2 checkpoints, read from attention.csv"
+    for path, curve in run.all_paths.items():
+        assert again.all_paths[path] == pytest.approx(curve, abs=1e-4)
     # Four heads, each with the position before and 21 pairs of roles: other circuits can be followed as well.
-    assert len(again.everywhere) == 4 * (1 + 21)
+    assert len(again.all_paths) == 4 * (1 + 21)
     other = Circuit({Head(3, 0): OneHot({"pair1.second": "pair3.second"})})
     assert list(emergence(tmp_path / "run", other).attention) == ["L3H0 pair1.second -> pair3.second"]
 
@@ -207,12 +207,12 @@ def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
             "has no column 'L0H0 * -> previous'",
         ),
         (lambda run: (run / "attention.csv").write_text("nothing\n"), "not a table of attention along paths"),
-        (lambda run: (run / "attention.csv").write_text("step,a\n2,0.5\n1,0.5\n"), "in rising order"),
+        (lambda run: (run / "attention.csv").write_text("step,a\n2,0.5\n1,0.5\n"), "in ascending order"),
         (lambda run: (run / "attention.csv").write_text("step,a\n1,0.5\n2,nan\n"), "not between 0 and 1"),
         (lambda run: (run / "log.jsonl").write_text('{"step": 1}\n'), "line 1: not a line of a training log"),
         (lambda run: (run / "log.jsonl").write_text(""), "the file is empty"),
         (lambda run: (run / "log.jsonl").unlink(), "log.jsonl: no such file"),
-        (lambda run: (run / "circuit.yaml").unlink(), "holds no circuit.yaml"),
+        (lambda run: (run / "circuit.yaml").unlink(), "has no circuit.yaml"),
         (lambda run: (run / "circuit.yaml").write_text("heads:\n  L0H0: uniform\n"), "no attention path"),
     ],
 )

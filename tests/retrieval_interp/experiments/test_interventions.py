@@ -51,10 +51,10 @@ def test_the_summary_pairs_every_run_with_the_free_run_of_its_seed(by_hand):
 
 def test_the_sentences_say_what_never_happened(by_hand):
     free, joined, induction, forbidden, _ = interventions.sentences(by_hand)
-    assert "x2 learned in 2 of 2 runs, at step 70 on average." in free
-    assert "+0 steps against free [+0, +0]" in joined
-    assert "-50 steps against free [-60, -40]" in induction
-    assert "0 of 2 runs; at least +30 steps against free [+20, +40]." in forbidden
+    assert "x2 was learned in 2 of 2 runs, at step 70" in free
+    assert "+0 steps compared with free [+0, +0]" in joined
+    assert "-50 steps compared with free [-60, -40]" in induction
+    assert "0 of 2 runs; at least +30 steps compared with free [+20, +40]" in forbidden
 
 
 def test_every_condition_holds_what_it_says_in_a_model_at_its_start():
@@ -120,7 +120,7 @@ def test_what_cannot_be_an_experiment_is_refused_before_anything_is_trained(tmp_
 def test_runs_that_learn_other_symbols_are_refused(tmp_path):
     line = {"condition": "free", "seed": 0, "preset": "micro", "steps": 40, "learned": {"x1": 3, "x9": 4}}
     (tmp_path / RUNS).write_text(json.dumps(line) + "\n")
-    with pytest.raises(BadInput, match="holds runs that learn x1, x9"):
+    with pytest.raises(BadInput, match="symbols x1, x9"):
         experiment("micro", MICRO, 2, tmp_path)
 
 

@@ -57,15 +57,15 @@ def test_what_was_asked_with_other_options_stands_apart_in_the_figure(tmp_path: 
 def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such folder"):
         logs_in(tmp_path / "nowhere")
-    with pytest.raises(BadInput, match="none of them of these tasks"):
+    with pytest.raises(BadInput, match="logs is of these tasks"):
         results(logs_in(tmp_path))
     run(mock(solve), tmp_path, samples=2)
     log = next(tmp_path.glob("*.eval"))
     log.write_bytes(log.read_bytes()[:300])
     said: list[str] = []
-    with pytest.raises(BadInput, match="none of them of these tasks"):
+    with pytest.raises(BadInput, match="logs is of these tasks"):
         results([log], said.append)
-    assert said[0].startswith(f"{log}: left out, not a whole log of Inspect")
+    assert said[0].startswith(f"{log}: left out, not a complete log of Inspect")
     run(mock(solve), tmp_path, samples=3)
     assert set_damaged_aside(tmp_path) == [log.with_suffix(".eval.damaged")]
     assert results(logs_in(tmp_path))["asked"].tolist() == [3]
@@ -96,9 +96,9 @@ def test_a_log_that_would_fill_the_memory_is_left_out(tmp_path: Path) -> None:
         for _ in range(257):  # a quarter of a MiB when packed
             bomb.write(bytes(2**20))
     said: list[str] = []
-    with pytest.raises(BadInput, match="none of them of these tasks"):
+    with pytest.raises(BadInput, match="logs is of these tasks"):
         results([log], said.append)
-    assert said[0].endswith("bytes to be read at once; expected 268435456 at most)")
+    assert said[0].endswith("bytes would be read at once; expected at most 268435456)")
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,6 @@ def test_a_log_that_describes_no_task_is_left_out(described: dict[str, object], 
     log.eval.metadata.update(described)
     write_eval_log(log, log.location)
     said: list[str] = []
-    with pytest.raises(BadInput, match="none of them of these tasks"):
+    with pytest.raises(BadInput, match="logs is of these tasks"):
         results(logs_in(tmp_path), said.append)
     assert len(said) == 1

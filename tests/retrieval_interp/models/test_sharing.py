@@ -43,7 +43,9 @@ def hub(tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    return shutil.copytree(data_folder() / "induction", tmp_path / "induction")
+    return shutil.copytree(
+        data_folder() / "induction", tmp_path / "induction", ignore=shutil.ignore_patterns("README.md")
+    )
 
 
 def test_what_was_pushed_loads_by_its_address(hub, folder):
@@ -115,7 +117,10 @@ def test_the_card_says_how_the_model_was_made_its_losses_and_its_circuit(folder,
     exported = config["made"]["exported"]
     assert f"{exported['loss_' + exported['precision']]['mean']:.5f}" in card
     assert "**holds** at the threshold 0.1" in card
-    assert "Its paths lie in 2 layers; by information flow, with the causal mask, it takes 2 (the paper's bound" in card
+    assert "has paths in 2 layers" in card
+    assert "predicts at least 2 layers (the paper's bound" in card
+    components = exported["loss_" + exported["precision"]]["components"]
+    assert f"({', '.join(f'{name} {value:.4f}' for name, value in components.items())})" in card
     assert all(f"| {path} |" in card for path in load(folder).circuit.paths)
 
 

@@ -70,17 +70,26 @@ def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda report: report["metadata"].update(weights_sha256="0" * 64), "induction: its weights are not those of"),
+        (
+            lambda report: report["metadata"].update(weights_sha256="0" * 64),
+            "induction: its weights differ from the weights of",
+        ),
         (lambda report: report["metadata"].update(model="nobody"), "nobody: no such model directory"),
-        (lambda report: report["metadata"].update(model="hf:a/b"), "a model on the Hub; name it with --model hf:a/b"),
+        (
+            lambda report: report["metadata"].update(model="hf:a/b"),
+            "its model is on the Hub; name it with --model hf:a/b",
+        ),
         (lambda report: report.update(examples=1), "report.json: 1 examples; expected at least 2"),
         (lambda report: report.update(examples=10**30), f"report.json: {10**30} examples; expected"),
-        (lambda report: report.update(seed="1"), "does not say its seed"),
-        (lambda report: report["metadata"].pop("model"), "does not say its model"),
-        (lambda report: report.update(metadata=None), "does not say its model"),
-        (lambda report: report["circuit"].update(yaml="heads: {L0H0: previous}"), "not the one that it was made of"),
+        (lambda report: report.update(seed="1"), "its seed is missing or invalid"),
+        (lambda report: report["metadata"].pop("model"), "its model is missing or invalid"),
+        (lambda report: report.update(metadata=None), "its model is missing or invalid"),
+        (
+            lambda report: report["circuit"].update(yaml="heads: {L0H0: previous}"),
+            "circuit.sha256 is the hash of another circuit",
+        ),
         (lambda report: report["circuit"].update(yaml="heads: [}"), "circuit.yaml, line 1: not YAML"),
-        (lambda report: report["circuit"].pop("yaml"), "is of an older version, without its circuit"),
+        (lambda report: report["circuit"].pop("yaml"), "is of an older version without a circuit"),
         (lambda report: report.pop("paths"), "not a report of `validate --json`"),
         (lambda report: report.update(threshold=10**400), "its threshold is too large"),
         (
@@ -99,7 +108,7 @@ def test_what_cannot_be_measured_again_is_one_line(report, change, message, tmp_
 def test_a_report_in_which_a_key_stands_twice_is_refused(made, tmp_path, capsys):
     (tmp_path / "report.json").write_text(made.replace('"passed"', '"passed": false, "passed"', 1))
     assert exit_code("reproduce", tmp_path) == 2
-    assert "a key stands twice" in capsys.readouterr().err
+    assert "a key is given twice" in capsys.readouterr().err
 
 
 def test_a_report_of_an_older_version_is_of_the_circuit_beside_it(report, tmp_path):
@@ -108,7 +117,7 @@ def test_a_report_of_an_older_version_is_of_the_circuit_beside_it(report, tmp_pa
     (tmp_path / "circuit.yaml").write_text(CIRCUIT.read_text())
     assert circuit_of(report, path) == load_circuit(CIRCUIT)
     (tmp_path / "circuit.yaml").write_text("heads: {L0H0: previous}")
-    with pytest.raises(BadInput, match="is the report of another circuit"):
+    with pytest.raises(BadInput, match="belongs to another circuit"):
         circuit_of(report, path)
 
 

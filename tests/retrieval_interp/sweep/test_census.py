@@ -68,7 +68,7 @@ def test_the_sentences_count(by_hand: list[Examined]) -> None:
     solved, judged, looking, heads, first, walks, kinds = sentences(table(by_hand))
     assert "minimal 1" in judged
     assert "complete 3" in judged
-    assert "content heads: 2 in 3, 3 in 1. 3 of 9 follow some slots only; in 3 of 4" in looking
+    assert "content heads: 2 in 3, 3 in 1. 3 of 9 have paths on some slots only. 3 of 4" in looking
     assert "3 of 4 [0.30, 0.95] have a loss of at most twice" in solved
     assert solved.startswith("tiny: 5 of 6 [0.44, 0.97] models solve their task.")
     assert "for 4 of these" in solved
@@ -76,7 +76,7 @@ def test_the_sentences_count(by_hand: list[Examined]) -> None:
     assert "useful heads: 3 in 3, 4 in 1. 3 of 4" in heads
     assert "in 4 of 4" in first
     assert "in 3 of 4" in walks
-    assert "2 canonical forms; the most frequent, in 3: pair1.second -> pair1.first, pair2.second" in kinds
+    assert "2 canonical forms; the most frequent, in 3 circuits: pair1.second -> pair1.first, pair2.second" in kinds
 
 
 @pytest.mark.slow
@@ -137,12 +137,12 @@ def test_a_finding_says_of_which_weights_and_holds_for_one_circuit_alone(
     (folder / WEIGHTS).write_bytes((store.path(Run("induction", 1)) / WEIGHTS).read_bytes())
     code, _, errors = census(store, capsys)
     assert code == 2
-    assert f"{folder / FOUND}: is of other weights than those beside it" in errors
+    assert f"{folder / FOUND}: belongs to other weights" in errors
     (folder / WEIGHTS).unlink()
     (folder / CIRCUIT).write_text("heads:\n  L1H0: {query: pair1.first}\n")
     code, _, errors = census(store, capsys)
     assert code == 2
-    assert f"{folder / CIRCUIT}: is not the circuit that was found" in errors
+    assert f"{folder / CIRCUIT}: differs from the circuit that was found" in errors
 
 
 def test_what_was_examined_is_not_examined_again(
@@ -203,7 +203,7 @@ def test_a_damaged_finding_is_named(store: Store, capsys: pytest.CaptureFixture[
     code, out, errors = census(store, capsys)
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert "census.json: " in errors
-    assert "remove census.json there to examine the model again" in errors
+    assert "remove census.json to examine the model again" in errors
 
 
 def test_a_store_without_weights_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,14 +211,14 @@ def test_a_store_without_weights_is_refused(tmp_path: Path, capsys: pytest.Captu
     store.add(Trained(Result("tiny", 0, {"x1": 0.1, "x2": 0.1}, {"x1": 1, "x2": 2}, 1.0, "cpu"), "{}\n", None))
     code, _, errors = census(store, capsys)
     assert code == 2
-    assert "holds no run with weights; sweep with --weights" in errors
+    assert f"{store.folder}: no run has weights; sweep with --weights" in errors
     (store.folder / "tiny" / "notes").mkdir()
     code, _, errors = census(store, capsys)
     assert code == 2
-    assert "notes: is no run" in errors
+    assert "notes: not a run" in errors
     (store.folder / "tiny" / "notes").rmdir()
     (store.folder / "huge" / "seed-0000").mkdir(parents=True)
-    with pytest.raises(BadInput, match="store/huge: is of no preset"):
+    with pytest.raises(BadInput, match="store/huge: not the name of a preset"):
         _ = store.runs
 
 
@@ -241,7 +241,7 @@ def found_in(store: Store, circuit: str) -> None:
 @pytest.mark.parametrize(
     ("circuit", "message"),
     [
-        ("heads: {}", "has no path"),
+        ("heads: {}", "no path"),
         ("heads:\n  L0H0: {pair7.second: pair7.first}\n", "unknown role 'pair7.second'"),
         ("heads:\n  L5H0: {query: pair1.first}\n", "L5H0 does not exist"),
         ("heads: [", "not YAML"),
@@ -262,17 +262,17 @@ def test_a_run_of_other_settings_is_not_examined(store: Store, capsys: pytest.Ca
     config.write_text(config.read_text().replace('"steps": 3000', '"steps": 7'))
     code, _, errors = census(store, capsys)
     assert code == 2
-    assert "was made by other settings" in errors
+    assert "other settings" in errors
 
 
 def test_runs_without_weights_are_counted(by_hand: list[Examined]) -> None:
     first, *_ = sentences(table(by_hand), left_out=3)
-    assert first == "3 runs of this store kept no weights, and were not examined."
+    assert first.startswith("3 runs of this store have no weights")
 
 
 def test_what_is_no_store_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["study", "census", str(tmp_path)])
     assert ended.value.code == 2
-    assert "is no store of a sweep" in capsys.readouterr().err
+    assert f"{tmp_path}: is not the store of a sweep" in capsys.readouterr().err
     assert [*tmp_path.iterdir()] == []

@@ -26,7 +26,7 @@ from retrieval_interp.sweep import cluster as cluster_module
 from retrieval_interp.sweep.cluster import connect, on_cluster
 from retrieval_interp.sweep.job import Job
 from retrieval_interp.sweep.plan import Run
-from retrieval_interp.sweep.run import Told, sweep
+from retrieval_interp.sweep.run import JobProgress, sweep
 from retrieval_interp.sweep.store import FAILURES, Store
 from tests.listening import listening
 from tests.waiting import RELEASED, trained_or_waited_for
@@ -107,7 +107,7 @@ def patiently_until(seen: Callable[[], bool]) -> None:
 
 
 def test_a_cluster_without_room_for_a_job_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(BadInput, match="a job takes 1 CPU, and no node of this cluster has more than 0"):
+    with pytest.raises(BadInput, match="a job takes 1 CPU; no node of the cluster has more than 0"):
         connect(cluster.address, 0.0)
 
 
@@ -118,7 +118,7 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
         monkeypatch.setitem(presets.PRESETS, name, TINY)
     monkeypatch.setattr(cluster_module, "_check_alive", lambda address: None)  # as it is seen to be above
     _, second = (cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=HERE, **ports()) for _ in range(2))
-    with pytest.raises(BadInput, match="a job takes 2 GPU, and no node of this cluster has more than 1"):
+    with pytest.raises(BadInput, match="a job takes 2 GPU; no node of the cluster has more than 1"):
         connect(cluster.address, 2.0)
     connect(cluster.address, 0.5)
     monkeypatch.setattr(cluster_module, "WAITING", 3)
@@ -136,8 +136,8 @@ def test_every_run_is_there_once_although_a_worker_is_killed_and_a_node_is_lost(
             taken.append(str(job.run))
             yield job
 
-    def noted(jobs: Iterable[Job], told: Told) -> Iterator[Any]:
-        for job, outcome in on_cluster(counted(jobs), told, work, ray, gpus=0.5):
+    def noted(jobs: Iterable[Job], progress: JobProgress) -> Iterator[Any]:
+        for job, outcome in on_cluster(counted(jobs), progress, work, ray, gpus=0.5):
             assert len(taken) - len(done) <= 3
             done.append(str(job.run))
             yield job, outcome
@@ -189,5 +189,5 @@ def test_who_listens_and_says_nothing_is_no_cluster(monkeypatch: pytest.MonkeyPa
 
 def test_more_than_one_gpu_is_a_whole_number_of_them() -> None:
     for gpus in (1.5, float("inf"), float("nan")):
-        with pytest.raises(BadInput, match=f"a job cannot take {gpus:g} GPUs; expected a share, or a whole number"):
+        with pytest.raises(BadInput, match=f"a job cannot take {gpus:g} GPUs; expected a share or a whole number"):
             connect("auto", gpus)

@@ -65,7 +65,7 @@ def test_weights_are_not_wanted_of_runs_that_were_kept_without(
     plan.write_text("seeds: 1\npresets: [micro]\n")
     code, _, errors = run(capsys, "study", "sweep", plan, "--out", store.folder, "--weights", "--device", "cpu")
     assert code == 2
-    assert "seed-0000: was kept without its weights; choose another folder" in errors
+    assert "seed-0000: the run has no weights; choose another folder" in errors
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_weights_are_not_wanted_of_runs_that_were_kept_without(
         (["nosuch"], "nosuch: no such file"),
         (["census", "--device", "tpu"], "device 'tpu' is not known"),
         (["census", "--scale", "huge"], "'huge' is not one of"),
-        (["census", "--gpus", "1"], "--address and --gpus are for --engine ray"),
-        (["census", "--scale", "paper"], "--scale is for figure4"),
+        (["census", "--gpus", "1"], "--address and --gpus need --engine ray"),
+        (["census", "--scale", "paper"], "--scale needs the plan figure4"),
         (["census", "--engine", "ray", "--device", "tpu"], "device 'tpu' is not known"),
         (
             ["census", "--engine", "ray", "--address", "127.0.0.1:9"],

@@ -10,7 +10,7 @@ from retrieval_interp.models import presets
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.local import local
 from retrieval_interp.sweep.plan import Plan, Run
-from retrieval_interp.sweep.run import TRIES, Told, sweep
+from retrieval_interp.sweep.run import TRIES, JobProgress, sweep
 from retrieval_interp.sweep.store import FAILURES, Store, Trained
 from tests.sweeps import MICRO, instant, trained
 
@@ -22,8 +22,8 @@ PLAN = Plan("mine", ("micro", "other"), 3)
 def test_every_run_is_made_once_and_a_second_sweep_makes_what_is_missing(tmp_path: Path) -> None:
     made: list[Run] = []
 
-    def noted(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, Trained | Failure]]:
-        for job, outcome in instant(jobs, told):
+    def noted(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
+        for job, outcome in instant(jobs, progress):
             made.append(job.run)
             yield job, outcome
 
@@ -38,7 +38,7 @@ def test_every_run_is_made_once_and_a_second_sweep_makes_what_is_missing(tmp_pat
 def test_a_failing_run_is_written_down_and_tried_again_but_not_for_ever(tmp_path: Path) -> None:
     bad = Run("micro", 1)
 
-    def failing(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, Trained | Failure]]:
+    def failing(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
         for job in jobs:
             yield job, Failure(bad, "out of luck") if job.run == bad else trained(job.run)
 
@@ -62,7 +62,7 @@ def test_whatever_stops_a_job_stops_no_other() -> None:
     assert isinstance(made, Trained)
 
 
-def slow(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, Trained | Failure]]:
+def slow(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
     """An engine that takes a while, so that two sweeps meet."""
     for job in jobs:
         time.sleep(0.1)
@@ -72,8 +72,8 @@ def slow(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, Trained | Failu
 def swept_elsewhere(folder: Path, made: "multiprocessing.Queue[str]") -> None:
     """A sweep in another process; tells what it made itself."""
 
-    def noted(jobs: Iterable[Job], told: Told) -> Iterator[tuple[Job, Trained | Failure]]:
-        for job, outcome in slow(jobs, told):
+    def noted(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
+        for job, outcome in slow(jobs, progress):
             made.put(str(job.run))
             yield job, outcome
 

@@ -76,7 +76,7 @@ def test_nobody_claims_what_another_has_claimed_or_what_is_there(tmp_path: Path)
 def test_a_store_of_another_version_or_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letters.txt").write_text("dear")
-    with pytest.raises(BadInput, match="holds something else than a sweep's runs"):
+    with pytest.raises(BadInput, match="mine: holds other files"):
         Store(tmp_path / "mine")
     store = Store(tmp_path / "store")
     (store.folder / STORE).write_text('{"format": 99}')
@@ -122,5 +122,5 @@ def test_damaged_runs_and_runs_of_other_settings_are_named_and_left_alone(
     (store.path(run) / RESULT).write_text(whole)
     assert store.result(run).losses == {"x1": 0.1, "x2": 0.1}
     monkeypatch.setitem(presets.PRESETS, "micro", replace(MICRO, recipe=replace(MICRO.recipe, steps=80)))
-    with pytest.raises(BadInput, match="was made by other settings than micro has now; choose another folder"):
+    with pytest.raises(BadInput, match="other settings than micro has now; choose another folder"):
         store.result(run)

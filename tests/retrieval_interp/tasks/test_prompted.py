@@ -123,7 +123,7 @@ def test_a_layout_has_the_roles_of_the_problem() -> None:
 def test_a_model_of_another_vocabulary_is_refused() -> None:
     task = EquationsTask(n_steps=2)
     examples = task.examples(2, seed=0)
-    with pytest.raises(BadInput, match="the model knows 7 words; its tokenizer has"):
+    with pytest.raises(BadInput, match="the model has 7 output tokens; its tokenizer has"):
         task.losses(torch.zeros(2, examples.inputs.shape[1], 7), examples)
 
 

@@ -207,7 +207,7 @@ def test_chains_that_are_cut_off_are_the_same_chains_with_fewer_steps(n_steps, o
     [
         ({"left_out": 3}, "left_out is 3; expected"),
         ({"left_out": -1}, "left_out is -1; expected"),
-        ({"left_out": 1, "implicit_curriculum": False}, "x1 cannot be left out where x3 alone is asked for"),
+        ({"left_out": 1, "implicit_curriculum": False}, "x1 cannot be left out.*only x3 is asked for"),
     ],
 )
 def test_what_cannot_be_left_out_is_refused(options, message):
@@ -217,5 +217,5 @@ def test_what_cannot_be_left_out_is_refused(options, message):
 
 def test_chains_without_blocks_cannot_be_cut_off():
     task = RetrievalTask(2, step_order=StepOrder.ANY)
-    with pytest.raises(BadInput, match="cannot be cut off"):
+    with pytest.raises(BadInput, match="chains cannot be shortened; expected last_first or first_first"):
         task.first_steps(task.draw(1, RngStream.TRAINING, 0), 1)

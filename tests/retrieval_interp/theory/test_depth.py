@@ -49,10 +49,10 @@ def simulated(n_steps, causal, last_first=True):
     return layers
 
 
-WORLDS = [(False, True), (True, True), (True, False)]
+MASKS_AND_ORDERS = [(False, True), (True, True), (True, False)]
 
 
-@pytest.mark.parametrize(("causal", "last_first"), WORLDS)
+@pytest.mark.parametrize(("causal", "last_first"), MASKS_AND_ORDERS)
 def test_intervals_flow_as_sets_do(causal, last_first):
     for n_steps in range(1, 31):
         order = None if last_first else range(1, n_steps + 1)
@@ -60,7 +60,7 @@ def test_intervals_flow_as_sets_do(causal, last_first):
         assert simulated(n_steps, causal, last_first) == by_sets
 
 
-@pytest.mark.parametrize(("causal", "last_first"), WORLDS)
+@pytest.mark.parametrize(("causal", "last_first"), MASKS_AND_ORDERS)
 def test_the_closed_forms_agree_with_the_simulation_for_every_length_up_to_two_thousand(causal, last_first):
     closed = layers_causal if causal else layers_full
     edges = [n for n in range(201, 2001) if closed(n) != closed(n - 1)]  # between them neither number changes
@@ -126,7 +126,7 @@ def test_the_command_writes_a_table_and_a_page(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["theory", "depth", "2", "4", "--out", str(tmp_path)])
     assert ended.value.code == 0
-    assert "Layers that it takes" in capsys.readouterr().out
+    assert "Layers needed" in capsys.readouterr().out
     comment, header, first, _ = (tmp_path / "depth.csv").read_text().splitlines()
     assert (comment, header) == (
         "# retrieval-interp theory depth 2 4",

@@ -31,7 +31,7 @@ def test_a_gradient_too_much_or_too_little_is_counted(gradients):
     wrong[3, 9, 0, 0] = wrong[3, 9, 0, 1] = 0.0
     held = agreement(wrong)
     assert (held.apart_with, held.joined_without, held.exact) == (1, 2, False)
-    assert str(held).endswith("Of the others 1 have one.")
+    assert "Of the other pairs, 1 have" in str(held)
 
 
 def test_a_cell_moves_itself_one_to_one(gradients):
@@ -73,7 +73,7 @@ def test_the_command_counts_the_pairs_and_shows_them(tmp_path, capsys):
     assert (counted["pairs"], counted["joined"]) == (36 * 36, 78 * 3 + 36)
     assert (counted["joined_without"], counted["apart_with"]) == (0, 0)
     with opened(page) as (shown, complaints):
-        assert "270 of them have a gradient" in shown.locator("#verdict").inner_text()
+        assert "270 of these have a nonzero gradient" in shown.locator("#verdict").inner_text()
         assert shown.locator("#gradients .heatmaplayer").count() == 1
         assert complaints == []
 
@@ -83,5 +83,5 @@ def test_the_command_takes_a_model_that_reads_tokens(untrained, tmp_path, capsys
     with pytest.raises(SystemExit) as ended:
         main(["theory", "gradients", str(untrained), "--examples", "1", "--out", str(page)])
     assert ended.value.code == 0
-    assert "Of the others 0 have one." in capsys.readouterr().out
+    assert "Of the other pairs, 0 have" in capsys.readouterr().out
     assert page.is_file()

@@ -286,6 +286,9 @@ def test_seed_and_recipe_may_be_chosen_and_the_command_says_so(tmp_path):
     command = training.train_command("micro", read_config(tmp_path / "run"), tmp_path / "run" / CONFIG)
     settings = "--set initializer_range=0.5 --set max_grad_norm=none --set precision=float32"
     assert command == f"retrieval-interp train micro --seed 9 --steps 12 {settings}"
+    older = read_config(tmp_path / "run")
+    del older["task"]["problem"]  # earlier versions knew one problem
+    assert training.train_command("micro", older, tmp_path / "run" / CONFIG) == command
 
 
 def test_the_papers_recipe_neither_warms_up_nor_decays_nor_clips():
@@ -315,7 +318,7 @@ def test_a_growing_problem_has_one_hop_more_after_every_equal_share_of_the_first
 
 def test_only_what_asks_for_the_last_symbol_alone_can_grow():
     shape, recipe = Architecture(1, 1, 8, 8), Recipe(steps=20, batch=4, training_examples=8, growing=True)
-    with pytest.raises(BadInput, match="only retrieval problems that ask for xD alone can grow"):
+    with pytest.raises(BadInput, match="growing is true; expected a retrieval task without"):
         Preset(RetrievalTask(2), shape, recipe)
 
 

@@ -1,0 +1,93 @@
+"""The documentation: that its code runs, its links lead somewhere, and its site works without a network."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+import circuits
+import retrieval_interp
+from circuits.mechanisms import registry
+from tests.annotations import ROOT
+from tests.browser import new_page
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+# Small models show as well that the code runs; many are trained in the tests of sweeps.
+SMALLER = {
+    "transformer_a": "induction", "transformer_b": "induction", "transformer_d": "induction", "layer=4": "layer=1",
+    "layer=3": "layer=1", "L8H0": "L1H0", '"pattern", 8': '"pattern", 1', "pair3": "pair1", "steps=500": "steps=2",
+    'train_many(["laptop_ic_1", "laptop_ic_2"], 2,': "print(", 'through_training("induction")': "[(0, model)]",
+    "RepeatedToken(), circuit)": "RepeatedToken(), circuit, n_examples=32)",
+}  # fmt: skip
+
+
+def code(page: str) -> str:
+    """All Python of a page, made smaller."""
+    found = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL))
+    for much, little in SMALLER.items():
+        found = found.replace(much, little)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/uses.md", "docs/circuits.md"])
+def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_KNOWN", {})  # other tests of this process register mechanisms, too
+    config = HookedTransformerConfig(
+        n_layers=2, n_heads=2, d_model=8, d_head=4, n_ctx=20, d_vocab=20, attn_only=True, seed=0, device="cpu"
+    )
+    own = HookedTransformer(config)
+    before, _, after = code(page).partition("class RepeatedToken")
+    namespace: dict[str, object] = {}
+    exec(before, namespace)
+    if after:
+        exec(f"class RepeatedToken{after}", namespace | {"model": own})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file(page):
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    missing = [link for link in links if "://" not in link and not (page.parent / unquote(link)).exists()]
+    assert not missing
+
+
+def test_the_readme_fits_on_a_few_screens():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_reference_of_the_site_has_every_public_name(site):
+    described = {
+        anchor for page in (site / "api").glob("*.html") for anchor in re.findall(r'id="([\w.]+)"', page.read_text())
+    }
+    for package in (circuits, retrieval_interp):
+        own = {anchor.rpartition(".")[2] for anchor in described if anchor.startswith(f"{package.__name__}.")}
+        assert {*package.__all__} <= own
+
+
+@pytest.mark.slow
+def test_the_site_opens_from_a_folder_without_a_network_and_finds_what_is_searched(site):
+    with new_page(offline=True) as (page, complaints):
+        page.on("request", lambda request: complaints.append(request.url) if "file://" not in request.url else None)
+        for name in ("index.html", "results.html", "tutorials/3_how_deep.html", "api/circuits.ablation.html"):
+            page.goto((site / name).as_uri())
+            page.locator("h1").first.wait_for()
+        page.goto((site / "index.html").as_uri())
+        page.get_by_role("textbox", name="Search").fill("faithfulness")
+        page.locator(".md-search-result__link").first.wait_for()
+    assert not complaints
