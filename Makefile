@@ -5,13 +5,14 @@
 # (Python keeps the bytecode of what is imported, also where the environment says otherwise: without it every process
 # compiles PyTorch's and TransformerLens's sources anew. To compile all libraries in advance takes longer than the rest.)
 # (make docs builds the documentation site in site/, which works offline.)
-# (make notebooks runs the notebooks again and keeps them with their outputs; it takes a Chromium.)
+# (make notebooks runs the notebooks again and keeps them with their outputs, make pictures makes those of the README;
+# both need a Chromium.)
 PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := .venv/.installed
 
-.PHONY: demo test quick docs notebooks clean
+.PHONY: demo test quick docs notebooks pictures clean
 
 demo: $(INSTALLED)
 	$(BIN)/retrieval-interp demo
@@ -36,6 +37,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	touch $(INSTALLED)
+
+pictures: $(INSTALLED)
+	$(BIN)/python -m docs.pictures
 
 clean:
 	rm -rf .venv

@@ -6,9 +6,11 @@ Works on any HookedTransformer with named positions and a loss. Every name here 
     mechanisms       OneHot, Condition, Uniform, Identity, Previous, FixedPattern, Mechanism, register
     a problem        Problem, Examples, Roles
     run              ablated, run_ablated, evaluate, role_attention, attention_by_group, mean_patterns
-    test             validate, discover, content_or_position, against_chance
+    test             validate, discover, content_or_position, against_chance, flow_check
+    results          ValidationReport, Discovery, ContentOrPosition, ChanceReport, FlowCheck
     look             attention_viewer, over_training, side_by_side, explore
-    ground truth     compile_circuit
+    ground truth     compile_circuit, TokenProblem, Distractor
+    errors           BadInput, Unsolved
 """
 
 import lazy_loader

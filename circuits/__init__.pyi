@@ -12,10 +12,14 @@ from .circuit_file import save_circuit as save_circuit
 from .discovery.discovery import Discovery as Discovery
 from .discovery.discovery import discover as discover
 from .errors import BadInput as BadInput
+from .errors import Unsolved as Unsolved
 from .explorer import explore as explore
 from .figures.attention_figure import attention_figure as attention_figure
 from .figures.diagram import circuit_diagram as circuit_diagram
+from .flow.flow_check import FlowCheck as FlowCheck
 from .flow.flow_check import flow_check as flow_check
+from .ground_truth.compile import Distractor as Distractor
+from .ground_truth.compile import TokenProblem as TokenProblem
 from .ground_truth.compile import compile_circuit as compile_circuit
 from .mechanisms.fixed_pattern import FixedPattern as FixedPattern
 from .mechanisms.mechanism import Identity as Identity
@@ -48,8 +52,10 @@ __all__ = [
     "Condition",
     "ContentOrPosition",
     "Discovery",
+    "Distractor",
     "Examples",
     "FixedPattern",
+    "FlowCheck",
     "Head",
     "Identity",
     "Mechanism",
@@ -57,7 +63,9 @@ __all__ = [
     "Previous",
     "Problem",
     "Roles",
+    "TokenProblem",
     "Uniform",
+    "Unsolved",
     "ValidationReport",
     "Viewer",
     "ablated",

@@ -83,8 +83,11 @@ class Circuit:
         """The rows that step 6 removes, one at a time: all paths, and ``positional_rows``."""
         return (*self.paths, *self.positional_rows)
 
-    def content_heads(self, roles: Roles, n_positions: int) -> tuple[Head, ...]:
-        """Return the heads with a path, and the heads whose pattern is not the same in all examples.
+    def circuit_heads(self, roles: Roles, n_positions: int) -> tuple[Head, ...]:
+        """Return the heads that make up the circuit in the sense of Wang et al. (2022).
+
+        These are the heads with a path, and the heads whose pattern is not the same in all examples. They are not
+        always the *content heads*, which ``content_or_position`` measures.
 
         Args:
             roles: the roles of the examples.
@@ -102,7 +105,7 @@ class Circuit:
         return tuple(dict.fromkeys(path.head for path in self.paths))
 
     def condition(self, path: AttentionPath) -> Condition | None:
-        """Return the condition of a path; without one (None), it holds on all instances that no other row covers."""
+        """Return the condition of a path; None for a default row, and for a head that is not one-hot."""
         mechanism = self.heads[path.head]
         return dict(mechanism.where).get((path.source, path.target)) if isinstance(mechanism, OneHot) else None
 

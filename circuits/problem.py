@@ -41,8 +41,8 @@ class Examples:
 class Problem(Protocol):
     """Everything that this package needs to know about a task.
 
-    ``RetrievalTask`` is one problem; a class with these members makes another one for any HookedTransformer. On a CPU
-    with several cores, several threads call ``losses`` at once.
+    Any class with these members is a problem, such as ``RetrievalTask``. On a CPU with several cores, several threads
+    call ``losses`` at once.
     """
 
     @property

@@ -121,8 +121,8 @@ class Roles:
     def shared(self) -> tuple[str, ...]:
         """The roles that all instances have at the same position, if there are several instances.
 
-        An example is the role at which an answer is read. A path from such a role holds for one of the instances only,
-        under a condition.
+        One such role is that of the position where the only answer is read. A path from it needs a condition that
+        picks one instance, such as the one that is asked about.
         """
         if self.positions.shape[2] == 1:
             return ()

@@ -1,5 +1,7 @@
+from .experiments.emergence import Emergence as Emergence
 from .experiments.emergence import emergence as emergence
 from .experiments.observations import observations as observations
+from .experiments.probe import Probes as Probes
 from .experiments.probe import possible_layers as possible_layers
 from .experiments.probe import probe as probe
 from .figure4.figure4 import figure4_sentences as figure4_sentences
@@ -24,13 +26,19 @@ from .theory.depth_page import depth_figure as depth_figure
 from .theory.facts import load_facts as load_facts
 from .theory.flow_figure import spread_figure as spread_figure
 from .theory.information_flow import layers_until as layers_until
+from .training.training import TrainingDiverged as TrainingDiverged
+from .training.training import TrainingStopped as TrainingStopped
 from .training.training import train as train
 
 __all__ = [
     "PRESETS",
+    "Emergence",
     "Loaded",
+    "Probes",
     "Prompted",
     "RetrievalTask",
+    "TrainingDiverged",
+    "TrainingStopped",
     "VectorTransformer",
     "chain_layout",
     "data_folder",

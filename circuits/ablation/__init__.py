@@ -1,4 +1,4 @@
-"""Replace a model's attention patterns by those of a circuit.
+"""Replace a model's attention patterns with those of a circuit.
 
 - hooks.py: ablated, run_ablated: plain hooks, the reference
 - evaluation.py: evaluate: the losses of many circuits at once, equal to the reference

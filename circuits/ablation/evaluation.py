@@ -49,15 +49,15 @@ def evaluate(
     """Return the loss components of every example under every circuit's ablation.
 
     Args:
-        model: any HookedTransformer without padding; of its hooks, only those on attention patterns run.
+        model: any HookedTransformer without padding. Its own hooks do not run, except those on attention patterns.
         problem: the task with its losses and output roles.
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
         progress: is called with the finished share, 0 to 1.
 
     Raises:
-        BadInput: a circuit does not fit the model or the examples, the losses read other outputs or are not finite, or
-            the model adds its positional embeddings in every layer (shortformer).
+        BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions
+            that are not output roles, or are not finite, or the model adds its positional embeddings in every layer (shortformer).
     """
     losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())

@@ -1,4 +1,4 @@
-"""Ablation: replace a model's attention patterns by those of a circuit (paper, Appendix E)."""
+"""Ablation: replace a model's attention patterns with those of a circuit (paper, Appendix E)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,7 @@
 """Content or position: which heads attend by content, and which by position only.
 
-Mean ablation replaces a head's attention pattern by its average over examples, which depends on positions only. If the
-loss stays low, the head is a positional head; if the loss rises, it is a content head. The distinction rests on the
+Mean ablation replaces a head's attention pattern with its average over examples, which depends on positions only. If
+the loss stays low, the head is a positional head; if the loss rises, it is a content head. The distinction rests on the
 loss: a positional head may still look at content that the loss hardly needs.
 """
 
@@ -29,10 +29,10 @@ class ContentOrPosition:
     Attributes:
         means: every head's average attention pattern.
         unablated: the loss of the unablated model.
-        alone: for every head, the loss with only this head replaced by its average.
-        positional: the heads that can all be replaced by their averages at once, with the loss below the threshold.
+        alone: for every head, the loss with only this head replaced with its average.
+        positional: the heads that can all be replaced with their averages at once, with the loss below the threshold.
         content: all other heads.
-        together: the loss with all positional heads replaced by their averages.
+        together: the loss with all positional heads replaced with their averages.
         threshold: the threshold; a loss below it counts as low.
         n_evaluations: the number of sequences that were run.
     """
@@ -67,7 +67,7 @@ def mean_examples(model: HookedTransformer, problem: Problem, seed: int = 0) -> 
 
 
 def mean_patterns(model: HookedTransformer, problem: Problem, seed: int = 0) -> dict[Head, FixedPattern]:
-    """Return every head's average attention pattern.
+    """Return every head's average attention pattern, over 1,024 examples from an rng stream of their own.
 
     Raises:
         BadInput: the seed cannot be used.
@@ -89,8 +89,8 @@ def content_or_position(
 ) -> ContentOrPosition:
     """Tell content heads from positional heads.
 
-    A head is a content head if the loss reaches the threshold when the head alone is replaced by its average. All other
-    heads are then replaced together. While that loss is not below the threshold, the head whose un-ablation lowers the
+    A head is a content head if the loss reaches the threshold when the head alone is replaced with its average. All
+    other heads are then replaced together. While that loss is not below the threshold, the head whose un-ablation lowers the
     loss most becomes a content head, too.
 
     Args:

@@ -53,7 +53,7 @@ class Ablated:
 
 @dataclass(frozen=True)
 class Knockout:
-    """Heads of the circuit replaced by their averages, in the circuit and in the model.
+    """Heads of the circuit replaced with their averages, in the circuit and in the model.
 
     Attributes:
         heads: the heads that are knocked out.
@@ -139,7 +139,7 @@ def faithfulness(test: SequentialTest, circuit: Circuit, means: Mapping[Head, Fi
         "identity": dict.fromkeys(means, Identity()),
     }
     few = test.examples.take(slice(0, ENOUGH))
-    looking = circuit.content_heads(few.roles, few.inputs.shape[1])
+    looking = circuit.circuit_heads(few.roles, few.inputs.shape[1])
     own = tuple(head for head in means if head in looking)
     ways = {
         kind: [Circuit(patterns).without_heads(intact) for intact in (own, [h for h in means if h not in own], ())]

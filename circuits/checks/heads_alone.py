@@ -1,4 +1,4 @@
-"""Step 3 of Appendix E: each head alone is replaced by its hypothesised mechanism, and by simpler mechanisms."""
+"""Step 3 of Appendix E: each head alone is replaced with its hypothesised mechanism, and with simpler mechanisms."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -86,7 +86,7 @@ def drawing(exploration: Exploration, chosen: Head, labels: Mapping[AttentionPat
 def _label(draft: Draft, path: AttentionPath, labels: Mapping[AttentionPath, str]) -> str:
     """Return the text beside a path: its condition and its label."""
     condition = draft.hypothesis.condition(path) if path in draft.hypothesis.paths else None
-    return "; ".join(filter(None, (condition.said(path.target) if condition else "", labels.get(path, ""))))
+    return "; ".join(filter(None, (condition.text(path.target) if condition else "", labels.get(path, ""))))
 
 
 def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:

@@ -70,11 +70,11 @@ def circuit_diagram(
         conditions, told = [], []
         for path in paths:
             condition = None if path in fixed else circuit.condition(path)
-            conditions += [condition.said(target)] if condition else []
+            conditions += [condition.text(target)] if condition else []
             told.append(
                 f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
             )
-            told += [f"on {condition.said('')}"] if condition else []
+            told += [f"on {condition.text('')}"] if condition else []
             told += ["by position (fixed pattern)"] if path in fixed else []
             if attention is not None:
                 ends = roles.names.index(source), roles.names.index(target)

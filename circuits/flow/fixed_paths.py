@@ -34,7 +34,7 @@ def fixed_paths(circuit: Circuit, roles: Roles) -> tuple[AttentionPath, ...]:
 
 
 def with_fixed_paths(circuit: Circuit, roles: Roles) -> Circuit:
-    """Return the circuit with every fixed pattern that has paths replaced by a one-hot mechanism with these paths."""
+    """Return the circuit with every fixed pattern that has paths replaced with a one-hot mechanism with these paths."""
     rows: dict[Head, dict[str, str]] = {}
     for path in fixed_paths(circuit, roles):
         rows.setdefault(path.head, {})[path.source] = path.target

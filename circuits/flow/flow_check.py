@@ -96,7 +96,10 @@ class FlowCheck:
 
 
 def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
-    """Check whether a circuit's paths could carry the answer; None if the problem has no layout."""
+    """Check whether a circuit's paths could carry the answer.
+
+    Returns None if the problem does not say what each position knows at the start (``layout``).
+    """
     if not isinstance(problem, LaidOut):
         return None
     roles = problem.examples(ROLE_EXAMPLES, seed=0).roles

@@ -1,4 +1,4 @@
-"""Compile a circuit into a transformer that computes by exactly this circuit: ground truth for discovery.
+"""Compile a circuit into a transformer that computes with exactly this circuit: ground truth for discovery.
 
     residual    [ known: one entry for every token | position: one-hot | noise ]
     queries     a position finds the target role of its path by position, and its own instance by the tokens it knows
@@ -126,7 +126,7 @@ def compile_circuit(
     distractors: Mapping[Head, Distractor] | None = None,
     seed: int = 0,
 ) -> HookedTransformer:
-    """Write the weights of a transformer that solves ``problem`` by exactly ``circuit``.
+    """Compile a circuit into a transformer that solves ``problem`` with exactly these attention paths.
 
     Args:
         circuit: a circuit of one-hot heads; heads that it does not name attend to themselves and write nothing.

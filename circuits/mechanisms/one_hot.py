@@ -34,7 +34,7 @@ class Condition:
 
     Attributes:
         group: ``position``, or a group of the problem, such as ``slot``.
-        at: the role at which the label is read.
+        at: the role at which the label is read, usually the row's target.
         labels: the labels with which the row holds.
         also: other conditions; the row also holds if one of them does.
     """
@@ -62,9 +62,9 @@ class Condition:
         return replace(first, also=tuple(also))
 
     def __str__(self) -> str:
-        return self.said()
+        return self.text()
 
-    def said(self, target: str | None = None) -> str:
+    def text(self, target: str | None = None) -> str:
         """Return a text such as ``slot 0, 2``, with the role at which the label is read, if this is not the target."""
         return " or ".join(
             f"{one.group} {', '.join(map(str, one.labels))}{f' of {one.at}' if target not in (None, one.at) else ''}"
@@ -177,13 +177,13 @@ class OneHot(Mechanism):
         return OneHot([row for row in self.rows if row not in gone], self.elsewhere, where)
 
     @property
-    def said_rows(self) -> list[str]:
+    def row_texts(self) -> list[str]:
         """Every row as text, with its condition."""
-        where = {row: f" on {condition.said(row[1])}" for row, condition in self.where}
+        where = {row: f" on {condition.text(row[1])}" for row, condition in self.where}
         return [f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows]
 
     def __str__(self) -> str:
-        rows = ", ".join(self.said_rows)
+        rows = ", ".join(self.row_texts)
         return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:

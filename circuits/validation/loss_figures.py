@@ -36,7 +36,7 @@ def loss_figure(report: ValidationReport) -> go.Figure:
 
 
 def content_figure(found: ContentOrPosition) -> go.Figure:
-    """Plot the loss with one head at a time replaced by its average pattern; bars are two standard errors."""
+    """Plot the loss with one head at a time replaced with its average pattern; bars are two standard errors."""
     figure = go.Figure()
     for kind, heads, symbol in (("content", found.content, "diamond"), ("position", found.positional, "circle")):
         rows = [(str(head), found.alone[head]) for head in heads]
@@ -44,7 +44,7 @@ def content_figure(found: ContentOrPosition) -> go.Figure:
     _mark(figure, found.threshold, f"threshold {found.threshold:g}", "dash")
     _mark(figure, found.unablated.mean, "unablated", "dot")
     figure.update_layout(
-        title={"text": "Content or position: one head replaced by its average pattern"},
+        title={"text": "Content or position: one head replaced with its average pattern"},
         xaxis={"title": "loss (logarithmic)", "type": "log"},
         yaxis={"autorange": "reversed", "categoryorder": "array", "categoryarray": [*map(str, found.alone)]},
         template="plotly_white",

@@ -108,7 +108,7 @@ def markdown(report: ValidationReport, chance: ChanceReport | None = None, disco
         [str(head), str(loss), report.content_or_position.looks_at(head)]
         for head, loss in report.content_or_position.alone.items()
     ]
-    lines += _table(["head", "loss with the head alone replaced by its average", "looks at"], table)
+    lines += _table(["head", "loss with the head alone replaced with its average", "looks at"], table)
     lines += ["", "## The circuit's heads without the others", ""]
     table = [[one.ablation, *_faithful(one, report)] for one in report.faithfulness.by_ablation]
     lines += _table(["ablation", *(f"ablated: {which}" for which in FAITHFUL[:3]), FAITHFUL[3]], table)

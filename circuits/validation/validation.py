@@ -4,7 +4,7 @@ Steps 1 and 2 of Appendix E state the hypothesis. The other steps run here, on f
 if the step is passed:
 
     unablated            the model solves its task
-    step 3               each head alone can be replaced by its hypothesised mechanism
+    step 3               each head alone can be replaced with its hypothesised mechanism
     step 4               every head of the model has a mechanism
     step 5               all heads can be replaced at once
     faithful             the circuit's heads are enough (Wang et al. 2022; ``faithfulness.py``)
@@ -94,7 +94,7 @@ def validate(
     settings = Settings(n_examples, seed, threshold, protocol, dict(metadata or {}))
     with shown(progress, "validating") as progress:
         report = _validated(model, problem, circuit, settings, progress)
-        while report.chance_could_decide and settings.n_examples < max_examples:
+        while report.more_examples_could_decide and settings.n_examples < max_examples:
             settings = replace(settings, n_examples=min(4 * settings.n_examples, max_examples))
             report = _validated(model, problem, circuit, settings, progress)
     return report

@@ -115,7 +115,7 @@ class ValidationReport:
         return self.decision + (f" ({'; '.join(others)})" if others else "")
 
     @property
-    def chance_could_decide(self) -> bool:
+    def more_examples_could_decide(self) -> bool:
         """Whether more examples could change the outcome of step 5, or of step 6 if step 5 is passed."""
         if self.combined.mean >= self.threshold:
             return self.combined.near(self.threshold)

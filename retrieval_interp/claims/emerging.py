@@ -37,7 +37,7 @@ def section_9(data: Path, report: dict[str, Any]) -> list[Claim]:
         ),
         Claim(
             "9.2",
-            "D: MSE with all attention replaced by its circuit",
+            "D: MSE with all attention replaced with its circuit",
             "0.045",
             f"{combined['mean']:.4f} ± {combined['standard_error']:.4f} (below {report['threshold']:g})",
             1,

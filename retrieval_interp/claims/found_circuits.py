@@ -95,7 +95,7 @@ def appendix_e(reports: dict[str, dict[str, Any]]) -> list[Claim]:
     return [
         Claim(
             "E",
-            "A to D: MSE with every head replaced by its mechanism",
+            "A to D: MSE with every head replaced with its mechanism",
             "below 0.05",
             ", ".join(f"{loss:.4f}" for loss in combined) + unknown,
             len(combined),

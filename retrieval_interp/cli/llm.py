@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Interrupted, Json, Seed
+from retrieval_interp.cli.options import Interrupted, Json, usable_seed
 from retrieval_interp.cli.terminal import print_accuracy, print_json, records
 
 app = typer.Typer()
 Chains = Annotated[int, typer.Option(help="Number of chains in every question.")]
+Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the questions.")]
 
 
 @app.command()
@@ -72,16 +73,20 @@ def ask(
         typer.Option(help="Model, as Inspect names it: openai/gpt-4o, hf/gpt2, hooked/MODEL_DIR. Repeatable."),
     ] = None,
     formulations: Annotated[str, typer.Option(help="Formulations, separated by commas, or all.")] = "all",
-    steps: Annotated[str, typer.Option(help="Numbers of steps D of the equations, such as 1-10 or 1,3,5.")] = "1-10",
+    steps: Annotated[
+        str, typer.Option(help="Numbers of steps D of the equations, such as 1-10 or 1,3,5; lives_with has 5.")
+    ] = "1-10",
     samples: Annotated[
-        int, typer.Option(min=1, help="Number of questions of each formulation and number of steps.")
+        int, typer.Option(min=1, help="Number of questions for each formulation and each number of steps.")
     ] = 500,
     chains: Chains = 4,
     seed: Seed = 0,
     attempts: Annotated[
-        int, typer.Option(min=1, help="Most attempts at one question until its answer is acceptable.")
+        int, typer.Option(min=1, help="Maximum number of attempts at one question until its answer is acceptable.")
     ] = 10,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of one answer; reasoning models need many.")] = 32,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Maximum number of tokens of one answer; reasoning models need many.")
+    ] = 32,
     temperature: Annotated[
         float | None, typer.Option(min=0, help="Sampling temperature (default: the model's own).")
     ] = None,

@@ -66,7 +66,7 @@ def interventions(
     ),
     as_json: Json = False,
 ) -> None:
-    """Train models with attention paths forced or forbidden, to test whether later heads need the induction head."""
+    """Train models with attention paths forced or forbidden, to test whether later heads need the first ones."""
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import interventions as room
     from retrieval_interp.experiments.interventions_page import PAGE, write_interventions
@@ -96,7 +96,7 @@ def interventions(
 def depth_sweep(
     hops: Annotated[list[int] | None, typer.Argument(help="Numbers of hops D (default: 1 and 2).")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=MOST_SEEDS, help="Number of runs of every model.")] = 3,
-    steps: Annotated[int, typer.Option(min=1, help="Most training steps of a run.")] = 6000,
+    steps: Annotated[int, typer.Option(min=1, help="Maximum number of training steps of a run.")] = 6000,
     out: Annotated[
         Path, typer.Option(help="Folder for the runs, depth_sweep.csv and the page; unfinished work is continued.")
     ] = Path("reports/depth_sweep"),
@@ -220,7 +220,7 @@ def scratchpad(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Measure the losses of a model that writes symbols to a scratchpad and reads them again."""
+    """Measure the losses of a model that generates the intermediate symbols: a scratchpad, as in chain of thought."""
     from retrieval_interp.models import library
     from retrieval_interp.models.provenance import metadata
     from retrieval_interp.tasks.writing import WritingTask, written_losses
@@ -251,7 +251,7 @@ def elimination(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Test how a slot without a path is answered, by changing one attention row at a time.
+    """Test where the answer comes from on a slot that a path omits, by changing one attention row at a time.
 
     Exits with 0 if the answers follow the changed rows, 1 if not, 2 on bad input.
     """

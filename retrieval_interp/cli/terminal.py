@@ -87,7 +87,7 @@ def print_report(report: "ValidationReport") -> None:
             f"{path.nearest_alternative[0]} {path.nearest_alternative[1].mean:.4f}" if path.nearest_alternative else ""
         )
         condition = report.circuit.condition(path.path)
-        name = f"{path.path}{f' on {condition.said(path.path.target)}' if condition else ''}"
+        name = f"{path.path}{f' on {condition.text(path.path.target)}' if condition else ''}"
         paths.add_row(name, *losses, path.needed + (", weakly" if path.weak else ""), nearest)
     console.print(heads, paths)
     name = report.circuit.name or "The circuit"

@@ -43,7 +43,9 @@ def depth(
 
 @app.command()
 def facts(
-    path: Annotated[Path, typer.Argument(help="YAML file with a question and its facts (see data/facts/).")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="YAML file with a question and its facts (see data/facts/).")
+    ],
     as_json: Json = False,
 ) -> None:
     """Compute how many layers it takes to answer a question from facts that depend on one another (section 3.1).
@@ -87,7 +89,7 @@ def gradients(
 ) -> None:
     """Test whether gradients between cells are zero exactly where there is no computational path.
 
-    Exits with 0 if they are, 1 if not.
+    Exits with 0 if gradients are zero exactly where there is no path, 1 if not.
     """
     from circuits.figures.page import figure_element, render_page
     from circuits.utils.files import check_writable, write_atomically

@@ -4,7 +4,7 @@ Some heads have a path on three of four slots only. If the chain is at the fourt
 its attention is a *default* row. Does the model infer the fourth symbol from the default row? The test has three steps.
 All other attention is the model's own.
 
-    default    The head's rows at all queries are replaced by the default row. Does the model then answer with the
+    default    The head's rows at all queries are replaced with the default row. Does the model then answer with the
                symbol of the omitted slot, whichever symbol was asked for?
     without    With the default row in place, one other attention row at a time is removed. Which rows are needed?
     led        Of these, each row that attends to the omitted symbol is redirected to the symbol of another slot. Do the

@@ -24,7 +24,8 @@ COLOURS = plotly.colors.qualitative.Safe
 def figure4_losses(results: Sequence[Result]) -> go.Figure:
     """Draw figure 4, left: the final validation loss by number of layers, with a line per family and a dot per run.
 
-    A vertical line is just left of the least number of layers for all asked symbols by information flow.
+    A family is a task, at every depth. Vertical lines mark the minimum number of layers for all symbols that are asked
+    for, by information flow; they are drawn just left of it.
     """
     rows = table(results)
     figure = make_subplots(1, 1)
@@ -42,7 +43,7 @@ def figure4_losses(results: Sequence[Result]) -> go.Figure:
 def figure4_components(results: Sequence[Result]) -> go.Figure:
     """Draw figure 4, right: the loss of every symbol, in a panel for each family that is asked for several symbols.
 
-    A vertical line is just left of the least number of layers for a symbol by information flow.
+    Vertical lines mark the minimum number of layers for a symbol, by information flow; they are drawn just left of it.
     """
     rows = table(results)
     several = [name for name in dict.fromkeys(rows["family"]) if rows[rows["family"] == name]["symbol"].nunique() > 2]

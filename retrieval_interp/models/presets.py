@@ -318,4 +318,4 @@ PRESETS: dict[str, Preset] = {
     **{f"figure4_ic_{n}": _figure4(n, implicit_curriculum=True) for n in range(1, 9)},
     **{f"figure4_nonic_{n}": _figure4(n, implicit_curriculum=False) for n in range(1, 9)},
 }
-"""All presets by name: those of the paper (``transformer_*``, ``figure4_*``), and smaller ones."""
+"""All presets by name: those of the paper (``transformer_*``, ``figure4_*``), and smaller ones; see ``preset``."""

@@ -48,7 +48,7 @@ class RetrievalTask(VectorTask):
         n_chains: N, the number of chains in every example.
         n_dims: K, the number of dimensions of a symbol and of a position code; even.
         implicit_curriculum: whether to ask for x1 ... xD (IC) or for xD alone (non-IC).
-        left_out: the k of the one symbol among x1 ... x(D-1) that is not asked for; 0 for none.
+        left_out: the index k of a symbol xk, k < D, that is not asked for; 0: all are asked for.
         step_order: the order of the blocks. With ``any`` the position of a pair is independent of its step.
     """
 

@@ -76,7 +76,15 @@ def layers_by_position(n_steps: int) -> int:
 
 
 class Depth(NamedTuple):
-    """The number of layers that D hops need, and the paper's bound."""
+    """The number of layers that D hops (retrieval steps) need, and the paper's bound.
+
+    Attributes:
+        hops: D.
+        bound_paper: the paper's lower bound, log3(2D).
+        layers_full: the number of layers without a mask.
+        layers_causal: the number of layers with the causal mask.
+        layers_by_position: the number of layers with the causal mask, if pairs are fetched by position.
+    """
 
     hops: int
     bound_paper: float
@@ -86,7 +94,7 @@ class Depth(NamedTuple):
 
 
 def depths(hops: Iterable[int]) -> list[Depth]:
-    """Return one row for every number of hops D; ``pandas.DataFrame`` makes a table of them.
+    """Return one row for every number of hops (retrieval steps) D; ``pandas.DataFrame`` makes a table of them.
 
     Raises:
         BadInput: a number of hops is below 1 or above 10^18.

@@ -131,6 +131,14 @@ def _pieces(known: int) -> list[int]:
 
 
 def layers_until(layout: Layout, role: str, piece: str, *, causal: bool, by_position: bool = False) -> int | None:
-    """Return the number of layers after which a role can know a piece; None if it never can."""
+    """Return the number of layers after which a role can know a piece; None if it never can.
+
+    Args:
+        layout: the positions and the pieces that they start with.
+        role: the role that is to know the piece.
+        piece: the piece, such as ``x3``.
+        causal: as in ``spread``: whether there is a causal mask.
+        by_position: as in ``spread``: whether heads can also fetch pairs by position, against Assumption 1.
+    """
     states = spread(layout, causal=causal, by_position=by_position)
     return next((t for t, known in enumerate(states) if piece in known[role]), None)

@@ -229,7 +229,7 @@ def test_heads_with_a_path_or_with_another_pattern_in_every_example_look_at_cont
         Head(1, 1): Uniform(),
     }
     circuit = Circuit(heads)
-    assert circuit.content_heads(IN_SLOTS, 4) == (Head(0, 0), Head(0, 1))
+    assert circuit.circuit_heads(IN_SLOTS, 4) == (Head(0, 0), Head(0, 1))
     assert [str(row) for row in circuit.positional_rows] == ["L0H0 query -> position 0", "L0H0 query -> position 1"]
     changed = circuit.without(circuit.positional_rows[0]).heads[Head(0, 0)]
     assert ("query", "uniform") in changed.rows

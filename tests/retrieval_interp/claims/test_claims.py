@@ -157,7 +157,7 @@ def test_a_number_on_the_other_side_turns_the_verdict(tables):
     (tables / "transformer_b" / "report.json").write_text(json.dumps(report))
     rows = found(tables)
     assert rows["E", "MSE with one path above the first useful layer removed"].verdict == "differs"
-    assert rows["E", "MSE with every head replaced by its mechanism"].verdict == "differs"
+    assert rows["E", "MSE with every head replaced with its mechanism"].verdict == "differs"
     assert rows["8.2", "fewer heads would be enough"].verdict == "holds"
 
 
