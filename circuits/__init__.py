@@ -8,6 +8,7 @@ Works on any HookedTransformer with named positions and a loss. Every name here 
     run              ablated, run_ablated, evaluate, role_attention, attention_by_group, mean_patterns
     test             validate, discover, content_or_position, against_chance, flow_check
     results          ValidationReport, Discovery, ContentOrPosition, ChanceReport, FlowCheck
+    take apart       path_patching, self_consistency, interchange, mlp_ablations
     look             attention_viewer, over_training, side_by_side, explore
     ground truth     compile_circuit, TokenProblem, Distractor
     errors           BadInput, Unsolved

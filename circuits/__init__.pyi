@@ -9,6 +9,15 @@ from .circuit import Circuit as Circuit
 from .circuit import Head as Head
 from .circuit_file import load_circuit as load_circuit
 from .circuit_file import save_circuit as save_circuit
+from .composition.edges import Composition as Composition
+from .composition.interchange import interchange as interchange
+from .composition.interchange_result import InterchangeResult as InterchangeResult
+from .composition.mlp_report import MLPReport as MLPReport
+from .composition.mlps import mlp_ablations as mlp_ablations
+from .composition.path_patching import path_patching as path_patching
+from .composition.self_consistency import SelfConsistency as SelfConsistency
+from .composition.self_consistency import self_consistency as self_consistency
+from .composition.variables import Variable as Variable
 from .discovery.discovery import Discovery as Discovery
 from .discovery.discovery import discover as discover
 from .errors import BadInput as BadInput
@@ -49,6 +58,7 @@ __all__ = [
     "BadInput",
     "ChanceReport",
     "Circuit",
+    "Composition",
     "Condition",
     "ContentOrPosition",
     "Discovery",
@@ -58,15 +68,19 @@ __all__ = [
     "FlowCheck",
     "Head",
     "Identity",
+    "InterchangeResult",
+    "MLPReport",
     "Mechanism",
     "OneHot",
     "Previous",
     "Problem",
     "Roles",
+    "SelfConsistency",
     "TokenProblem",
     "Uniform",
     "Unsolved",
     "ValidationReport",
+    "Variable",
     "Viewer",
     "ablated",
     "against_chance",
@@ -80,14 +94,18 @@ __all__ = [
     "evaluate",
     "explore",
     "flow_check",
+    "interchange",
     "load_circuit",
     "mean_patterns",
+    "mlp_ablations",
     "over_training",
+    "path_patching",
     "register",
     "role_attention",
     "roles_or_positions",
     "run_ablated",
     "save_circuit",
+    "self_consistency",
     "side_by_side",
     "validate",
 ]

@@ -68,7 +68,7 @@ circuit_diagram(circuit, examples.roles, model.cfg.n_layers)
 # %% [markdown]
 # ## Step 3: test it
 #
-# `evaluate` replaces the attention patterns of **every** head by those of the hypothesis and measures the loss. It removes
+# `evaluate` replaces the attention patterns of **every** head with those of the hypothesis and measures the loss. It removes
 # its hooks afterwards.
 
 # %%

@@ -79,8 +79,8 @@ pd.Series(strongest, name="attention").nlargest(12).round(2).to_frame()
 # %% [markdown]
 # ## The circuit
 #
-# `retrieval-interp discover equations` found this circuit. It has four paths in 24 heads. The value travels from the start of
-# the chain straight to the equation that is asked about, and from there to the answer.
+# `retrieval-interp discover equations` found this circuit: nine paths in five of 24 heads. L3H1 moves each value one equation
+# further. L4H0, L4H1 and L4H2 attend to the lines of the three *other* chains. L5H1 takes the value to `answer`.
 
 # %%
 from circuits import circuit_diagram
@@ -97,10 +97,9 @@ losses = evaluate(model, task, examples, list(variants.values())).mean(dim=(1, 2
 pd.Series(losses, index=list(variants), name="probability of a wrong answer").round(4).to_frame()
 
 # %% [markdown]
-# Two paths carry the value. Without either of them the model guesses among four numbers. The other two only tell heads above
-# where to look: if the patterns of those heads are replaced as well, the loss stays low without these two. The circuit
-# therefore shows how the value travels, and not yet how the model finds it.
-# [docs/language_models.md](../docs/language_models.md) says what is missing.
+# Without the path of L5H1, or that of L3H1 from `pair2.second`, the model guesses among four numbers. The paths to the other
+# chains cost less, each by itself. [docs/language_models.md](../docs/language_models.md) tests how the model uses them: it
+# answers with the value that none of the other chains has.
 
 # %%
 from circuits import explore

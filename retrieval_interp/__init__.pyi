@@ -4,6 +4,7 @@ from .experiments.observations import observations as observations
 from .experiments.probe import Probes as Probes
 from .experiments.probe import possible_layers as possible_layers
 from .experiments.probe import probe as probe
+from .experiments.role_probes import probe_roles as probe_roles
 from .figure4.figure4 import figure4_sentences as figure4_sentences
 from .figure4.figure4_page import figure4_components as figure4_components
 from .figure4.figure4_page import figure4_losses as figure4_losses
@@ -57,6 +58,7 @@ __all__ = [
     "possible_layers",
     "preset",
     "probe",
+    "probe_roles",
     "read_runs",
     "spread_figure",
     "through_training",

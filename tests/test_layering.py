@@ -14,7 +14,18 @@ from tests.annotations import MODULES
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
         *("errors", "utils", "roles", "problem", "mechanisms", "heads", "circuit", "pattern_file", "circuit_file"),
-        *("model", "ablation", "losses", "flow", "checks", "discovery", "null_models", "figures", "viewer"),
+        *(
+            "model",
+            "ablation",
+            "losses",
+            "flow",
+            "checks",
+            "discovery",
+            "null_models",
+            "composition",
+            "figures",
+            "viewer",
+        ),
         *("validation", "explorer", "ground_truth"),
     ),
     retrieval_interp: (

@@ -57,7 +57,8 @@ def evaluate(
 
     Raises:
         BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions
-            that are not output roles, or are not finite, or the model adds its positional embeddings in every layer (shortformer).
+            that are not output roles, or are not finite, or the model adds its positional embeddings in every layer
+            (shortformer).
     """
     losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())

@@ -90,8 +90,8 @@ def content_or_position(
     """Tell content heads from positional heads.
 
     A head is a content head if the loss reaches the threshold when the head alone is replaced with its average. All
-    other heads are then replaced together. While that loss is not below the threshold, the head whose un-ablation lowers the
-    loss most becomes a content head, too.
+    other heads are then replaced together. While that loss is not below the threshold, the head whose un-ablation
+    lowers the loss most becomes a content head, too.
 
     Args:
         model: any HookedTransformer without padding.

@@ -1,4 +1,4 @@
-"""Find the circuit of a transformer: replace every head with what its attention shows (paper, Appendix E, steps 1 to 4).
+"""Find the circuit of a transformer: replace each head with what its attention shows (paper, Appendix E, steps 1 to 4).
 
 The stages:
 

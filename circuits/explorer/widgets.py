@@ -262,7 +262,7 @@ class Explorer(ipywidgets.VBox):
         values = self.exploration.attention[head.layer, head.index][index][:, index]
         with self.attention.batch_update():
             self.attention.data[0].z = values.numpy().round(3)
-            self.attention.layout.title.text = f"{head}: the model's attention, from role (down) to role (across)"
+            self.attention.layout.title.text = f"{head}: attention, from role (down) to role (across)"
         self.viewer.head = self.exploration.heads.index(head)
         self._show_drawing()
 

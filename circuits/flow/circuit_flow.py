@@ -68,7 +68,7 @@ def circuit_flow(
         for path in circuit.paths:
             if path.head.layer != layer or (only is not None and path not in only):
                 continue
-            for source, target in _ends(circuit, path, layout):
+            for source, target in path_ends(circuit, path, layout):
                 shared = before[source] & before[target]
                 alike = any(shared <= before[other] for other in layout.alike.get(target, ()))
                 allowed = replaced or (bool(shared) and not alike)
@@ -79,7 +79,7 @@ def circuit_flow(
     return CircuitFlow(tuple(states), tuple(carried))
 
 
-def _ends(circuit: Circuit, path: AttentionPath, layout: Layout) -> tuple[tuple[str, str], ...]:
+def path_ends(circuit: Circuit, path: AttentionPath, layout: Layout) -> tuple[tuple[str, str], ...]:
     """Return the sources and targets of a path; a ``Previous`` head joins all pairs."""
     if not isinstance(circuit.heads[path.head], OneHot):
         return layout.joined

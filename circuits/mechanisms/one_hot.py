@@ -140,6 +140,14 @@ class OneHot(Mechanism):
             left[source] = left.get(source, torch.tensor(True)) & ~there
         return not any(bool(own.any()) for own in left.values())
 
+    def holds(self, source: str, target: str, roles: Roles) -> Bool[torch.Tensor, "batch instance"]:
+        """Return for every example and instance whether a row holds; a default row does where no other row does."""
+        where = dict(self.where)
+        if (source, target) in where:
+            return where[source, target].holds(roles)
+        others = [condition.holds(roles) for (other, _), condition in self.where if other == source]
+        return ~torch.stack([torch.zeros_like(roles[source], dtype=torch.bool), *others]).any(dim=0)
+
     @property
     def specification(self) -> object:
         """The rows, ``elsewhere``, and the conditions."""

@@ -4,6 +4,7 @@
 - interventions.py: training with attention paths forced or forbidden
 - depth_sweep.py: models of every depth trained under several conditions
 - probe.py: the layer after which a symbol can be read
+- role_probes.py: what every role knows after each layer; linear_probe.py: the regressions of both
 - elimination.py: how a symbol without a path reaches the query
 - runs.py: many small training runs, each kept as one line of a file
 """

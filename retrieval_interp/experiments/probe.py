@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -12,12 +12,11 @@ from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch, transformer_lens
 from circuits.utils.progress import Progress, part_of, shown
+from retrieval_interp.experiments.linear_probe import Places, Wanted, fitted, predicted, streams
 from retrieval_interp.tasks.vectors import VectorTask
 from retrieval_interp.theory.information_flow import layers_until
 from retrieval_interp.training.curves import EMERGED
 
-AT_ONCE = 256  # the number of examples in one forward pass
-RIDGE = 1e-3  # the ridge penalty, relative to the mean variance of the residual stream
 READOUTS = ("logit_lens", "linear_probe")
 
 
@@ -87,29 +86,22 @@ def probe(
         seed: the seed of the examples for the fit; the examples for the score have ``seed + 1``.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
     """
-    from sklearn.linear_model import Ridge
-
     device = next(model.parameters()).device
     fit_on, score_on = (task.examples(n_examples, own).to(device) for own in (seed, seed + 1))
+    lens, linear = torch.zeros(2, model.cfg.n_layers + 1, len(task.loss_components))
+    read = {
+        role: [place for place, symbol in enumerate(task.loss_components) if task.read_at[symbol] == role]
+        for role in task.output_roles
+    }
     with shown(progress, "probing") as progress:
-        fit_at = _streams(model, task, fit_on, part_of(progress, 0.0, 0.5))
-        score_at = _streams(model, task, score_on, part_of(progress, 0.5, 1.0))
-    lens, linear = (torch.empty(model.cfg.n_layers + 1, len(task.loss_components)) for _ in range(2))
-    for role in task.output_roles:
-        read = [place for place, symbol in enumerate(task.loss_components) if task.read_at[symbol] == role]
-        fit_to, score_to = (each.targets[:, :, read].flatten(0, 1).flatten(1) for each in (fit_on, score_on))
-
-        def errors(answers: torch.Tensor, wanted: torch.Tensor = score_to, n: int = len(read)) -> torch.Tensor:
-            return (answers - wanted).square().unflatten(-1, (n, -1)).mean(dim=(0, 2)).cpu()
-
-        with torch.no_grad():
-            for layer, (before, after) in enumerate(zip(fit_at[role], score_at[role], strict=True)):
-                lens[layer, read] = errors(model.unembed(model.ln_final(after[None]))[0])
-                x = before.double().cpu()
-                penalty = RIDGE * (x - x.mean(dim=0)).square().sum(dim=0).mean().item() + 1e-9
-                fitted = Ridge(alpha=penalty).fit(x.numpy(), fit_to.double().cpu().numpy())
-                predicted = torch.from_numpy(fitted.predict(after.double().cpu().numpy()))
-                linear[layer, read] = errors(predicted.reshape(len(after), -1).to(score_to))
+        moments = fitted(model, fit_on, *_asked(fit_on, read), part_of(progress, 0.0, 0.5))
+        places, wanted = _asked(score_on, read)
+        for part, row, role, residual in streams(model, score_on, places, part_of(progress, 0.5, 1.0)):
+            with torch.no_grad():
+                answers = model.unembed(model.ln_final(residual)), predicted(moments[row, role], residual)
+            for errors, own in zip((lens, linear), answers, strict=True):
+                apart = (own.cpu() - wanted[role][part].cpu()).square().unflatten(-1, (len(read[role]), -1))
+                errors[row, read[role]] += apart.mean(dim=(1, 3)).sum(dim=0).float() / n_examples
     return Probes(task.loss_components, lens, linear)
 
 
@@ -119,20 +111,7 @@ def possible_layers(task: VectorTask) -> dict[str, int | None]:
     return {symbol: None if layers is None else layers - 1 for symbol, layers in until.items()}
 
 
-def _streams(
-    model: transformer_lens.HookedTransformer, task: VectorTask, examples: Examples, progress: Callable[[float], None]
-) -> dict[str, Float[torch.Tensor, "layer read d_model"]]:
-    """Return the residual stream at every output role, before the first layer and after each layer."""
-    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_layers))]
-    # In the order of the targets.
-    places = {role: examples.roles[role].sort(dim=1).values for role in task.output_roles}
-    found: dict[str, list[torch.Tensor]] = {role: [] for role in places}
-    for start in range(0, len(examples), AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        with torch.no_grad():
-            _, cache = model.run_with_cache(examples.inputs[part], names_filter=names)
-        for role, at in places.items():
-            rows = torch.arange(len(at[part]), device=at.device)[:, None]
-            found[role].append(torch.stack([cache[name][rows, at[part]].flatten(0, 1) for name in names]))
-        progress(min(1.0, (start + AT_ONCE) / len(examples)))
-    return {role: torch.cat(streams, dim=1) for role, streams in found.items()}
+def _asked(examples: Examples, read: Mapping[str, list[int]]) -> tuple[Places, Wanted]:
+    """Return the positions of every output role, in the order of the targets, and the symbols asked for there."""
+    places = {role: examples.roles[role].sort(dim=1).values for role in read}
+    return places, {role: examples.targets[:, :, symbols].flatten(2) for role, symbols in read.items()}

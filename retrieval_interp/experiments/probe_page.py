@@ -8,6 +8,7 @@ from plotly.subplots import make_subplots
 
 from circuits.flow.flow_check import FlowCheck
 from retrieval_interp.experiments.probe import READOUTS, Probes
+from retrieval_interp.experiments.role_probes import RoleProbes
 from retrieval_interp.results import write_results
 
 FILES = ("probe.csv", "probe.html")
@@ -48,6 +49,31 @@ def probe_figure(read: Probes, flow: FlowCheck | None, earliest: Mapping[str, in
         template="plotly_white",
         height=180 + 26 * len(read.logit_lens),
         legend={"orientation": "h", "y": 1.16, "x": 0},
+    )
+
+
+def role_figure(read: RoleProbes) -> go.Figure:
+    """Draw one heat map of roles and layers for each piece: symbols above, places below."""
+    columns = len(read.pieces) // 2
+    figure = make_subplots(
+        2, columns, subplot_titles=read.pieces, shared_xaxes=True, shared_yaxes=True,
+        horizontal_spacing=0.02, vertical_spacing=0.08,
+    )  # fmt: skip
+    layers = ["before", *map(str, range(len(read.errors) - 1))]
+    for index, piece in enumerate(read.pieces):
+        errors = read.errors[:, :, index]
+        heat = go.Heatmap(
+            z=errors.clamp(max=1).tolist(), x=list(read.roles), y=layers, coloraxis="coloraxis",
+            customdata=errors.tolist(),
+            hovertemplate=f"{piece} at %{{x}} after layer %{{y}}: %{{customdata:.3f}}<extra></extra>",
+        )  # fmt: skip
+        figure.add_trace(heat, row=index // columns + 1, col=index % columns + 1)
+    figure.update_yaxes(type="category")
+    figure.update_yaxes(title_text="layer", col=1)
+    return figure.update_layout(
+        coloraxis={"colorscale": "Blues_r", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "relative error"}}},
+        template="plotly_white",
+        height=160 + 40 * len(layers),
     )
 
 

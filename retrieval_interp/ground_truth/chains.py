@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from circuits.composition.variables import Variable, exchange
 from circuits.errors import BadInput
 from circuits.flow.layout import Layout
 from circuits.problem import Examples
 from circuits.roles import Roles
+from retrieval_interp.tasks.high_level import chain_variables, squared_distances
 from retrieval_interp.theory.chain_layout import chain_layout
 
 
@@ -111,7 +113,28 @@ class ChainProblem:
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch component"]:
         """Return the squared error of every one-hot answer; an answer of all zeros scores 1."""
+        answers, wanted = self._answers(outputs, examples)
+        return (answers - wanted).square().sum(dim=-1).mean(dim=1)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The symbols x1 ... xD; the answers from there on depend on a symbol."""
+        return chain_variables(self.n_steps, self.loss_components)
+
+    def exchanged(self, examples: Examples, role: str, partner: Int[Tensor, "batch chain"]) -> Int[Tensor, "batch pos"]:
+        """Return the inputs with the symbol of every chain at a role replaced by its partner's."""
+        return exchange(examples.inputs, examples.roles[role], partner)
+
+    def distances(
+        self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[Tensor, "batch chain component candidate"]:
+        """Return the squared distance of every answer from the one-hot answers of all chains."""
+        return squared_distances(*self._answers(outputs, examples))
+
+    def _answers(
+        self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples
+    ) -> tuple[Float[Tensor, "batch chain component symbol"], Int[Tensor, "batch chain component symbol"]]:
+        """Return the model's answers and the right ones, both as vectors."""
         rows = torch.arange(len(examples), device=outputs.device)[:, None]
         answers = outputs[rows, examples.roles["query"]].unflatten(-1, (self.n_steps, self.n_symbols))
-        wanted = torch.nn.functional.one_hot(examples.targets % self.n_symbols, self.n_symbols).transpose(1, 2)
-        return (answers - wanted).square().sum(dim=-1).mean(dim=1)
+        return answers, torch.nn.functional.one_hot(examples.targets % self.n_symbols, self.n_symbols).transpose(1, 2)

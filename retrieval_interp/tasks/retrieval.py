@@ -16,13 +16,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from einops import rearrange
+from jaxtyping import Float, Int
 
+from circuits.composition.variables import Variable, exchange
 from circuits.errors import BadInput
 from circuits.flow.layout import Layout
 from circuits.problem import Examples
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
+from retrieval_interp.tasks.high_level import chain_variables, squared_distances
 from retrieval_interp.tasks.vectors import VectorBatch, VectorTask, drawn_symbols, shuffles
 from retrieval_interp.theory.chain_layout import chain_layout
 
@@ -107,6 +110,26 @@ class RetrievalTask(VectorTask):
         """What each role of one chain knows at the start; for ``any``, in one of the possible orders."""
         steps = range(1, self.n_steps + 1)
         return chain_layout(self.n_steps, steps if self.step_order is StepOrder.FIRST_FIRST else None)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The symbols x1 ... xD; the answers from there on depend on a symbol."""
+        return chain_variables(self.n_steps, self.loss_components)
+
+    def exchanged(
+        self, examples: Examples, role: str, partner: Int[torch.Tensor, "batch chain"]
+    ) -> Float[torch.Tensor, "batch pos d_in"]:
+        """Return the inputs with the symbol of every chain at a role replaced by its partner's."""
+        symbols, codes = examples.inputs.split(self.n_dims, dim=-1)
+        return torch.cat([exchange(symbols, examples.roles[role], partner), codes], dim=-1)
+
+    def distances(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch chain component candidate"]:
+        """Return the squared distance of every answer from the right answers of all chains."""
+        rows = torch.arange(len(examples), device=outputs.device)[:, None]
+        slots = examples.roles["query"] - 2 * self.n_steps * self.n_chains
+        return squared_distances(self.answers(outputs)[rows, slots], examples.targets[rows, slots])
 
     def draw(self, n: int, stream: RngStream, seed: int) -> VectorBatch:
         """Draw the symbols and the orders of ``n`` examples."""

@@ -1,0 +1,189 @@
+"""Interchange interventions (Geiger et al. 2021): which variable passes through which role, after which layer.
+
+Two instances of an example exchange one variable: in the *source*, each has the other's input at the variable's role.
+The *base* is the example as it is. The model runs on the base, with the residual stream at one role of the two
+instances, after one layer, taken from its run on the source. If this role carries the variable towards the answers
+there, both instances now give each other's answers, for all components that depend on the variable. The share that do
+is the *interchange accuracy*.
+
+    unpatched    the same share without any intervention
+    control      the other instances of the same runs. In the source they exchange the variable, too, but nothing of
+                 theirs is put into the base. They keep their own answers, unless instances read each other.
+    predicted    what the circuit's paths predict (``circuits.composition.predicted``)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.circuit import Circuit
+from circuits.composition.interchange_result import InterchangeResult
+from circuits.composition.predicted import predicted_accuracy
+from circuits.composition.variables import Interchangeable, Variable
+from circuits.errors import BadInput
+from circuits.flow.fixed_paths import with_fixed_paths
+from circuits.flow.flow_check import ROLE_EXAMPLES, LaidOut
+from circuits.losses.sample import check_number, stream_seed
+from circuits.model.batching import sequences_at_once
+from circuits.model.kept_run import KeptRun, check_branching
+from circuits.problem import Examples, Problem
+from circuits.utils.progress import Progress, shown
+
+TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
+
+
+def interchange(
+    model: HookedTransformer,
+    problem: Problem,
+    *,
+    circuit: Circuit | None = None,
+    n_examples: int = 256,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> InterchangeResult:
+    """Exchange every variable at every role, before the first layer and after each layer.
+
+    The attention is the model's own. A role that an exchange does not change before a layer is not run there.
+
+    Args:
+        model: any HookedTransformer whose blocks are like GPT-2's, without padding.
+        problem: its task, which is ``Interchangeable``, with at least two instances in every example.
+        circuit: a circuit whose predictions to compare; the problem then needs a layout.
+        n_examples: the number of examples; in each of them, two instances are exchanged.
+        seed: the seed of the examples and of the choice of the instances.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
+
+    Raises:
+        BadInput: the problem has no high-level model or only one instance in an example, the model cannot be run block
+            by block, or the circuit does not fit.
+    """
+    if not isinstance(problem, Interchangeable):
+        raise BadInput(f"{type(problem).__name__} has no variables that can be exchanged between instances")
+    check_number(n_examples)
+    examples = problem.examples(n_examples, stream_seed(seed, "interchange")).to(next(model.parameters()).device)
+    if examples.roles.positions.shape[2] < 2:
+        raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
+    check_branching(model, examples.inputs)
+    names, layers = examples.roles.names, range(model.cfg.n_layers + 1)
+    partner, treated = _couples(examples, stream_seed(seed, "couples"))
+    shape = len(problem.variables), len(layers), len(names), n_examples, len(problem.loss_components)
+    swapped, kept = torch.empty(2, *shape)
+    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
+    parts = [slice(start, min(start + at_once, n_examples)) for start in range(0, n_examples, at_once)]
+    unpatched = torch.empty(2, n_examples, shape[-1])
+    with shown(progress, "interchange") as progress:
+        for number, part in enumerate(parts):
+            batch = _Batch(model, problem, examples.take(part), partner[part], treated[part])
+            plain = unpatched[:, part] = batch.scores(batch.base.outputs)
+            swapped[:, :, :, part], kept[:, :, :, part] = plain
+            for index, variable in enumerate(problem.variables):
+                for layer, role, scores in batch.patched(variable):
+                    swapped[index, layer, role, part], kept[index, layer, role, part] = scores
+                    done = (layer + 1) / len(layers)
+                    progress((number + (index + done) / shape[0]) / len(parts))
+    depends = [[name in variable.components for name in problem.loss_components] for variable in problem.variables]
+    absent = ~torch.tensor(depends)[:, None, None, None]  # [variable, 1, 1, 1, component]
+    accuracy, accuracy_error = _over_examples(swapped.masked_fill(absent, torch.nan))
+    control, control_error = _over_examples(kept.masked_fill(absent, torch.nan))
+    return InterchangeResult(
+        variables=tuple(problem.variables),
+        roles=names,
+        components=problem.loss_components,
+        n_examples=n_examples,
+        accuracy=accuracy,
+        standard_error=accuracy_error,
+        control=control,
+        control_standard_error=control_error,
+        unpatched=unpatched[0].nanmean(dim=0),
+        own=unpatched[1].nanmean(dim=0),
+        predicted=None if circuit is None else _predicted(circuit, problem, model.cfg.n_layers),
+    )
+
+
+def _over_examples(
+    each: Float[Tensor, "variable layer role example component"],
+) -> tuple[Float[Tensor, "variable layer role any"], Float[Tensor, "variable layer role any"]]:
+    """Return the mean over examples and its standard error for every component, and for their mean, the last entry."""
+    each = torch.cat([each, each.nanmean(dim=-1, keepdim=True)], dim=-1).double()
+    return each.mean(dim=3).float(), (each.std(dim=3) / each.shape[3] ** 0.5).float()
+
+
+def _predicted(
+    circuit: Circuit, problem: Interchangeable, n_layers: int
+) -> Float[Tensor, "variable layer role component"]:
+    """Return the accuracy that the circuit's paths predict, with those of its fixed patterns.
+
+    Raises:
+        BadInput: the problem has no layout.
+    """
+    if not isinstance(problem, LaidOut):
+        raise BadInput(f"{type(problem).__name__} has no layout; only with it does a circuit predict anything")
+    paths = with_fixed_paths(circuit, problem.examples(ROLE_EXAMPLES, seed=0).roles)
+    laid = problem.layout, problem.read_at, problem.roles
+    return torch.tensor([predicted_accuracy(paths, *laid, variable, n_layers) for variable in problem.variables])
+
+
+class _Batch:
+    """Some examples, their kept run, and the two instances of each that are exchanged.
+
+    Attributes:
+        base: the run on the examples as they are.
+    """
+
+    def __init__(
+        self,
+        model: HookedTransformer,
+        problem: Interchangeable,
+        examples: Examples,
+        partner: Int[Tensor, "batch instance"],
+        treated: Bool[Tensor, "batch instance"],
+    ) -> None:
+        self.model, self.problem, self.examples, self.partner, self.treated = model, problem, examples, partner, treated
+        self.base = KeptRun.of(model, examples.inputs)
+
+    def scores(self, outputs: Float[Tensor, "batch pos d_out"]) -> Float[Tensor, "2 batch component"]:
+        """Return the share of treated instances with their partner's answer, and of the others with their own."""
+        distances = self.problem.distances(outputs, self.examples)
+        nearest = (distances - distances.amin(dim=-1, keepdim=True) <= TIE * distances.amax()).float()
+        nearest = nearest / nearest.sum(dim=-1, keepdim=True)  # [batch, instance, component, candidate]
+        whose = self.partner[..., None, None].expand(*nearest.shape[:-1], 1)
+        partners, own = nearest.gather(-1, whose)[..., 0], nearest.diagonal(dim1=1, dim2=3).transpose(1, 2)
+        return torch.stack([_mean(partners, self.treated), _mean(own, ~self.treated)]).cpu()
+
+    def patched(self, variable: Variable) -> Iterator[tuple[int, int, Float[Tensor, "2 batch component"]]]:
+        """Yield every layer and role at which the exchange of a variable changes anything, with the scores there."""
+        source = KeptRun.of(self.model, self.problem.exchanged(self.examples, variable.role, self.partner))
+        for layer, (base, other) in enumerate(zip(self.base.residuals, source.residuals, strict=True)):
+            differs = (base != other).any(dim=-1)
+            for role, positions in enumerate(self.examples.roles.positions.unbind(dim=1)):
+                here = torch.zeros_like(differs).scatter_(1, positions, self.treated) & differs
+                if here.any():
+                    first = int(here.any(dim=0).nonzero()[0])
+                    residual = torch.where(here[..., None], other, base)[None, :, first:]
+                    yield layer, role, self.scores(self.base.continued(layer, residual)[0])
+
+
+def _mean(
+    values: Float[Tensor, "batch instance component"], over: Bool[Tensor, "batch instance"]
+) -> Float[Tensor, "batch component"]:
+    """Return the mean over some instances; NaN if there are none."""
+    return (values * over[..., None]).sum(dim=1) / over.sum(dim=1, keepdim=True)
+
+
+def _couples(examples: Examples, seed: int) -> tuple[Int[Tensor, "batch instance"], Bool[Tensor, "batch instance"]]:
+    """Pair up the instances of every example at random.
+
+    Returns:
+        Every instance's partner, which is itself for an odd one out; and whether it belongs to the first couple.
+    """
+    n, n_instances = len(examples), examples.roles.positions.shape[2]
+    order = torch.rand(n, n_instances, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
+    place = order.argsort(dim=1)  # of every instance in the order
+    beside = place ^ 1  # 0 and 1, 2 and 3, and so on
+    partner = order.gather(1, torch.where(beside < n_instances, beside, place))
+    return partner.to(examples.inputs.device), (place < 2).to(examples.inputs.device)

@@ -1,0 +1,56 @@
+"""A mean over examples with its standard error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+
+from circuits.losses.loss import SURE
+from circuits.utils.lazy import torch
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over examples.
+
+    Attributes:
+        mean: the mean; NaN without any example.
+        standard_error: its standard error, from the spread over examples.
+        n_examples: the number of examples.
+    """
+
+    mean: float
+    standard_error: float
+    n_examples: int
+
+    @classmethod
+    def of(cls, values: Float[torch.Tensor, " example"]) -> Mean:
+        """Average one value for each example; examples with NaN have no value."""
+        known = values[~values.isnan()].double()
+        spread = known.std().item() if len(known) > 1 else float("nan")
+        return cls(known.mean().item(), spread / max(1, len(known)) ** 0.5, len(known))
+
+    def near(self, threshold: float) -> bool:
+        """Whether the mean is within three standard errors of a threshold."""
+        return abs(self.mean - threshold) <= SURE * self.standard_error
+
+    @property
+    def positive(self) -> bool:
+        """Whether the mean is above zero by more than three standard errors."""
+        return self.mean > 0 and not self.near(0.0)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.standard_error:.2f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``mean``, ``standard_error`` and ``examples``."""
+        return {"mean": self.mean, "standard_error": self.standard_error, "examples": self.n_examples}
+
+
+def per_example(
+    values: Float[torch.Tensor, "*variant example instance"], there: Float[torch.Tensor, "example instance"]
+) -> Float[torch.Tensor, "*variant example"]:
+    """Average over the instances that are ``there`` (1) and not elsewhere (0); NaN in an example without any."""
+    return (values * there).sum(dim=-1) / there.sum(dim=-1)

@@ -1,0 +1,193 @@
+"""Where MLPs are needed, and where a linear map would do as well.
+
+One MLP at a time is replaced at the positions of one role, or at all positions, and then all MLPs at once. The
+attention is the model's own. There are two replacements, both made on other examples than those of the losses:
+
+    mean      the MLP's average output at each position
+    linear    the mean, plus a linear map of the deviation of the MLP's input from its own mean at the position; a ridge
+              regression, one for each role (and one for all positions, used at positions without a role)
+
+If the loss stays low with the mean, nothing that the MLP computes from the symbols there is needed. If it stays low
+with the linear map only, the MLP is needed, but not its nonlinearity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.composition.mlp_report import INSTEAD, MLPLoss, MLPReport
+from circuits.errors import BadInput
+from circuits.losses.loss import Loss, check_threshold
+from circuits.losses.sample import check_number, stream_seed
+from circuits.model.batching import sequences_at_once
+from circuits.model.block import normalised
+from circuits.model.kept_run import KeptRun, check_branching
+from circuits.problem import Examples, Problem
+from circuits.utils.progress import Progress, part_of, shown
+
+Groups = dict[str | None, Bool[Tensor, "batch pos"]]  # positions by role; None stands for all
+RIDGE = 1e-3  # the ridge penalty, relative to the mean variance of the MLP's input
+
+
+def mlp_ablations(
+    model: HookedTransformer,
+    problem: Problem,
+    *,
+    n_examples: int = 512,
+    threshold: float = 0.05,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> MLPReport:
+    """Replace the MLP of every layer, at every role and at all positions, and all MLPs at once.
+
+    Args:
+        model: any HookedTransformer with MLPs whose blocks are like GPT-2's, without padding.
+        problem: its task; all examples have the same length.
+        n_examples: the number of examples for the losses, and as many others for the means and the linear maps.
+        threshold: a loss below it counts as low.
+        seed: the seed of all examples.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
+
+    Raises:
+        BadInput: the model has no MLPs or cannot be run block by block, or a number is out of range.
+    """
+    check_number(n_examples)
+    check_threshold(threshold)
+    layers = [layer for layer, block in enumerate(model.blocks) if hasattr(block, "mlp")]
+    if not layers:
+        raise BadInput("the model has no MLPs; expected a model that is not attention-only")
+    device = next(model.parameters()).device
+    fit_on, test_on = (
+        problem.examples(n_examples, stream_seed(seed, stream)).to(device) for stream in ("MLP fit", "MLP loss")
+    )
+    check_branching(model, fit_on.inputs)
+    with shown(progress, "MLPs") as progress:
+        stand_ins = _StandIns(model, layers, fit_on)
+        progress(0.05)
+        unablated, found = _losses(model, problem, test_on, stand_ins, part_of(progress, 0.05, 1.0))
+    names = problem.loss_components
+    rows = [
+        MLPLoss(layer, role, instead, Loss.of(own, names), Loss.of(own - unablated, names))
+        for (layer, role, instead), own in found.items()
+    ]
+    return MLPReport(Loss.of(unablated, names), tuple(rows), threshold)
+
+
+def _losses(
+    model: HookedTransformer, problem: Problem, examples: Examples, stand_ins: _StandIns, progress: Progress
+) -> tuple[
+    Float[Tensor, "example component"], dict[tuple[int | None, str | None, str], Float[Tensor, "example component"]]
+]:
+    """Return the losses of the unablated model, and those by layer (None for all), role (None for all) and stand-in."""
+    plain: list[Tensor] = []
+    found: dict[tuple[int | None, str | None, str], list[Tensor]] = {}
+    for part, done in _parts(model, examples):
+        run, middle = _kept(model, part, stand_ins.layers)
+        plain.append(problem.losses(run.outputs, part))
+        groups = _groups(part)
+        for layer in stand_ins.layers:
+            for role, there in groups.items():
+                first = int(there.any(dim=0).nonzero()[0])
+                both = stand_ins.both(layer, groups if role is None else {role: there}, middle[layer])
+                residual = torch.where(there[..., None], both, run.residuals[layer + 1])[:, :, first:]
+                for instead, outputs in zip(INSTEAD, run.continued(layer + 1, residual), strict=True):
+                    found.setdefault((layer, role, instead), []).append(problem.losses(outputs, part))
+            progress(done[0] + (done[1] - done[0]) * (layer + 1) / model.cfg.n_layers)
+        for which, instead in enumerate(INSTEAD):
+            outputs = stand_ins.run(part, which)
+            found.setdefault((None, None, instead), []).append(problem.losses(outputs, part))
+    return torch.cat(plain).cpu(), {key: torch.cat(own).cpu() for key, own in found.items()}
+
+
+class _StandIns:
+    """The mean inputs and outputs of MLPs at each position, and their linear maps, by layer and role."""
+
+    @torch.no_grad()
+    def __init__(self, model: HookedTransformer, layers: list[int], examples: Examples) -> None:
+        self.model, self.layers = model, layers
+        n = len(examples)
+        sums: dict[int, list[Tensor]] = {layer: [] for layer in layers}
+        for part, _ in _parts(model, examples):
+            run, middle = _kept(model, part, layers)
+            for layer in layers:
+                both = self._input(layer, middle[layer]), run.residuals[layer + 1] - middle[layer]
+                sums[layer].append(torch.stack(both).double().sum(dim=1))
+        self.means = {
+            layer: torch.stack(own).sum(dim=0) / n for layer, own in sums.items()
+        }  # [input or output, pos, d]
+        moments: dict[tuple[int, str | None], Tensor] = {}
+        for part, _ in _parts(model, examples):
+            run, middle = _kept(model, part, layers)
+            for layer in layers:
+                both = self._input(layer, middle[layer]), run.residuals[layer + 1] - middle[layer]
+                apart = torch.stack(both).double() - self.means[layer][:, None]
+                for role, there in _groups(part).items():
+                    into, out = apart[:, there]
+                    moment = into.T @ torch.cat([into, out], dim=1)
+                    moments[layer, role] = moments.get((layer, role), torch.zeros_like(moment)) + moment
+        self.maps = {key: _ridge(moment) for key, moment in moments.items()}
+
+    def _input(self, layer: int, middle: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        return normalised(self.model.blocks[layer].ln2, middle)
+
+    @torch.no_grad()
+    def both(
+        self, layer: int, groups: Groups, middle: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "2 batch pos d_model"]:
+        """Return the residual stream after a layer with the mean, and with the linear maps, instead of the MLP.
+
+        The map of a later group takes precedence. Positions in no group have the mean.
+        """
+        into, out = self.means[layer].to(middle.dtype)
+        apart, moved = self._input(layer, middle) - into, torch.zeros_like(middle)
+        for role, there in groups.items():
+            moved[there] = apart[there] @ self.maps[layer, role].to(middle.dtype)
+        return torch.stack([middle + out, middle + out + moved])
+
+    @torch.no_grad()
+    def run(self, examples: Examples, which: int) -> Float[Tensor, "batch pos d_out"]:
+        """Return the model's outputs with all MLPs replaced at all positions; ``which`` is an index of ``INSTEAD``."""
+        groups, residual = _groups(examples), self.model(examples.inputs, stop_at_layer=0)
+        for layer, block in enumerate(self.model.blocks):
+            normal = normalised(block.ln1, residual)
+            residual = residual + block.attn(normal, normal, normal)
+            if layer in self.layers:
+                residual = self.both(layer, groups, residual)[which]
+        return self.model(residual, start_at_layer=self.model.cfg.n_layers)
+
+
+def _ridge(moment: Float[Tensor, "d_model both"]) -> Float[Tensor, "d_model d_model"]:
+    """Return the ridge regression of centred outputs on centred inputs, from their second moments."""
+    gram, cross = moment.tensor_split(2, dim=1)
+    penalty = RIDGE * gram.diagonal().mean() + 1e-9
+    return torch.linalg.solve(gram + penalty * torch.eye(len(gram), dtype=gram.dtype, device=gram.device), cross)
+
+
+def _groups(examples: Examples) -> Groups:
+    """Return all positions, under None, and the positions of every role."""
+    empty = torch.zeros(examples.inputs.shape[:2], dtype=torch.bool, device=examples.inputs.device)
+    groups: Groups = {None: ~empty}
+    return groups | {role: empty.scatter(1, examples.roles[role], True) for role in examples.roles.distinct}
+
+
+def _kept(
+    model: HookedTransformer, examples: Examples, layers: list[int]
+) -> tuple[KeptRun, dict[int, Float[Tensor, "batch pos d_model"]]]:
+    """Return a kept run, and the residual stream between attention and MLP in some layers."""
+    names = {layer: f"blocks.{layer}.hook_resid_mid" for layer in layers}
+    with torch.no_grad():
+        _, cache = model.run_with_cache(examples.inputs, names_filter=[*names.values()])
+    return KeptRun.of(model, examples.inputs), {layer: cache[name] for layer, name in names.items()}
+
+
+def _parts(model: HookedTransformer, examples: Examples) -> Iterator[tuple[Examples, tuple[float, float]]]:
+    """Yield batches, half as large as usual because two stand-ins run at once, with their shares of the work."""
+    at_once, n = max(1, sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1]) // 2), len(examples)
+    for start in range(0, n, at_once):
+        stop = min(start + at_once, n)
+        yield examples.take(slice(start, stop)), (start / n, stop / n)

@@ -1,0 +1,209 @@
+"""Path patching: by which senders do heads find where to look, and what do they fetch?"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from circuits.circuit import AttentionPath, Circuit
+from circuits.composition.composition_scores import composition_scores
+from circuits.composition.edges import CARRIED, FOLLOWED, ByLabel, Composition, Edge
+from circuits.composition.mean import Mean
+from circuits.composition.receiver import INPUTS, Receiver, exchanged
+from circuits.composition.senders import ALL, Sender, senders_below
+from circuits.composition.unablated import Unablated, examples_at_once
+from circuits.errors import BadInput
+from circuits.losses.sample import check_number, stream_seed
+from circuits.mechanisms.one_hot import OneHot
+from circuits.model.kept_run import check_branching
+from circuits.problem import Examples, Problem
+from circuits.utils.progress import Progress, part_of, shown
+
+SCREENED = 64  # examples that decide which losses are measured
+MOST_LABELS = 16  # of a group by which attention is split
+NOTICED = 0.05  # attention lost on them, from which on the loss of a Q or K edge is measured
+
+
+class Key(NamedTuple):
+    """What is patched: the contribution of one sender, in one input of one receiver."""
+
+    path: AttentionPath
+    which: str
+    sender: Sender
+
+
+@dataclass(frozen=True)
+class Values:
+    """The effects of a patch, for every example.
+
+    Attributes:
+        own: the unpatched attention on the target, averaged over the instances of the example on which the path holds.
+        lost: the attention lost, averaged in the same way; None for values, which move no attention.
+        loss: the increase of the loss; None if it was not measured.
+        by_label: the attention lost, split by the label of the main group at every role; None without a small group.
+    """
+
+    own: Float[Tensor, " example"]
+    lost: Float[Tensor, " example"] | None
+    loss: Float[Tensor, " example"] | None
+    by_label: Float[Tensor, "example role label"] | None
+
+
+Wanted = Callable[[Key], bool]  # whether the loss of a patch is measured
+
+
+@torch.no_grad()
+def path_patching(
+    model: HookedTransformer,
+    problem: Problem,
+    circuit: Circuit,
+    *,
+    n_examples: int = 256,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Composition:
+    """Find the senders that tell the heads of a circuit where to look (Q, K), and those that they fetch from (V).
+
+    The unablated model runs. What one sender wrote at the positions of a path's source (Q) or target (K, V) is
+    exchanged between the instances of an example, by a random derangement, in one input of one head. At a role that all
+    instances share, and with one instance only, it is exchanged between examples. What counts is the attention on the
+    target that is lost where the path holds (Q, K), and the loss returned: the increase of the loss with this head's
+    output changed at the source where the path holds, and all else intact.
+
+    Attention is measured for all edges, on ``n_examples``. The loss is measured on ``n_examples`` too, but only for
+    edges that pass a screening on ``SCREENED`` other examples: Q and K edges that lose at least ``NOTICED`` of their
+    attention, and V edges whose loss returned is above zero by more than three standard errors. The patches of all
+    senders at once are measured without screening.
+
+    Args:
+        model: any HookedTransformer whose blocks are like GPT-2's.
+        problem: the model's task; all examples have the same length.
+        circuit: the circuit; all paths of its one-hot heads are receivers.
+        n_examples: the number of examples.
+        seed: the seed of all examples and exchanges.
+        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
+
+    Raises:
+        BadInput: the circuit does not fit the model or the examples, or has no path between roles; the model's blocks
+            are not like GPT-2's; or ``n_examples`` is out of range.
+    """
+    check_number(n_examples)
+    device = next(model.parameters()).device
+    few, many = (
+        problem.examples(n, stream_seed(seed, f"path patching{stream}")).to(device)
+        for n, stream in ((SCREENED, ", screening"), (n_examples, ""))
+    )
+    circuit.check(many.roles, model.cfg.n_layers, model.cfg.n_heads)
+    check_branching(model, many.inputs)
+    paths = [path for path in circuit.paths if isinstance(circuit.heads[path.head], OneHot)]
+    if not paths:
+        raise BadInput("the circuit has no path between roles; expected a one-hot head")
+    patching = _Patching(model, problem, circuit, paths, seed)
+    with shown(progress, "path patching") as progress:
+        screened = patching.measured(few, lambda key: key.which == "V", part_of(progress, 0.0, 0.4))
+        measured = {key for key, values in screened.items() if key.sender == ALL or _passes(values)}
+        found = patching.measured(many, measured.__contains__, part_of(progress, 0.4, 1.0))
+    return _result(model, circuit, found, many)
+
+
+def _passes(values: Values) -> bool:
+    """Whether the effect of a patch on the screening examples is worth measuring its loss."""
+    if values.loss is not None:
+        return Mean.of(values.loss).positive
+    return values.lost is not None and Mean.of(values.lost).mean >= NOTICED
+
+
+@dataclass(frozen=True)
+class _Patching:
+    """Patches of every sender in every input of every receiver."""
+
+    model: HookedTransformer
+    problem: Problem
+    circuit: Circuit
+    paths: list[AttentionPath]
+    seed: int
+
+    def measured(self, examples: Examples, wanted: Wanted, progress: Progress) -> dict[Key, Values]:
+        """Return the effects of all patches, batch by batch."""
+        n, n_instances = len(examples), examples.roles.positions.shape[2]
+        group, n_labels = examples.roles.main_group, 0
+        if group is not None:
+            n_labels = 1 + int(examples.roles.groups[group].max())
+        split = (group, n_labels) if group is not None and n_labels <= MOST_LABELS else None
+        between = examples.roles.shared if n_instances > 1 else examples.roles.names
+        generator = torch.Generator().manual_seed(stream_seed(self.seed, "exchanged instances"))
+        batches = torch.arange(n).tensor_split(-(-n // examples_at_once(self.model, examples)))
+        parts: dict[Key, list[Values]] = {}
+        for index, batch in enumerate(batches):
+            run = Unablated(self.model, self.problem, examples.take(slice(int(batch[0]), int(batch[-1]) + 1)))
+            instances = exchanged(len(batch), n_instances, generator).to(run.example.device)
+            for place, path in enumerate(self.paths):
+                mechanism = self.circuit.heads[path.head]
+                assert isinstance(mechanism, OneHot)
+                there = mechanism.holds(path.source, path.target, run.examples.roles)
+                receiver = Receiver(run, path, there, instances, between)
+                for key, values in _effects(receiver, wanted, split):
+                    parts.setdefault(key, []).append(values)
+                progress((index + (place + 1) / len(self.paths)) / len(batches))
+        return {key: _joined(values) for key, values in parts.items()}
+
+
+def _effects(receiver: Receiver, wanted: Wanted, split: tuple[str, int] | None) -> Iterator[tuple[Key, Values]]:
+    """Yield the effects of all patches of a receiver on a batch."""
+    senders = (*senders_below(receiver.path.head.layer, receiver.run.model.cfg), ALL)
+    for which in INPUTS:
+        keys = [Key(receiver.path, which, sender) for sender in senders]
+        pattern, z = receiver.patched(which)
+        chosen = [index for index, key in enumerate(keys) if wanted(key)]
+        losses = dict(zip(chosen, receiver.losses(z[chosen]) - receiver.run.losses, strict=True))
+        own = receiver.on_target(receiver.pattern)
+        moved = which != "V"
+        lost = own - receiver.on_target(pattern) if moved else None
+        by_label = receiver.by_label(pattern, *split) if split and moved else None
+        for index, key in enumerate(keys):
+            at = [None if effect is None else effect[index] for effect in (lost, by_label)]
+            yield key, Values(own, at[0], losses.get(index), at[1])
+
+
+def _joined(parts: list[Values]) -> Values:
+    def joined(each: list[Tensor | None]) -> Tensor | None:
+        known = [one for one in each if one is not None]
+        return torch.cat(known) if known else None
+
+    own = torch.cat([part.own for part in parts])
+    effects = ([getattr(part, name) for part in parts] for name in ("lost", "loss", "by_label"))
+    return Values(own, *map(joined, effects))
+
+
+def _result(model: HookedTransformer, circuit: Circuit, found: Mapping[Key, Values], examples: Examples) -> Composition:
+    """Decide which edges are found."""
+    means = {
+        key: tuple(None if each is None else Mean.of(each) for each in (values.lost, values.loss))
+        for key, values in found.items()
+    }
+    scores = composition_scores(model)
+    named = {role for path in circuit.paths for role in (path.source, path.target)}
+
+    def edge(key: Key) -> Edge:
+        lost, loss = means[key]
+        if key.which == "V":
+            carried = means[key._replace(sender=ALL)][1]
+            is_found = bool(loss and carried and carried.positive and loss.mean >= CARRIED * carried.mean)
+        else:
+            is_found = bool(lost and lost.mean >= FOLLOWED)
+        split = found[key].by_label
+        by_label = None if split is None else ByLabel.of(split, examples.roles, named)
+        head = key.sender.head
+        pair = (key.which, head, key.path.head) if head else None
+        score, rank = (scores.of(*pair), scores.rank(*pair)) if pair else (None, None)
+        role = key.path.source if key.which == "Q" else key.path.target
+        of_sender = tuple(path for path in circuit.paths if path.head == head and path.source == role)
+        return Edge(key.sender, key.path, key.which, lost, loss, by_label, score, rank, is_found, of_sender)
+
+    edges = [edge(key) for key in means]
+    each, whole = (tuple(one for one in edges if (one.sender == ALL) == all_) for all_ in (False, True))
+    return Composition({key.path: Mean.of(values.own) for key, values in found.items()}, each, whole, len(examples))

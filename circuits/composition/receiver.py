@@ -1,0 +1,146 @@
+"""A receiver: one attention path of a head, with one of the head's inputs patched.
+
+Path patching (Goldowsky-Dill et al. 2023) by interchange: what one sender wrote is exchanged between the instances of
+an example, and only one input of one head sees the exchange: its queries (Q), its keys (K) or its values (V).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from circuits.circuit import AttentionPath
+from circuits.composition.mean import per_example
+from circuits.composition.senders import written
+from circuits.composition.unablated import Unablated
+from circuits.errors import BadInput
+from circuits.model.block import after_mlp, normalised
+
+INPUTS = ("Q", "K", "V")
+
+
+def exchanged(n_examples: int, n_instances: int, generator: torch.Generator) -> Int[Tensor, "example instance"]:
+    """Return for every instance another one of the same example, each of them once: a random derangement."""
+    order = torch.rand(n_examples, n_instances, generator=generator).argsort(dim=1)
+    return torch.empty_like(order).scatter_(1, order, order.roll(1, dims=1))
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """An attention path on a batch of examples.
+
+    Attributes:
+        run: the unablated run.
+        path: the path.
+        there: the instances on which the path holds.
+        instances: for every instance, the one whose content it gets, if it is exchanged within the example.
+        between: the roles whose content is exchanged between examples, not between instances.
+    """
+
+    run: Unablated
+    path: AttentionPath
+    there: Bool[Tensor, "example instance"]
+    instances: Int[Tensor, "example instance"]
+    between: tuple[str, ...]
+
+    @cached_property
+    def source(self) -> Int[Tensor, "example instance"]:
+        """The positions that attend."""
+        return self.run.examples.roles[self.path.source]
+
+    @cached_property
+    def target(self) -> Int[Tensor, "example instance"]:
+        """The positions that they attend to."""
+        return self.run.examples.roles[self.path.target]
+
+    @property
+    def _queries(self) -> Float[Tensor, "example instance d_head"]:
+        return self.run.part(self.path.head, "q")[self.run.example, self.source]
+
+    @property
+    def _keys(self) -> Float[Tensor, "example pos d_head"]:
+        return self.run.part(self.path.head, "k")
+
+    @cached_property
+    def pattern(self) -> Float[Tensor, "example instance key"]:
+        """The head's own attention from the source.
+
+        Raises:
+            BadInput: the head computes its attention in another way than GPT-2's.
+        """
+        own = self.run.pattern(self.path.head)[self.run.example, self.source]
+        again = self._attention(self._queries, self._keys)
+        if not torch.allclose(own, again, atol=1e-3):
+            raise BadInput(f"{self.path.head} does not attend by the product of its queries and keys, as in GPT-2")
+        return own
+
+    def _attention(
+        self, queries: Float[Tensor, "*q example instance d_head"], keys: Float[Tensor, "*k example pos d_head"]
+    ) -> Float[Tensor, "*variant example instance pos"]:
+        scores = queries @ keys.transpose(-1, -2) / self.run.model.blocks[self.path.head.layer].attn.attn_scale
+        later = torch.arange(scores.shape[-1], device=scores.device) > self.source[..., None]
+        return scores.masked_fill(later, -torch.inf).softmax(dim=-1)
+
+    def patched(
+        self, which: str
+    ) -> tuple[Float[Tensor, "#sender example instance key"], Float[Tensor, "sender example instance d_head"]]:
+        """Return the head's attention and its output z at the source, with one input patched.
+
+        There is one variant for every sender below the head, and a last one for all of them at once.
+
+        Args:
+            which: the input, ``Q``, ``K`` or ``V``.
+        """
+        role = self.path.source if which == "Q" else self.path.target
+        block, index = self.run.model.blocks[self.path.head.layer], self.path.head.index
+        weight, bias = getattr(block.attn, f"W_{which}")[index], getattr(block.attn, f"b_{which}")[index]
+        new = normalised(block.ln1, self._exchanged(role)) @ weight + bias  # [sender, example, instance, d_head]
+        keys, values = self._keys, self.run.part(self.path.head, "v")
+        if which == "Q":
+            pattern = self._attention(new, keys)
+            return pattern, pattern @ values
+        changed = (keys if which == "K" else values).repeat(len(new), 1, 1, 1)
+        changed[:, self.run.example, self.target] = new
+        pattern = self._attention(self._queries, changed) if which == "K" else self.pattern[None]
+        return pattern, pattern @ (values if which == "K" else changed)
+
+    def _exchanged(self, role: str) -> Float[Tensor, "sender example instance d_model"]:
+        """Return the head's input at a role, with the contribution of each sender, and of all, exchanged."""
+        at = self.run.examples.roles[role]
+        contributions = written(self.run, self.path.head.layer, at)
+        contributions = torch.cat([contributions, contributions.sum(dim=0, keepdim=True)])
+        if role in self.between:
+            other = contributions.roll(1, dims=1)
+        else:
+            other = contributions[:, self.run.example, self.instances]
+        return self.run.residual(self.path.head.layer)[self.run.example, at] + other - contributions
+
+    def on_target(self, pattern: Float[Tensor, "*variant example instance key"]) -> Float[Tensor, "*variant example"]:
+        """Return the attention on the target, averaged over the instances of each example on which the path holds."""
+        to = self.target[..., None].expand(*pattern.shape[:-1], 1)
+        return per_example(pattern.gather(-1, to)[..., 0], self.there.float())
+
+    def by_label(
+        self, pattern: Float[Tensor, "sender example instance key"], group: str, n_labels: int
+    ) -> Float[Tensor, "sender example role label"]:
+        """Return the attention lost on the target, split by the label of a group at every role of the instance."""
+        roles = self.run.examples.roles
+        labels = torch.stack([roles.group(group, role) for role in roles.names], dim=-1)
+        of_label = torch.nn.functional.one_hot(labels, n_labels) * self.there[..., None, None]
+        to = self.target[..., None].expand(*pattern.shape[:-1], 1)
+        lost = (self.pattern - pattern).gather(-1, to)[..., 0]
+        return torch.einsum("sei,eirl->serl", lost, of_label.to(lost.dtype)) / of_label.sum(dim=1)
+
+    def losses(self, z: Float[Tensor, "variant example instance d_head"]) -> Float[Tensor, "variant example"]:
+        """Return the losses with another output of the head at the source, where the path holds."""
+        if not len(z) or not self.there.any():
+            return self.run.losses.repeat(len(z), 1)
+        layer, index = self.path.head
+        block = self.run.model.blocks[layer]
+        example, instance = self.there.nonzero(as_tuple=True)
+        at = self.source[example, instance]
+        own, middle = self.run.part(self.path.head, "z")[example, at], self.run.after_attention(layer)[example, at]
+        changed = (after_mlp(block, middle + (new[example, instance] - own) @ block.attn.W_O[index]) for new in z)
+        return torch.stack([self.run.losses_after(layer, (example, at), rows) for rows in changed])

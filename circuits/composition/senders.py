@@ -1,0 +1,85 @@
+"""Senders: what each part of a model wrote into the residual stream that enters a layer.
+
+    residual stream = embed + every lower head's z @ W_O + every lower MLP + the lower layers' b_O
+
+The biases b_O are the same at every position, so that exchanging them between positions changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformer_lens import HookedTransformerConfig
+
+from circuits.composition.unablated import Unablated
+from circuits.errors import BadInput
+from circuits.heads import Head
+
+ROUNDING = 1e-3  # of the residual stream's size; sums in single precision differ by some 1e-6
+
+
+@dataclass(frozen=True, order=True)
+class Sender:
+    """A part of the model that writes into the residual stream: ``embed``, ``L2H0`` or ``L2 MLP``.
+
+    Attributes:
+        layer: the layer; -1 for the embedding.
+        is_mlp: whether this is the layer's MLP; it comes after the layer's heads.
+        index: the index of a head in its layer.
+    """
+
+    layer: int
+    is_mlp: bool = False
+    index: int = 0
+
+    @property
+    def head(self) -> Head | None:
+        """The head, if the sender is one."""
+        return None if self.is_mlp or self.layer < 0 else Head(self.layer, self.index)
+
+    def __str__(self) -> str:
+        if self.is_mlp:
+            return f"L{self.layer} MLP"
+        return {-1: "embed", -2: "all senders"}.get(self.layer) or str(self.head)
+
+
+EMBED, ALL = Sender(-1), Sender(-2)  # all senders at once
+
+
+def senders_below(layer: int, cfg: HookedTransformerConfig) -> tuple[Sender, ...]:
+    """Return all senders that write into the residual stream that enters a layer, from the lowest up."""
+    heads = [Sender(below, index=index) for below in range(layer) for index in range(cfg.n_heads)]
+    mlps = [] if cfg.attn_only else [Sender(below, is_mlp=True) for below in range(layer)]
+    return (EMBED, *sorted([*heads, *mlps]))
+
+
+def written(
+    run: Unablated, layer: int, at: Int[Tensor, "example instance"]
+) -> Float[Tensor, "sender example instance d_model"]:
+    """Return what each sender wrote at some positions, in the order of ``senders_below``.
+
+    Raises:
+        BadInput: the parts do not add up to the residual stream.
+    """
+    parts = []
+    for sender in senders_below(layer, run.model.cfg):
+        if sender == EMBED:
+            parts.append(run.residual(0)[run.example, at])
+        elif sender.head:
+            weight = run.model.blocks[sender.layer].attn.W_O[sender.index]
+            parts.append(run.part(sender.head, "z")[run.example, at] @ weight)
+        else:
+            parts.append(run.mlp(sender.layer)[run.example, at])
+    found = torch.stack(parts)
+    constant = sum((run.model.blocks[below].attn.b_O for below in range(layer)), torch.zeros(()).to(found.device))
+    residual = run.residual(layer)[run.example, at]
+    furthest = (found.sum(dim=0) + constant - residual).abs().max()
+    if not furthest <= ROUNDING * residual.abs().max():
+        raise BadInput(
+            f"what the parts below layer {layer} write differs from the residual stream by {furthest:.2g}; "
+            "expected a model whose heads and MLPs add to it"
+        )
+    return found

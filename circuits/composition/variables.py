@@ -1,0 +1,58 @@
+"""Variables: the high-level model of a task, whose variables are exchanged between the instances of an example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float, Int, Shaped
+
+from circuits.problem import Examples, Problem
+from circuits.utils.lazy import torch
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the high-level model, such as the symbol x2 of a retrieval chain.
+
+    Attributes:
+        name: its name; in the problem's layout, if there is one, a piece of the same name.
+        role: the role at which the input sets it. If two instances exchange their inputs there, they exchange the
+            variable, and with it all that the high-level model computes from it.
+        components: the loss components that depend on it.
+    """
+
+    name: str
+    role: str
+    components: tuple[str, ...]
+
+
+@runtime_checkable
+class Interchangeable(Problem, Protocol):
+    """A problem with a high-level model: variables, and answers that can be held against those of other instances."""
+
+    @property
+    def variables(self) -> Sequence[Variable]:
+        """The variables, in the order in which the high-level model computes them."""
+
+    def exchanged(
+        self, examples: Examples, role: str, partner: Int[torch.Tensor, "batch instance"]
+    ) -> Shaped[torch.Tensor, "batch pos ..."]:
+        """Return the inputs with the symbol of every instance at a role replaced by its partner's; all else stays."""
+
+    def distances(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch instance component candidate"]:
+        """Return how far every answer is from the right answers of all instances of its example, the candidates."""
+
+
+def exchange(
+    inputs: Shaped[torch.Tensor, "batch pos ..."],
+    at: Int[torch.Tensor, "batch instance"],
+    partner: Int[torch.Tensor, "batch instance"],
+) -> Shaped[torch.Tensor, "batch pos ..."]:
+    """Return a copy of inputs with those at the positions ``at`` replaced by those at the partners' positions."""
+    rows, changed = torch.arange(len(inputs), device=inputs.device)[:, None], inputs.clone()
+    changed[rows, at] = inputs[rows, at.gather(1, partner)]
+    return changed

@@ -1,0 +1,87 @@
+"""A run of a model that is kept, so that other runs can branch off from it at any layer and position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+from transformer_lens import HookedTransformer
+from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
+
+from circuits.errors import BadInput
+from circuits.model.block import after_mlp, is_standard, normalised
+
+CLOSE = 1e-3  # the largest deviation from the model's own outputs, relative to their largest number
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """The residual streams, keys and values of one run.
+
+    The attention is causal. A run that branches off at a position therefore equals the kept run at all positions before
+    it, and only the rest is computed.
+
+    Attributes:
+        model: the model.
+        residuals: the residual stream before layer 0 and after every layer, ``[batch, pos, d_model]`` each.
+        keys: the keys of every layer, ``[batch, pos, head, d_head]`` each, without rotary embeddings.
+        values: the values of every layer, ``[batch, pos, head, d_head]`` each.
+        outputs: the model's outputs.
+    """
+
+    model: HookedTransformer
+    residuals: Sequence[Float[Tensor, "batch pos d_model"]]
+    keys: Sequence[Float[Tensor, "batch pos head d_head"]]
+    values: Sequence[Float[Tensor, "batch pos head d_head"]]
+    outputs: Float[Tensor, "batch pos d_out"]
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, model: HookedTransformer, inputs: Shaped[Tensor, "batch pos ..."]) -> KeptRun:
+        """Run a model and keep the run."""
+        layers = range(model.cfg.n_layers)
+        streams = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in layers)]
+        keys, values = ([f"blocks.{layer}.attn.hook_{name}" for layer in layers] for name in "kv")
+        outputs, cache = model.run_with_cache(inputs, names_filter=[*streams, *keys, *values])
+        kept = [[cache[name] for name in names] for names in (streams, keys, values)]
+        return cls(model, kept[0], kept[1], kept[2], outputs)
+
+    @torch.no_grad()
+    def continued(
+        self, layer: int, residual: Float[Tensor, "variant batch tail d_model"]
+    ) -> Float[Tensor, "variant batch pos d_out"]:
+        """Return the outputs of runs that branch off below a layer.
+
+        Args:
+            layer: the first layer to run; ``n_layers`` runs the unembedding only.
+            residual: the residual stream before this layer, at the last ``tail`` positions.
+        """
+        n_variants, n, tail, _ = residual.shape
+        first = self.outputs.shape[1] - tail
+        rows = residual.flatten(0, 1)
+        for block, *kept in zip(self.model.blocks[layer:], self.keys[layer:], self.values[layer:], strict=True):
+            keys, values = (own[:, :first].repeat(n_variants, 1, 1, 1) for own in kept)
+            before = TransformerLensKeyValueCacheEntry(keys, values, frozen=True)
+            normal = normalised(block.ln1, rows)
+            middle = rows + block.attn(normal, normal, normal, past_kv_cache_entry=before)
+            rows = after_mlp(block, middle.flatten(0, 1)).reshape(rows.shape)
+        found = self.model(rows, start_at_layer=self.model.cfg.n_layers).unflatten(0, (n_variants, n))
+        return torch.cat([self.outputs[:, :first].expand(n_variants, -1, -1, -1), found], dim=2)
+
+
+def check_branching(model: HookedTransformer, inputs: Shaped[Tensor, "batch pos ..."]) -> None:
+    """Check on one example that a run which branches off and changes nothing has the model's own outputs.
+
+    Raises:
+        BadInput: the model's blocks are not like GPT-2's, or the outputs differ.
+    """
+    if not is_standard(model.cfg) or model.cfg.positional_embedding_type == "shortformer":
+        raise BadInput("the model's blocks are not like GPT-2's: attention, then an optional MLP, each after a norm")
+    run = KeptRun.of(model, inputs[:1])
+    half = inputs.shape[1] // 2
+    off = (run.continued(0, run.residuals[0][None, :, half:])[0] - run.outputs).abs().max()
+    if not off <= CLOSE * run.outputs.abs().max():
+        raise BadInput(f"the model's outputs cannot be computed block by block: they differ by {off:.2g}")

@@ -1,0 +1,164 @@
+import json
+
+import pytest
+import torch
+
+from benchmarks.recovery import plant
+from circuits import BadInput, Circuit, Examples, Roles, compile_circuit
+from circuits.composition.interchange import interchange
+from circuits.composition.variables import exchange
+from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+
+JOINED = {f"pair{k}.second": f"pair{k}.first" for k in (1, 2, 3)}
+WALKING = Circuit({"L0H0": JOINED, **{f"L{k}H0": {"query": f"pair{k}.second"} for k in (1, 2, 3)}})
+DOUBLING = minimal_circuit(3)
+PROBLEM = ChainProblem(3, n_chains=4)
+
+
+def run(circuit, problem=PROBLEM, **more):
+    return interchange(compile_circuit(circuit, problem), problem, circuit=circuit, n_examples=8, **more)
+
+
+@pytest.fixture(scope="module")
+def walking():
+    return run(WALKING)
+
+
+@pytest.fixture(scope="module")
+def doubling():
+    return run(DOUBLING)
+
+
+def by_hand(result, ways):
+    """1 where a variable passes by the ways {variable: {role: rows}}, else 0; NaN where it does not matter."""
+    wanted = torch.zeros_like(result.accuracy[..., :-1])
+    for index, variable in enumerate(result.variables):
+        for role, rows in ways[variable.name].items():
+            wanted[index, rows, result.roles.index(role)] = 1
+        for place, component in enumerate(result.components):
+            if component not in variable.components:
+                wanted[index, :, :, place] = torch.nan
+    return wanted
+
+
+def test_where_a_circuit_walks_each_symbol_goes_from_its_pair_to_the_query(walking):
+    wanted = by_hand(walking, {
+        "x1": {"pair1.second": slice(0, 2), "query": slice(2, 5)},
+        "x2": {"pair2.second": slice(0, 3), "query": slice(3, 5)},
+        "x3": {"pair3.second": slice(0, 4), "query": slice(4, 5)},
+    })  # fmt: skip
+    assert torch.equal(walking.accuracy[..., :-1].nan_to_num(-1), wanted.nan_to_num(-1))
+
+
+def test_where_a_circuit_doubles_x3_goes_through_pair_2(doubling):
+    wanted = by_hand(doubling, {
+        "x1": {"pair1.second": slice(0, 2), "query": slice(2, 4)},
+        "x2": {"pair2.second": slice(0, 3), "query": slice(3, 4)},
+        "x3": {"pair3.second": slice(0, 2), "pair2.second": slice(2, 3), "query": slice(3, 4)},
+    })  # fmt: skip
+    assert torch.equal(doubling.accuracy[..., :-1].nan_to_num(-1), wanted.nan_to_num(-1))
+
+
+def test_the_other_chains_of_the_same_runs_keep_their_answers(doubling):
+    assert torch.equal(doubling.own, torch.ones(3))
+    assert torch.equal(doubling.unpatched, torch.zeros(3))
+    assert doubling.control.nan_to_num(1).min() == 1
+
+
+class Crossed(ChainProblem):
+    """The same problem, but the first pair of a chain is said to be that of the next chain."""
+
+    def examples(self, n, seed):
+        examples = super().examples(n, seed)
+        roles = examples.roles
+        positions = roles.positions.clone()
+        place = roles.names.index("pair1.second")
+        positions[:, place] = positions[:, place].roll(1, dims=1)
+        return Examples(examples.inputs, examples.targets, Roles(roles.names, positions, roles.groups))
+
+
+def test_the_control_falls_where_an_intervention_changes_another_chain():
+    result = interchange(compile_circuit(WALKING, PROBLEM), Crossed(3, n_chains=4), n_examples=8)
+    assert result.own.min() == 1
+    assert result.control[0, 0, result.roles.index("pair1.second"), 0] < 0.9
+    assert "x1 at pair1.second before layer 0" in result.sentences()[-1]
+
+
+@pytest.mark.parametrize("seed", [0, 3, 7])
+def test_what_the_paths_of_a_random_circuit_decide_is_what_the_compiled_model_does(seed):
+    planted = plant(seed)
+    size = {"n_layers": planted.n_layers, "n_heads": planted.n_heads}
+    model = compile_circuit(planted.circuit, planted.problem, distractors=planted.distractors, **size)
+    result = interchange(model, planted.problem, circuit=planted.circuit, n_examples=4)
+    decided = ~result.accuracy[..., :-1].isnan() & (result.predicted != 0.5)
+    assert decided.float().mean() > 0.3
+    assert torch.equal(result.accuracy[..., :-1][decided], result.predicted[decided])
+    both, either, _ = result.agreement
+    assert both == either > 0
+
+
+def test_a_wrong_circuit_disagrees():
+    result = interchange(compile_circuit(DOUBLING, PROBLEM, n_layers=4), PROBLEM, circuit=WALKING, n_examples=4)
+    both, either, undecided = result.agreement
+    assert (both, either) == (28, 32)
+    assert undecided == 0
+
+
+def test_what_arrives_by_two_ways_is_left_undecided():
+    problem = ChainProblem(1, n_chains=4)
+    twice = Circuit({"L0H0": {"pair1.second": "pair1.first"}, **{f"L{k}H0": {"query": "pair1.second"} for k in (1, 2)}})
+    result = run(twice, problem)
+    cells = result.predicted[0, :, :, 0]
+    assert cells[2, result.roles.index("query")] == 0.5  # between the two
+    assert cells[3, result.roles.index("query")] == 1
+
+
+def test_the_sentences_tell_doubling_from_walking(walking, doubling):
+    said = "x3 reaches the answer x3 through pair3.second (up to layer"
+    assert f"{said} 2), query (from layer 3 on)." in walking.sentences()
+    assert f"{said} 0), pair2.second (after layer 1), query (from layer 2 on)." in doubling.sentences()
+    assert "both say so of 24; 0 more" in doubling.sentences()[-1]
+
+
+def test_the_table_the_json_and_the_figure_have_every_cell(doubling):
+    table = doubling.table()
+    assert len(table) == 6 * 4 * 7  # pairs of a variable and a component, rows, roles
+    assert table.layer.min() == -1
+    assert table.query("variable == 'x3' and layer == 1 and role == 'pair2.second'").accuracy.tolist() == [1]
+    plain = json.loads(json.dumps(doubling.to_json()))
+    assert plain["accuracy"][2][2][plain["roles"].index("pair2.second")] == [None, None, 1.0, 1.0]
+    figure = doubling.figure()
+    assert sum(trace.type == "heatmap" for trace in figure.data) == 6
+
+
+def test_only_the_named_role_is_exchanged():
+    examples = PROBLEM.examples(2, seed=0)
+    partner = torch.tensor([[1, 0, 3, 2]]).expand(2, -1)
+    changed = exchange(examples.inputs, examples.roles["pair2.second"], partner) != examples.inputs
+    assert torch.equal(changed.nonzero()[:, 1].reshape(2, 4), examples.roles["pair2.second"].sort(dim=1).values)
+
+
+def test_an_odd_chain_out_keeps_its_symbol_and_two_chains_have_no_control():
+    assert run(WALKING, ChainProblem(3, n_chains=2)).control.isnan().all()
+    odd = run(WALKING, ChainProblem(3, n_chains=3))
+    assert odd.accuracy[0, 0, odd.roles.index("pair1.second"), -1] == 1
+    assert odd.control.nan_to_num(1).min() == 1
+
+
+def test_a_problem_without_variables_or_with_one_instance_is_refused(model, problem):
+    with pytest.raises(BadInput, match="no variables"):
+        interchange(model, problem)
+    one = ChainProblem(1, n_chains=1)
+    with pytest.raises(BadInput, match="one instance"):
+        interchange(
+            compile_circuit(Circuit({"L0H0": {"pair1.second": "pair1.first"}, "L1H0": {"query": "pair1.second"}}), one),
+            one,
+        )
+
+
+def test_blocks_of_another_kind_are_refused():
+    model = compile_circuit(DOUBLING, PROBLEM)
+    model.cfg.parallel_attn_mlp = True
+    with pytest.raises(BadInput, match="like GPT-2's"):
+        interchange(model, PROBLEM, n_examples=4)

@@ -1,0 +1,105 @@
+"""MLPs written by hand: one layer, no attention; a position holds -1, 0 or 1, and the answer is a function of it."""
+
+import json
+import warnings
+from dataclasses import dataclass
+
+import pytest
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+from circuits import BadInput, Examples, Roles
+from circuits.composition.mlps import mlp_ablations
+
+NUMBERS = torch.tensor([-1.0, 0.0, 1.0])  # of the three tokens
+
+
+@dataclass(frozen=True)
+class Function:
+    """Asks for a function of the number at \"asked\"; what is at \"beside\" does not matter."""
+
+    of: str
+    roles: tuple[str, ...] = ("beside", "asked")
+    loss_components: tuple[str, ...] = ("answer",)
+    output_roles: tuple[str, ...] = ("asked",)
+
+    def examples(self, n, seed):
+        tokens = torch.randint(3, (n, 2), generator=torch.Generator().manual_seed(seed))
+        numbers = NUMBERS[tokens[:, 1]]
+        targets = numbers.abs() if self.of == "abs" else numbers
+        return Examples(tokens, targets, Roles.of({"beside": torch.zeros(n).long(), "asked": torch.ones(n).long()}))
+
+    def losses(self, outputs, examples):
+        return (outputs[:, 1] - examples.targets[:, None]).square()
+
+
+def hand_written(of, attn_only=False):
+    """A residual stream [number, answer]; the MLP writes relu(x) + relu(-x), or relu(x) - relu(-x), to the answer."""
+    cfg = HookedTransformerConfig(
+        n_layers=1, n_heads=1, d_model=2, d_head=2, d_mlp=2, n_ctx=2, d_vocab=3, d_vocab_out=1, act_fn="relu",
+        attn_only=attn_only, normalization_type=None, init_weights=False, device="cpu",
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = HookedTransformer(cfg)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.embed.W_E[:, 0] = NUMBERS
+        if not attn_only:
+            model.blocks[0].mlp.W_in[0] = torch.tensor([1.0, -1.0])
+            model.blocks[0].mlp.W_out[:, 1] = torch.tensor([1.0, 1.0 if of == "abs" else -1.0])
+        model.unembed.W_U[1] = 1
+    return model.eval()
+
+
+def test_a_linear_map_does_as_well_as_an_mlp_that_copies():
+    report = mlp_ablations(hand_written("copy"), Function("copy"), n_examples=2000)
+    assert report.unablated.mean == 0
+    assert report.needed == ((0, "asked"),)
+    assert report.loss(0, "asked", "mean").mean == pytest.approx(2 / 3, abs=0.03)  # the variance of the numbers
+    assert report.loss(0, "beside", "mean").mean == 0
+    for where in ((0, "asked"), (0, None), (None, None)):
+        assert report.loss(*where, "linear").mean < 1e-4
+    assert "Layer 0: the MLP is needed at asked (0.6" in report.sentences()[1]
+    assert "a linear map does as well." in report.sentences()[1]
+
+
+def test_no_linear_map_does_as_well_as_an_mlp_that_computes_the_absolute_value():
+    report = mlp_ablations(hand_written("abs"), Function("abs"), n_examples=2000)
+    assert report.loss(0, "asked", "linear").mean == pytest.approx(2 / 9, abs=0.02)  # the variance of |x|
+    assert report.loss(0, "asked", "mean").mean == pytest.approx(2 / 9, abs=0.02)
+    assert "no linear map does as well." in report.sentences()[1]
+
+
+def test_an_mlp_whose_output_is_not_read_is_not_needed():
+    model = hand_written("copy")
+    with torch.no_grad():
+        model.unembed.W_U.copy_(torch.tensor([[1.0], [0.0]]))  # the answer is the number itself
+    report = mlp_ablations(model, Function("copy"), n_examples=50)
+    assert report.needed == ()
+    assert report.sentences()[1] == "Layer 0: the MLP is needed at no role."
+
+
+def test_every_layer_and_role_has_its_losses(random_model, task):
+    report = mlp_ablations(random_model, task, n_examples=32)
+    assert len(report.losses) == 2 * (3 * (5 + 1) + 1)  # two stand-ins; 3 layers, 5 roles and all positions; all layers
+    unablated = report.unablated.mean
+    assert all(own.added.mean == pytest.approx(own.loss.mean - unablated, abs=1e-6) for own in report.losses)
+
+
+def test_the_table_and_the_json_have_every_loss():
+    report = mlp_ablations(hand_written("abs"), Function("abs"), n_examples=50)
+    table = report.table()
+    assert table[["layer", "role"]].drop_duplicates().to_numpy().tolist() == [
+        [0, "all"],
+        [0, "beside"],
+        [0, "asked"],
+        ["all", "all"],
+    ]
+    assert len(json.loads(json.dumps(report.to_json()))["losses"]) == len(table) == 8
+
+
+def test_a_model_without_mlps_is_refused():
+    with pytest.raises(BadInput, match="no MLPs"):
+        mlp_ablations(hand_written("copy", attn_only=True), Function("copy"))

@@ -1,0 +1,276 @@
+"""Path patching against edges that are known by hand, and against plain hooks."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+from benchmarks.composition import edges_of
+from benchmarks.recovery import plant
+from circuits import AttentionPath, BadInput, Circuit, Condition, Head, OneHot, Roles, Uniform
+from circuits.composition.composition_scores import composition_scores
+from circuits.composition.edges import ByLabel
+from circuits.composition.mean import Mean
+from circuits.composition.path_patching import path_patching
+from circuits.composition.receiver import Receiver, exchanged
+from circuits.composition.senders import EMBED, Sender, senders_below, written
+from circuits.composition.unablated import Unablated
+from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth.compiled_edges import compiled_edges
+from retrieval_interp.ground_truth.chains import ChainProblem
+from tests.handmade import InductionProblem
+
+LOW, HIGH = Head(0, 0), Head(1, 0)
+JOIN, ANSWER = AttentionPath(LOW, "pair1.second", "pair1.first"), AttentionPath(HIGH, "query", "pair1.second")
+INDUCTION = {
+    (EMBED, JOIN, "Q"),  # the place, by which the head finds the position before
+    (EMBED, JOIN, "K"),
+    (EMBED, JOIN, "V"),
+    (EMBED, ANSWER, "Q"),  # the symbol asked for
+    (Sender(0), ANSWER, "K"),  # the symbol before, as the head below wrote it
+    (EMBED, ANSWER, "V"),  # the answer
+}
+
+
+def found_in(result):
+    return {(edge.sender, edge.path, edge.input) for edge in result.found}
+
+
+def test_an_induction_head_finds_its_place_by_the_embedding_and_the_previous_token_head(model, problem, circuit):
+    result = path_patching(model, problem, circuit, n_examples=32)
+    assert found_in(result) == INDUCTION
+    (key,) = result.of(ANSWER, "K")
+    assert key.attention_lost.mean == pytest.approx(result.attention[ANSWER].mean, abs=1e-3)
+    assert key.loss_returned.mean == pytest.approx(2.0, abs=1e-3)  # the answer of another instance: two wrong entries
+    assert key.sender_role == "pair1.second"
+    assert key.sender_paths == (JOIN,)
+    (query,) = result.of(ANSWER, "Q")
+    assert query.sender_paths == ()
+    assert query.score is None
+
+
+def test_the_result_is_said_in_sentences_and_in_a_table(model, problem, circuit):
+    result = path_patching(model, problem, circuit, n_examples=16)
+    assert result.sentences()[1] == (
+        "L1H0 query -> pair1.second finds its place by embed at query (Q: 1.00 of its attention lost) and L0H0 at "
+        "pair1.second (K: 1.00 of its attention lost), and fetches what was written by embed at pair1.second "
+        "(V: 2.000 loss returned)."
+    )
+    table = result.table()
+    assert len(table) == len(result.edges) + 6  # and all senders at once, for two paths with three inputs
+    assert {*table[table.found & (table.sender != "all senders")].input} == {"Q", "K", "V"}
+    document = result.to_json()
+    assert len(document["edges"]) == 9  # one sender below the first layer, two below the second
+    assert document["attention"]["L1H0 query -> pair1.second"]["mean"] == pytest.approx(1.0, abs=1e-3)
+
+
+@dataclass(frozen=True)
+class OneInstance(InductionProblem):
+    """Only one of the queries, so that nothing can be exchanged within an example."""
+
+    def examples(self, n, seed):
+        examples = super().examples(n, seed)
+        return replace(examples, roles=Roles(self.roles, examples.roles.positions[:, :, :1]))
+
+
+def test_with_one_instance_examples_exchange_what_was_written(model, circuit):
+    # A pair stands at the same place in all examples, so the place is the same after the exchange.
+    in_the_same_place = {(EMBED, JOIN, "Q"), (EMBED, JOIN, "K")}
+    assert found_in(path_patching(model, OneInstance(), circuit, n_examples=32)) == INDUCTION - in_the_same_place
+
+
+@pytest.mark.parametrize(
+    "seed", [2, 13, pytest.param(0, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)]
+)
+def test_all_edges_of_a_compiled_circuit_are_found_and_no_others(seed):
+    result = edges_of(plant(seed), n_examples=16)
+    assert result["wrong"] == result["missed"] == []
+    assert 0 < result["true"] < result["possible"]
+
+
+def test_where_two_symbols_are_shared_the_exchange_of_one_leaves_a_tie():
+    problem = ChainProblem(2)
+    heads = {
+        Head(0, 0): {"pair1.second": "pair1.first", "pair2.second": "pair2.first"},
+        Head(1, 0): {"pair1.second": "pair2.second", "query": "pair1.second"},
+        Head(2, 0): {"query": "pair1.second"},  # both know x0 and x1
+    }
+    circuit, path = Circuit(heads), AttentionPath(Head(2, 0), "query", "pair1.second")
+    result = path_patching(compile_circuit(circuit, problem), problem, circuit, n_examples=16)
+    lost = {(edge.sender, edge.input): edge.attention_lost for edge in result.edges if edge.path == path}
+    assert lost[Sender(0), "K"].mean == pytest.approx(0.5, abs=1e-3)  # x0 of pair 1, which no other sender wrote
+    for edge in compiled_edges(circuit, problem):
+        if edge.path == path and edge.input != "V":
+            assert lost[edge.sender, edge.input].mean == pytest.approx(edge.effect, abs=1e-3), edge
+
+
+def test_without_senders_that_write_something_needed_no_edge_is_found():
+    """A circuit that is not the model's: its second head attends to nothing in particular."""
+    problem = ChainProblem(1)
+    planted = Circuit({LOW: {"pair1.second": "pair1.first"}, HIGH: {"query": "pair1.second"}})
+    wrong = Circuit({HIGH: {"query": "pair1.first"}})
+    result = path_patching(compile_circuit(planted, problem), problem, wrong, n_examples=16)
+    assert result.found == ()
+    assert "does not lose its place by any exchange" in result.sentences()[0]
+
+
+def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, task):
+    examples = task.examples(5, seed=1)
+    run = Unablated(random_model, task, examples)
+    at = examples.roles["pair2.second"]
+    parts = written(run, 2, at)
+    assert [*map(str, senders_below(2, random_model.cfg))] == (
+        ["embed", "L0H0", "L0H1", "L0 MLP", "L1H0", "L1H1", "L1 MLP"]
+    )
+    bias = sum(block.attn.b_O for block in random_model.blocks[:2])
+    assert torch.allclose(parts.sum(dim=0) + bias, run.residual(2)[run.example, at], atol=1e-5)
+
+
+@pytest.mark.parametrize("which", "QKV")
+def test_patches_are_those_of_plain_hooks(random_model, task, which):
+    """The reference: TransformerLens's split inputs, and one more run with the head's output changed at the source."""
+    examples = task.examples(4, seed=2)
+    head, sender = Head(1, 1), 2  # L0H1
+    path = AttentionPath(head, "query", "pair1.second")
+    there = torch.tensor([[True, False], [True, True], [False, True], [True, True]])
+    instances = torch.tensor([[1, 0]] * 4)
+    receiver = Receiver(Unablated(random_model, task, examples), path, there, instances, ())
+    pattern, z = receiver.patched(which)
+    rows, source = torch.arange(4)[:, None], examples.roles["query"]
+    role = examples.roles["query" if which == "Q" else "pair1.second"]
+    seen = {}
+
+    def exchange(residual, hook):
+        wrote = seen["z0"] @ random_model.blocks[0].attn.W_O[1]
+        own = wrote[rows, role]
+        residual[rows, role, head.index] += own[rows, instances] - own
+        return residual
+
+    def keep(name):
+        return lambda value, hook: seen.__setitem__(name, value.clone())
+
+    def change(value, hook):
+        for example, instance in there.nonzero().tolist():
+            position = source[example, instance]
+            value[example, position, head.index] = seen["z"][example, position, head.index]
+        return value
+
+    random_model.set_use_split_qkv_input(True)
+    try:
+        random_model.run_with_hooks(
+            examples.inputs,
+            fwd_hooks=[
+                ("blocks.0.attn.hook_z", lambda value, hook: seen.__setitem__("z0", value[:, :, 1])),
+                (f"blocks.1.hook_{which.lower()}_input", exchange),
+                ("blocks.1.attn.hook_pattern", keep("pattern")),
+                ("blocks.1.attn.hook_z", keep("z")),
+            ],
+        )
+    finally:
+        random_model.set_use_split_qkv_input(False)
+    outputs = random_model.run_with_hooks(examples.inputs, fwd_hooks=[("blocks.1.attn.hook_z", change)])
+    assert torch.allclose(pattern[min(sender, len(pattern) - 1)], seen["pattern"][rows, head.index, source], atol=1e-6)
+    assert torch.allclose(z[sender], seen["z"][rows, source, head.index], atol=1e-5)
+    (losses,) = receiver.losses(z[sender : sender + 1])
+    assert torch.allclose(losses, task.losses(outputs, examples).mean(dim=1), atol=1e-5)
+    assert not torch.allclose(losses, receiver.run.losses, atol=1e-6)
+
+
+def test_losses_of_the_unchanged_output_are_those_of_the_model(random_model, task):
+    examples = task.examples(4, seed=3)
+    path = AttentionPath(Head(2, 0), "query", "pair1.second")
+    run = Unablated(random_model, task, examples)
+    receiver = Receiver(run, path, torch.ones(4, 2, dtype=torch.bool), torch.tensor([[1, 0]] * 4), ())
+    own = run.part(path.head, "z")[run.example, receiver.source]
+    assert torch.allclose(receiver.losses(own[None])[0], run.losses, atol=1e-6)
+
+
+def test_the_split_by_label_adds_up_to_what_is_lost_on_all_instances(random_model, task):
+    examples = task.examples(6, seed=4)
+    path = AttentionPath(Head(2, 1), "query", "pair1.second")
+    run = Unablated(random_model, task, examples)
+    receiver = Receiver(run, path, torch.ones(6, 2, dtype=torch.bool), torch.tensor([[1, 0]] * 6), ())
+    pattern, _ = receiver.patched("K")
+    split = receiver.by_label(pattern, "slot", 2)  # two instances in two slots: one with each label
+    lost = receiver.on_target(receiver.pattern) - receiver.on_target(pattern)
+    assert torch.allclose(split.mean(dim=-1), lost[..., None].expand(-1, -1, len(task.roles)), atol=1e-6)
+    assert not torch.allclose(split[..., 0], split[..., 1], atol=1e-6)
+
+
+def test_the_role_is_told_at_which_labels_make_the_difference():
+    roles = ChainProblem(1).examples(4, seed=0).roles  # query, pair1.first, pair1.second
+    lost = torch.tensor([[0.5, 0.5, 0.5], [0.0, 1.0, float("nan")], [0.0, 1.0, float("nan")]]).expand(4, -1, -1)
+    assert ByLabel.of(lost, roles).role == "pair1.first"
+    split = ByLabel.of(lost, roles, {"pair1.second", "query"})
+    assert str(split) == "by slot of pair1.second 0: 0.00, 1: 1.00"
+    assert (split.lowest, split.highest) == (0.0, 1.0)
+
+
+def test_every_instance_gets_the_content_of_another_one():
+    other = exchanged(100, 4, torch.Generator().manual_seed(0))
+    assert (other != torch.arange(4)).all()
+    assert (other.sort(dim=1).values == torch.arange(4)).all()
+    assert len({*map(tuple, other.tolist())}) == 6  # all cycles of four
+
+
+def test_a_default_row_holds_where_no_other_row_does(problem):
+    roles = problem.examples(2, seed=0).roles
+    where = {("query", "pair1.first"): Condition("position", "query", (7, 9))}
+    mechanism = OneHot([("query", "pair1.first"), ("query", "pair1.second")], where=where)
+    on = torch.isin(roles["query"], torch.tensor([7, 9]))
+    assert torch.equal(mechanism.holds("query", "pair1.first", roles), on)
+    assert torch.equal(mechanism.holds("query", "pair1.second", roles), ~on)
+
+
+def test_a_mean_leaves_out_examples_without_a_value():
+    mean = Mean.of(torch.tensor([1.0, float("nan"), 3.0]))
+    assert (mean.mean, mean.n_examples) == (2.0, 2)
+    assert mean.standard_error == pytest.approx(1.0)
+    assert not mean.positive
+
+
+def test_a_circuit_without_a_path_between_roles_has_no_receiver(model, problem):
+    with pytest.raises(BadInput, match="no path between roles"):
+        path_patching(model, problem, Circuit({LOW: Uniform()}))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "other", [{"parallel_attn_mlp": True}, {"positional_embedding_type": "rotary", "rotary_dim": 8}]
+)
+def test_other_blocks_than_those_of_gpt_2_are_refused(problem, circuit, other):
+    cfg = {"n_layers": 2, "n_heads": 1, "d_model": 16, "d_head": 8, "n_ctx": 10, "d_vocab": 13, "d_vocab_out": 12}
+    strange = HookedTransformer(HookedTransformerConfig(**cfg, act_fn="relu", seed=0, init_mode="gpt2", **other))
+    for parameter in strange.parameters():
+        parameter.data.normal_()
+    with pytest.raises(BadInput, match="GPT-2"):
+        path_patching(strange, problem, circuit, n_examples=8)
+
+
+def stock(normalization):
+    cfg = HookedTransformerConfig(
+        n_layers=3, n_heads=2, d_model=16, d_head=4, n_ctx=8, d_vocab=7, act_fn="relu", normalization_type=normalization
+    )
+    torch.manual_seed(0)
+    model = HookedTransformer(cfg)
+    for parameter in model.parameters():
+        parameter.data.normal_()
+    return model
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("normalization", [None, "LN"])
+def test_composition_scores_are_those_of_transformer_lens_on_folded_weights(normalization):
+    model = stock(normalization)
+    found = composition_scores(model)
+    if normalization:
+        model.process_weights_(fold_ln=True, center_writing_weights=False, center_unembed=False)
+    could = torch.ones(3, 3).triu(1).bool()[:, None, :, None].expand(3, 2, 3, 2)
+    for which in "QKV":
+        assert torch.allclose(
+            found.scores[which][could], model.all_composition_scores(which)[could].detach(), atol=1e-4
+        )
+    pairs = [(Head(a, i), Head(b, j)) for a in range(3) for b in range(a + 1, 3) for i in (0, 1) for j in (0, 1)]
+    by_score = sorted(pairs, key=lambda pair: found.of("K", *pair))
+    assert [found.rank("K", *pair) for pair in by_score] == pytest.approx([place / 11 for place in range(12)])

@@ -1,0 +1,115 @@
+"""Heads that look for themselves among replaced heads, in models whose circuit is known."""
+
+import pytest
+import torch
+
+from circuits import AttentionPath, BadInput, Circuit, Condition, FixedPattern, Head, OneHot, Uniform
+from circuits.composition.mean import Mean
+from circuits.composition.self_consistency import HeadConsistency, OwnAttention, SelfConsistency, self_consistency
+from circuits.ground_truth.compile import compile_circuit
+from circuits.losses.loss import Loss
+from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+
+LOW, HIGH = Head(0, 0), Head(1, 0)
+JOIN, ANSWER = OneHot({"pair1.second": "pair1.first"}), OneHot({"query": "pair1.second"})
+PATH = AttentionPath(HIGH, "query", "pair1.second")
+
+
+def one_step(n_layers=2):
+    problem = ChainProblem(1)
+    return compile_circuit(Circuit({LOW: JOIN, HIGH: ANSWER}), problem, n_layers=n_layers), problem
+
+
+def test_a_compiled_circuit_is_self_consistent():
+    problem, circuit = ChainProblem(3), minimal_circuit(3)
+    found = self_consistency(compile_circuit(circuit, problem), problem, circuit, n_examples=32)
+    assert found.decision == "holds"
+    assert [one.head for one in found.heads] == [*circuit.heads]
+    for one in found.heads:
+        assert one.loss.mean < 1e-6
+        assert all(own.attention.mean > 0.999 for own in one.attention)
+    assert {own.label for own in found.heads[0].attention} == {0, 1, 2}
+    assert found.sentences()[0].startswith("The circuit is self-consistent: with all 3 content heads intact")
+
+
+def test_a_head_loses_its_way_if_the_circuit_takes_away_what_it_looks_for():
+    """The circuit joins no pairs, and gives the answer all the same: replaced, its head need not look."""
+    model, problem = one_step()
+    blind = Circuit({LOW: "identity", HIGH: ANSWER})
+    found = self_consistency(model, problem, blind, n_examples=64)
+    assert found.combined.mean < 1e-6
+    assert found.decision == "fails"
+    (high,) = found.heads
+    assert high.decision == "fails"
+    assert high.loss.mean > 0.5
+    # No pair shares a symbol with the query: its attention is spread evenly over three instances.
+    assert high.lowest(PATH).attention.mean == pytest.approx(1 / 3, abs=1e-3)
+    assert high.attention[0].instead == "elsewhere"
+    assert high.attention[0].others["elsewhere"] == pytest.approx(2 / 3, abs=1e-3)
+    assert "pays 0.33 to pair1.second on slot 0, and 0.67 to elsewhere" in found.sentences()[1]
+
+
+def test_a_head_that_looks_at_another_role_than_the_circuit_says_is_not_self_consistent():
+    model, problem = one_step()
+    wrong = Circuit({LOW: JOIN, HIGH: OneHot({"query": "pair1.first"})})
+    found = self_consistency(model, problem, wrong, n_examples=32)
+    assert [one.decision for one in found.heads] == ["holds", "fails"] if found.combined.mean < 0.05 else ["fails"] * 2
+    assert found.heads[1].attention[0].instead == "pair1.second"
+    assert found.heads[1].loss.mean < 1e-6  # intact, it does the right thing; but not what the circuit says
+
+
+def test_only_the_instances_that_a_condition_covers_count():
+    model, problem = one_step()
+    slot = Condition("slot", "pair1.second", (1, 2))
+    some = OneHot({"query": "pair1.second"}, elsewhere="uniform", where={("query", "pair1.second"): slot})
+    found = self_consistency(model, problem, Circuit({LOW: JOIN, HIGH: some}), n_examples=32)
+    assert [own.label for own in found.heads[1].attention] == [1, 2]
+    assert all(own.decision == "holds" for own in found.heads[1].attention)
+
+
+def test_heads_below_are_replaced_and_heads_above_do_not_matter():
+    model, problem = one_step(n_layers=3)
+    uniform = FixedPattern(torch.ones(9, 9).tril() / torch.arange(1, 10)[:, None], "mean")
+    found = self_consistency(model, problem, Circuit({LOW: JOIN, HIGH: ANSWER, Head(2, 0): uniform}), n_examples=32)
+    assert [one.head for one in found.heads] == [LOW, HIGH]
+    assert found.decision == "holds"
+
+
+def own(mean, error=0.01):
+    return OwnAttention(PATH, 0, Mean(mean, error, 64), {"elsewhere": 1 - mean})
+
+
+def loss(mean, error=0.001):
+    return Loss(mean, error, {}, 64)
+
+
+@pytest.mark.parametrize(
+    ("attention", "high", "intact", "decision"),
+    [
+        (0.9, 0.01, 0.01, "holds"),
+        (0.52, 0.01, 0.01, "undecided"),  # within three standard errors of 0.5
+        (0.3, 0.01, 0.01, "fails"),
+        (0.9, 0.052, 0.01, "undecided"),
+        (0.9, 0.06, 0.01, "fails"),
+        (0.9, 0.01, 0.06, "fails"),
+        (0.52, 0.01, 0.06, "fails"),
+    ],
+)
+def test_the_decision_fails_if_anything_fails_and_holds_if_all_holds(attention, high, intact, decision):
+    head = HeadConsistency(HIGH, loss(high), 0.05, (own(attention), own(0.99)))
+    found = SelfConsistency((head,), loss(0.0), loss(0.0), loss(intact), 0.05, "slot")
+    assert found.decision == decision
+    assert found.to_json()["decision"] == decision
+    assert head.lowest(PATH).attention.mean == attention
+
+
+def test_without_a_group_attention_has_no_label(model, problem, circuit):
+    found = self_consistency(model, problem, circuit, n_examples=16)
+    assert [own.label for one in found.heads for own in one.attention] == [None, None]
+    assert found.decision == "holds"
+
+
+def test_a_circuit_without_content_heads_cannot_be_self_consistent(model, problem):
+    with pytest.raises(BadInput, match="no path between roles"):
+        self_consistency(model, problem, Circuit({LOW: Uniform()}))
