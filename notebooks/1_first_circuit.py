@@ -2,9 +2,16 @@
 # # The first circuit
 #
 # This notebook tests a hypothesis about the attention heads of a 12-layer transformer. The transformer was trained on the
-# **retrieval problem**: several chains A → B → C → D stand interleaved in one sequence, cut into pairs, with the last step
-# first. At each query A the model has to answer B, C and D. We look at its attention, state a hypothesis about its heads,
-# and ask three questions. Does the hypothesis account for the output? Is every path in it needed? Is anything missing?
+# **retrieval problem**. Four chains A → B → C → D are cut into pairs, and the pairs stand in *blocks*, last step first:
+#
+#     [ C D of every chain ]   [ B C of every chain ]   [ A B of every chain ]   [ A of every chain ]
+#            pair3                    pair2                    pair1                   query
+#
+# At each query A the model has to answer B, C and D. The code calls the symbols A, B, C, D of a chain x0, x1, x2, x3. Each
+# block has the chains in another random order; the place of a chain in a block is its *slot*.
+#
+# We look at the model's attention, state a hypothesis about its heads, and ask three questions. Does the hypothesis account
+# for the output? Is every path in it needed? Is anything missing?
 #
 # The notebook runs in about a minute on two cores.
 
@@ -29,8 +36,8 @@ print("loss for B, C, D:    ", task.losses(answers, examples).mean(dim=0).tolist
 # %% [markdown]
 # ## Step 1: look at the attention
 #
-# How much does each role attend to each other role of its own chain? The maps show averages over examples and chains. Each
-# chain stands in one of four **slots** of its block, so each role (across) has four columns. Look at the bottom row, which
+# How much does each role attend to each other role of its own chain? The maps show averages over examples and chains. A
+# chain has one of four slots in each block, so each role (across) has four columns. Look at the bottom row, which
 # is the query. L2H0 attends to the second member of the first pair in three of the four slots. An average over the slots
 # would hide that.
 
@@ -52,11 +59,11 @@ attention_viewer(model, examples, example=0, layer=4)
 # %% [markdown]
 # ## Step 2: state a hypothesis
 #
-# A `Circuit` gives each head a mechanism. `Uniform` and `Identity` heads move nothing that matters. `Previous` and
-# `FixedPattern` heads have the same pattern in every example. `OneHot` heads have paths from role to role, in all slots or
-# in some of them. This circuit is in `circuit.yaml` beside the weights, and you can write your own. Paler arrows are fixed
-# patterns that lead from role to role. The two members of a pair stand side by side, so a head can join them by position
-# alone.
+# A `Circuit` gives each head a mechanism. `Uniform` and `Identity` heads are supposed to move nothing that matters.
+# `Previous` and `FixedPattern` heads (`mean`, `map`) have the same pattern in every example. `OneHot` heads have paths from
+# role to role, in all slots or in some of them. This circuit is in `circuit.yaml` beside the weights, and you can write your
+# own. In the diagram below, paler arrows are fixed patterns that lead from role to role. The two members of a pair stand
+# side by side, so a head can join them by position alone.
 
 # %%
 from circuits import circuit_diagram
@@ -79,7 +86,7 @@ print(f"unablated {unablated:.4f}, every head replaced {combined:.4f}")
 print("A model that always answers the mean scores 1. A model that guesses among the four candidates scores 0.75.")
 
 # %% [markdown]
-# Is every path needed? Remove the highest one by making its row uniform.
+# Is every path needed? Remove the one in the highest layer by making its row uniform.
 
 # %%
 without = circuit.without(circuit.paths[-1], "uniform")
@@ -87,7 +94,12 @@ losses = evaluate(model, task, examples, [without])[0].mean(dim=0)
 dict(zip(task.loss_components, losses.tolist()))
 
 # %% [markdown]
-# `validate` does all of this on fresh examples: it replaces each head alone, then all heads together, and removes every path.
+# `validate` runs these and other checks on fresh examples:
+#
+# - *step 3* replaces each head alone, *step 4* asks whether every head has a mechanism, *step 5* replaces all heads at once;
+# - *faithful*: the circuit's heads stay intact, and all others are ablated;
+# - *complete*: heads of the circuit are knocked out, in the circuit and in the model, and the losses are compared;
+# - *step 6* removes each path, *alternative targets* retargets each path, and *merges* gives the paths of one head to another.
 
 # %%
 from circuits import validate
@@ -112,8 +124,9 @@ report.plot()
 # ## Explore
 #
 # The explorer does the same with clicks. Click an arrow to remove it, and again to bring it back. Click a head to change its
-# mechanism. The losses follow at once, measured on 32 examples (`exact` uses 1,024). The keyboard works, too, with Tab and
-# Enter. `minimal?` tests whether each path is needed. `save` and `report` write files.
+# mechanism. The losses follow at once, measured on 32 examples; the button *exact* measures them on 1,024. The button
+# *minimal?* tests whether each path is needed, and *save* and *report* write files. The keyboard works, too, with Tab and
+# Enter.
 
 # %%
 from circuits import explore
@@ -124,14 +137,15 @@ explore(model, task, circuit)
 # ## Where does the hypothesis come from?
 #
 # The command `retrieval-interp discover transformer_a` found it. In a notebook, `circuits.discover(model, task)` does the
-# same in two or three minutes on two cores. It keeps every candidate that it tried, with its loss and the reason why it was
-# taken or not.
+# same in two or three minutes on two cores. It keeps every change that it tried, with the loss, and whether it was taken.
 #
 # ## Exercises
 #
-# 1. Retarget the highest path: `circuit.retargeted(circuit.paths[-1], "pair2.second")`. Which partial losses rise?
+# The mechanisms are in `circuits`: `from circuits import Head, Identity, OneHot`.
+#
+# 1. Retarget the path in the highest layer: `circuit.retargeted(circuit.paths[-1], "pair2.second")`. Which partial losses rise?
 # 2. L2H0 finds its symbol in three of four slots. Let it find the symbol in all of them, with
 #    `circuit.with_head(Head(2, 0), OneHot({"query": "pair1.second"}))`. Does the loss rise or fall? Where does the model get
 #    the fourth symbol from? (`retrieval-interp study elimination transformer_a` looks into this.)
 # 3. Add a path that does nothing. Which step of `validate` notices it?
-# 4. Replace the uniform heads by `Identity` heads. Does the circuit still account for the output?
+# 4. Replace the uniform heads with `Identity` heads. Does the circuit still account for the output?

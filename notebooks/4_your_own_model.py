@@ -10,9 +10,10 @@
 # %% [markdown]
 # ## The problem
 #
-#     position    0      1  2  3  4  ...        5  6
-#     token       start  a  b  c  d  (filler)   a  b
-#     role               first next                again     (at the second b the model has to predict c)
+#     token    start   a   b       c      d   ...   filler   ...   a   b       c   d   ...
+#     role                 first   next                                again
+#
+# At the second b the model has to predict c. Every repeated token but the last has these three roles.
 #
 # A problem has five parts: the names of its roles, the names of its loss components, the roles at which the loss reads the
 # model's outputs, and two functions, `examples` and `losses`.

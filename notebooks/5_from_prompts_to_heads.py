@@ -39,7 +39,10 @@ print("the model answers:", model.to_string(logits[0, -1].argmax()))
 
 # %% [markdown]
 # For the circuit tools, these questions are a problem in which the token of every symbol has a role. The loss is the
-# probability of a wrong answer.
+# probability of a wrong answer. The lines of a chain are `pair1`, which defines the variable that is asked about, to `pair3`,
+# which holds the value. Each has a `first` (the left side), a `second` (the right side) and an `end` (the line break). The
+# roles `a.second` to `l.second` name the right sides of all twelve lines by the variable on the left. So a path can lead to
+# a line of another chain.
 
 # %%
 examples = task.examples(128, seed=1)

@@ -126,7 +126,7 @@ def compile_circuit(
     distractors: Mapping[Head, Distractor] | None = None,
     seed: int = 0,
 ) -> HookedTransformer:
-    """Compile a circuit into a transformer that solves ``problem`` with exactly these attention paths.
+    """Compile a circuit into a transformer that solves ``problem`` with exactly the circuit's paths.
 
     Args:
         circuit: a circuit of one-hot heads; heads that it does not name attend to themselves and write nothing.

@@ -90,7 +90,7 @@ def position_attention(model: HookedTransformer, examples: Examples) -> Float[Te
 def roles_or_positions(
     model: HookedTransformer, examples: Examples, role: str
 ) -> tuple[Float[Tensor, "layer head role"], Float[Tensor, "layer head"]]:
-    """Return each head's attention from one role to every role of the instance, and the highest to a position.
+    """Return each head's average attention from a role to every role of the instance, and its highest to one position.
 
     A head that follows roles has high attention to a role, wherever the role is. A head that fetches by position has
     high attention to a position, whatever is there.

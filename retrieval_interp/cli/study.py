@@ -66,7 +66,7 @@ def interventions(
     ),
     as_json: Json = False,
 ) -> None:
-    """Train models with attention paths forced or forbidden, to test whether later heads need the first ones."""
+    """Train models with attention paths forced or forbidden, to test whether later heads need earlier ones."""
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import interventions as room
     from retrieval_interp.experiments.interventions_page import PAGE, write_interventions
