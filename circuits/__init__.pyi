@@ -15,8 +15,8 @@ from .composition.interchange_result import InterchangeResult as InterchangeResu
 from .composition.mlp_report import MLPReport as MLPReport
 from .composition.mlps import mlp_ablations as mlp_ablations
 from .composition.path_patching import path_patching as path_patching
-from .composition.self_consistency import SelfConsistency as SelfConsistency
 from .composition.self_consistency import self_consistency as self_consistency
+from .composition.self_consistency_result import SelfConsistency as SelfConsistency
 from .composition.variables import Variable as Variable
 from .discovery.discovery import Discovery as Discovery
 from .discovery.discovery import discover as discover

@@ -6,9 +6,11 @@
 - interchange_result.py, interchange_figure.py: InterchangeResult: tables, heat maps, sentences
 - path_patching.py: path_patching: by which senders heads find where to look, and what they fetch
 - edges.py: Composition, Edge: its result
-- receiver.py, senders.py, unablated.py: a path with one input patched; who wrote what; the run it starts from
+- role_paths.py: the paths that are studied
+- receiver.py, sender.py, senders.py, unablated.py: a patched path; who wrote what; its run
 - composition_scores.py: how well pairs of heads fit together, from the weights alone
 - self_consistency.py: self_consistency: do heads look where the circuit says, once the others are replaced?
+- self_consistency_result.py: SelfConsistency: its result
 - mean.py: Mean: a mean with its standard error
 - mlps.py: mlp_ablations: where MLPs are needed, and where a linear map does as well
 """

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from circuits.circuit import AttentionPath
 from circuits.composition.mean import Mean
-from circuits.composition.senders import Sender
+from circuits.composition.sender import Sender
 from circuits.roles import Roles
 from circuits.utils.lazy import pandas, torch
 
@@ -175,7 +175,11 @@ class Composition:
 
     def sentences(self) -> tuple[str, ...]:
         """Return one sentence for every path: how its head finds its place, and what it fetches."""
-        return tuple(f"{path} {self._place(path)}{self._fetched(path)}." for path in self.attention)
+        return tuple(map(self.sentence, self.attention))
+
+    def sentence(self, path: AttentionPath) -> str:
+        """Return how the head of a path finds its place, and what it fetches."""
+        return f"{path} {self._place(path)}{self._fetched(path)}."
 
     def _place(self, path: AttentionPath) -> str:
         if edges := self.of(path, "QK"):

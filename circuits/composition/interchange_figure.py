@@ -6,8 +6,14 @@ from plotly.subplots import make_subplots
 from circuits.composition.interchange_result import UNDECIDED, InterchangeResult
 
 
-def interchange_figure(result: InterchangeResult) -> go.Figure:
-    """Plot roles across and layers upwards; a ring marks a cell in which the circuit's paths carry the variable."""
+def interchange_figure(result: InterchangeResult, control: bool = False) -> go.Figure:
+    """Plot roles across and layers upwards; a ring marks a cell in which the circuit's paths carry the variable.
+
+    Args:
+        result: the result.
+        control: whether to plot the share of the other instances that keep their own answer.
+    """
+    measured, label = (result.control, "own answer kept") if control else (result.accuracy, "accuracy")
     shown = [(row, column, variable, component) for row, variable in enumerate(result.variables)
              for column, component in enumerate(result.components) if component in variable.components]  # fmt: skip
     titles = {(row, column): f"{variable.name}: answers {component}" for row, column, variable, component in shown}
@@ -20,11 +26,11 @@ def interchange_figure(result: InterchangeResult) -> go.Figure:
     layers = ["before", *map(str, range(result.accuracy.shape[1] - 1))]
     for row, column, *_ in shown:
         heat = go.Heatmap(
-            z=result.accuracy[row, :, :, column].round(decimals=3).tolist(), x=list(result.roles), y=layers,
+            z=measured[row, :, :, column].round(decimals=3).tolist(), x=list(result.roles), y=layers,
             coloraxis="coloraxis", hovertemplate="%{x} after layer %{y}: %{z:.2f}<extra></extra>",
         )  # fmt: skip
         figure.add_trace(heat, row=row + 1, col=column + 1)
-        if result.predicted is not None:
+        if result.predicted is not None and not control:
             where = (result.predicted[row, :, :, column] > UNDECIDED).nonzero().tolist()
             rings = go.Scatter(
                 x=[result.roles[role] for _, role in where], y=[layers[layer] for layer, _ in where], mode="markers",
@@ -34,7 +40,7 @@ def interchange_figure(result: InterchangeResult) -> go.Figure:
     figure.update_yaxes(type="category")
     figure.update_yaxes(title_text="layer", col=1)
     return figure.update_layout(
-        coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "accuracy"}}},
+        coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": label}}},
         template="plotly_white",
         height=120 + n_rows * (80 + 18 * len(layers)),
         margin={"t": 50, "b": 90},

@@ -45,8 +45,11 @@ class Mean:
         return f"{self.mean:.2f} ± {self.standard_error:.2f}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``mean``, ``standard_error`` and ``examples``."""
-        return {"mean": self.mean, "standard_error": self.standard_error, "examples": self.n_examples}
+        """Return ``mean``, ``standard_error`` and ``examples``, with None for NaN."""
+        numbers = {"mean": self.mean, "standard_error": self.standard_error}
+        return {name: None if value != value else value for name, value in numbers.items()} | {
+            "examples": self.n_examples
+        }
 
 
 def per_example(

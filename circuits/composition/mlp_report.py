@@ -84,7 +84,7 @@ class MLPReport:
 
     def sentences(self) -> tuple[str, ...]:
         """Return the findings in words."""
-        said = [f"The loss of the model is {self.unablated}."]
+        said, quiet = [f"The loss of the model is {self.unablated}."], []
         for layer in dict.fromkeys(own.layer for own in self.losses if own.layer is not None):
             roles = [role for where, role in self.needed if where == layer]
             nonlinear = [role for role in roles if self.loss(layer, role, "linear").mean >= self.threshold]
@@ -94,10 +94,12 @@ class MLPReport:
                 said.append(
                     f"Layer {layer}: the MLP is needed at {', '.join(losses)}; {instead}{_except(nonlinear, roles)}."
                 )
+            elif (everywhere := self.loss(layer, None, "mean").mean) >= self.threshold:
+                said.append(f"Layer {layer}: the MLP is needed at all roles together only ({everywhere:.2f}).")
             else:
-                everywhere = self.loss(layer, None, "mean").mean
-                whole = f"only all roles together ({everywhere:.2f})" if everywhere >= self.threshold else "no role"
-                said.append(f"Layer {layer}: the MLP is needed at {whole}.")
+                quiet.append(str(layer))
+        if quiet:
+            said.append(f"Layer{'s' * (len(quiet) > 1)} {', '.join(quiet)}: the MLP is needed at no role.")
         mean, linear = (self.loss(None, None, instead) for instead in INSTEAD)
         said.append(f"With all MLPs replaced at once the loss is {mean} (means) and {linear} (linear maps).")
         return tuple(said)

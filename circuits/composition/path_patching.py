@@ -14,9 +14,10 @@ from circuits.composition.composition_scores import composition_scores
 from circuits.composition.edges import CARRIED, FOLLOWED, ByLabel, Composition, Edge
 from circuits.composition.mean import Mean
 from circuits.composition.receiver import INPUTS, Receiver, exchanged
-from circuits.composition.senders import ALL, Sender, senders_below
+from circuits.composition.role_paths import role_paths
+from circuits.composition.sender import ALL, Sender
+from circuits.composition.senders import senders_below
 from circuits.composition.unablated import Unablated, examples_at_once
-from circuits.errors import BadInput
 from circuits.losses.sample import check_number, stream_seed
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
@@ -99,10 +100,7 @@ def path_patching(
     )
     circuit.check(many.roles, model.cfg.n_layers, model.cfg.n_heads)
     check_branching(model, many.inputs)
-    paths = [path for path in circuit.paths if isinstance(circuit.heads[path.head], OneHot)]
-    if not paths:
-        raise BadInput("the circuit has no path between roles; expected a one-hot head")
-    patching = _Patching(model, problem, circuit, paths, seed)
+    patching = _Patching(model, problem, circuit, role_paths(circuit), seed)
     with shown(progress, "path patching") as progress:
         screened = patching.measured(few, lambda key: key.which == "V", part_of(progress, 0.0, 0.4))
         measured = {key for key, values in screened.items() if key.sender == ALL or _passes(values)}
@@ -124,7 +122,7 @@ class _Patching:
     model: HookedTransformer
     problem: Problem
     circuit: Circuit
-    paths: list[AttentionPath]
+    paths: tuple[AttentionPath, ...]
     seed: int
 
     def measured(self, examples: Examples, wanted: Wanted, progress: Progress) -> dict[Key, Values]:

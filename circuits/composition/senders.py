@@ -7,46 +7,16 @@ The biases b_O are the same at every position, so that exchanging them between p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformer_lens import HookedTransformerConfig
 
+from circuits.composition.sender import EMBED, Sender
 from circuits.composition.unablated import Unablated
 from circuits.errors import BadInput
-from circuits.heads import Head
 
 ROUNDING = 1e-3  # of the residual stream's size; sums in single precision differ by some 1e-6
-
-
-@dataclass(frozen=True, order=True)
-class Sender:
-    """A part of the model that writes into the residual stream: ``embed``, ``L2H0`` or ``L2 MLP``.
-
-    Attributes:
-        layer: the layer; -1 for the embedding.
-        is_mlp: whether this is the layer's MLP; it comes after the layer's heads.
-        index: the index of a head in its layer.
-    """
-
-    layer: int
-    is_mlp: bool = False
-    index: int = 0
-
-    @property
-    def head(self) -> Head | None:
-        """The head, if the sender is one."""
-        return None if self.is_mlp or self.layer < 0 else Head(self.layer, self.index)
-
-    def __str__(self) -> str:
-        if self.is_mlp:
-            return f"L{self.layer} MLP"
-        return {-1: "embed", -2: "all senders"}.get(self.layer) or str(self.head)
-
-
-EMBED, ALL = Sender(-1), Sender(-2)  # all senders at once
 
 
 def senders_below(layer: int, cfg: HookedTransformerConfig) -> tuple[Sender, ...]:

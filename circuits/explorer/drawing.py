@@ -4,19 +4,23 @@ The attribute ``data-act`` of every head and path names the action for a click, 
 information is shown by colour alone: a removed path is dashed, and a head shows its state as text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import NamedTuple
 
 from circuits.circuit import AttentionPath, Head
+from circuits.composition.edges import Edge
 from circuits.explorer.draft import Draft
 from circuits.explorer.exploration import Exploration
 from circuits.figures.diagram import COLOURS, drawn_paths
+from circuits.figures.diagram_edges import INPUTS, MLP, READ
 
 ROW, COLUMN, BOX, MARGIN = 38.0, 76.0, 116.0, 26.0  # sizes, in pixels
 THIN, WIDE = 1.2, 6.0  # widths of arrows with attention 0 and 1
 TIP = 14.0  # length of an arrow's tip
 SMALLEST = 0.85  # the smallest scale at which the text is readable; a drawing that is still too wide scrolls
+BESIDE, APART = 8.0, 5.0  # the distance of an edge from its role's line, and of edges from one another
 FAINT = "#8a8a8a"  # readable on white and on black
 
 
@@ -37,19 +41,25 @@ def full_width(exploration: Exploration) -> float:
     return 2 * MARGIN + BOX * exploration.model.cfg.n_heads + COLUMN * len(exploration.few.roles.names)
 
 
-def drawing(exploration: Exploration, chosen: Head, labels: Mapping[AttentionPath, str] | None = None) -> str:
+def drawing(
+    exploration: Exploration,
+    chosen: Head,
+    labels: Mapping[AttentionPath, str] | None = None,
+    edges: Sequence[Edge] = (),
+) -> str:
     """Draw an exploration as SVG.
 
     Args:
         exploration: the exploration.
         chosen: the chosen head.
         labels: a label for some paths, such as whether they are needed.
+        edges: edges to draw as thin lines, each with its sender.
     """
     cfg, roles = exploration.model.cfg, exploration.few.roles
     left, width, height = MARGIN + BOX * cfg.n_heads, full_width(exploration), ROW * cfg.n_layers + 2 * MARGIN
     place = {role: left + COLUMN * (n + 0.5) for n, role in enumerate(roles.in_order)}
 
-    def level(layer: int) -> float:
+    def level(layer: int | float) -> float:
         return height - MARGIN - ROW * layer
 
     lines = [
@@ -75,11 +85,15 @@ def drawing(exploration: Exploration, chosen: Head, labels: Mapping[AttentionPat
         _path(path, own, there[path], colour[path.head.layer], _label(draft, path, labels or {}))
         for path, own in segments.items()
     ]
+    drawn = [
+        _edge(edge, place[edge.sender_role], level, n, sum(map(partial(_beside, edge), edges[:n])))
+        for n, edge in enumerate(edges)
+    ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'style="max-width: 100%; min-width: {SMALLEST * width:g}px; height: auto" '
         f'font-family="system-ui, sans-serif" font-size="12" role="group" aria-label="the circuit">'
-        f"{''.join((*lines, *heads, *paths))}</svg>"
+        f"{''.join((*lines, *heads, *paths, *drawn))}</svg>"
     )
 
 
@@ -110,6 +124,36 @@ def _path(path: AttentionPath, segments: Sequence[Segment], there: bool, colour:
     return (
         f'<g class="path" data-act="path {name}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '
         f'aria-label="{told}"><title>{told}</title>{drawn}</g>'
+    )
+
+
+def _beside(edge: Edge, other: Edge) -> bool:
+    """Whether the names of two edges would be written at the same place."""
+    side, others = INPUTS[edge.input][-1], INPUTS[other.input][-1]
+    return (edge.sender, edge.sender_role, side) == (other.sender, other.sender_role, others)
+
+
+def _edge(edge: Edge, x: float, level: Callable[[float], float], number: int, n_beside: int) -> str:
+    """Draw an edge as a thin line beside the line of its role, from the sender's layer to the reading head.
+
+    Args:
+        edge: the edge.
+        x: the line of its role.
+        level: the height of a layer.
+        number: a number, by which lines stand apart.
+        n_beside: the number of names that are written at the same place.
+    """
+    _, colour, _, side = INPUTS[edge.input]
+    low = level(max(0.0, edge.sender.layer + (MLP if edge.sender.is_mlp else 0.5)))
+    high = level(edge.path.head.layer + READ)
+    aside = x + side * (BESIDE + APART * (number % 4))
+    told = escape(f"{edge.sender} ({edge.input})")
+    return (
+        f'<g class="edge" pointer-events="none"><title>{escape(edge.said)}</title>'
+        f'<path d="M{x:g} {low:.1f} L{aside:g} {low - 3:.1f} L{aside:g} {high + 3:.1f} L{x:g} {high:.1f}" fill="none" '
+        f'stroke="{colour}" stroke-width="1.5" stroke-dasharray="2 3"/>'
+        f'<text x="{aside + 3 * side:g}" y="{low - 10 * n_beside:.1f}" text-anchor="{"start" if side > 0 else "end"}" '
+        f'font-size="10" fill="currentColor">{told}</text></g>'
     )
 
 

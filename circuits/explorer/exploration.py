@@ -12,6 +12,9 @@ from transformer_lens import HookedTransformer
 from circuits.checks.removals import PathResult
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import save_circuit
+from circuits.composition.edges import Composition
+from circuits.composition.path_patching import path_patching
+from circuits.composition.role_paths import has_role_paths
 from circuits.errors import BadInput
 from circuits.explorer.draft import Draft
 from circuits.losses.loss import Loss
@@ -23,7 +26,7 @@ from circuits.utils.progress import part_of
 from circuits.validation.validation import validate
 
 AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
-IN_PASSING = 64  # examples for the test whether paths are needed
+IN_PASSING = 64  # examples for the test whether paths are needed, and for the edges of a head
 THRESHOLD = 0.05
 
 
@@ -65,6 +68,7 @@ class Exploration:
         self._past, self._place = [Draft(self._fitting(circuit))], 0
         self.few = examples.take(slice(0, AT_ONCE))
         self._at_once = SequentialTest(model, problem, self.few, threshold)
+        self._edges: dict[str, Composition] = {}  # by the circuit of one head
         self.attention: Float[Tensor, "layer head query_role key_role"] = role_attention(model, self.few).cpu()
 
     @property
@@ -99,6 +103,25 @@ class Exploration:
         asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": self.threshold}
         report = validate(self.model, self.problem, self.draft.circuit, **asked, progress=progress)
         return {result.path: result for result in report.paths}
+
+    def has_edges(self, head: Head) -> bool:
+        """Whether the edges of a head can be shown at once: they were measured, or it has no path between roles."""
+        alone = self._alone(head)
+        return not has_role_paths(alone) or alone.digest in self._edges
+
+    def edges(self, head: Head, progress: Callable[[float], None] = lambda share: None) -> Composition | None:
+        """Find by which senders a head finds its place, on few examples; None if it has no path between roles.
+
+        Raises:
+            BadInput: the model's blocks are not like GPT-2's.
+        """
+        alone = self._alone(head)
+        if not has_role_paths(alone):
+            return None
+        if alone.digest not in self._edges:
+            asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed}
+            self._edges[alone.digest] = path_patching(self.model, self.problem, alone, **asked, progress=progress)
+        return self._edges[alone.digest]
 
     def strength(self, path: AttentionPath) -> float:
         """Return the attention along a path in the unablated model, from 0 to 1."""
@@ -169,6 +192,10 @@ class Exploration:
     def _loss(self, circuit: Circuit, exactly: bool) -> Loss:
         (loss,) = (self._test if exactly else self._at_once).measure([circuit])
         return loss
+
+    def _alone(self, head: Head) -> Circuit:
+        """Return the circuit with this head only."""
+        return Circuit({own: mechanism for own, mechanism in self.draft.hypothesis.heads.items() if own == head})
 
     def _named(self) -> Circuit:
         """Return the circuit; a changed circuit does not keep the description of the first one."""

@@ -14,6 +14,7 @@ from transformer_lens import HookedTransformer
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit
+from circuits.composition.edges import Edge
 from circuits.errors import BadInput
 from circuits.explorer.drawing import SMALLEST, drawing, full_width
 from circuits.explorer.exploration import IN_PASSING, THRESHOLD, Exploration
@@ -78,7 +79,9 @@ class Explorer(ipywidgets.VBox):
         self.exploration = exploration
         self._order = exploration.few.roles.in_order
         self._labels: dict[AttentionPath, str] = {}
-        self._exactly = False
+        self._exactly = self._failed = False
+        self._edges: tuple[Edge, ...] = ()
+        self._path: AttentionPath | None = None  # the path that was clicked last
         heads = [str(head) for head in exploration.heads]
         useful = exploration.draft.hypothesis.useful_heads
         self.head = ipywidgets.Dropdown(
@@ -101,7 +104,7 @@ class Explorer(ipywidgets.VBox):
         for name, _, action in self._actions():
             self.buttons[name].on_click(partial(self._do, action))
         self.diagram.on_msg(lambda _, message, __: self._clicked(message))
-        self.head.observe(lambda _: self._show_head(), "value")
+        self.head.observe(lambda _: self._choose(), "value")
         self.example.observe(lambda _: self._show_example(), "value")
         row = partial(ipywidgets.HBox, layout={"flex_flow": "row wrap"})
         named = self.buttons
@@ -162,7 +165,7 @@ class Explorer(ipywidgets.VBox):
     def _do(self, action: Callable[[], str | None], *_: Any) -> None:
         """Run an action, show its result, and report an error."""
         before = self.exploration.draft
-        self._exactly = False
+        self._exactly, self._edges, self._failed = False, (), True
         try:
             said = action()
         except Exception as error:  # a notebook does not show the exceptions of a click
@@ -180,6 +183,7 @@ class Explorer(ipywidgets.VBox):
                     trace.update(y=[], text=[])
             self._complain(error)
             return
+        self._failed = False
         if said:
             self._say(said if self.exploration.draft == before else f"{said} {self._told}")
 
@@ -187,6 +191,7 @@ class Explorer(ipywidgets.VBox):
         what, _, which = act.partition(" ")
         if what == "head":
             self._chosen = head = Head.parse(which)
+            self._path = None
             self._do(partial(self.exploration.cycle, head))
         else:
             there = {str(path): path for path in self.exploration.draft.paths}
@@ -194,8 +199,10 @@ class Explorer(ipywidgets.VBox):
                 self._say(f"{which} is not a path of the circuit any more.", wrong=True)
                 return
             path = there[which]
-            self._chosen = head = path.head
+            self._chosen, self._path, head = path.head, path, path.head
             self._do(partial(self.exploration.toggle, path))
+            if self.head.value == str(head):
+                self._choose()
         self.head.value = str(head)
 
     def _draw(self) -> str | None:
@@ -253,7 +260,7 @@ class Explorer(ipywidgets.VBox):
         self.line.value = f'<div role="status" aria-live="polite">{mark}{escape(text)}</div>'
 
     def _show_drawing(self) -> None:
-        self.diagram.svg = drawing(self.exploration, self._chosen, self._labels)
+        self.diagram.svg = drawing(self.exploration, self._chosen, self._labels, self._edges)
 
     def _show_head(self) -> None:
         self._chosen = head = Head.parse(self.head.value)
@@ -265,6 +272,31 @@ class Explorer(ipywidgets.VBox):
             self.attention.layout.title.text = f"{head}: attention, from role (down) to role (across)"
         self.viewer.head = self.exploration.heads.index(head)
         self._show_drawing()
+
+    def _choose(self) -> None:
+        """Show the chosen head, and the found edges of the path that was clicked, or of all its paths.
+
+        They are measured when they are first asked for.
+        """
+        self._show_head()
+        head, path, self._path = self._chosen, self._path, None
+        if self._failed:  # the message stays
+            return
+        try:
+            if not self.exploration.has_edges(head):
+                self._say(f"{self._told} Path patching of {head} on {IN_PASSING} examples …")
+            found = self.exploration.edges(head, self._progress)
+        except Exception as error:
+            self._say(f"{self._told} The edges of {head} cannot be measured: {error}")
+            return
+        finally:
+            self.bar.layout.visibility = "hidden"
+        paths = [own for own in found.attention if path in (None, own)] if found else []
+        if found and paths:
+            self._edges = tuple(edge for own in paths for edge in found.of(own))
+            self._show_drawing()
+            said = " ".join(map(found.sentence, paths))
+            self._say(f"{self._told} {said} (Path patching on {IN_PASSING} examples.)")
 
     def _show_example(self) -> None:
         viewer = attention_viewer(self.exploration.model, self.exploration.few, self.example.value)

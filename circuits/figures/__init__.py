@@ -2,5 +2,6 @@
 
 - page.py: self-contained HTML pages
 - diagram.py: circuit_diagram: roles across, layers upwards
+- diagram_edges.py: by which senders heads find their place, in the diagram
 - attention_figure.py: attention from role to role, head by head
 """

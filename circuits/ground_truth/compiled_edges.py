@@ -27,7 +27,7 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.composition.edges import CARRIED, FOLLOWED
-from circuits.composition.senders import ALL, EMBED, Sender
+from circuits.composition.sender import ALL, EMBED, Sender
 from circuits.ground_truth.compile import MATCH, TokenProblem, known_after
 from circuits.heads import Head
 

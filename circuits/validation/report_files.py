@@ -12,6 +12,7 @@ from circuits.checks.faithfulness import Ablated
 from circuits.checks.removals import PathResult
 from circuits.checks.statements import REPORT_FILES
 from circuits.circuit_file import dump_circuit
+from circuits.composition.self_consistency_result import SelfConsistency
 from circuits.discovery.discovery import Discovery
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
@@ -32,7 +33,11 @@ FAITHFUL = ("all heads outside the circuit", "the circuit's heads", "all heads",
 
 
 def write_report(
-    report: ValidationReport, folder: Path, chance: ChanceReport | None = None, discovery: Discovery | None = None
+    report: ValidationReport,
+    folder: Path,
+    chance: ChanceReport | None = None,
+    discovery: Discovery | None = None,
+    self_consistency: SelfConsistency | None = None,
 ) -> Path:
     """Write the three report files and return the path of the HTML page.
 
@@ -42,9 +47,9 @@ def write_report(
         BadInput: a file cannot be written to the folder.
     """
     contents = (
-        json.dumps(to_json(report, chance, discovery), indent=2) + "\n",
-        markdown(report, chance, discovery),
-        page(report, chance, discovery),
+        json.dumps(to_json(report, chance, discovery, self_consistency), indent=2) + "\n",
+        markdown(report, chance, discovery, self_consistency),
+        page(report, chance, discovery, self_consistency),
     )
     save_patterns(report.circuit, folder / f"circuit{PATTERNS}")
     write_together({folder / name: content for name, content in zip(REPORT_FILES, contents, strict=True)})
@@ -52,14 +57,22 @@ def write_report(
 
 
 def to_json(
-    report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None
+    report: ValidationReport,
+    chance: ChanceReport | None = None,
+    discovery: Discovery | None = None,
+    self_consistency: SelfConsistency | None = None,
 ) -> dict[str, Any]:
     """Return the whole report as plain numbers and texts; docs/reports.md explains every key."""
-    others = {"chance": chance, "discovery": discovery}
+    others = {"chance": chance, "discovery": discovery, "self_consistency": self_consistency}
     return {**report.to_json(), **{name: one.to_json() for name, one in others.items() if one}}
 
 
-def page(report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None) -> str:
+def page(
+    report: ValidationReport,
+    chance: ChanceReport | None = None,
+    discovery: Discovery | None = None,
+    self_consistency: SelfConsistency | None = None,
+) -> str:
     """Return the self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
     model, device = report.model, next(report.model.parameters()).device
     examples = report.problem.examples(ATTENTION_EXAMPLES, report.seed).to(device)
@@ -78,11 +91,17 @@ def page(report: ValidationReport, chance: ChanceReport | None = None, discovery
         viewers=_viewers(model, examples.take(slice(0, VIEWED_EXAMPLES))),
         chance=chance,
         discovery=discovery,
+        self_consistency=self_consistency,
         content=figure_element(content_figure(report.content_or_position), "content-or-position"),
     )
 
 
-def markdown(report: ValidationReport, chance: ChanceReport | None = None, discovery: Discovery | None = None) -> str:
+def markdown(
+    report: ValidationReport,
+    chance: ChanceReport | None = None,
+    discovery: Discovery | None = None,
+    self_consistency: SelfConsistency | None = None,
+) -> str:
     """Return the report as Markdown tables."""
     name = report.circuit.name or "the circuit"
     names = list(report.unablated.components)
@@ -139,6 +158,8 @@ def markdown(report: ValidationReport, chance: ChanceReport | None = None, disco
     lines += _table(["path", *columns, "needed", "best other target"], table)
     if report.flow_check:
         lines += ["", "## Could it work?", "", *(f"- {sentence}" for sentence in report.flow_sentences())]
+    if self_consistency:
+        lines += ["", "## Self-consistency", "", *(f"- {sentence}" for sentence in self_consistency.sentences())]
     if chance:
         lines += ["", "## Is it chance?", "", *(f"- {sentence}" for sentence in chance.sentences())]
     if discovery:

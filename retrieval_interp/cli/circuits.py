@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
     from circuits.checks.statements import Protocol
     from circuits.circuit import Circuit
+    from circuits.composition.self_consistency_result import SelfConsistency
     from circuits.null_models.chance import ChanceReport
     from circuits.validation.validation_report import ValidationReport
     from retrieval_interp.tasks.task import Task
 
 app = typer.Typer()
+MOST_EXAMPLES = 1024  # for self-consistency
 
 
 class ProtocolChoice(StrEnum):
@@ -47,7 +49,7 @@ def validate(
     examples: Examples = 1024,
     seed: Annotated[
         int, typer.Option(callback=usable_seed, help="Seed of the examples; discover chooses on other examples.")
-    ] = 0,
+    ] = 1,
     threshold: Threshold = 0.05,
     protocol: Annotated[
         ProtocolChoice, typer.Option(help="Checks that decide: all of them, or only Appendix E of the paper.")
@@ -122,6 +124,7 @@ def discover(
     for path in (out, *(report / name for name in REPORT_FILES if report)):
         check_writable(path)
     model, task, _ = library.load(folder)
+    from circuits.composition.role_paths import has_role_paths
     from circuits.null_models.permuted_roles import null_loss
     from circuits.validation.report_files import to_json
 
@@ -142,11 +145,16 @@ def discover(
         found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
     show = None if as_json else print_report
     tested, chance = validated(model, task, circuit, model_dir, examples, seed, threshold, 16 * examples, show=show)
-    page = tested.save(report, chance, found) if report else None
+    consistent = None
+    if found.found and has_role_paths(circuit):
+        consistent = self_consistent(model, task, circuit, tested.n_examples, seed, threshold)
+    page = tested.save(report, chance, found, consistent) if report else None
     if as_json:
-        print(json.dumps(to_json(tested, chance, found), indent=2))
+        print(json.dumps(to_json(tested, chance, found, consistent), indent=2))
     else:
         print_chance(chance)
+        for sentence in consistent.sentences() if consistent else ():
+            typer.echo(sentence)
         typer.echo(f"With role names permuted in every example, discovery reaches a loss of {found.permuted}.")
         if page is not None:
             typer.echo(f"The report is at {page}")
@@ -185,7 +193,11 @@ def reproduce(
     of = (settings.model, settings.examples, settings.seed, settings.threshold)
     again, chance = validated(model, task, hypothesis, *of, protocol=settings.protocol)
     others = {key: value for key, value in now.items() if stored["metadata"].get(key) != value}
-    found = [*differences(stored, json.loads(json.dumps(to_json(again, chance))))]
+    consistent = None
+    if "self_consistency" in stored:
+        consistent = self_consistent(model, task, hypothesis, *of[1:])
+    document = json.loads(json.dumps(to_json(again, chance, self_consistency=consistent)))
+    found = [*differences(stored, document)]
     if as_json:
         document = {"holds": not found, "now": now, "differences": [asdict(one) for one in found]}
         print(json.dumps(document, indent=2))
@@ -202,6 +214,19 @@ def reproduce(
         )
         typer.echo(f"{path} {outcome}.")
     raise typer.Exit(1 if found else 0)
+
+
+def self_consistent(
+    model: "HookedTransformer", task: "Task", circuit: "Circuit", examples: int, seed: int, threshold: float
+) -> "SelfConsistency":
+    """Measure the self-consistency of a circuit on as many examples as its validation used, up to a limit."""
+    import circuits
+
+    n_examples = min(examples, MOST_EXAMPLES)
+    with progress_bar("self-consistency") as progress:
+        return circuits.self_consistency(
+            model, task, circuit, n_examples=n_examples, seed=seed, threshold=threshold, progress=progress
+        )
 
 
 def validated(

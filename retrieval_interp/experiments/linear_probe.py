@@ -13,8 +13,6 @@ from circuits.utils.progress import Progress
 
 AT_ONCE = 256  # the number of examples in one forward pass
 RIDGE = 1e-3  # the ridge penalty, relative to the mean variance of the residual stream
-Places = Mapping[str, Int[torch.Tensor, "example instance"]]  # positions by role
-Wanted = Mapping[str, Float[torch.Tensor, "example instance target"]]  # what to read there, by role
 
 
 @dataclass
@@ -67,7 +65,11 @@ class Moments:
 
 
 def fitted(
-    model: transformer_lens.HookedTransformer, examples: Examples, places: Places, wanted: Wanted, progress: Progress
+    model: transformer_lens.HookedTransformer,
+    examples: Examples,
+    places: Mapping[str, Int[torch.Tensor, "example instance"]],
+    wanted: Mapping[str, Float[torch.Tensor, "example instance target"]],
+    progress: Progress,
 ) -> dict[tuple[int, str], Moments]:
     """Return the moments at every role, before the first layer (row 0) and after each layer."""
     found: dict[tuple[int, str], Moments] = {}
@@ -84,7 +86,10 @@ def predicted(moments: Moments, residual: Float[torch.Tensor, "*rows d_model"]) 
 
 
 def streams(
-    model: transformer_lens.HookedTransformer, examples: Examples, places: Places, progress: Progress
+    model: transformer_lens.HookedTransformer,
+    examples: Examples,
+    places: Mapping[str, Int[torch.Tensor, "example instance"]],
+    progress: Progress,
 ) -> Iterator[tuple[slice, int, str, Float[torch.Tensor, "example instance d_model"]]]:
     """Yield some examples, a row, a role, and the residual stream there.
 

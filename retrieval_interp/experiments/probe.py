@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from circuits.flow.flow_check import FlowCheck
 from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch, transformer_lens
 from circuits.utils.progress import Progress, part_of, shown
-from retrieval_interp.experiments.linear_probe import Places, Wanted, fitted, predicted, streams
+from retrieval_interp.experiments.linear_probe import fitted, predicted, streams
 from retrieval_interp.tasks.vectors import VectorTask
 from retrieval_interp.theory.information_flow import layers_until
 from retrieval_interp.training.curves import EMERGED
@@ -111,7 +111,11 @@ def possible_layers(task: VectorTask) -> dict[str, int | None]:
     return {symbol: None if layers is None else layers - 1 for symbol, layers in until.items()}
 
 
-def _asked(examples: Examples, read: Mapping[str, list[int]]) -> tuple[Places, Wanted]:
+def _asked(
+    examples: Examples, read: Mapping[str, list[int]]
+) -> tuple[
+    Mapping[str, Int[torch.Tensor, "example instance"]], Mapping[str, Float[torch.Tensor, "example instance target"]]
+]:
     """Return the positions of every output role, in the order of the targets, and the symbols asked for there."""
     places = {role: examples.roles[role].sort(dim=1).values for role in read}
     return places, {role: examples.targets[:, :, symbols].flatten(2) for role, symbols in read.items()}

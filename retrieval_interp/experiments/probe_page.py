@@ -74,6 +74,7 @@ def role_figure(read: RoleProbes) -> go.Figure:
         coloraxis={"colorscale": "Blues_r", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "relative error"}}},
         template="plotly_white",
         height=160 + 40 * len(layers),
+        margin={"t": 40, "b": 60},
     )
 
 

@@ -14,7 +14,8 @@ from circuits.composition.edges import ByLabel
 from circuits.composition.mean import Mean
 from circuits.composition.path_patching import path_patching
 from circuits.composition.receiver import Receiver, exchanged
-from circuits.composition.senders import EMBED, Sender, senders_below, written
+from circuits.composition.sender import EMBED, Sender
+from circuits.composition.senders import senders_below, written
 from circuits.composition.unablated import Unablated
 from circuits.ground_truth.compile import compile_circuit
 from circuits.ground_truth.compiled_edges import compiled_edges

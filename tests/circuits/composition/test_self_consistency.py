@@ -5,7 +5,8 @@ import torch
 
 from circuits import AttentionPath, BadInput, Circuit, Condition, FixedPattern, Head, OneHot, Uniform
 from circuits.composition.mean import Mean
-from circuits.composition.self_consistency import HeadConsistency, OwnAttention, SelfConsistency, self_consistency
+from circuits.composition.self_consistency import self_consistency
+from circuits.composition.self_consistency_result import HeadConsistency, OwnAttention, SelfConsistency
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from retrieval_interp.ground_truth.chains import ChainProblem

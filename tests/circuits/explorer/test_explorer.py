@@ -214,6 +214,36 @@ def test_what_is_clicked_is_drawn_otherwise_and_undone(explorer, circuit):
     assert explorer.head.value == "L0H0"
 
 
+def test_a_click_on_a_path_tells_by_which_senders_its_head_finds_its_place(explorer, circuit):
+    click(explorer, circuit.paths[1])
+    assert "L1H0 query -> pair1.second finds its place by embed at query (Q: " in explorer.said
+    assert explorer.diagram.svg.count('class="edge"') == 3
+    assert "L0H0 (K)" in explorer.diagram.svg
+    explorer.head.value = "L0H0"
+    assert "L0H0 pair1.second -> pair1.first finds its place" in explorer.said
+    assert "L0H0 (K)" not in explorer.diagram.svg
+    assert explorer.bar.layout.visibility == "hidden"
+
+
+def test_edges_are_measured_once_for_each_head_and_only_then_the_line_says_so(explorer, circuit, monkeypatch):
+    said = []
+    monkeypatch.setattr(explorer, "_say", lambda text, wrong=False: said.append(text))
+    for _ in range(2):
+        click(explorer, circuit.paths[1])
+    assert sum("on 64 examples …" in text for text in said) == 1
+    assert sum("finds its place" in text for text in said) == 2
+
+
+def test_a_model_whose_edges_cannot_be_measured_is_explored_all_the_same(explorer, circuit, monkeypatch):
+    def refuse(*_):
+        raise BadInput("not like GPT-2")
+
+    monkeypatch.setattr(explorer.exploration, "edges", refuse)
+    click(explorer, circuit.paths[1])
+    assert "The edges of L1H0 cannot be measured: not like GPT-2" in explorer.said
+    assert explorer.diagram.svg.count('aria-pressed="false"') == 1
+
+
 def test_all_arrows_of_a_previous_head_are_one_thing_to_click(explorer):
     for _ in range(4):  # intact, uniform, identity, previous
         explorer.diagram._handle_custom_msg("head L1H0", [])
