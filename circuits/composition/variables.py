@@ -39,7 +39,7 @@ class Interchangeable(Problem, Protocol):
     def exchanged(
         self, examples: Examples, role: str, partner: Int[torch.Tensor, "batch instance"]
     ) -> Shaped[torch.Tensor, "batch pos ..."]:
-        """Return the inputs with the symbol of every instance at a role replaced by its partner's; all else stays."""
+        """Return the inputs with the symbol of every instance at a role replaced with its partner's; all else stays."""
 
     def distances(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
@@ -52,7 +52,7 @@ def exchange(
     at: Int[torch.Tensor, "batch instance"],
     partner: Int[torch.Tensor, "batch instance"],
 ) -> Shaped[torch.Tensor, "batch pos ..."]:
-    """Return a copy of inputs with those at the positions ``at`` replaced by those at the partners' positions."""
+    """Return a copy of inputs with those at the positions ``at`` replaced with those at the partners' positions."""
     rows, changed = torch.arange(len(inputs), device=inputs.device)[:, None], inputs.clone()
     changed[rows, at] = inputs[rows, at.gather(1, partner)]
     return changed

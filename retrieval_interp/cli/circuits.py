@@ -48,7 +48,11 @@ def validate(
     out: Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")] = None,
     examples: Examples = 1024,
     seed: Annotated[
-        int, typer.Option(callback=usable_seed, help="Seed of the examples; discover chooses on other examples.")
+        int,
+        typer.Option(
+            callback=usable_seed,
+            help="Seed of the examples; by default not those of the reports in data/, which have seed 0.",
+        ),
     ] = 1,
     threshold: Threshold = 0.05,
     protocol: Annotated[

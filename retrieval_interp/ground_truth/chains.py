@@ -122,7 +122,7 @@ class ChainProblem:
         return chain_variables(self.n_steps, self.loss_components)
 
     def exchanged(self, examples: Examples, role: str, partner: Int[Tensor, "batch chain"]) -> Int[Tensor, "batch pos"]:
-        """Return the inputs with the symbol of every chain at a role replaced by its partner's."""
+        """Return the inputs with the symbol of every chain at a role replaced with its partner's."""
         return exchange(examples.inputs, examples.roles[role], partner)
 
     def distances(

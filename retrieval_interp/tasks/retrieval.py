@@ -119,7 +119,7 @@ class RetrievalTask(VectorTask):
     def exchanged(
         self, examples: Examples, role: str, partner: Int[torch.Tensor, "batch chain"]
     ) -> Float[torch.Tensor, "batch pos d_in"]:
-        """Return the inputs with the symbol of every chain at a role replaced by its partner's."""
+        """Return the inputs with the symbol of every chain at a role replaced with its partner's."""
         symbols, codes = examples.inputs.split(self.n_dims, dim=-1)
         return torch.cat([exchange(symbols, examples.roles[role], partner), codes], dim=-1)
 
