@@ -128,6 +128,11 @@ class Roles:
             return ()
         return tuple(name for name in self.names if bool((self[name] == self[name][:, :1]).all()))
 
+    def alone(self, shared: str) -> bool:
+        """Whether no instance has a role of its own at the position of this shared role."""
+        own = [name for name in self.names if name not in self.shared]
+        return not any((self[name] == self[shared]).any() for name in own)
+
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The source and target of every path that every instance can have: a role, and a role before it."""

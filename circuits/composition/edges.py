@@ -194,12 +194,13 @@ class Composition:
         return f", and fetches what was written by {_listed(edge.said for edge in edges)}" if edges else ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers and texts."""
+        """Return plain numbers and texts of the found edges, and of all senders at once; ``table`` has all edges."""
         return {
             "examples": self.n_examples,
             "attention": {str(path): mean.to_json() for path, mean in self.attention.items()},
-            "edges": [edge.to_json() for edge in self.edges],
+            "edges": [edge.to_json() for edge in self.found],
             "all_senders": [edge.to_json() for edge in self.whole],
+            "sentences": [*self.sentences()],
         }
 
 

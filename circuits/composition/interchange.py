@@ -14,7 +14,7 @@ is the *interchange accuracy*.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -69,7 +69,8 @@ def interchange(
     if examples.roles.positions.shape[2] < 2:
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
     check_branching(model, examples.inputs)
-    names, layers = examples.roles.names, range(model.cfg.n_layers + 1)
+    roles, layers = examples.roles, range(model.cfg.n_layers + 1)
+    names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
     partner, treated = _couples(examples, stream_seed(seed, "couples"))
     shape = len(problem.variables), len(layers), len(names), n_examples, len(problem.loss_components)
     swapped, kept = torch.empty(2, *shape)
@@ -82,7 +83,7 @@ def interchange(
             plain = unpatched[:, part] = batch.scores(batch.base.outputs)
             swapped[:, :, :, part], kept[:, :, :, part] = plain
             for index, variable in enumerate(problem.variables):
-                for layer, role, scores in batch.patched(variable):
+                for layer, role, scores in batch.patched(variable, names):
                     swapped[index, layer, role, part], kept[index, layer, role, part] = scores
                     done = (layer + 1) / len(layers)
                     progress((number + (index + done) / shape[0]) / len(parts))
@@ -101,7 +102,7 @@ def interchange(
         control_standard_error=control_error,
         unpatched=unpatched[0].nanmean(dim=0),
         own=unpatched[1].nanmean(dim=0),
-        predicted=None if circuit is None else _predicted(circuit, problem, model.cfg.n_layers),
+        predicted=None if circuit is None else _predicted(circuit, problem, names, model.cfg.n_layers),
     )
 
 
@@ -110,11 +111,13 @@ def _over_examples(
 ) -> tuple[Float[Tensor, "variable layer role any"], Float[Tensor, "variable layer role any"]]:
     """Return the mean over examples and its standard error for every component, and for their mean, the last entry."""
     each = torch.cat([each, each.nanmean(dim=-1, keepdim=True)], dim=-1).double()
-    return each.mean(dim=3).float(), (each.std(dim=3) / each.shape[3] ** 0.5).float()
+    mean, n = each.nanmean(dim=3), (~each.isnan()).sum(dim=3)
+    spread = ((each - mean.unsqueeze(3)).square().nansum(dim=3) / (n - 1)).sqrt()
+    return mean.float(), (spread / n.sqrt()).float()
 
 
 def _predicted(
-    circuit: Circuit, problem: Interchangeable, n_layers: int
+    circuit: Circuit, problem: Interchangeable, names: Sequence[str], n_layers: int
 ) -> Float[Tensor, "variable layer role component"]:
     """Return the accuracy that the circuit's paths predict, with those of its fixed patterns.
 
@@ -124,7 +127,7 @@ def _predicted(
     if not isinstance(problem, LaidOut):
         raise BadInput(f"{type(problem).__name__} has no layout; only with it does a circuit predict anything")
     paths = with_fixed_paths(circuit, problem.examples(ROLE_EXAMPLES, seed=0).roles)
-    laid = problem.layout, problem.read_at, problem.roles
+    laid = problem.layout, problem.read_at, names
     return torch.tensor([predicted_accuracy(paths, *laid, variable, n_layers) for variable in problem.variables])
 
 
@@ -149,19 +152,27 @@ class _Batch:
     def scores(self, outputs: Float[Tensor, "batch pos d_out"]) -> Float[Tensor, "2 batch component"]:
         """Return the share of treated instances with their partner's answer, and of the others with their own."""
         distances = self.problem.distances(outputs, self.examples)
-        nearest = (distances - distances.amin(dim=-1, keepdim=True) <= TIE * distances.amax()).float()
+        unasked, distances = distances.isnan(), distances.nan_to_num()
+        nearest = (distances - distances.amin(dim=-1, keepdim=True) <= TIE * distances.abs().amax()).float()
         nearest = nearest / nearest.sum(dim=-1, keepdim=True)  # [batch, instance, component, candidate]
+        nearest = nearest.masked_fill(unasked, torch.nan)
         whose = self.partner[..., None, None].expand(*nearest.shape[:-1], 1)
         partners, own = nearest.gather(-1, whose)[..., 0], nearest.diagonal(dim1=1, dim2=3).transpose(1, 2)
         return torch.stack([_mean(partners, self.treated), _mean(own, ~self.treated)]).cpu()
 
-    def patched(self, variable: Variable) -> Iterator[tuple[int, int, Float[Tensor, "2 batch component"]]]:
-        """Yield every layer and role at which the exchange of a variable changes anything, with the scores there."""
+    def _carrying(self, role: str) -> Bool[Tensor, "batch instance"]:
+        """Whether the residual stream at an instance's role is exchanged; at a shared role, it is in every example."""
+        return torch.ones_like(self.treated) if role in self.examples.roles.shared else self.treated
+
+    def patched(
+        self, variable: Variable, names: Sequence[str]
+    ) -> Iterator[tuple[int, int, Float[Tensor, "2 batch component"]]]:
+        """Yield every layer and the index of every role at which the exchange changes anything, with the scores."""
         source = KeptRun.of(self.model, self.problem.exchanged(self.examples, variable.role, self.partner))
         for layer, (base, other) in enumerate(zip(self.base.residuals, source.residuals, strict=True)):
             differs = (base != other).any(dim=-1)
-            for role, positions in enumerate(self.examples.roles.positions.unbind(dim=1)):
-                here = torch.zeros_like(differs).scatter_(1, positions, self.treated) & differs
+            for role, name in enumerate(names):
+                here = torch.zeros_like(differs).scatter_(1, self.examples.roles[name], self._carrying(name)) & differs
                 if here.any():
                     first = int(here.any(dim=0).nonzero()[0])
                     residual = torch.where(here[..., None], other, base)[None, :, first:]
@@ -171,8 +182,8 @@ class _Batch:
 def _mean(
     values: Float[Tensor, "batch instance component"], over: Bool[Tensor, "batch instance"]
 ) -> Float[Tensor, "batch component"]:
-    """Return the mean over some instances; NaN if there are none."""
-    return (values * over[..., None]).sum(dim=1) / over.sum(dim=1, keepdim=True)
+    """Return the mean over some instances that have an answer; NaN if there are none."""
+    return values.masked_fill(~over[..., None], torch.nan).nanmean(dim=1)
 
 
 def _couples(examples: Examples, seed: int) -> tuple[Int[Tensor, "batch instance"], Bool[Tensor, "batch instance"]]:

@@ -6,9 +6,14 @@ pays it at least ``ENOUGH`` attention, for every label of the problem's main gro
 self-consistent if all its paths are, and the loss with this head alone intact is below the threshold. A circuit is
 self-consistent if all its content heads are, and the loss with all of them intact at once is below the threshold.
 Within three standard errors of its threshold, a number is undecided.
+
+A head that is not self-consistent misses something that a replaced head below it writes. Each head below is therefore
+left intact as well, one at a time. If this makes the head self-consistent, an edge between the two is missing: the
+mechanism of the lower head leaves out what the upper head needs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,10 +24,11 @@ from transformer_lens import HookedTransformer
 from transformer_lens.hook_points import HookPoint
 
 from circuits.ablation.hooks import ablated
-from circuits.circuit import AttentionPath, Circuit
+from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.composition.mean import Mean, per_example
 from circuits.composition.role_paths import role_paths
 from circuits.composition.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency
+from circuits.losses.loss import Loss
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.one_hot import OneHot
@@ -40,6 +46,7 @@ def self_consistency(
     n_examples: int = 512,
     seed: int = 0,
     threshold: float = 0.05,
+    max_examples: int = 0,
     progress: Progress | None = None,
 ) -> SelfConsistency:
     """Let the content heads of a circuit look for themselves among replaced heads.
@@ -51,25 +58,79 @@ def self_consistency(
         n_examples: the number of examples.
         seed: the seed of the examples.
         threshold: a loss below it counts as low; the paper uses 0.05.
+        max_examples: the largest number of examples. While the circuit is undecided, the measurement is repeated with
+            four times as many examples, up to this number. By default it is not repeated.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: the circuit does not fit the model or the examples, or has no path between roles; or a number is out
             of range.
     """
-    content = tuple(dict.fromkeys(path.head for path in role_paths(circuit)))
-    sample = Sample(problem, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
-    test = SequentialTest(model, problem, sample, threshold)
     with shown(progress, "self-consistency") as progress:
-        circuits = [Circuit(), circuit, *(circuit.without_heads(heads) for heads in (content, *zip(content)))]
-        unablated, combined, intact, *alone = test.measure(circuits, progress=part_of(progress, 0.0, 0.8))
-        own = own_attention(model, circuit, sample.first)
-        progress(1.0)
+        while True:
+            sample = Sample(problem, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
+            test = SequentialTest(model, problem, sample, threshold)
+            found = _measured(test, sample, circuit, progress)
+            if found.decision != "undecided" or n_examples >= max_examples:
+                return found
+            n_examples = min(4 * n_examples, max_examples)
+
+
+def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: Progress) -> SelfConsistency:
+    content = content_heads(circuit)
+    circuits = [Circuit(), circuit, circuit.without_heads(content)]
+    unablated, combined, intact = test.measure(circuits, progress=part_of(progress, 0.0, 0.4))
+    heads = consistency(test, sample.first, circuit, content)
+    progress(0.6)
     heads = tuple(
-        HeadConsistency(head, loss, threshold, tuple(one for one in own if one.path.head == head))
-        for head, loss in zip(content, alone, strict=True)
+        head if head.decision == "holds" else replace(head, restored_by=_restored_by(test, sample.first, circuit, head))
+        for head in heads
     )
-    return SelfConsistency(heads, unablated, combined, intact, threshold, sample.roles.main_group)
+    progress(1.0)
+    return SelfConsistency(heads, unablated, combined, intact, test.threshold, sample.roles.main_group)
+
+
+def content_heads(circuit: Circuit) -> tuple[Head, ...]:
+    """Return the heads with paths between roles, from the lowest layer up.
+
+    Raises:
+        BadInput: there is none.
+    """
+    return tuple(dict.fromkeys(path.head for path in role_paths(circuit)))
+
+
+def consistency(
+    test: SequentialTest, examples: Examples, circuit: Circuit, heads: Sequence[Head]
+) -> tuple[HeadConsistency, ...]:
+    """Return what some content heads do, each of them intact alone.
+
+    Args:
+        test: measures the losses, on all of its examples.
+        examples: the examples that attention is averaged over.
+        circuit: the circuit.
+        heads: the content heads.
+    """
+    losses = test.measure(circuit.without_heads([head]) for head in heads)
+    own = own_attention(test.model, circuit, examples)
+    return tuple(
+        HeadConsistency(head, loss, test.threshold, tuple(one for one in own if one.path.head == head))
+        for head, loss in zip(heads, losses, strict=True)
+    )
+
+
+def _restored_by(
+    test: SequentialTest, examples: Examples, circuit: Circuit, failing: HeadConsistency
+) -> Mapping[Head, Loss]:
+    """Return the heads below, each of which makes a head self-consistent if it is intact as well; best first."""
+    below = {head: circuit.without_heads([head]) for head in circuit.heads if head.layer < failing.head.layer}
+    tested = test.test({head: without.without_heads([failing.head]) for head, without in below.items()})
+    low = [head for head, own in tested.items() if own.decision == "below"]
+    found = {}
+    for head in sorted(low, key=lambda head: tested[head].loss.mean):
+        (again,) = consistency(test, examples, below[head], [failing.head])
+        if again.decision == "holds":
+            found[head] = again.loss
+    return found
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from circuits.circuit import AttentionPath, Head
@@ -52,12 +52,15 @@ class HeadConsistency:
         loss: the loss with this head intact and all other heads of the circuit replaced.
         threshold: a loss below it counts as low.
         attention: the head's own attention along each path, label by label.
+        restored_by: for a head that is not self-consistent, the lower heads, each of which makes it self-consistent if
+            it is intact as well, with the loss.
     """
 
     head: Head
     loss: Loss
     threshold: float
     attention: tuple[OwnAttention, ...]
+    restored_by: Mapping[Head, Loss] = field(default_factory=dict)
 
     @property
     def decision(self) -> Decision:
@@ -79,7 +82,16 @@ class HeadConsistency:
             if own.decision != "holds"
         ]
         looks = f"; by itself {'; '.join(said)}" if said else ""
-        return f"{self.head} {begin[self.decision]}: {loss}{looks}."
+        return f"{self.head} {begin[self.decision]}: {loss}{looks}.{self._missing}"
+
+    @property
+    def _missing(self) -> str:
+        if self.decision == "holds":
+            return ""
+        if not self.restored_by:
+            return f" No single lower head makes {self.head} self-consistent if it is intact as well."
+        lower = ", or ".join(f"{head} is intact as well (loss {loss})" for head, loss in self.restored_by.items())
+        return f" {self.head} is self-consistent if {lower}."
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,7 @@ class SelfConsistency:
                 str(one.head): {
                     "decision": one.decision,
                     "loss": one.loss.to_json(),
+                    "restored_by": {str(head): loss.to_json() for head, loss in one.restored_by.items()},
                     "attention": [
                         {
                             "path": str(own.path),

@@ -44,7 +44,10 @@ class Interchangeable(Problem, Protocol):
     def distances(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch instance component candidate"]:
-        """Return how far every answer is from the right answers of all instances of its example, the candidates."""
+        """Return how far every answer is from the right answers of all instances of its example, the candidates.
+
+        It is NaN for instances that are not asked for an answer.
+        """
 
 
 def exchange(

@@ -6,6 +6,7 @@ The stages:
     2. content heads          give them paths where their attention is near 1, each on the instances where it is; on all
                               other instances they get fixed positions or their average
     3. all heads replaced     remove redundant paths, and make every head as simple as the loss allows
+    4. content heads intact   give heads back what the content heads above them need in order to look by themselves
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from transformer_lens import HookedTransformer
 
 from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_examples
 from circuits.circuit import Circuit, Head
+from circuits.composition.role_paths import has_role_paths
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.observed_paths import ObservedPaths
+from circuits.discovery.steering import steer
 from circuits.errors import Unsolved
 from circuits.losses.loss import Loss, allowed_loss
 from circuits.losses.sample import Sample, stream_seed
@@ -135,7 +138,8 @@ def _discovered(
     def drawn(stream: str) -> Sample:
         return Sample(problem, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
 
-    test = SequentialTest(model, problem, drawn("discovery"), threshold)
+    sample = drawn("discovery")
+    test = SequentialTest(model, problem, sample, threshold)
     (unablated,) = test.measure([Circuit()])
     if unablated.mean >= threshold or unablated.near(threshold):
         raise Unsolved(f"the unablated loss is {unablated}; expected a loss clearly below the threshold {threshold:g}")
@@ -166,10 +170,13 @@ def _discovered(
     circuit = fitting.simplify(circuit, looking, part_of(progress, 0.6, 0.9))
     finishing = Fitting(test.with_threshold(max(last, combined.mean + SLACK)), intact, observed)
     circuit = finishing.prune(circuit, looking)
+    progress(0.95)
+    if has_role_paths(circuit) and test.test_one(circuit).decision == "below":
+        circuit = steer(finishing, test, sample.first, circuit)
     fresh = SequentialTest(model, problem, drawn("discovered"), threshold)
     unablated, combined = fresh.measure([Circuit(), circuit])
     progress(1.0)
-    tests = (growing.test, fitting.test, finishing.test, *intact.values())
+    tests = (test, growing.test, fitting.test, finishing.test, *intact.values())
     n_evaluations = heads.n_evaluations + sum(one.n_evaluations for one in tests)
     trials = (*growing.trials, *fitting.trials, *finishing.trials)
     return Discovery(circuit, heads, unablated, combined, trials, threshold, seed, n_evaluations)

@@ -26,7 +26,7 @@ class Trial:
     """A change that was tried.
 
     Attributes:
-        step: ``grow``, ``prune`` or ``simplify``.
+        step: ``grow``, ``prune``, ``simplify`` or ``steer``.
         head: the changed head.
         mechanism: the head's new mechanism.
         tested: the loss with all heads replaced, and the decision on it.

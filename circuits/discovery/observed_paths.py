@@ -74,7 +74,7 @@ class ObservedPaths:
         """
         self._means, self._roles, self._n = means, examples.roles, len(examples)
         distinct, self._shared = self._roles.distinct, self._roles.shared
-        sources = [name for name in distinct if name not in self._shared or self._alone(name)]
+        sources = [name for name in distinct if name not in self._shared or self._roles.alone(name)]
         self._ends = [(source, to) for source in sources for to in self._roles.before(source) if to in distinct]
         groups = tuple(examples.roles.groups) or ("position",)
         seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
@@ -99,11 +99,6 @@ class ObservedPaths:
                         place = batch.roles[source][example, instance]
                         row.total.index_add_(0, place.cpu(), pattern[example, head.index, place].float().cpu())
                         row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
-
-    def _alone(self, shared: str) -> bool:
-        """Whether no instance has a role of its own at the position of this shared role."""
-        own = [name for name in self._roles if name not in self._shared]
-        return not any((self._roles[name] == self._roles[shared]).any() for name in own)
 
     def _left(self, paths: Iterable[_Seen], sources: Iterable[str]) -> dict[str, Bool[Tensor, "example instance"]]:
         """Return for every role that is not shared the instances on which no path from it holds."""

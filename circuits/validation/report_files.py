@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from circuits.checks.faithfulness import Ablated
 from circuits.checks.removals import PathResult
 from circuits.checks.statements import REPORT_FILES
 from circuits.circuit_file import dump_circuit
+from circuits.composition.edges import Composition
 from circuits.composition.self_consistency_result import SelfConsistency
 from circuits.discovery.discovery import Discovery
 from circuits.figures.attention_figure import attention_figure
@@ -32,13 +34,27 @@ VIEWED_EXAMPLES = 3
 FAITHFUL = ("all heads outside the circuit", "the circuit's heads", "all heads", "share recovered")
 
 
-def write_report(
-    report: ValidationReport,
-    folder: Path,
-    chance: ChanceReport | None = None,
-    discovery: Discovery | None = None,
-    self_consistency: SelfConsistency | None = None,
-) -> Path:
+@dataclass(frozen=True)
+class Further:
+    """What a report shows beside the validation.
+
+    Attributes:
+        chance: the result of ``against_chance``.
+        discovery: the discovery that found the circuit.
+        composition: the result of ``path_patching``.
+        self_consistency: the result of ``self_consistency``.
+    """
+
+    chance: ChanceReport | None = None
+    discovery: Discovery | None = None
+    composition: Composition | None = None
+    self_consistency: SelfConsistency | None = None
+
+
+NOTHING = Further()
+
+
+def write_report(report: ValidationReport, folder: Path, further: Further = NOTHING) -> Path:
     """Write the three report files and return the path of the HTML page.
 
     If the circuit has fixed patterns, their numbers go into a fourth file, which ``reproduce`` reads.
@@ -47,38 +63,28 @@ def write_report(
         BadInput: a file cannot be written to the folder.
     """
     contents = (
-        json.dumps(to_json(report, chance, discovery, self_consistency), indent=2) + "\n",
-        markdown(report, chance, discovery, self_consistency),
-        page(report, chance, discovery, self_consistency),
+        json.dumps(to_json(report, further), indent=2) + "\n",
+        markdown(report, further),
+        page(report, further),
     )
     save_patterns(report.circuit, folder / f"circuit{PATTERNS}")
     write_together({folder / name: content for name, content in zip(REPORT_FILES, contents, strict=True)})
     return folder / "report.html"
 
 
-def to_json(
-    report: ValidationReport,
-    chance: ChanceReport | None = None,
-    discovery: Discovery | None = None,
-    self_consistency: SelfConsistency | None = None,
-) -> dict[str, Any]:
+def to_json(report: ValidationReport, further: Further = NOTHING) -> dict[str, Any]:
     """Return the whole report as plain numbers and texts; docs/reports.md explains every key."""
-    others = {"chance": chance, "discovery": discovery, "self_consistency": self_consistency}
-    return {**report.to_json(), **{name: one.to_json() for name, one in others.items() if one}}
+    return {**report.to_json(), **{name: one.to_json() for name, one in vars(further).items() if one}}
 
 
-def page(
-    report: ValidationReport,
-    chance: ChanceReport | None = None,
-    discovery: Discovery | None = None,
-    self_consistency: SelfConsistency | None = None,
-) -> str:
+def page(report: ValidationReport, further: Further = NOTHING) -> str:
     """Return the self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
     model, device = report.model, next(report.model.parameters()).device
     examples = report.problem.examples(ATTENTION_EXAMPLES, report.seed).to(device)
     order, group = examples.roles.in_order, examples.roles.main_group
     attention = split_attention(model, examples).cpu()
-    diagram = circuit_diagram(report.circuit, examples.roles, model.cfg.n_layers, report.attention)
+    drawn = report.circuit, examples.roles, model.cfg.n_layers, report.attention
+    diagram, edges = circuit_diagram(*drawn), circuit_diagram(*drawn, further.composition)
     return render_page(
         "report.html.jinja",
         report=report,
@@ -89,20 +95,15 @@ def page(
         attention=figure_element(attention_figure(attention, report.roles, order, group), "role-attention"),
         group=group,
         viewers=_viewers(model, examples.take(slice(0, VIEWED_EXAMPLES))),
-        chance=chance,
-        discovery=discovery,
-        self_consistency=self_consistency,
+        **vars(further),
+        edges=further.composition and figure_element(edges, "composition-diagram"),
         content=figure_element(content_figure(report.content_or_position), "content-or-position"),
     )
 
 
-def markdown(
-    report: ValidationReport,
-    chance: ChanceReport | None = None,
-    discovery: Discovery | None = None,
-    self_consistency: SelfConsistency | None = None,
-) -> str:
+def markdown(report: ValidationReport, further: Further = NOTHING) -> str:
     """Return the report as Markdown tables."""
+    chance, discovery = further.chance, further.discovery
     name = report.circuit.name or "the circuit"
     names = list(report.unablated.components)
     lines = [f"# {name}: {report.headline}", ""]
@@ -158,8 +159,12 @@ def markdown(
     lines += _table(["path", *columns, "needed", "best other target"], table)
     if report.flow_check:
         lines += ["", "## Could it work?", "", *(f"- {sentence}" for sentence in report.flow_sentences())]
-    if self_consistency:
-        lines += ["", "## Self-consistency", "", *(f"- {sentence}" for sentence in self_consistency.sentences())]
+    if further.composition:
+        lines += ["", "## How the heads find their place", ""]
+        lines += [f"- {sentence}" for sentence in further.composition.sentences()]
+    if further.self_consistency:
+        lines += ["", "## Self-consistency", ""]
+        lines += [f"- {sentence}" for sentence in further.self_consistency.sentences()]
     if chance:
         lines += ["", "## Is it chance?", "", *(f"- {sentence}" for sentence in chance.sentences())]
     if discovery:

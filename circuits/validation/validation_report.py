@@ -18,6 +18,7 @@ from circuits.checks.removals import PathResult
 from circuits.checks.statements import REQUIRED, STATEMENTS, Decision, Protocol, Statement, Verdict
 from circuits.circuit import Circuit
 from circuits.circuit_file import dump_circuit
+from circuits.composition.edges import Composition
 from circuits.composition.self_consistency_result import SelfConsistency
 from circuits.discovery.discovery import Discovery
 from circuits.flow.flow_check import FlowCheck
@@ -127,6 +128,7 @@ class ValidationReport:
         folder: Path | str,
         chance: ChanceReport | None = None,
         discovery: Discovery | None = None,
+        composition: Composition | None = None,
         self_consistency: SelfConsistency | None = None,
     ) -> Path:
         """Write report.json, report.md and report.html into a folder, and return the path of the page.
@@ -135,14 +137,15 @@ class ValidationReport:
             folder: the folder; it is created if it does not exist.
             chance: the result of ``against_chance``, shown if given.
             discovery: the discovery that found the circuit, shown if given.
+            composition: the result of ``path_patching``, shown if given.
             self_consistency: the result of ``self_consistency``, shown if given.
 
         Raises:
             BadInput: a file cannot be written to the folder.
         """
-        from circuits.validation.report_files import write_report
+        from circuits.validation.report_files import Further, write_report
 
-        return write_report(self, Path(folder), chance, discovery, self_consistency)
+        return write_report(self, Path(folder), Further(chance, discovery, composition, self_consistency))
 
     def plot(self) -> plotly.graph_objects.Figure:
         """Plot the loss without each attention path."""

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from circuits.checks.statements import Protocol
     from circuits.circuit import Circuit
-    from circuits.composition.self_consistency_result import SelfConsistency
     from circuits.null_models.chance import ChanceReport
+    from circuits.validation.report_files import Further
     from circuits.validation.validation_report import ValidationReport
     from retrieval_interp.tasks.task import Task
 
 app = typer.Typer()
-MOST_EXAMPLES = 1024  # for self-consistency
+MOST_EXAMPLES = 1024  # for path patching (an eighth of them) and self-consistency (first)
 
 
 class ProtocolChoice(StrEnum):
@@ -78,7 +78,7 @@ def validate(
     for path in (out / name for name in REPORT_FILES if out):
         check_writable(path)
     model, task, _ = library.load(folder)
-    from circuits.validation.report_files import to_json
+    from circuits.validation.report_files import Further, to_json
 
     show = None if as_json else print_report
     report, chance = validated(
@@ -86,7 +86,7 @@ def validate(
     )
     page = report.save(out, chance) if out is not None else None
     if as_json:
-        print(json.dumps(to_json(report, chance), indent=2))
+        print(json.dumps(to_json(report, Further(chance)), indent=2))
     else:
         print_chance(chance)
         if page is not None:
@@ -130,7 +130,7 @@ def discover(
     model, task, _ = library.load(folder)
     from circuits.composition.role_paths import has_role_paths
     from circuits.null_models.permuted_roles import null_loss
-    from circuits.validation.report_files import to_json
+    from circuits.validation.report_files import Further, to_json
 
     with progress_bar("discovering") as progress:
         found = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed, progress=progress)
@@ -149,16 +149,17 @@ def discover(
         found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
     show = None if as_json else print_report
     tested, chance = validated(model, task, circuit, model_dir, examples, seed, threshold, 16 * examples, show=show)
-    consistent = None
+    further = Further(chance, found)
     if found.found and has_role_paths(circuit):
-        consistent = self_consistent(model, task, circuit, tested.n_examples, seed, threshold)
-    page = tested.save(report, chance, found, consistent) if report else None
+        further = taken_apart(further, model, task, circuit, tested.n_examples, seed, threshold)
+    page = tested.save(report, **vars(further)) if report else None
     if as_json:
-        print(json.dumps(to_json(tested, chance, found, consistent), indent=2))
+        print(json.dumps(to_json(tested, further), indent=2))
     else:
         print_chance(chance)
-        for sentence in consistent.sentences() if consistent else ():
-            typer.echo(sentence)
+        for one in (further.composition, further.self_consistency):
+            for sentence in one.sentences() if one else ():
+                typer.echo(sentence)
         typer.echo(f"With role names permuted in every example, discovery reaches a loss of {found.permuted}.")
         if page is not None:
             typer.echo(f"The report is at {page}")
@@ -189,7 +190,7 @@ def reproduce(
     if model_dir is None and settings.model.startswith(PREFIX):  # a stranger's report must not start a download
         raise BadInput(f"{path}: its model is on the Hub; name it with --model {settings.model}")
     model, task, _ = library.load(model_dir or settings.model)
-    from circuits.validation.report_files import to_json
+    from circuits.validation.report_files import Further, to_json
 
     now = provenance.metadata(settings.model, model)
     if now["weights_sha256"] != settings.weights_sha256:
@@ -197,10 +198,10 @@ def reproduce(
     of = (settings.model, settings.examples, settings.seed, settings.threshold)
     again, chance = validated(model, task, hypothesis, *of, protocol=settings.protocol)
     others = {key: value for key, value in now.items() if stored["metadata"].get(key) != value}
-    consistent = None
+    further = Further(chance)
     if "self_consistency" in stored:
-        consistent = self_consistent(model, task, hypothesis, *of[1:])
-    document = json.loads(json.dumps(to_json(again, chance, self_consistency=consistent)))
+        further = taken_apart(further, model, task, hypothesis, *of[1:])
+    document = json.loads(json.dumps(to_json(again, further)))
     found = [*differences(stored, document)]
     if as_json:
         document = {"holds": not found, "now": now, "differences": [asdict(one) for one in found]}
@@ -220,17 +221,42 @@ def reproduce(
     raise typer.Exit(1 if found else 0)
 
 
-def self_consistent(
-    model: "HookedTransformer", task: "Task", circuit: "Circuit", examples: int, seed: int, threshold: float
-) -> "SelfConsistency":
-    """Measure the self-consistency of a circuit on as many examples as its validation used, up to a limit."""
+def taken_apart(
+    further: "Further",
+    model: "HookedTransformer",
+    task: "Task",
+    circuit: "Circuit",
+    examples: int,
+    seed: int,
+    threshold: float,
+) -> "Further":
+    """Add how the heads of a circuit find their place, and whether they find it without the model's other heads.
+
+    ``examples`` is the number that the validation took; path patching takes fewer. It needs a model whose blocks are
+    like GPT-2's, and is left out for others.
+    """
     import circuits
 
-    n_examples = min(examples, MOST_EXAMPLES)
+    n, composition = min(examples, MOST_EXAMPLES), None
+    try:
+        with progress_bar("path patching") as progress:
+            composition = circuits.path_patching(
+                model, task, circuit, n_examples=max(2, n // 8), seed=seed, progress=progress
+            )
+    except BadInput as error:
+        typer.echo(f"Path patching was left out: {error}", err=True)
     with progress_bar("self-consistency") as progress:
-        return circuits.self_consistency(
-            model, task, circuit, n_examples=n_examples, seed=seed, threshold=threshold, progress=progress
+        consistent = circuits.self_consistency(
+            model,
+            task,
+            circuit,
+            n_examples=n,
+            seed=seed,
+            threshold=threshold,
+            max_examples=4 * MOST_EXAMPLES,
+            progress=progress,
         )
+    return replace(further, composition=composition, self_consistency=consistent)
 
 
 def validated(

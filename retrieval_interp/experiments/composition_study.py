@@ -10,9 +10,11 @@ from circuits.circuit import Circuit
 from circuits.composition.edges import Composition
 from circuits.composition.interchange_result import InterchangeResult
 from circuits.composition.mlp_report import MLPReport
+from circuits.composition.role_paths import role_paths
 from circuits.composition.self_consistency_result import SelfConsistency
 from circuits.composition.variables import Interchangeable
 from circuits.flow.flow_check import FlowCheck, LaidOut, flow_check
+from circuits.flow.layout import Layout
 from circuits.problem import Problem
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import transformer_lens
@@ -131,7 +133,7 @@ def composition_study(
     asked: dict[str, Any] = {"n_examples": n_examples, "seed": seed}
     more = {**asked, "n_examples": FOLD * n_examples}
     several = problem.examples(1, 0).roles.positions.shape[2] > 1
-    predicting = circuit if isinstance(problem, LaidOut) else None
+    predicting = circuit if isinstance(problem, LaidOut) and _all_known(circuit, problem.layout) else None
     with shown(progress, "composition") as progress:
         consistent = self_consistency(
             model, problem, circuit, threshold=threshold, **more, progress=part_of(progress, 0.0, 0.1)
@@ -147,6 +149,11 @@ def composition_study(
             probes = probe_roles(model, problem, **more, progress=part_of(progress, 0.9, 1.0))
         progress(1.0)
     return CompositionStudy(flow_check(circuit, problem), edges, consistent, exchanged, mlps, probes)
+
+
+def _all_known(circuit: Circuit, layout: Layout) -> bool:
+    """Whether the layout says what is known at the target of every path; else the paths predict nothing."""
+    return all(layout.start[path.target] for path in role_paths(circuit))
 
 
 def _without_nan(value: Any) -> Any:

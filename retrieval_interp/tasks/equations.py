@@ -21,10 +21,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from jaxtyping import Float, Integer
+from jaxtyping import Float, Int, Integer
 from tokenizers import Regex, Tokenizer, models
 from tokenizers.pre_tokenizers import Sequence, Split
 
+from circuits.composition.variables import Variable, exchange
 from circuits.flow.layout import Layout
 from circuits.problem import Examples
 from circuits.roles import Roles
@@ -32,6 +33,7 @@ from circuits.utils.lazy import torch, transformers
 from retrieval_interp.prompts import Equations
 from retrieval_interp.prompts.words import VARIABLES, word
 from retrieval_interp.rng import RngStream
+from retrieval_interp.tasks.high_level import chain_variables
 from retrieval_interp.tasks.prompted import ANSWER, Prompted, prompt_layout
 from retrieval_interp.tasks.task import RawBatch, Task
 from retrieval_interp.tasks.vectors import shuffles
@@ -201,6 +203,26 @@ class EquationsTask(Task):
     ) -> Float[torch.Tensor, "batch component"]:
         """Return the probability of any answer but the right one."""
         return self.prompted.losses(outputs, examples)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The symbols x1 ... xD, the right-hand sides of a chain's equations; the answer depends on all of them."""
+        return chain_variables(self.n_steps, self.loss_components)
+
+    def exchanged(
+        self, examples: Examples, role: str, partner: Int[torch.Tensor, "batch chain"]
+    ) -> Int[torch.Tensor, "batch pos"]:
+        """Return the texts with the right-hand side of every chain's equation at a role replaced with its partner's."""
+        return exchange(examples.inputs, examples.roles[role], partner)
+
+    def distances(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch chain component candidate"]:
+        """Return the negative logit of the end of every chain; NaN for chains that are not asked about."""
+        ends = examples.inputs.gather(1, examples.roles[f"pair{self.n_steps}.second"])
+        found = outputs.new_full((len(examples), self.n_chains, 1, self.n_chains), torch.nan)
+        found[:, 0, 0] = -outputs[:, -1].gather(1, ends)
+        return found
 
     def draw(self, n: int, stream: RngStream, seed: int) -> Texts:
         """Draw ``n`` texts; every number of steps is equally likely."""

@@ -7,6 +7,7 @@ from benchmarks.recovery import plant
 from circuits import BadInput, Circuit, Examples, Roles, compile_circuit
 from circuits.composition.interchange import interchange
 from circuits.composition.variables import exchange
+from retrieval_interp import load
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 
@@ -83,6 +84,33 @@ def test_the_control_falls_where_an_intervention_changes_another_chain():
     assert result.own.min() == 1
     assert result.control[0, 0, result.roles.index("pair1.second"), 0] < 0.9
     assert "x1 at pair1.second before layer 0" in result.sentences()[-1]
+
+
+class OneAsked(ChainProblem):
+    """The same problem, but only the first chain is asked for its answers."""
+
+    def distances(self, outputs, examples):
+        found = super().distances(outputs, examples)
+        found[:, 1:] = torch.nan
+        return found
+
+
+def test_only_instances_that_are_asked_for_an_answer_count(walking):
+    result = interchange(compile_circuit(WALKING, PROBLEM), OneAsked(3, n_chains=4), n_examples=8)
+    assert torch.equal(result.accuracy.nan_to_num(-1), walking.accuracy.nan_to_num(-1))
+    assert torch.equal(result.own, torch.ones(3))
+
+
+@pytest.mark.slow
+def test_in_the_equations_the_end_of_a_chain_is_set_by_its_last_line():
+    model, task, _ = load("equations")
+    result = interchange(model, task, n_examples=16)
+    assert result.own.item() > 0.9
+    assert result.unpatched.item() < 0.1
+    last = f"pair{task.n_steps}.second"
+    assert result.accuracy[-1, 0, result.roles.index(last), 0] > 0.9  # before layer 0: the input itself
+    assert result.accuracy[-1, 0, result.roles.index("query"), 0] < 0.1
+    assert not any(role.startswith("a.") for role in result.roles)  # the position is a chain's own already
 
 
 @pytest.mark.parametrize("seed", [0, 3, 7])

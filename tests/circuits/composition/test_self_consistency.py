@@ -51,6 +51,30 @@ def test_a_head_loses_its_way_if_the_circuit_takes_away_what_it_looks_for():
     assert "pays 0.33 to pair1.second on slot 0, and 0.67 to elsewhere" in found.sentences()[1]
 
 
+def test_the_lower_head_that_a_head_misses_is_named():
+    """The blind circuit again: with the lower head intact as well, the upper one finds its place."""
+    model, problem = one_step(n_layers=3)
+    blind = Circuit({LOW: "identity", HIGH: ANSWER, Head(2, 0): "identity"})
+    (high,) = self_consistency(model, problem, blind, n_examples=64).heads
+    assert [*high.restored_by] == [LOW]
+    assert high.restored_by[LOW].mean < 1e-6
+    assert str(LOW) in high.sentence(None)
+
+
+def test_a_head_that_no_lower_head_brings_back_says_so():
+    model, problem = one_step()
+    wrong = Circuit({LOW: JOIN, HIGH: OneHot({"query": "pair1.first"})})
+    assert self_consistency(model, problem, wrong, n_examples=32).heads[1].restored_by == {}
+
+
+def test_an_undecided_circuit_gets_more_examples(monkeypatch):
+    model, problem = one_step()
+    circuit = Circuit({LOW: JOIN, HIGH: ANSWER})
+    assert self_consistency(model, problem, circuit, n_examples=8, max_examples=512).unablated.n_examples == 8
+    monkeypatch.setattr(SelfConsistency, "decision", "undecided")
+    assert self_consistency(model, problem, circuit, n_examples=8, max_examples=100).unablated.n_examples == 100
+
+
 def test_a_head_that_looks_at_another_role_than_the_circuit_says_is_not_self_consistent():
     model, problem = one_step()
     wrong = Circuit({LOW: JOIN, HIGH: OneHot({"query": "pair1.first"})})

@@ -1,0 +1,76 @@
+"""Give heads back what the content heads above them need in order to look by themselves where the circuit says.
+
+A circuit tells every head where to look, so that a mechanism may leave out what a head above looks for. Here one
+content head at a time is intact, and then all at once. If they are not self-consistent, one lower head at a time is
+intact as well. A lower head with which they are gets less simple mechanisms: first its average in the place of its
+other rows, then one more of the paths that its attention shows, then all of them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from circuits.circuit import Circuit, Head
+from circuits.composition.self_consistency import consistency, content_heads
+from circuits.discovery.fitting import Fitting, Trial
+from circuits.losses.sequential_test import IN_PASSING, SequentialTest
+from circuits.mechanisms.mechanism import Mechanism
+from circuits.mechanisms.one_hot import OneHot
+from circuits.problem import Examples
+
+
+def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit) -> Circuit:
+    """Return the circuit with lower heads changed where this makes content heads self-consistent.
+
+    A change is kept only if the loss with all heads replaced stays low enough.
+
+    Args:
+        fitting: tests the loss with all heads replaced, and keeps the log.
+        test: tests the loss with content heads intact.
+        examples: the examples that attention is averaged over.
+        circuit: the circuit; it has a content head.
+    """
+    content = content_heads(circuit)
+    for intact in dict.fromkeys((*zip(content), content)):
+        if not _self_consistent(test, examples, circuit, intact):
+            circuit = _steered(fitting, test, examples, circuit, intact)
+    return circuit
+
+
+def _self_consistent(test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]) -> bool:
+    """Whether content heads that are intact at once keep the loss low; a single one must also look where it should."""
+    if len(intact) == 1:
+        return consistency(test, examples, circuit, intact)[0].decision == "holds"
+    return test.test_one(circuit.without_heads(intact)).decision == "below"
+
+
+def _steered(
+    fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]
+) -> Circuit:
+    """Return the circuit with the first change that makes the intact heads self-consistent, or as it is."""
+    below = [head for head in circuit.heads if head.layer < intact[-1].layer and head not in intact]
+    tested = test.test({head: circuit.without_heads([head, *intact]) for head in below})
+    for head in sorted(below, key=lambda head: tested[head].loss.mean):
+        if tested[head].decision != "below":
+            continue
+        if not _self_consistent(test, examples, circuit.without_heads([head]), intact):
+            continue
+        for mechanism in _fuller(fitting, head, circuit.heads[head]):
+            changed = circuit.with_head(head, mechanism)
+            combined = fitting.test.test_one(changed, max_examples=IN_PASSING)
+            taken = combined.decision == "below" and _self_consistent(test, examples, changed, intact)
+            fitting.trials.append(Trial("steer", head, mechanism, combined, taken))
+            if taken:
+                return changed
+    return circuit
+
+
+def _fuller(fitting: Fitting, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
+    """Yield less simple mechanisms of a head, the simplest first."""
+    seen, own = fitting.observed.rows[head], mechanism if isinstance(mechanism, OneHot) else None
+    rows = [ends for ends in own.rows if ends in seen] if own else []
+    average = fitting.observed.mechanism(head, rows)
+    if own:
+        rest = average.elsewhere if isinstance(average, OneHot) else average
+        average = OneHot(own.rows, rest, dict(own.where))
+    others = [[*rows, ends] for ends in seen if ends not in rows]
+    fuller = [average, *(fitting.observed.mechanism(head, more) for more in (*others, [*seen]))]
+    yield from (one for one in dict.fromkeys(fuller) if one != mechanism)
