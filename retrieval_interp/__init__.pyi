@@ -1,10 +1,6 @@
 from .experiments.emergence import Emergence as Emergence
 from .experiments.emergence import emergence as emergence
 from .experiments.observations import observations as observations
-from .experiments.probe import Probes as Probes
-from .experiments.probe import possible_layers as possible_layers
-from .experiments.probe import probe as probe
-from .experiments.role_probes import probe_roles as probe_roles
 from .figure4.figure4 import figure4_sentences as figure4_sentences
 from .figure4.figure4_page import figure4_components as figure4_components
 from .figure4.figure4_page import figure4_losses as figure4_losses
@@ -16,6 +12,10 @@ from .models.library import load as load
 from .models.library import through_training as through_training
 from .models.presets import PRESETS as PRESETS
 from .models.presets import preset as preset
+from .probes.probe import Probes as Probes
+from .probes.probe import possible_layers as possible_layers
+from .probes.probe import probe as probe
+from .probes.role_probes import probe_roles as probe_roles
 from .prompts import formulation as formulation
 from .sweep.runs_table import read_runs as read_runs
 from .sweep.train_many import train_many as train_many

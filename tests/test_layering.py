@@ -13,25 +13,15 @@ from tests.annotations import MODULES
 
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
-        *("errors", "utils", "roles", "problem", "mechanisms", "heads", "circuit", "pattern_file", "circuit_file"),
-        *(
-            "model",
-            "ablation",
-            "losses",
-            "flow",
-            "checks",
-            "composition",
-            "discovery",
-            "null_models",
-            "figures",
-            "viewer",
-        ),
+        *("errors", "utils", "roles", "problem", "mechanisms", "heads", "circuit", "role_paths"),
+        *("pattern_file", "circuit_file", "model", "ablation", "losses", "flow", "checks"),
+        *("composition", "interchange", "mlps", "discovery", "null_models", "figures", "viewer"),
         *("validation", "explorer", "ground_truth"),
     ),
     retrieval_interp: (
         *("rng", "records", "results", "prompts", "theory", "tasks", "ground_truth", "models", "training"),
         *("reproduction", "publishing"),
-        *("experiments", "sweep", "figure4", "census", "claims", "llm", "cli", "__main__"),
+        *("probes", "experiments", "sweep", "figure4", "census", "claims", "llm", "cli", "__main__"),
     ),
 }
 

@@ -9,8 +9,8 @@ from typing import Any
 from jaxtyping import Float
 
 from circuits.circuit import AttentionPath
-from circuits.composition.mean import Mean
 from circuits.composition.sender import Sender
+from circuits.losses.mean import Mean
 from circuits.roles import Roles
 from circuits.utils.lazy import pandas, torch
 

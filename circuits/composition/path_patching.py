@@ -12,16 +12,16 @@ from transformer_lens import HookedTransformer
 from circuits.circuit import AttentionPath, Circuit
 from circuits.composition.composition_scores import composition_scores
 from circuits.composition.edges import CARRIED, FOLLOWED, ByLabel, Composition, Edge
-from circuits.composition.mean import Mean
 from circuits.composition.receiver import INPUTS, Receiver, exchanged
-from circuits.composition.role_paths import role_paths
 from circuits.composition.sender import ALL, Sender
 from circuits.composition.senders import senders_below
 from circuits.composition.unablated import Unablated, examples_at_once
+from circuits.losses.mean import Mean
 from circuits.losses.sample import check_number, stream_seed
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
 from circuits.problem import Examples, Problem
+from circuits.role_paths import role_paths
 from circuits.utils.progress import Progress, part_of, shown
 
 SCREENED = 64  # examples that decide which losses are measured

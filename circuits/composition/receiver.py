@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from circuits.circuit import AttentionPath
-from circuits.composition.mean import per_example
 from circuits.composition.senders import written
 from circuits.composition.unablated import Unablated
 from circuits.errors import BadInput
+from circuits.losses.mean import per_example
 from circuits.model.block import after_mlp, normalised
 
 INPUTS = ("Q", "K", "V")

@@ -16,7 +16,6 @@ from transformer_lens import HookedTransformer
 
 from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_examples
 from circuits.circuit import Circuit, Head
-from circuits.composition.role_paths import has_role_paths
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
@@ -26,6 +25,7 @@ from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.problem import Problem
+from circuits.role_paths import has_role_paths
 from circuits.utils.progress import Progress, part_of, shown
 
 # The shares of the allowed increase of the loss. The rest is a margin, because other examples may be harder.

@@ -8,8 +8,8 @@ other rows, then one more of the paths that its attention shows, then all of the
 
 from collections.abc import Iterator, Sequence
 
+from circuits.checks.self_consistency import consistency, content_heads
 from circuits.circuit import Circuit, Head
-from circuits.composition.self_consistency import consistency, content_heads
 from circuits.discovery.fitting import Fitting, Trial
 from circuits.losses.sequential_test import IN_PASSING, SequentialTest
 from circuits.mechanisms.mechanism import Mechanism

@@ -14,7 +14,6 @@ from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import save_circuit
 from circuits.composition.edges import Composition
 from circuits.composition.path_patching import path_patching
-from circuits.composition.role_paths import has_role_paths
 from circuits.errors import BadInput
 from circuits.explorer.draft import Draft
 from circuits.losses.loss import Loss
@@ -22,6 +21,7 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.model.attention import role_attention
 from circuits.null_models.chance import against_chance
 from circuits.problem import Problem
+from circuits.role_paths import has_role_paths
 from circuits.utils.progress import part_of
 from circuits.validation.validation import validate
 

@@ -1,6 +1,7 @@
 """Losses of circuits, and decisions on them.
 
 - loss.py: Loss: a mean with its standard error and components
+- mean.py: Mean: the mean of any number over examples, with its standard error
 - interval.py: Interval: bootstrap and Wilson intervals
 - sample.py: Sample: fresh examples, block by block
 - loss_cache.py: LossCache: losses that were measured before

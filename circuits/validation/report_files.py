@@ -11,10 +11,10 @@ from transformer_lens import HookedTransformer
 
 from circuits.checks.faithfulness import Ablated
 from circuits.checks.removals import PathResult
+from circuits.checks.self_consistency_result import SelfConsistency
 from circuits.checks.statements import REPORT_FILES
 from circuits.circuit_file import dump_circuit
 from circuits.composition.edges import Composition
-from circuits.composition.self_consistency_result import SelfConsistency
 from circuits.discovery.discovery import Discovery
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram

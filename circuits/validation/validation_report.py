@@ -15,11 +15,11 @@ from circuits.checks.heads_alone import HeadResult
 from circuits.checks.merging import Merge
 from circuits.checks.paper_protocol import PaperProtocol
 from circuits.checks.removals import PathResult
+from circuits.checks.self_consistency_result import SelfConsistency
 from circuits.checks.statements import REQUIRED, STATEMENTS, Decision, Protocol, Statement, Verdict
 from circuits.circuit import Circuit
 from circuits.circuit_file import dump_circuit
 from circuits.composition.edges import Composition
-from circuits.composition.self_consistency_result import SelfConsistency
 from circuits.discovery.discovery import Discovery
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss

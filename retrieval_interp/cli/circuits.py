@@ -128,8 +128,8 @@ def discover(
     for path in (out, *(report / name for name in REPORT_FILES if report)):
         check_writable(path)
     model, task, _ = library.load(folder)
-    from circuits.composition.role_paths import has_role_paths
     from circuits.null_models.permuted_roles import null_loss
+    from circuits.role_paths import has_role_paths
     from circuits.validation.report_files import Further, to_json
 
     with progress_bar("discovering") as progress:

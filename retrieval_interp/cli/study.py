@@ -136,11 +136,11 @@ def probe(
     """Find the layer after which each symbol can be read, by logit lens, linear probe and information flow."""
     from circuits.flow.flow_check import flow_check
     from circuits.utils.files import check_writable
-    from retrieval_interp.experiments.probe import possible_layers
-    from retrieval_interp.experiments.probe import probe as run_probes
-    from retrieval_interp.experiments.probe_page import FILES, write_probe
     from retrieval_interp.models import library
     from retrieval_interp.models.provenance import metadata
+    from retrieval_interp.probes.probe import possible_layers
+    from retrieval_interp.probes.probe import probe as run_probes
+    from retrieval_interp.probes.probe_page import FILES, write_probe
     from retrieval_interp.tasks.vectors import VectorTask
 
     if examples < 2:
@@ -300,8 +300,8 @@ def composition(
     Exits with 0 if the circuit is self-consistent, 1 if it is not or undecided, 2 on bad input.
     """
     from circuits.circuit_file import load_circuit
-    from circuits.composition.role_paths import role_paths
     from circuits.flow.flow_check import ROLE_EXAMPLES
+    from circuits.role_paths import role_paths
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments.composition_study import FILES, composition_study
     from retrieval_interp.models import library

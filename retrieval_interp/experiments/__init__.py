@@ -3,8 +3,6 @@
 - emergence.py: when each attention path emerges in training; observations.py compares this with the paper
 - interventions.py: training with attention paths forced or forbidden
 - depth_sweep.py: models of every depth trained under several conditions
-- probe.py: the layer after which a symbol can be read
-- role_probes.py: what every role knows after each layer; linear_probe.py: the regressions of both
 - composition_study.py: how the heads of a circuit find their place; composition_page.py: its page
 - elimination.py: how a symbol without a path reaches the query
 - runs.py: many small training runs, each kept as one line of a file

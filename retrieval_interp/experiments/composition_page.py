@@ -5,15 +5,15 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from circuits.checks.self_consistency_result import ENOUGH
 from circuits.circuit import Circuit
 from circuits.composition.edges import CARRIED, FOLLOWED
-from circuits.composition.interchange_figure import interchange_figure
-from circuits.composition.mlp_report import INSTEAD, MLPReport
-from circuits.composition.self_consistency_result import ENOUGH
 from circuits.figures.diagram import circuit_diagram
+from circuits.interchange.interchange_figure import interchange_figure
+from circuits.mlps.mlp_report import INSTEAD, MLPReport
 from circuits.roles import Roles
 from retrieval_interp.experiments.composition_study import CompositionStudy
-from retrieval_interp.experiments.probe_page import role_figure
+from retrieval_interp.probes.probe_page import role_figure
 from retrieval_interp.results import write_results
 
 TITLES = {"mean": "the MLP's mean instead", "linear": "the best linear map instead"}

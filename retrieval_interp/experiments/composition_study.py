@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from circuits.checks.self_consistency_result import SelfConsistency
 from circuits.circuit import Circuit
 from circuits.composition.edges import Composition
-from circuits.composition.interchange_result import InterchangeResult
-from circuits.composition.mlp_report import MLPReport
-from circuits.composition.role_paths import role_paths
-from circuits.composition.self_consistency_result import SelfConsistency
-from circuits.composition.variables import Interchangeable
 from circuits.flow.flow_check import FlowCheck, LaidOut, flow_check
 from circuits.flow.layout import Layout
+from circuits.interchange.interchange_result import InterchangeResult
+from circuits.interchange.variables import Interchangeable
+from circuits.mlps.mlp_report import MLPReport
 from circuits.problem import Problem
+from circuits.role_paths import role_paths
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import transformer_lens
 from circuits.utils.progress import Progress, part_of, shown
-from retrieval_interp.experiments.role_probes import RoleProbes, probe_roles
+from retrieval_interp.probes.role_probes import RoleProbes, probe_roles
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
 TABLES = ("edges", "self_consistency", "interchange", "mlps", "role_probes")
@@ -125,10 +125,10 @@ def composition_study(
         BadInput: the circuit does not fit or has no path between roles, the model's blocks are not like GPT-2's, or a
             number is out of range.
     """
-    from circuits.composition.interchange import interchange
-    from circuits.composition.mlps import mlp_ablations
+    from circuits.checks.self_consistency import self_consistency
     from circuits.composition.path_patching import path_patching
-    from circuits.composition.self_consistency import self_consistency
+    from circuits.interchange.interchange import interchange
+    from circuits.mlps.mlps import mlp_ablations
 
     asked: dict[str, Any] = {"n_examples": n_examples, "seed": seed}
     more = {**asked, "n_examples": FOLD * n_examples}

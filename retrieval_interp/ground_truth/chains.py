@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from circuits.composition.variables import Variable, exchange
 from circuits.errors import BadInput
 from circuits.flow.layout import Layout
+from circuits.interchange.variables import Variable, exchange
 from circuits.problem import Examples
 from circuits.roles import Roles
 from retrieval_interp.tasks.high_level import chain_variables, squared_distances

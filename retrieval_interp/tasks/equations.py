@@ -25,8 +25,8 @@ from jaxtyping import Float, Int, Integer
 from tokenizers import Regex, Tokenizer, models
 from tokenizers.pre_tokenizers import Sequence, Split
 
-from circuits.composition.variables import Variable, exchange
 from circuits.flow.layout import Layout
+from circuits.interchange.variables import Variable, exchange
 from circuits.problem import Examples
 from circuits.roles import Roles
 from circuits.utils.lazy import torch, transformers

@@ -18,9 +18,9 @@ from enum import StrEnum
 from einops import rearrange
 from jaxtyping import Float, Int
 
-from circuits.composition.variables import Variable, exchange
 from circuits.errors import BadInput
 from circuits.flow.layout import Layout
+from circuits.interchange.variables import Variable, exchange
 from circuits.problem import Examples
 from circuits.roles import Roles
 from circuits.utils.lazy import torch

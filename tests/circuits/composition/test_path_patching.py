@@ -11,7 +11,6 @@ from benchmarks.recovery import plant
 from circuits import AttentionPath, BadInput, Circuit, Condition, Head, OneHot, Roles, Uniform
 from circuits.composition.composition_scores import composition_scores
 from circuits.composition.edges import ByLabel
-from circuits.composition.mean import Mean
 from circuits.composition.path_patching import path_patching
 from circuits.composition.receiver import Receiver, exchanged
 from circuits.composition.sender import EMBED, Sender
@@ -19,6 +18,7 @@ from circuits.composition.senders import senders_below, written
 from circuits.composition.unablated import Unablated
 from circuits.ground_truth.compile import compile_circuit
 from circuits.ground_truth.compiled_edges import compiled_edges
+from circuits.losses.mean import Mean
 from retrieval_interp.ground_truth.chains import ChainProblem
 from tests.handmade import InductionProblem
 

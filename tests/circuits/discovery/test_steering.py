@@ -2,7 +2,7 @@
 
 from circuits import Circuit, Head, OneHot
 from circuits.checks.content_or_position import mean_patterns
-from circuits.composition.self_consistency import self_consistency
+from circuits.checks.self_consistency import self_consistency
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxtyping import Bool, Float
 
-from circuits.composition.variables import Variable
+from circuits.interchange.variables import Variable
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch
 
@@ -150,7 +150,7 @@ class InterchangeResult:
 
     def figure(self) -> plotly.graph_objects.Figure:
         """Draw one heat map of roles and layers for every variable and component that depends on it."""
-        from circuits.composition.interchange_figure import interchange_figure
+        from circuits.interchange.interchange_figure import interchange_figure
 
         return interchange_figure(self)
 

@@ -6,8 +6,8 @@ from sklearn.linear_model import Ridge
 
 from circuits import BadInput
 from retrieval_interp import load
-from retrieval_interp.experiments.linear_probe import RIDGE, Moments, predicted
-from retrieval_interp.experiments.role_probes import probe_roles
+from retrieval_interp.probes.linear_probe import RIDGE, Moments, predicted
+from retrieval_interp.probes.role_probes import probe_roles
 
 
 @pytest.fixture(scope="module")

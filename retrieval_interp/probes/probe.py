@@ -12,7 +12,7 @@ from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch, transformer_lens
 from circuits.utils.progress import Progress, part_of, shown
-from retrieval_interp.experiments.linear_probe import fitted, predicted, streams
+from retrieval_interp.probes.linear_probe import fitted, predicted, streams
 from retrieval_interp.tasks.vectors import VectorTask
 from retrieval_interp.theory.information_flow import layers_until
 from retrieval_interp.training.curves import EMERGED
@@ -55,7 +55,7 @@ class Probes:
             flow: the flow check of the model's circuit; a ring marks the layer that it predicts.
             earliest: the result of ``possible_layers``; a dot marks the first layer that information flow allows.
         """
-        from retrieval_interp.experiments.probe_page import probe_figure
+        from retrieval_interp.probes.probe_page import probe_figure
 
         return probe_figure(self, flow, earliest or {})
 

@@ -9,7 +9,7 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from circuits import BadInput, Examples, Roles
-from circuits.composition.mlps import mlp_ablations
+from circuits.mlps.mlps import mlp_ablations
 
 NUMBERS = torch.tensor([-1.0, 0.0, 1.0])  # of the three tokens
 

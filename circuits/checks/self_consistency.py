@@ -24,17 +24,17 @@ from transformer_lens import HookedTransformer
 from transformer_lens.hook_points import HookPoint
 
 from circuits.ablation.hooks import ablated
+from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency
 from circuits.circuit import AttentionPath, Circuit, Head
-from circuits.composition.mean import Mean, per_example
-from circuits.composition.role_paths import role_paths
-from circuits.composition.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency
 from circuits.losses.loss import Loss
+from circuits.losses.mean import Mean, per_example
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import pattern_hook
 from circuits.problem import Examples, Problem
+from circuits.role_paths import role_paths
 from circuits.utils.progress import Progress, part_of, shown
 
 

@@ -5,8 +5,8 @@ import torch
 
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.cli import main
-from retrieval_interp.experiments.probe import Probes, possible_layers, probe
 from retrieval_interp.models.presets import Architecture
+from retrieval_interp.probes.probe import Probes, possible_layers, probe
 from tests.browser import opened
 
 

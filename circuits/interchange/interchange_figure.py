@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from circuits.composition.interchange_result import UNDECIDED, InterchangeResult
+from circuits.interchange.interchange_result import UNDECIDED, InterchangeResult
 
 
 def interchange_figure(result: InterchangeResult, control: bool = False) -> go.Figure:

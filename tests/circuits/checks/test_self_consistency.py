@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from circuits import AttentionPath, BadInput, Circuit, Condition, FixedPattern, Head, OneHot, Uniform
-from circuits.composition.mean import Mean
-from circuits.composition.self_consistency import self_consistency
-from circuits.composition.self_consistency_result import HeadConsistency, OwnAttention, SelfConsistency
+from circuits.checks.self_consistency import self_consistency
+from circuits.checks.self_consistency_result import HeadConsistency, OwnAttention, SelfConsistency
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
+from circuits.losses.mean import Mean
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 

@@ -20,10 +20,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
-from circuits.composition.mlp_report import INSTEAD, MLPLoss, MLPReport
 from circuits.errors import BadInput
 from circuits.losses.loss import Loss, check_threshold
 from circuits.losses.sample import check_number, stream_seed
+from circuits.mlps.mlp_report import INSTEAD, MLPLoss, MLPReport
 from circuits.model.batching import sequences_at_once
 from circuits.model.block import normalised
 from circuits.model.kept_run import KeptRun, check_branching

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from circuits.circuit import AttentionPath, Head
-from circuits.composition.mean import Mean
 from circuits.losses.loss import Loss
+from circuits.losses.mean import Mean
 from circuits.utils.lazy import pandas
 
 ENOUGH = 0.5  # attention along a path, as where a path is taken as emerged (paper, section 9.2)

@@ -13,9 +13,9 @@ the path leads to both. Conditions of paths are ignored: each path counts on all
 from collections.abc import Mapping, Sequence
 
 from circuits.circuit import Circuit
-from circuits.composition.variables import Variable
 from circuits.flow.circuit_flow import path_ends
 from circuits.flow.layout import Layout
+from circuits.interchange.variables import Variable
 from circuits.mechanisms.one_hot import Ends
 
 Symbols = frozenset[tuple[str, int]]  # pieces, each with the instance that it comes from: 0 or 1

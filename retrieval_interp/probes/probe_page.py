@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from circuits.flow.flow_check import FlowCheck
-from retrieval_interp.experiments.probe import READOUTS, Probes
-from retrieval_interp.experiments.role_probes import RoleProbes
+from retrieval_interp.probes.probe import READOUTS, Probes
+from retrieval_interp.probes.role_probes import RoleProbes
 from retrieval_interp.results import write_results
 
 FILES = ("probe.csv", "probe.html")

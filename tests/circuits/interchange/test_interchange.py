@@ -5,8 +5,8 @@ import torch
 
 from benchmarks.recovery import plant
 from circuits import BadInput, Circuit, Examples, Roles, compile_circuit
-from circuits.composition.interchange import interchange
-from circuits.composition.variables import exchange
+from circuits.interchange.interchange import interchange
+from circuits.interchange.variables import exchange
 from retrieval_interp import load
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit

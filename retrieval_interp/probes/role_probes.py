@@ -14,7 +14,7 @@ from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch, transformer_lens
 from circuits.utils.progress import Progress, part_of, shown
-from retrieval_interp.experiments.linear_probe import fitted, predicted, streams
+from retrieval_interp.probes.linear_probe import fitted, predicted, streams
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.task import Task
 from retrieval_interp.training.curves import EMERGED
@@ -68,7 +68,7 @@ class RoleProbes:
 
     def figure(self) -> plotly.graph_objects.Figure:
         """Draw one heat map of roles and layers for each piece."""
-        from retrieval_interp.experiments.probe_page import role_figure
+        from retrieval_interp.probes.probe_page import role_figure
 
         return role_figure(self)
 

@@ -9,7 +9,7 @@ is the *interchange accuracy*.
     unpatched    the same share without any intervention
     control      the other instances of the same runs. In the source they exchange the variable, too, but nothing of
                  theirs is put into the base. They keep their own answers, unless instances read each other.
-    predicted    what the circuit's paths predict (``circuits.composition.predicted``)
+    predicted    what the circuit's paths predict (``circuits.interchange.predicted``)
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
-from circuits.composition.interchange_result import InterchangeResult
-from circuits.composition.predicted import predicted_accuracy
-from circuits.composition.variables import Interchangeable, Variable
 from circuits.errors import BadInput
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES, LaidOut
+from circuits.interchange.interchange_result import InterchangeResult
+from circuits.interchange.predicted import predicted_accuracy
+from circuits.interchange.variables import Interchangeable, Variable
 from circuits.losses.sample import check_number, stream_seed
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
