@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from circuits.errors import BadInput
 from circuits.utils.lazy import torch
@@ -23,15 +23,21 @@ class Roles:
         groups: for every group (such as the slot in a block, or the template of a text), the labels that tell instances
             apart, as numbers from 0, ``[batch, role, instance]``. A path may hold for some labels only
             (``circuits.Condition``).
+        valid: True where there is a token and not padding, ``[batch, pos]``, if the examples have different lengths;
+            the tokens of an example are side by side, and the padding may be on either side. None without padding.
     """
 
     names: tuple[str, ...]
     positions: Int[torch.Tensor, "batch role instance"]
     groups: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    valid: Bool[torch.Tensor, "batch pos"] | None = None
 
     @classmethod
     def of(
-        cls, positions: Mapping[str, torch.Tensor], groups: Mapping[str, Mapping[str, torch.Tensor]] | None = None
+        cls,
+        positions: Mapping[str, torch.Tensor],
+        groups: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+        valid: torch.Tensor | None = None,
     ) -> Roles:
         """Make roles from positions by name, such as ``Roles.of({"source": positions, "target": positions})``.
 
@@ -39,9 +45,10 @@ class Roles:
             positions: for every role, its position in each example, ``[batch]``, or in each of several instances,
                 ``[batch, instance]``.
             groups: for every group, the labels of every role, in the same shape.
+            valid: True where there is a token and not padding, ``[batch, pos]``; such as a tokenizer's attention mask.
 
         Raises:
-            BadInput: the shapes differ, or have another number of dimensions.
+            BadInput: the shapes differ, or have another number of dimensions; or a role is at padding.
         """
 
         def stacked(own: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -55,7 +62,10 @@ class Roles:
 
         if not positions:
             raise BadInput("no role is given; expected at least one, with its positions")
-        return cls(tuple(positions), stacked(positions), {group: stacked(own) for group, own in (groups or {}).items()})
+        labels = {group: stacked(own) for group, own in (groups or {}).items()}
+        return cls(
+            tuple(positions), stacked(positions), labels, None if valid is None else torch.as_tensor(valid).bool()
+        )
 
     def __post_init__(self) -> None:
         for group, labels in self.groups.items():
@@ -65,6 +75,14 @@ class Roles:
             raise BadInput(f"{len(self.names)} role names for {self.positions.shape[1]} rows of positions")
         if len(set(self.names)) != len(self.names):
             raise BadInput(f"role names repeat: {', '.join(self.names)}")
+        if self.valid is not None:
+            if self.valid.ndim != 2 or len(self.valid) != len(self):
+                raise BadInput(f"valid has the shape {[*self.valid.shape]}; expected [{len(self)}, positions]")
+            if (self.valid[:, 1:] != self.valid[:, :-1]).sum(dim=1).amax() > 1 or not self.valid.any(dim=1).all():
+                raise BadInput("padding on both sides of an example, or within it; expected tokens on one side")
+            for name in self.names:
+                if not self.valid.gather(1, self[name]).all():
+                    raise BadInput(f"role {name!r} is at a position that is padding")
 
     def __getitem__(self, name: str) -> Int[torch.Tensor, "batch instance"]:
         """Return the positions of one role in every example and instance, ``[batch, instance]``."""
@@ -72,11 +90,55 @@ class Roles:
             raise BadInput(f"unknown role {name!r}; the roles are {', '.join(self.names)}")
         return self.positions[:, self.names.index(name)]
 
+    @property
+    def first(self) -> Int[torch.Tensor, " batch"]:
+        """The position of the first token of every example: 0, unless there is padding before it."""
+        if self.valid is None:
+            return torch.zeros(len(self), dtype=torch.long, device=self.positions.device)
+        return self.valid.long().argmax(dim=1)
+
+    def tokens(self, n_positions: int) -> Bool[torch.Tensor, "batch pos"]:
+        """Return where there is a token and not padding."""
+        if self.valid is None:
+            return torch.ones(len(self), n_positions, dtype=torch.bool, device=self.positions.device)
+        return self.valid
+
+    def times(self, n_positions: int) -> Int[torch.Tensor, " pos"]:
+        """Return how many examples have a token at each position, counted from the first token."""
+        long = self.tokens(n_positions).sum(dim=1)
+        return (torch.arange(n_positions, device=long.device) < long[:, None]).sum(dim=0)
+
+    def within(self, pattern: Float[torch.Tensor, "#batch query key"]) -> Float[torch.Tensor, "#batch query key"]:
+        """Return attention patterns without attention to padding; each row of a token keeps its sum.
+
+        A token that has attended to padding only attends to itself instead, as a first token does.
+        """
+        if self.valid is None:
+            return pattern
+        kept = pattern * self.valid[:, None, :] * self.valid[:, :, None]
+        was, left = pattern.sum(dim=-1, keepdim=True), kept.sum(dim=-1, keepdim=True)
+        alone = torch.diag_embed((self.valid & (left == 0)[..., 0]).to(pattern.dtype)) * was
+        return torch.where(left == 0, alone, kept * (was / left.clamp(min=torch.finfo(pattern.dtype).tiny)))
+
+    def aligned(self, pattern: Shaped[torch.Tensor, "*part query key"]) -> Shaped[torch.Tensor, "*part query key"]:
+        """Return attention patterns, ``[batch, ..., query, key]``, counted from the first token of each example."""
+        return pattern if self.valid is None else _shifted(pattern, self.first)
+
+    def from_first_token(
+        self, pattern: Shaped[torch.Tensor, "one query key"]
+    ) -> Shaped[torch.Tensor, "#batch query key"]:
+        """Return a pattern that counts from the first token as one for every example that counts its padding."""
+        if self.valid is None:
+            return pattern
+        return _shifted(pattern.expand(len(self), -1, -1), -self.first)
+
     def group(self, group: str, role: str) -> Int[torch.Tensor, "batch instance"]:
-        """Return the labels of a group at one role, ``[batch, instance]``; the group ``position`` always exists."""
-        positions = self[role]
+        """Return the labels of a group at one role, ``[batch, instance]``.
+
+        The group ``position`` always exists, counted from the first token.
+        """
         if group == "position":
-            return positions
+            return self[role] - self.first[:, None]
         if group not in self.groups:
             raise BadInput(f"unknown group {group!r}; the groups are {', '.join(('position', *self.groups))}")
         return self.groups[group][:, self.names.index(role)]
@@ -149,7 +211,8 @@ class Roles:
         return self._with(lambda tensor: tensor.to(device))
 
     def _with(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Roles:
-        return Roles(self.names, change(self.positions), {name: change(own) for name, own in self.groups.items()})
+        labels = {name: change(own) for name, own in self.groups.items()}
+        return Roles(self.names, change(self.positions), labels, None if self.valid is None else change(self.valid))
 
     def labels(self, example: int, n_positions: int) -> list[str]:
         """Return a label for every position of one example: ``instance:role``, or the position if it has no role.
@@ -166,3 +229,16 @@ class Roles:
                 if role not in shared:
                     here[position].append(f"{instance}:{role}")
         return [",".join(labels) or str(position) for position, labels in enumerate(here)]
+
+
+def _shifted(
+    pattern: Shaped[torch.Tensor, "*part query key"], by: Int[torch.Tensor, " batch"]
+) -> Shaped[torch.Tensor, "*part query key"]:
+    """Return patterns whose query and key p are those at p + ``by`` of the same example; 0 beyond the end."""
+    n_positions = pattern.shape[-1]
+    at = torch.arange(n_positions, device=pattern.device) + by[:, None]  # [batch, pos]
+    there = (at >= 0) & (at < n_positions)
+    at = at.clamp(0, n_positions - 1).reshape(len(at), *[1] * (pattern.ndim - 3), n_positions)
+    there = there.reshape(at.shape)
+    rows = pattern.gather(-2, at[..., :, None].expand_as(pattern))
+    return rows.gather(-1, at[..., None, :].expand_as(pattern)) * there[..., :, None] * there[..., None, :]

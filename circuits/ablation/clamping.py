@@ -16,8 +16,9 @@ from jaxtyping import Bool, Float
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
 from circuits.mechanisms.one_hot import OneHot
+from circuits.model.transformer import Transformer
 from circuits.roles import Roles
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.utils.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ class Clamp:
 
 
 @contextmanager
-def clamped(
-    model: transformer_lens.HookedTransformer, clamps: Sequence[Clamp], roles: Roles
-) -> Iterator[transformer_lens.HookedTransformer]:
+def clamped(model: Transformer, clamps: Sequence[Clamp], roles: Roles) -> Iterator[Transformer]:
     """Clamp a model within a ``with`` block. Gradients flow through all scores that no clamp forbids.
 
     Args:
@@ -71,6 +70,9 @@ def clamped(
         BadInput: a head does not exist, a role is unknown, a path is against the causal mask, or the clamps together
             leave a position nothing to attend to.
     """
+    from circuits.model.layers import check_edits  # imports PyTorch
+
+    check_edits(model)
     cfg = model.cfg
     for clamp in clamps:
         as_circuit = Circuit({clamp.head or Head(0, 0): OneHot(clamp.rows)})
@@ -103,7 +105,7 @@ def _closed(
 def _mask(
     closed: Bool[torch.Tensor, "batch head query key"],
     scores: Float[torch.Tensor, "batch head query key"],
-    hook: transformer_lens.hook_points.HookPoint,
+    hook: torch.nn.Module,
 ) -> Float[torch.Tensor, "batch head query key"]:
     if closed.shape != scores.shape:
         raise BadInput(f"the clamps are for scores of shape {[*closed.shape]}; the model has {[*scores.shape]}")

@@ -15,15 +15,13 @@ sequence runs. On a CPU, as many such pieces run at once as PyTorch has threads.
 patterns that a piece keeps have at most twice its share.
 """
 
-import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
-from transformer_lens import HookedTransformer
+from torch import Tensor
 
 from circuits.ablation.branches import Fork, forks
 from circuits.circuit import Circuit, check_all
@@ -31,16 +29,16 @@ from circuits.errors import BadInput
 from circuits.mechanisms.mechanism import Mechanism, checked_pattern
 from circuits.model import batching
 from circuits.model.batching import sequences_at_once
-from circuits.model.block import after_attention, after_mlp, head_values, is_standard, normalised
+from circuits.model.layers import layers
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.cores import on_all_cores, pieces_at_once
 
-HOOKING = threading.Lock()  # several pieces add hooks to one model
 FREE = -1.0  # marks the pattern of an intact head; no mechanism has negative weights
 
 
 def evaluate(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     examples: Examples,
     circuits: Sequence[Circuit],
@@ -49,7 +47,7 @@ def evaluate(
     """Return the loss components of every example under every circuit's ablation.
 
     Args:
-        model: any HookedTransformer without padding. Its own hooks do not run, except those on attention patterns.
+        model: any HookedTransformer or TransformerBridge. Its own hooks do not run, except those on attention patterns.
         problem: the task with its losses and output roles.
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
@@ -57,8 +55,7 @@ def evaluate(
 
     Raises:
         BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions
-            that are not output roles, or are not finite, or the model adds its positional embeddings in every layer
-            (shortformer).
+            that are not output roles, or are not finite; or the model is refused (circuits/model/layers.py).
     """
     losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
@@ -93,17 +90,14 @@ class Piece:
         return len(self.circuits) * (self.examples.stop - self.examples.start)
 
 
-def pieces(
-    model: HookedTransformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]
-) -> Iterator[Piece]:
+def pieces(model: Transformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]) -> Iterator[Piece]:
     """Yield the pieces that ``evaluate`` runs; each circuit gets its examples in order.
 
     Raises:
         BadInput: as ``evaluate``.
     """
     cfg = model.cfg
-    if cfg.positional_embedding_type == "shortformer":
-        raise BadInput("shortformer positional embeddings are not supported")
+    layers(model, examples)  # checks the model before several threads use it
     check_all(circuits, examples.roles, cfg.n_layers, cfg.n_heads)
     # A circuit with an intact head makes its whole group compute attention, so circuits without one run separately.
     whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
@@ -112,17 +106,17 @@ def pieces(
     for group in (others, whole):
         for first in range(0, len(group), most):
             indices = group[first : first + most]
-            layers = forks([circuits[i] for i in indices], cfg.n_layers)
+            forked = forks([circuits[i] for i in indices], cfg.n_layers)
             at_once = most // len(indices)
             for start in range(0, len(examples), at_once):
                 part = slice(start, min(start + at_once, len(examples)))
-                yield Piece(indices, part, partial(_losses, model, problem, examples, part, layers))
+                yield Piece(indices, part, partial(_losses, model, problem, examples, part, forked))
 
 
 def _losses(
-    model: HookedTransformer, problem: Problem, examples: Examples, part: slice, layers: Sequence[Fork]
+    model: Transformer, problem: Problem, examples: Examples, part: slice, forked: Sequence[Fork]
 ) -> Float[Tensor, "circuit example component"]:
-    return Batch(model, problem, examples.take(part)).losses(layers)
+    return Batch(model, problem, examples.take(part)).losses(forked)
 
 
 class Recent:
@@ -147,34 +141,37 @@ class Recent:
 class Batch:
     """Some examples, and the attention patterns of mechanisms on them."""
 
-    def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples) -> None:
-        self.model, self.problem, self.examples = model, problem, examples
+    def __init__(self, model: Transformer, problem: Problem, examples: Examples) -> None:
+        self.layers, self.problem, self.examples = layers(model, examples), problem, examples
+        self.cfg = model.cfg
         self.n, self.n_positions = examples.inputs.shape[:2]
         most = batching.ENTRIES_AT_ONCE // pieces_at_once(examples.inputs.device)
         self._patterns, self._stacks = Recent(most), Recent(most)
 
     @torch.no_grad()
-    def losses(self, layers: Sequence[Fork]) -> Float[Tensor, "circuit example component"]:
-        """Run all layers for all circuits; ``layers`` has the branches of every layer."""
-        needed = self._needed(layers)
-        residual = self.model(self.examples.inputs, stop_at_layer=0)[None]  # [branch, example, pos, d_model]
+    def losses(self, forked: Sequence[Fork]) -> Float[Tensor, "circuit example component"]:
+        """Run all layers for all circuits; ``forked`` has the branches of every layer."""
+        needed = self._needed(forked)
+        residual = self.layers.embed()[None]  # [branch, example, pos, d_model]
         changed = torch.zeros(1, self.n, self.n_positions, dtype=torch.bool, device=residual.device)
-        for layer, fork in enumerate(layers):
+        for layer, fork in enumerate(forked):
             parents = torch.tensor(fork.parents, device=residual.device)
             changed = self._changed(layer, fork, changed[parents])
-            if is_standard(self.model.cfg) and fork.prescribes(self.model.cfg.n_heads):
+            if self.layers.by_parts(layer) and fork.prescribes(self.cfg.n_heads):
                 residual = self._rows(layer, fork, residual, parents, changed, needed[layer])
             else:
                 residual = self._whole(layer, fork, residual[parents])
-        outputs = self.model(residual.flatten(0, 1), start_at_layer=len(layers)).unflatten(0, residual.shape[:2])
-        outputs[:, ~self._read()] = torch.nan  # reveals losses that read other outputs
+        read = self._read()
+        found = self.layers.read(residual[:, read].flatten(0, 1))
+        outputs = found.new_full((*residual.shape[:3], found.shape[-1]), torch.nan)  # reveals losses that read others
+        outputs[:, read] = found.unflatten(0, (len(residual), -1))
         losses: dict[int, Tensor] = {}
-        for index, branch in enumerate(layers[-1].branches):
+        for index, branch in enumerate(forked[-1].branches):
             own = self.problem.losses(outputs[index], self.examples)
             losses |= dict.fromkeys(branch.members, own)
         stacked = torch.stack([losses[member] for member in range(len(losses))])
         if not stacked.isfinite().all():
-            if outputs[:, self._read()].isfinite().all():
+            if found.isfinite().all():
                 raise BadInput(
                     f"the losses read more than the outputs at the roles {', '.join(self.problem.output_roles)}"
                 )
@@ -197,7 +194,7 @@ class Batch:
         return self._stacks.get(layer, lambda: self._stacked(fork))
 
     def _stacked(self, fork: Fork) -> Float[Tensor, "heads example head query key"]:
-        shape = len(fork.by_heads), self.n, self.model.cfg.n_heads, self.n_positions, self.n_positions
+        shape = len(fork.by_heads), self.n, self.cfg.n_heads, self.n_positions, self.n_positions
         stack = torch.full(shape, FREE, device=self.examples.inputs.device).tril()
         for own, heads in zip(stack, fork.by_heads, strict=True):
             for index, mechanism in heads:
@@ -208,11 +205,11 @@ class Batch:
         """Return 1 where a position may attend to another through any head, for all sets of replaced heads."""
         return (self._stack(layer, fork) != 0).any(dim=2).float()
 
-    def _needed(self, layers: Sequence[Fork]) -> list[Bool[Tensor, "example pos"]]:
+    def _needed(self, forked: Sequence[Fork]) -> list[Bool[Tensor, "example pos"]]:
         """Return for every layer the positions of its output that a circuit's loss depends on."""
         needed = [self._read()]
-        for layer in range(len(layers) - 1, 0, -1):
-            reach = self._reach(layer, layers[layer])
+        for layer in range(len(forked) - 1, 0, -1):
+            reach = self._reach(layer, forked[layer])
             needed.insert(0, needed[0] | (torch.einsum("seqk,eq->ek", reach, needed[0].float()) > 0))
         return needed
 
@@ -230,31 +227,16 @@ class Batch:
     def _whole(
         self, layer: int, fork: Fork, residual: Float[Tensor, "branch example pos d_model"]
     ) -> Float[Tensor, "branch example pos d_model"]:
-        """Run a layer as the model does, at all positions, with hooks for the replaced heads."""
-        thread = threading.get_ident()
+        """Run a layer as the model does, at all positions, with the replaced heads' patterns."""
 
-        def override(point: nn.Module, inputs: tuple[Tensor, ...], pattern: Tensor) -> Tensor:
-            if threading.get_ident() != thread:  # the call is from another piece of the same model
-                return pattern
+        def replaced(pattern: Tensor) -> Tensor:
             by_branch = pattern.unflatten(0, (len(fork.branches), -1)).clone()
             for heads, indices in fork.by_heads.items():
                 for head, mechanism in heads:
                     by_branch[indices, :, head] = self._pattern(mechanism).to(pattern.dtype)
             return by_branch.flatten(0, 1)
 
-        # A plain PyTorch hook: TransformerLens would remove all hooks from the model, including those of the user.
-        block, flat = self.model.blocks[layer], residual.flatten(0, 1)
-        with HOOKING:
-            handle = block.attn.hook_pattern.register_forward_hook(override)
-        try:
-            if not is_standard(self.model.cfg):
-                return block(flat).unflatten(0, residual.shape[:2])
-            normal = normalised(block.ln1, flat)
-            middle = flat + block.attn(query_input=normal, key_input=normal, value_input=normal)
-            return after_mlp(block, middle.flatten(0, 1)).reshape(residual.shape)
-        finally:
-            with HOOKING:
-                handle.remove()
+        return self.layers.block(layer, residual.flatten(0, 1), replaced).unflatten(0, residual.shape[:2])
 
     def _rows(
         self,
@@ -266,26 +248,24 @@ class Batch:
         needed: Bool[Tensor, "example pos"],
     ) -> Float[Tensor, "branch example pos d_model"]:
         """Run a layer whose heads are all replaced, at the needed positions that differ from the trunk's."""
-        block, n_branches = self.model.blocks[layer], len(fork.branches)
+        n_branches = len(fork.branches)
         rows = changed & needed
         rows[0] = needed
         seen = torch.einsum("beqk,beq->bek", self._reach(layer, fork)[fork.prescribed], rows.float())
         attended = seen.new_zeros(below.shape[:3]).index_add_(0, parents, seen) > 0
-        values = below.new_zeros(*below.shape[:3], self.model.cfg.n_heads, self.model.cfg.d_head)
         seen_rows = attended.flatten().nonzero()[:, 0]
-        values.flatten(0, 2).index_copy_(
-            0, seen_rows, head_values(block, below.flatten(0, 2).index_select(0, seen_rows))
-        )
+        found = self.layers.values(layer, below.flatten(0, 2).index_select(0, seen_rows))
+        values = found.new_zeros(*below.shape[:3], *found.shape[1:])
+        values.flatten(0, 2).index_copy_(0, seen_rows, found)
         pattern = self._stack(layer, fork)[fork.prescribed].to(values.dtype)
         mixed = torch.einsum("behqk,bekhv->beqhv", pattern, values[parents])
         flat_rows = rows.flatten().nonzero()[:, 0]
         per_branch = self.n * self.n_positions
         from_parent = parents[flat_rows // per_branch] * per_branch + flat_rows % per_branch
         read = mixed.flatten(0, 2).index_select(0, flat_rows)
-        middle = after_attention(block, below.flatten(0, 2).index_select(0, from_parent), read)
-        middle = after_mlp(block, middle)
+        ran = self.layers.after(layer, below.flatten(0, 2).index_select(0, from_parent), read)
         trunk = below[parents[0]].clone()
-        trunk[needed] = middle[: int(needed.sum())]
+        trunk[needed] = ran[: int(needed.sum())]
         after = trunk.expand(n_branches, -1, -1, -1).clone()
-        after.flatten(0, 2).index_copy_(0, flat_rows, middle)
+        after.flatten(0, 2).index_copy_(0, flat_rows, ran)
         return after

@@ -5,44 +5,45 @@ from contextlib import contextmanager
 from functools import partial
 
 from jaxtyping import Float
-from torch import Tensor
-from transformer_lens import HookedTransformer
-from transformer_lens.hook_points import HookPoint
+from torch import Tensor, nn
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.mechanisms.mechanism import Mechanism, checked_pattern
+from circuits.model.layers import check_edits
 from circuits.model.patterns import pattern_hook
+from circuits.model.transformer import Transformer, run
 from circuits.problem import Examples
 from circuits.roles import Roles
 
-Hook = Callable[[Float[Tensor, "batch head query key"], HookPoint], Float[Tensor, "batch head query key"]]
+Hook = Callable[[Float[Tensor, "batch head query key"], nn.Module], Float[Tensor, "batch head query key"]]
 
 
 @contextmanager
-def ablated(model: HookedTransformer, circuit: Circuit, roles: Roles) -> Iterator[HookedTransformer]:
+def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Transformer]:
     """Ablate a model within a ``with`` block: the circuit's heads are replaced, all others are intact.
 
     Args:
-        model: any HookedTransformer without padding.
+        model: any HookedTransformer or TransformerBridge.
         circuit: the hypothesis.
         roles: the roles of the batch that will be run.
 
     Raises:
-        BadInput: the circuit does not fit the model or the roles.
+        BadInput: the circuit does not fit the model or the roles, or changes of the model's attention have no effect.
         RuntimeError: the model was run, but some of the hooks were not called.
     """
+    check_edits(model)
     circuit.check(roles, model.cfg.n_layers, model.cfg.n_heads)
     layers = sorted({head.layer for head in circuit.heads})
     fired: set[int] = set()
     ran = False
 
-    def watch(pattern: Tensor, hook: HookPoint) -> Tensor:
+    def watch(pattern: Tensor, hook: nn.Module) -> Tensor:
         nonlocal ran
         ran = True
         return pattern
 
-    def override(pattern: Tensor, hook: HookPoint, layer: int) -> Tensor:
+    def override(pattern: Tensor, hook: nn.Module, layer: int) -> Tensor:
         fired.add(layer)
         return overridden(pattern, circuit.layer(layer), roles)
 
@@ -72,7 +73,7 @@ def overridden(
     return pattern
 
 
-def run_ablated(model: HookedTransformer, circuit: Circuit, examples: Examples) -> Float[Tensor, "batch pos d_out"]:
+def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Float[Tensor, "batch pos d_out"]:
     """Return the model's outputs on the examples under the circuit's ablation."""
     with ablated(model, circuit, examples.roles):
-        return model(examples.inputs)
+        return run(model, examples)

@@ -8,14 +8,13 @@ loss: a positional head may still look at content that the loss hardly needs.
 from dataclasses import dataclass
 from typing import Any
 
-from transformer_lens import HookedTransformer
-
 from circuits.circuit import Circuit, Head
 from circuits.losses.loss import Loss
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.attention import position_attention
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -61,12 +60,12 @@ class ContentOrPosition:
         }
 
 
-def mean_examples(model: HookedTransformer, problem: Problem, seed: int = 0) -> Examples:
+def mean_examples(model: Transformer, problem: Problem, seed: int = 0) -> Examples:
     """Return the examples that patterns are averaged over, from an rng stream of their own."""
     return problem.examples(MEAN_EXAMPLES, stream_seed(seed, "means")).to(next(model.parameters()).device)
 
 
-def mean_patterns(model: HookedTransformer, problem: Problem, seed: int = 0) -> dict[Head, FixedPattern]:
+def mean_patterns(model: Transformer, problem: Problem, seed: int = 0) -> dict[Head, FixedPattern]:
     """Return every head's average attention pattern, over 1,024 examples from an rng stream of their own.
 
     Raises:
@@ -78,7 +77,7 @@ def mean_patterns(model: HookedTransformer, problem: Problem, seed: int = 0) -> 
 
 
 def content_or_position(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     *,
     n_examples: int = 512,
@@ -94,7 +93,7 @@ def content_or_position(
     lowers the loss most becomes a content head, too.
 
     Args:
-        model: any HookedTransformer without padding.
+        model: any HookedTransformer or TransformerBridge.
         problem: the model's task; all examples have the same length.
         n_examples: the number of examples that each loss is measured on.
         threshold: a loss below it counts as low; the paper uses 0.05.

@@ -20,8 +20,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
-from transformer_lens.hook_points import HookPoint
 
 from circuits.ablation.hooks import ablated
 from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency
@@ -33,13 +31,14 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import pattern_hook
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.role_paths import role_paths
 from circuits.utils.progress import Progress, part_of, shown
 
 
 def self_consistency(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     circuit: Circuit,
     *,
@@ -134,7 +133,7 @@ def _restored_by(
 
 
 @torch.no_grad()
-def own_attention(model: HookedTransformer, circuit: Circuit, examples: Examples) -> tuple[OwnAttention, ...]:
+def own_attention(model: Transformer, circuit: Circuit, examples: Examples) -> tuple[OwnAttention, ...]:
     """Return the attention that each content head pays by itself along its paths, with all heads below replaced.
 
     It is split by the labels of the main group at the path's target, where the path holds.
@@ -150,12 +149,12 @@ def own_attention(model: HookedTransformer, circuit: Circuit, examples: Examples
 
 
 def _on_roles(
-    model: HookedTransformer, circuit: Circuit, examples: Examples, paths: Iterable[AttentionPath]
+    model: Transformer, circuit: Circuit, examples: Examples, paths: Iterable[AttentionPath]
 ) -> Iterable[tuple[AttentionPath, Float[Tensor, "example instance role"]]]:
     """Yield for every path the head's own attention from the source to each role of the instance."""
     seen: dict[int, Tensor] = {}
 
-    def see(pattern: Tensor, hook: HookPoint, layer: int) -> Tensor:
+    def see(pattern: Tensor, hook: torch.nn.Module, layer: int) -> Tensor:
         seen[layer] = pattern  # before it is replaced: the hook of the ablation is called later
         return pattern
 

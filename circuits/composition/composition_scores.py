@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
-from transformer_lens.components import LayerNorm
 
 from circuits.heads import Head
+from circuits.model.block import is_layer_norm
+from circuits.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class CompositionScores:
 
 
 @torch.no_grad()
-def composition_scores(model: HookedTransformer) -> CompositionScores:
+def composition_scores(model: Transformer) -> CompositionScores:
     """Return the composition scores of all pairs of heads, in products of size d_head only."""
     read = {part: torch.stack([_reading(block, part) for block in model.blocks]) for part in "QKV"}
     Q, K, V = (read[part].flatten(0, 1) for part in "QKV")  # [head, d_model, d_head]
@@ -71,7 +71,7 @@ def composition_scores(model: HookedTransformer) -> CompositionScores:
 def _reading(block: torch.nn.Module, part: str) -> Float[Tensor, "head d_model d_head"]:
     """Return a block's W_Q, W_K or W_V with the weight and the centring of the LayerNorm before it."""
     weight = getattr(block.attn, f"W_{part}")
-    if isinstance(block.ln1, LayerNorm):
+    if is_layer_norm(block.ln1):
         weight = weight * block.ln1.w[:, None]
         weight = weight - weight.mean(dim=1, keepdim=True)
     return weight

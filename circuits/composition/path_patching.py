@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.composition.composition_scores import composition_scores
@@ -20,6 +19,7 @@ from circuits.losses.mean import Mean
 from circuits.losses.sample import check_number, stream_seed
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.role_paths import role_paths
 from circuits.utils.progress import Progress, part_of, shown
@@ -59,7 +59,7 @@ Wanted = Callable[[Key], bool]  # whether the loss of a patch is measured
 
 @torch.no_grad()
 def path_patching(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     circuit: Circuit,
     *,
@@ -119,7 +119,7 @@ def _passes(values: Values) -> bool:
 class _Patching:
     """Patches of every sender in every input of every receiver."""
 
-    model: HookedTransformer
+    model: Transformer
     problem: Problem
     circuit: Circuit
     paths: tuple[AttentionPath, ...]
@@ -177,7 +177,7 @@ def _joined(parts: list[Values]) -> Values:
     return Values(own, *map(joined, effects))
 
 
-def _result(model: HookedTransformer, circuit: Circuit, found: Mapping[Key, Values], examples: Examples) -> Composition:
+def _result(model: Transformer, circuit: Circuit, found: Mapping[Key, Values], examples: Examples) -> Composition:
     """Decide which edges are found."""
     means = {
         key: tuple(None if each is None else Mean.of(each) for each in (values.lost, values.loss))

@@ -7,10 +7,11 @@ The biases b_O are the same at every position, so that exchanging them between p
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformer_lens import HookedTransformerConfig
 
 from circuits.composition.sender import EMBED, Sender
 from circuits.composition.unablated import Unablated
@@ -19,7 +20,7 @@ from circuits.errors import BadInput
 ROUNDING = 1e-3  # of the residual stream's size; sums in single precision differ by some 1e-6
 
 
-def senders_below(layer: int, cfg: HookedTransformerConfig) -> tuple[Sender, ...]:
+def senders_below(layer: int, cfg: Any) -> tuple[Sender, ...]:
     """Return all senders that write into the residual stream that enters a layer, from the lowest up."""
     heads = [Sender(below, index=index) for below in range(layer) for index in range(cfg.n_heads)]
     mlps = [] if cfg.attn_only else [Sender(below, is_mlp=True) for below in range(layer)]

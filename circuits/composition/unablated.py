@@ -3,11 +3,11 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.heads import Head
 from circuits.model.batching import ENTRIES_AT_ONCE
 from circuits.model.kept_run import KeptRun
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 
 PARTS = ("hook_resid_pre", "hook_attn_out", "hook_mlp_out", *(f"attn.hook_{part}" for part in "qkvz"))
@@ -25,7 +25,7 @@ class Unablated:
         losses: the loss of each example, ``[example]``.
     """
 
-    def __init__(self, model: HookedTransformer, problem: Problem, examples: Examples) -> None:
+    def __init__(self, model: Transformer, problem: Problem, examples: Examples) -> None:
         self.model, self.problem, self.examples = model, problem, examples
         self.example = torch.arange(len(examples), device=examples.inputs.device)[:, None]
         last = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
@@ -74,7 +74,7 @@ class Unablated:
         return self.problem.losses(self._kept.continued(layer + 1, residual[None])[0], self.examples).mean(dim=1)
 
 
-def examples_at_once(model: HookedTransformer, examples: Examples) -> int:
+def examples_at_once(model: Transformer, examples: Examples) -> int:
     """Return the number of examples in a batch; it bounds the memory of a run and of all patched variants."""
     cfg, n_positions, n_instances = model.cfg, examples.inputs.shape[1], examples.roles.positions.shape[2]
     run = n_positions * (3 * cfg.d_model + cfg.n_heads * (4 * cfg.d_head + n_positions))

@@ -12,8 +12,6 @@ The stages:
 from dataclasses import dataclass
 from typing import Any
 
-from transformer_lens import HookedTransformer
-
 from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_examples
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
@@ -24,6 +22,7 @@ from circuits.losses.loss import Loss, allowed_loss
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
+from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.role_paths import has_role_paths
 from circuits.utils.progress import Progress, part_of, shown
@@ -105,7 +104,7 @@ class Discovery:
 
 
 def discover(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     *,
     n_examples: int = 1024,
@@ -116,7 +115,7 @@ def discover(
     """Find the circuit of a model.
 
     Args:
-        model: any HookedTransformer without padding.
+        model: any HookedTransformer or TransformerBridge.
         problem: the model's task: examples with roles, all of the same length, and a loss. A path may hold on some
             instances only, by the labels of a group of the examples, or by position if they have no groups.
         n_examples: the number of examples for the choices; the final losses are measured on as many others.
@@ -133,7 +132,7 @@ def discover(
 
 
 def _discovered(
-    model: HookedTransformer, problem: Problem, n_examples: int, threshold: float, seed: int, progress: Progress
+    model: Transformer, problem: Problem, n_examples: int, threshold: float, seed: int, progress: Progress
 ) -> Discovery:
     def drawn(stream: str) -> Sample:
         return Sample(problem, n_examples, stream_seed(seed, stream), next(model.parameters()).device)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.circuit import Head
 from circuits.discovery.observed_positions import observed_positions
@@ -15,6 +14,7 @@ from circuits.mechanisms.one_hot import ON, Condition, Ends, OneHot
 from circuits.model.attention import attention_by_group
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -64,7 +64,7 @@ class ObservedPaths:
         rows: for every head, its paths and its rows to fixed positions, by source and target.
     """
 
-    def __init__(self, model: HookedTransformer, examples: Examples, means: Mapping[Head, FixedPattern]) -> None:
+    def __init__(self, model: Transformer, examples: Examples, means: Mapping[Head, FixedPattern]) -> None:
         """Read the paths from attention.
 
         Args:
@@ -72,7 +72,8 @@ class ObservedPaths:
             examples: the examples that attention is averaged over.
             means: the heads' average patterns on the same examples.
         """
-        self._means, self._roles, self._n = means, examples.roles, len(examples)
+        self._means, self._roles = means, examples.roles
+        self._times = examples.roles.times(examples.inputs.shape[1]).cpu()
         distinct, self._shared = self._roles.distinct, self._roles.shared
         sources = [name for name in distinct if name not in self._shared or self._roles.alone(name)]
         self._ends = [(source, to) for source in sources for to in self._roles.before(source) if to in distinct]
@@ -92,11 +93,12 @@ class ObservedPaths:
                 self.rows[head][ends] = Row(condition, total, times)
         for start in range(0, len(examples), at_once):
             batch = examples.take(slice(start, start + at_once))
-            for layer, pattern in attention_patterns(model, batch):
+            for layer, padded in attention_patterns(model, batch):
+                pattern = batch.roles.aligned(padded)
                 for head in (head for head in means if head.layer == layer):
                     for (source, _), row in self.rows[head].items():
                         example, instance = _there(row.condition, batch.roles, source).nonzero(as_tuple=True)
-                        place = batch.roles[source][example, instance]
+                        place = batch.roles.group("position", source)[example, instance]
                         row.total.index_add_(0, place.cpu(), pattern[example, head.index, place].float().cpu())
                         row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
 
@@ -141,8 +143,8 @@ class ObservedPaths:
         mean, rows = self._means[head], {these: self.rows[head][these] for these in ends}
         if not rows:
             return mean
-        total = self._n * mean.weights - sum((row.total for row in rows.values()), torch.zeros(()))
-        times = self._n - sum((row.times for row in rows.values()), torch.zeros(()))
+        total = self._times[:, None] * mean.weights - sum((row.total for row in rows.values()), torch.zeros(()))
+        times = self._times - sum((row.times for row in rows.values()), torch.zeros(()))
         rest = torch.where(times[:, None] > 0.5, total / times.clamp(min=1)[:, None], mean.weights)
         where = {these: row.condition for these, row in rows.items() if row.condition is not None}
         return OneHot([*rows], FixedPattern(rest.clamp(min=0), "mean"), where)

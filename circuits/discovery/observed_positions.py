@@ -10,12 +10,12 @@ from collections.abc import Mapping
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.circuit import Head
 from circuits.mechanisms.one_hot import ON, Condition, Ends
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -23,7 +23,7 @@ Left = Mapping[Head, Mapping[str, Bool[Tensor, "example instance"]]]
 
 
 def observed_positions(
-    model: HookedTransformer, examples: Examples, left: Left, group: str
+    model: Transformer, examples: Examples, left: Left, group: str
 ) -> dict[Head, dict[Ends, Condition]]:
     """Find rows that lead from a role to two or more fixed positions, by the labels of another role.
 
@@ -48,10 +48,11 @@ def observed_positions(
         part = slice(start, start + at_once)
         batch = examples.take(part)
         example = torch.arange(len(batch), device=labels.device)[:, None]
-        for layer, pattern in attention_patterns(model, batch):
+        for layer, padded in attention_patterns(model, batch):
+            pattern = batch.roles.aligned(padded)
             for head, source in (ends for ends in total if ends[0].layer == layer):
                 there = left[head][source][part].to(labels.device).float()
-                rows = pattern[example, head.index, batch.roles[source]].float()
+                rows = pattern[example, head.index, batch.roles.group("position", source)].float()
                 attended = torch.einsum("bck,bcrl,bc->rlk", rows, of_label[part], there)
                 total[head, source] = total[head, source] + attended.cpu()
     found: dict[Head, dict[Ends, Condition]] = {head: {} for head in left}
@@ -77,7 +78,7 @@ def _rows(
     most = 0.0
     for at in roles.before(source):
         shares, places = attention[roles.names.index(at)].max(dim=-1)
-        labels, stands = roles.group(group, at).cpu(), roles[source].cpu()
+        labels, stands = roles.group(group, at).cpu(), roles.group("position", source).cpu()
         if torch.stack([labels, stands]).flatten(1).unique(dim=1).shape[1] == labels.unique().numel():
             continue
         on = [label for label, share in enumerate(shares.tolist()) if share > ON]

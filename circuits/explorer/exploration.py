@@ -7,7 +7,6 @@ from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.checks.removals import PathResult
 from circuits.circuit import AttentionPath, Circuit, Head
@@ -19,6 +18,7 @@ from circuits.explorer.draft import Draft
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.attention import role_attention
+from circuits.model.transformer import Transformer
 from circuits.null_models.chance import against_chance
 from circuits.problem import Problem
 from circuits.role_paths import has_role_paths
@@ -40,7 +40,7 @@ class Exploration:
 
     def __init__(
         self,
-        model: HookedTransformer,
+        model: Transformer,
         problem: Problem,
         circuit: Circuit,
         seed: int = 0,
@@ -49,7 +49,7 @@ class Exploration:
         """Start an exploration.
 
         Args:
-            model: any HookedTransformer without padding.
+            model: any HookedTransformer or TransformerBridge.
             problem: the model's task: examples with roles, and a loss.
             circuit: the first circuit; ``Circuit()`` for none.
             seed: the seed of the examples.
@@ -58,7 +58,7 @@ class Exploration:
         Raises:
             BadInput: the circuit does not fit the model, or an argument has the wrong type.
         """
-        for what, kind in ((model, HookedTransformer), (problem, Problem), (circuit, Circuit)):
+        for what, kind in ((model, Transformer), (problem, Problem), (circuit, Circuit)):
             if not isinstance(what, kind):
                 raise BadInput(f"expected a {kind.__name__}, got {type(what).__name__} (README: In a notebook)")
         examples = problem.examples(EXACTLY, seed).to(next(model.parameters()).device)

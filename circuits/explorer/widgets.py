@@ -10,7 +10,6 @@ import anywidget
 import ipywidgets
 import plotly.graph_objects as go
 import traitlets
-from transformer_lens import HookedTransformer
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit
@@ -20,6 +19,7 @@ from circuits.explorer.drawing import SMALLEST, drawing, full_width
 from circuits.explorer.exploration import IN_PASSING, THRESHOLD, Exploration
 from circuits.figures.page import viewer_code
 from circuits.losses.loss import Loss
+from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.viewer.viewer import attention_viewer
 
@@ -30,7 +30,7 @@ NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": 
 
 
 def explore(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     circuit: Circuit | None = None,
     seed: int = 0,
@@ -39,7 +39,7 @@ def explore(
     """Explore a circuit in a notebook: remove paths, add paths, and see the loss at once.
 
     Args:
-        model: any HookedTransformer without padding.
+        model: any HookedTransformer or TransformerBridge.
         problem: the model's task: examples with roles, and a loss.
         circuit: the first circuit; by default all heads are intact.
         seed: the seed of the examples.

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
@@ -31,6 +30,7 @@ from circuits.interchange.variables import Interchangeable, Variable
 from circuits.losses.sample import check_number, stream_seed
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.progress import Progress, shown
 
@@ -38,7 +38,7 @@ TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
 
 
 def interchange(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     *,
     circuit: Circuit | None = None,
@@ -140,7 +140,7 @@ class _Batch:
 
     def __init__(
         self,
-        model: HookedTransformer,
+        model: Transformer,
         problem: Interchangeable,
         examples: Examples,
         partner: Int[Tensor, "batch instance"],

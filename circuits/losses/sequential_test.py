@@ -11,13 +11,13 @@ from typing import Literal, TypeVar
 
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.ablation.evaluation import Piece, pieces
 from circuits.circuit import Circuit
 from circuits.losses.loss import Loss, check_threshold
 from circuits.losses.loss_cache import LossCache
 from circuits.losses.sample import Sample, blocks, check_number
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.cores import on_all_cores
 
@@ -51,7 +51,7 @@ class SequentialTest:
 
     def __init__(
         self,
-        model: HookedTransformer,
+        model: Transformer,
         problem: Problem,
         examples: Examples | Sample,
         threshold: float,

@@ -80,11 +80,11 @@ class FixedPattern(Mechanism):
         return hash((self.kind, self.digest))
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Return the pattern, ``[1, query, key]``.
+        """Return the pattern, ``[1, query, key]``; with padding ``[batch, query, key]``, from the first token on.
 
         Raises:
             BadInput: the examples have another length.
         """
         if n_positions != len(self.weights):
             raise BadInput(f"a {self.kind} pattern of {len(self.weights)} positions; the examples have {n_positions}")
-        return self.weights.to(roles.positions.device)[None]
+        return roles.from_first_token(self.weights.to(roles.positions.device)[None])

@@ -96,7 +96,7 @@ def _is_plain(value: object) -> bool:
 
 
 def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-    """Return a mechanism's pattern; the pattern of a user's mechanism is checked.
+    """Return a mechanism's pattern, without attention to padding; the pattern of a user's mechanism is checked.
 
     Raises:
         BadInput: the mechanism does not return an attention pattern, or does not fit the examples.
@@ -114,7 +114,7 @@ def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Flo
             expected = f"[1 or {len(roles)}, {n_positions}, {n_positions}]"
             raise BadInput(f"the pattern of {mechanism} has the shape {[*pattern.shape]}; expected {expected}")
         check_weights(str(mechanism), in_numpy(pattern))
-    return pattern.to(roles.positions.device)
+    return roles.within(pattern.to(roles.positions.device))
 
 
 def in_numpy(weights: torch.Tensor | np.ndarray) -> np.ndarray:

@@ -202,7 +202,7 @@ class OneHot(Mechanism):
         """
         n, n_instances = len(roles), roles.positions.shape[2]
         base = ROWS[self.elsewhere] if isinstance(self.elsewhere, str) else self.elsewhere
-        pattern = base.pattern(roles, n_positions).repeat(n, 1, 1)
+        pattern = base.pattern(roles, n_positions).expand(n, -1, -1).clone()
         taken = torch.zeros(n, n_positions, dtype=torch.bool, device=pattern.device)
         example = torch.arange(n, device=pattern.device)[:, None]
         left = {source: torch.ones(n, n_instances, dtype=torch.bool, device=pattern.device) for source, _ in self.rows}
@@ -232,7 +232,7 @@ def _row(
     if target in ROWS:
         return ROWS[target].pattern(roles, n_positions)[0][at]
     fixed = POSITION.fullmatch(target)
-    to = torch.full_like(at, int(fixed[1])) if fixed else roles[target]
+    to = roles.first[:, None] + torch.full_like(at, int(fixed[1])) if fixed else roles[target]
     if (to > at)[there].any():
         raise BadInput(f"{target!r} comes after a position that attends to it, against the causal mask")
     return torch.nn.functional.one_hot(to, n_positions).float()

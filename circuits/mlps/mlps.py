@@ -18,7 +18,6 @@ from collections.abc import Iterator
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.errors import BadInput
 from circuits.losses.loss import Loss, check_threshold
@@ -27,6 +26,7 @@ from circuits.mlps.mlp_report import INSTEAD, MLPLoss, MLPReport
 from circuits.model.batching import sequences_at_once
 from circuits.model.block import normalised
 from circuits.model.kept_run import KeptRun, check_branching
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -35,7 +35,7 @@ RIDGE = 1e-3  # the ridge penalty, relative to the mean variance of the MLP's in
 
 
 def mlp_ablations(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     *,
     n_examples: int = 512,
@@ -79,7 +79,7 @@ def mlp_ablations(
 
 
 def _losses(
-    model: HookedTransformer, problem: Problem, examples: Examples, stand_ins: _StandIns, progress: Progress
+    model: Transformer, problem: Problem, examples: Examples, stand_ins: _StandIns, progress: Progress
 ) -> tuple[
     Float[Tensor, "example component"], dict[tuple[int | None, str | None, str], Float[Tensor, "example component"]]
 ]:
@@ -108,7 +108,7 @@ class _StandIns:
     """The mean inputs and outputs of MLPs at each position, and their linear maps, by layer and role."""
 
     @torch.no_grad()
-    def __init__(self, model: HookedTransformer, layers: list[int], examples: Examples) -> None:
+    def __init__(self, model: Transformer, layers: list[int], examples: Examples) -> None:
         self.model, self.layers = model, layers
         n = len(examples)
         sums: dict[int, list[Tensor]] = {layer: [] for layer in layers}
@@ -176,7 +176,7 @@ def _groups(examples: Examples) -> Groups:
 
 
 def _kept(
-    model: HookedTransformer, examples: Examples, layers: list[int]
+    model: Transformer, examples: Examples, layers: list[int]
 ) -> tuple[KeptRun, dict[int, Float[Tensor, "batch pos d_model"]]]:
     """Return a kept run, and the residual stream between attention and MLP in some layers."""
     names = {layer: f"blocks.{layer}.hook_resid_mid" for layer in layers}
@@ -185,7 +185,7 @@ def _kept(
     return KeptRun.of(model, examples.inputs), {layer: cache[name] for layer, name in names.items()}
 
 
-def _parts(model: HookedTransformer, examples: Examples) -> Iterator[tuple[Examples, tuple[float, float]]]:
+def _parts(model: Transformer, examples: Examples) -> Iterator[tuple[Examples, tuple[float, float]]]:
     """Yield batches, half as large as usual because two stand-ins run at once, with their shares of the work."""
     at_once, n = max(1, sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1]) // 2), len(examples)
     for start in range(0, n, at_once):

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.circuit import AttentionPath, Head
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.roles import Roles
 
 ATTENTION_EXAMPLES = 256  # examples for average attention, by default
 
 
-def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query_role key_role"]:
+def role_attention(model: Transformer, examples: Examples) -> Float[Tensor, "layer head query_role key_role"]:
     """Return the average attention from role to role within an instance, over examples and instances.
 
     A row sums to less than 1 if a head attends to other instances or to positions without a role.
@@ -36,7 +36,7 @@ def role_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor
 
 
 def attention_by_group(
-    model: HookedTransformer, examples: Examples, group: str
+    model: Transformer, examples: Examples, group: str
 ) -> Float[Tensor, "layer head query_role key_role label"]:
     """Return the average attention from role to role within an instance, for every label of a group at the key role.
 
@@ -66,7 +66,7 @@ def attention_by_group(
 
 
 def split_attention(
-    model: HookedTransformer, examples: Examples, group: str | None = None
+    model: Transformer, examples: Examples, group: str | None = None
 ) -> Float[Tensor, "layer head query_role key_role *label"]:
     """Return the average attention from role to role, for every label of a group; by default of the first group.
 
@@ -77,18 +77,22 @@ def split_attention(
     return attention_by_group(model, examples, group) if group else role_attention(model, examples)
 
 
-def position_attention(model: HookedTransformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
-    """Return the average attention from position to position, over examples."""
+def position_attention(model: Transformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
+    """Return the average attention from position to position, over examples; positions count from the first token.
+
+    With padding, a position is averaged over the examples that are that long.
+    """
     total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     for start in range(0, len(examples), at_once):
-        for layer, pattern in attention_patterns(model, examples.take(slice(start, start + at_once))):
-            total[layer] += pattern.float().sum(dim=0).cpu()
-    return total / len(examples)
+        batch = examples.take(slice(start, start + at_once))
+        for layer, pattern in attention_patterns(model, batch):
+            total[layer] += batch.roles.aligned(pattern).float().sum(dim=0).cpu()
+    return total / examples.roles.times(examples.inputs.shape[1]).clamp(min=1)[:, None].cpu()
 
 
 def roles_or_positions(
-    model: HookedTransformer, examples: Examples, role: str
+    model: Transformer, examples: Examples, role: str
 ) -> tuple[Float[Tensor, "layer head role"], Float[Tensor, "layer head"]]:
     """Return each head's average attention from a role to every role of the instance, and its highest to one position.
 
@@ -98,7 +102,7 @@ def roles_or_positions(
     Raises:
         BadInput: there is no such role.
     """
-    at = examples.roles[role].unique()
+    at = examples.roles.group("position", role).unique()
     to_roles = role_attention(model, examples)[:, :, examples.roles.names.index(role)]
     to_position = position_attention(model, examples)[:, :, at.cpu()].amax(dim=-1).mean(dim=-1)
     return to_roles.cpu(), to_position
@@ -111,9 +115,7 @@ def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[Attention
     return tuple(AttentionPath(head, source, target) for head in heads for source, target in ends)
 
 
-def path_attention(
-    model: HookedTransformer, examples: Examples, paths: Sequence[AttentionPath]
-) -> Float[Tensor, " path"]:
+def path_attention(model: Transformer, examples: Examples, paths: Sequence[AttentionPath]) -> Float[Tensor, " path"]:
     """Return the average attention along each path, over examples and instances.
 
     For a previous-token path, this is the average attention to the position before, over all positions but the first,
@@ -124,7 +126,9 @@ def path_attention(
     before = {}
     if any(path.source == "*" for path in paths):
         for layer, pattern in attention_patterns(model, examples):
-            before[layer] = pattern.diagonal(-1, -2, -1).mean(dim=(0, 2))
+            tokens = examples.roles.tokens(pattern.shape[-1])
+            to_the_one_before = pattern.diagonal(-1, -2, -1).transpose(0, 1)
+            before[layer] = to_the_one_before[:, tokens[:, 1:] & tokens[:, :-1]].mean(dim=1)
     found = [
         before[path.head.layer][path.head.index]
         if path.source == "*"

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
-from transformer_lens import HookedTransformer
 from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
 
 from circuits.errors import BadInput
 from circuits.model.block import after_mlp, is_standard, normalised
+from circuits.model.transformer import Transformer, is_bridge
 
 CLOSE = 1e-3  # the largest deviation from the model's own outputs, relative to their largest number
 
@@ -32,7 +32,7 @@ class KeptRun:
         outputs: the model's outputs.
     """
 
-    model: HookedTransformer
+    model: Transformer
     residuals: Sequence[Float[Tensor, "batch pos d_model"]]
     keys: Sequence[Float[Tensor, "batch pos head d_head"]]
     values: Sequence[Float[Tensor, "batch pos head d_head"]]
@@ -40,7 +40,7 @@ class KeptRun:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, model: HookedTransformer, inputs: Shaped[Tensor, "batch pos ..."]) -> KeptRun:
+    def of(cls, model: Transformer, inputs: Shaped[Tensor, "batch pos ..."]) -> KeptRun:
         """Run a model and keep the run."""
         layers = range(model.cfg.n_layers)
         streams = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in layers)]
@@ -72,14 +72,16 @@ class KeptRun:
         return torch.cat([self.outputs[:, :first].expand(n_variants, -1, -1, -1), found], dim=2)
 
 
-def check_branching(model: HookedTransformer, inputs: Shaped[Tensor, "batch pos ..."]) -> None:
+def check_branching(model: Transformer, inputs: Shaped[Tensor, "batch pos ..."]) -> None:
     """Check on one example that a run which branches off and changes nothing has the model's own outputs.
 
     Raises:
         BadInput: the model's blocks are not like GPT-2's, or the outputs differ.
     """
-    if not is_standard(model.cfg) or model.cfg.positional_embedding_type == "shortformer":
-        raise BadInput("the model's blocks are not like GPT-2's: attention, then an optional MLP, each after a norm")
+    if is_bridge(model) or not is_standard(model.cfg) or model.cfg.positional_embedding_type == "shortformer":
+        raise BadInput(
+            "expected a HookedTransformer with blocks like GPT-2's: attention, then an optional MLP, each after a norm"
+        )
     run = KeptRun.of(model, inputs[:1])
     half = inputs.shape[1] // 2
     off = (run.continued(0, run.residuals[0][None, :, half:])[0] - run.outputs).abs().max()

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
+from circuits.model.layers import layers
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 
 
@@ -16,25 +17,23 @@ def pattern_hook(layer: int) -> str:
 
 
 def attention_patterns(
-    model: HookedTransformer, examples: Examples
+    model: Transformer, examples: Examples
 ) -> Iterator[tuple[int, Float[Tensor, "batch head query key"]]]:
-    """Yield every layer with its attention patterns on some examples; only one layer is in memory."""
+    """Yield every layer with its attention patterns on some examples; only one layer is in memory.
+
+    Raises:
+        BadInput: the layers, one by one, do not give the model's outputs.
+    """
+    opened = layers(model, examples)
     with torch.no_grad():
-        residual = model(examples.inputs, stop_at_layer=0)
-    for layer in range(model.cfg.n_layers):
-        residual, pattern = _through(model, layer, residual)
-        yield layer, pattern
-
-
-@torch.no_grad()
-def _through(
-    model: HookedTransformer, layer: int, residual: Float[Tensor, "batch pos d_model"]
-) -> tuple[Float[Tensor, "batch pos d_model"], Float[Tensor, "batch head query key"]]:
-    """Return the residual stream after a layer, and the layer's attention patterns."""
+        residual = opened.embed()
     seen: list[Tensor] = []
-    point = model.blocks[layer].attn.hook_pattern
-    handle = point.register_forward_hook(lambda point, inputs, pattern: seen.append(pattern))
-    try:
-        return model(residual, start_at_layer=layer, stop_at_layer=layer + 1), seen.pop()
-    finally:
-        handle.remove()
+
+    def see(pattern: Tensor) -> Tensor:
+        seen.append(pattern)
+        return pattern
+
+    for layer in range(model.cfg.n_layers):
+        with torch.no_grad():
+            residual = opened.block(layer, residual, see)
+        yield layer, seen.pop()

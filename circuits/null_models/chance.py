@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.losses.interval import Interval
@@ -26,6 +25,7 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.mechanisms.one_hot import Condition, OneHot
+from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.roles import Roles
 from circuits.utils.progress import Progress, part_of, shown
@@ -131,7 +131,7 @@ class ChanceReport:
 
 
 def against_chance(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     circuit: Circuit,
     *,
@@ -143,7 +143,7 @@ def against_chance(
     """Compare a circuit with chance (Shi et al. 2024).
 
     Args:
-        model: any HookedTransformer without padding.
+        model: any HookedTransformer or TransformerBridge.
         problem: the model's task.
         circuit: the circuit.
         threshold: a loss below it counts as low.

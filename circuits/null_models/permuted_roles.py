@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from circuits.discovery.discovery import Discovery, discover
 from circuits.losses.loss import Loss
 from circuits.losses.sample import stream_seed
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 from circuits.utils.progress import Progress
@@ -98,7 +98,7 @@ def _groups(roles: Roles, fixed: tuple[str, ...]) -> list[list[int]]:
 
 
 def null_loss(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     found: Discovery,
     *,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from transformer_lens import HookedTransformer
 
 from circuits.checks.faithfulness import Ablated
 from circuits.checks.removals import PathResult
@@ -21,6 +20,7 @@ from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
 from circuits.mechanisms.mechanism import REPLACEMENTS, SIMPLE
 from circuits.model.attention import split_attention
+from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
 from circuits.pattern_file import PATTERNS, save_patterns
 from circuits.problem import Examples
@@ -174,7 +174,7 @@ def markdown(report: ValidationReport, further: Further = NOTHING) -> str:
     return "\n".join([*lines, "", *metadata]) + "\n"
 
 
-def _viewers(model: HookedTransformer, examples: Examples) -> list[Markup]:
+def _viewers(model: Transformer, examples: Examples) -> list[Markup]:
     """One attention viewer for each example."""
     return [attention_viewer(model, examples, n).element(f"attention-viewer-{n}") for n in range(len(examples))]
 

@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer_lens import HookedTransformer
-
 from circuits.checks.content_or_position import content_or_position
 from circuits.checks.faithfulness import faithfulness
 from circuits.checks.heads_alone import each_head_alone
@@ -34,6 +32,7 @@ from circuits.losses.loss import strict_threshold
 from circuits.losses.sample import Sample, check_number, stream_seed
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.model.attention import ATTENTION_EXAMPLES, role_attention
+from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.utils.progress import Progress, part_of, shown
 from circuits.validation.validation_report import ValidationReport
@@ -55,7 +54,7 @@ class Settings:
 
 
 def validate(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     circuit: Circuit,
     *,
@@ -74,7 +73,7 @@ def validate(
     examples times components).
 
     Args:
-        model: any HookedTransformer without padding.
+        model: any HookedTransformer or TransformerBridge.
         problem: the model's task: examples with roles, and a loss.
         circuit: the hypothesis.
         n_examples: the number of fresh examples.
@@ -101,7 +100,7 @@ def validate(
 
 
 def _validated(
-    model: HookedTransformer,
+    model: Transformer,
     problem: Problem,
     circuit: Circuit,
     settings: Settings,

@@ -23,10 +23,11 @@ from circuits.composition.edges import Composition
 from circuits.discovery.discovery import Discovery
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
+from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
 from circuits.problem import Problem
 from circuits.utils.lazy import pandas as pd
-from circuits.utils.lazy import plotly, torch, transformer_lens
+from circuits.utils.lazy import plotly, torch
 
 SCHEMA = 5
 
@@ -81,7 +82,7 @@ class ValidationReport:
     attention: Float[torch.Tensor, "layer head query_role key_role"] = field(repr=False)
     flow_check: FlowCheck | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    model: transformer_lens.HookedTransformer = field(repr=False, compare=False, kw_only=True)
+    model: Transformer = field(repr=False, compare=False, kw_only=True)
     problem: Problem = field(repr=False, compare=False, kw_only=True)
 
     @property

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
-from transformer_lens import HookedTransformer
 
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.page import figure_element, render_page
 from circuits.model.attention import ATTENTION_EXAMPLES, split_attention
+from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.viewer.viewer import Viewer
 
 
 def attention_page(
-    models: Mapping[str, HookedTransformer],
+    models: Mapping[str, Transformer],
     problem: Problem,
     viewers: Sequence[Viewer],
     seed: int,
@@ -22,7 +22,7 @@ def attention_page(
     """Return a self-contained page: average attention from role to role, and attention on a few examples.
 
     Args:
-        models: any HookedTransformers without padding, by name.
+        models: any HookedTransformers or TransformerBridges, by name.
         problem: the task of the models, with examples and roles.
         viewers: one viewer for each example.
         seed: the seed of the examples.

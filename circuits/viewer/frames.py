@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from transformer_lens import HookedTransformer
-
 from circuits.circuit import Head
 from circuits.errors import BadInput
 from circuits.heads import check_choice, check_number
 from circuits.model.patterns import attention_patterns
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 
 
@@ -38,14 +37,14 @@ class Frame:
         }
 
 
-def chosen(model: HookedTransformer, layer: int | None, head: int | None) -> tuple[Head, ...]:
+def chosen(model: Transformer, layer: int | None, head: int | None) -> tuple[Head, ...]:
     """Return all heads of a model, the heads of a layer, or one head.
 
     Raises:
         BadInput: the model has no such layer or head, or a head is given without its layer.
     """
-    if not isinstance(model, HookedTransformer):
-        raise BadInput(f"expected a HookedTransformer, got {type(model).__name__}")
+    if not isinstance(model, Transformer):
+        raise BadInput(f"expected a HookedTransformer or a TransformerBridge, got {type(model).__name__}")
     cfg = model.cfg
     check_choice(layer, head, cfg.n_layers, cfg.n_heads)
     layers = range(cfg.n_layers) if layer is None else [layer]
@@ -54,7 +53,7 @@ def chosen(model: HookedTransformer, layer: int | None, head: int | None) -> tup
 
 
 def frame(
-    model: HookedTransformer, examples: Examples, example: int, heads: tuple[Head, ...], step: int | None = None
+    model: Transformer, examples: Examples, example: int, heads: tuple[Head, ...], step: int | None = None
 ) -> Frame:
     """Return the attention of some heads on one example.
 
@@ -70,7 +69,7 @@ def frame(
     return Frame(_labels(model, one), heads, attention, step)
 
 
-def _labels(model: HookedTransformer, one: Examples) -> list[str]:
+def _labels(model: Transformer, one: Examples) -> list[str]:
     """Return a label for each position: token and role if known, or the position."""
     labels = one.roles.labels(0, one.inputs.shape[1])
     if model.tokenizer is None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from transformer_lens import HookedTransformer
 
 from circuits.errors import BadInput
 from circuits.figures.page import in_a_frame, render_page
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.files import write_atomically
 from circuits.viewer.frames import Frame, chosen, frame
@@ -61,7 +61,7 @@ class Viewer:
 
 
 def attention_viewer(
-    model: HookedTransformer,
+    model: Transformer,
     examples: Examples,
     example: int = 0,
     layer: int | None = None,
@@ -72,7 +72,7 @@ def attention_viewer(
     Point at a head to show it, click to lock it.
 
     Args:
-        model: any HookedTransformer without padding.
+        model: any HookedTransformer or TransformerBridge.
         examples: examples of its task.
         example: the index of the example.
         layer: the layer whose heads are shown; by default all layers.
@@ -85,7 +85,7 @@ def attention_viewer(
 
 
 def over_training(
-    models: Iterable[tuple[int, HookedTransformer]],
+    models: Iterable[tuple[int, Transformer]],
     examples: Examples,
     example: int = 0,
     layer: int | None = None,

@@ -1,0 +1,152 @@
+"""A TransformerBridge, layer by layer.
+
+A block of a language model takes more than the residual stream: masks, rotary angles, positions. They are caught in a
+plain run, and handed to the block again. The outputs are read by a run of one token whose last residual stream is
+replaced, because between the last norm and the outputs may stand soft caps and scales.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import Cache
+
+from circuits.errors import BadInput
+from circuits.model.hooked import HOOKING, edited, finished
+from circuits.model.layers import Edit, Layers, architecture
+from circuits.model.transformer import Transformer, attention_mask
+from circuits.problem import Examples
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a block, besides the residual stream: by position, by name
+
+
+class _Stop(Exception):  # not an error: nothing above is needed
+    pass
+
+
+class BridgeLayers(Layers):
+    """A TransformerBridge on a batch of examples."""
+
+    _arguments: list[Arguments] | None = None  # of each block
+
+    def embed(self) -> Float[Tensor, "example pos d_model"]:
+        """Return the residual stream that enters layer 0."""
+        seen: list[Tensor] = []
+
+        def stop(residual: Tensor, arguments: Arguments) -> None:
+            seen.append(residual)
+            raise _Stop
+
+        with _watched(self.model.blocks[0], stop), suppress(_Stop):
+            self.model(self.examples.inputs, **attention_mask(self.examples))
+        return seen[0]
+
+    def block(
+        self, layer: int, residual: Float[Tensor, "run pos d_model"], edit: Edit | None = None
+    ) -> Float[Tensor, "run pos d_model"]:
+        """Return the residual stream after a layer; ``edit`` changes its attention patterns on the way."""
+        if self._arguments is None:
+            # Without padding they are the same for all examples.
+            few = self.examples if self.examples.roles.valid is not None else self.examples.take(slice(0, 1))
+            self._arguments = _caught(self.model, few)
+        n, block = len(self.examples), self.model.blocks[layer]
+        by_place, by_name = _repeated(self._arguments[layer], n, len(residual) // n)
+        with edited(block.attn.hook_pattern, edit):
+            found = block(residual, *by_place, **by_name)
+        return found[0] if isinstance(found, tuple) else found
+
+    def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
+        """Return the outputs, from any rows of the residual stream after the last layer."""
+        last = getattr(self.model, "ln_final", None) or self.model.unembed  # type: ignore[attr-defined]
+        with _watched(last, lambda residual, arguments: rows[:, None]):
+            found: Tensor = self.model(self.examples.inputs[:1, :1])
+        return found[:, 0]
+
+    def values(self, layer: int, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
+        """Return the values of all heads at any rows of the residual stream that enters a layer."""
+        block = self.model.blocks[layer]
+        normal = block.ln1.original_component(rows[None])[0] if getattr(block, "ln1", None) else rows
+        values = block.attn.v.original_component(normal).unflatten(-1, (-1, self.model.cfg.d_head))
+        return values.repeat_interleave(self.model.cfg.n_heads // values.shape[1], dim=1)
+
+    def after(
+        self, layer: int, rows: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
+    ) -> Float[Tensor, "row d_model"]:
+        """Return the residual stream after a layer; ``mixed`` is the sum of values, weighted by attention."""
+        block = self.model.blocks[layer]
+        written = block.attn.o.original_component(mixed.flatten(1))
+        return finished(block, rows, written, bool(self.model.cfg.parallel_attn_mlp))
+
+
+@torch.no_grad()
+def check_edits_of_bridge(model: Transformer) -> None:
+    """Check on a few tokens that changes of the attention patterns have an effect in every layer.
+
+    Raises:
+        BadInput: they have none, or a layer has no attention patterns.
+    """
+    tokens = torch.arange(4, device=next(model.parameters()).device)[None] % model.cfg.d_vocab
+    for layer, block in enumerate(model.blocks):
+        outputs = []
+        point = getattr(getattr(block, "attn", None), "hook_pattern", None)
+        if point is None:
+            raise BadInput(f"{architecture(model)}: layer {layer} has no attention patterns; expected some in all")
+        for edit in (None, lambda own: torch.eye(4, device=own.device, dtype=own.dtype).expand_as(own)):
+            with edited(point, edit):
+                outputs.append(model(tokens))
+        if outputs[0].isfinite().all() and torch.equal(*outputs):
+            raise BadInput(
+                f"{architecture(model)}: TransformerLens drops changes of the attention patterns of layer {layer}; "
+                "expected an architecture whose attention can be replaced"
+            )
+
+
+def _caught(model: Transformer, examples: Examples) -> list[Arguments]:
+    """Return the arguments of each block, besides the residual stream, in a plain run."""
+    caught: dict[int, Arguments] = {}
+
+    def keep(layer: int) -> Callable[[Tensor, Arguments], None]:
+        return lambda residual, arguments: caught.update({layer: arguments})
+
+    with ExitStack() as stack, torch.no_grad():
+        for layer, block in enumerate(model.blocks):
+            stack.enter_context(_watched(block, keep(layer)))
+        model(examples.inputs, **attention_mask(examples))
+    return [caught[layer] for layer in range(len(caught))]
+
+
+def _repeated(own: Any, n: int, times: int) -> Any:
+    """Return what a block is called with, for several runs of the same ``n`` examples, and without a cache of keys."""
+    if isinstance(own, tuple):
+        return tuple(_repeated(one, n, times) for one in own)
+    if isinstance(own, dict):
+        return {name: name != "use_cache" and _repeated(one, n, times) for name, one in own.items()}
+    if isinstance(own, Tensor) and own.ndim > 1 and len(own) == n > 1:
+        return own.repeat(times, *[1] * (own.ndim - 1))
+    return None if isinstance(own, Cache) else own
+
+
+@contextmanager
+def _watched(module: nn.Module, see: Callable[[Tensor, Arguments], Tensor | None]) -> Iterator[None]:
+    """Call a function with what a module is called with in this thread; a tensor that it returns goes in instead."""
+    thread = threading.get_ident()
+
+    def watch(module: nn.Module, by_place: tuple[Any, ...], by_name: dict[str, Any]) -> Any:
+        if threading.get_ident() != thread:
+            return None
+        rest = {name: own for name, own in by_name.items() if name != "hidden_states"}
+        residual = by_place[0] if by_place else by_name["hidden_states"]
+        instead = see(residual, (by_place[1:], rest))
+        return None if instead is None else ((instead, *by_place[1:]), rest)
+
+    with HOOKING:
+        handle = module.register_forward_pre_hook(watch, with_kwargs=True)
+    try:
+        yield
+    finally:
+        with HOOKING:
+            handle.remove()

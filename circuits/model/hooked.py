@@ -1,0 +1,115 @@
+"""A HookedTransformer, layer by layer."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from circuits.errors import BadInput
+from circuits.model.block import after_attention, after_mlp, head_values, is_standard, normalised
+from circuits.model.layers import Edit, Layers
+from circuits.model.transformer import attention_mask
+
+HOOKING = threading.Lock()  # several threads add hooks to one model
+
+
+class HookedLayers(Layers):
+    """A HookedTransformer on a batch of examples."""
+
+    def embed(self) -> Float[Tensor, "example pos d_model"]:
+        """Return the residual stream that enters layer 0.
+
+        Raises:
+            BadInput: the model adds its positional embeddings in every layer (shortformer).
+        """
+        if self.model.cfg.positional_embedding_type == "shortformer":
+            raise BadInput("shortformer positional embeddings are not supported")
+        found: Tensor = self.model(self.examples.inputs, stop_at_layer=0, **attention_mask(self.examples))
+        return found
+
+    def block(
+        self, layer: int, residual: Float[Tensor, "run pos d_model"], edit: Edit | None = None
+    ) -> Float[Tensor, "run pos d_model"]:
+        """Return the residual stream after a layer; ``edit`` changes its attention patterns on the way."""
+        block = self.model.blocks[layer]
+        mask = attention_mask(self.examples)
+        if mask:
+            mask = {name: own.repeat(len(residual) // len(own), 1) for name, own in mask.items()}
+        with edited(block.attn.hook_pattern, edit):
+            if not is_standard(self.model.cfg):
+                found: Tensor = block(residual, **mask)
+                return found
+            normal = normalised(block.ln1, residual)
+            middle = residual + block.attn(query_input=normal, key_input=normal, value_input=normal, **mask)
+            return after_mlp(block, middle.flatten(0, 1)).reshape(residual.shape)
+
+    def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
+        """Return the outputs, from any rows of the residual stream after the last layer."""
+        found: Tensor = self.model(rows[None], start_at_layer=self.model.cfg.n_layers)[0]
+        return found
+
+    def values(self, layer: int, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
+        """Return the values of all heads at any rows of the residual stream that enters a layer."""
+        return head_values(self.model.blocks[layer], rows)
+
+    def after(
+        self, layer: int, rows: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
+    ) -> Float[Tensor, "row d_model"]:
+        """Return the residual stream after a layer; ``mixed`` is the sum of values, weighted by attention."""
+        block = self.model.blocks[layer]
+        if is_standard(self.model.cfg):
+            return after_mlp(block, after_attention(block, rows, mixed))
+        written = torch.einsum("rhv,hvd->rd", mixed, block.attn.W_O) + block.attn.b_O
+        return finished(block, rows, written, self.model.cfg.parallel_attn_mlp)
+
+
+def finished(
+    block: nn.Module, rows: Float[Tensor, "row d_model"], written: Float[Tensor, "row d_model"], parallel: bool
+) -> Float[Tensor, "row d_model"]:
+    """Return the residual stream after a layer, from what its attention wrote before any norm.
+
+    Args:
+        block: the layer; its norms and its MLP have TransformerLens's names.
+        rows: the residual stream that enters the layer.
+        written: the output of the attention.
+        parallel: whether the MLP reads the same residual stream as the attention.
+    """
+
+    def part(name: str, x: Tensor) -> Tensor:
+        module = getattr(block, name, None)
+        if module is None:
+            return x
+        found = (getattr(module, "original_component", None) or module)(x[None])
+        return (found[0] if isinstance(found, tuple) else found)[0]
+
+    middle = rows + part("ln1_post", written)
+    if getattr(block, "mlp", None) is None:
+        return middle
+    read = part("ln2" if hasattr(block, "ln2") else "ln1", rows) if parallel else part("ln2", middle)
+    return middle + part("ln2_post", part("mlp", read))
+
+
+@contextmanager
+def edited(point: nn.Module, edit: Edit | None) -> Iterator[None]:
+    """Change what goes through a hook point in this thread, within a ``with`` block.
+
+    It is a plain PyTorch hook: TransformerLens would remove all hooks from the model, including those of the user.
+    """
+    if edit is None:
+        yield
+        return
+    thread = threading.get_ident()
+
+    def override(module: nn.Module, inputs: tuple[Tensor, ...], pattern: Tensor) -> Tensor:
+        return edit(pattern) if threading.get_ident() == thread else pattern
+
+    with HOOKING:
+        handle = point.register_forward_hook(override)
+    try:
+        yield
+    finally:
+        with HOOKING:
+            handle.remove()

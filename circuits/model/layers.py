@@ -1,0 +1,172 @@
+"""The seam: all that the engine asks of a transformer, one batch of examples at a time.
+
+    embed()                         the residual stream that enters layer 0
+    block(layer, residual, edit)    a layer, with a function that changes its attention patterns
+    read(rows)                      the outputs, from the residual stream after the last layer
+    by_parts(layer)                 whether the layer is the sum of its parts:
+    values(layer, rows)                 the values of all heads
+    after(layer, rows, mixed)           the residual stream after the layer, from the values that attention mixed
+
+``layers`` opens a model and checks once, for each length of sequence, that these add up to what the model computes. A
+layer whose parts do not is run as a whole, which is slower and just as exact. A model that drops changes of its
+attention patterns, or whose layers do not give its outputs, is refused.
+"""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.errors import BadInput
+from circuits.model.transformer import Transformer, is_bridge, run
+from circuits.problem import Examples
+
+Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, query, key], before and after the change
+CHECKED = 2  # examples that a model is checked on
+
+
+class Layers(ABC):
+    """A transformer on a batch of examples, layer by layer.
+
+    Several runs of the same batch may go through a layer at once; a *run* is then one example of one of them, and all
+    examples of the first come first. Several threads may use one model, each with its own ``Layers``.
+
+    Attributes:
+        model: the model.
+        examples: the batch.
+        adding_up: the layers that are the sum of their parts.
+    """
+
+    def __init__(self, model: Transformer, examples: Examples, adding_up: frozenset[int] = frozenset()) -> None:
+        self.model, self.examples, self.adding_up = model, examples, adding_up
+
+    @abstractmethod
+    def embed(self) -> Float[Tensor, "example pos d_model"]:
+        """Return the residual stream that enters layer 0."""
+
+    @abstractmethod
+    def block(
+        self, layer: int, residual: Float[Tensor, "run pos d_model"], edit: Edit | None = None
+    ) -> Float[Tensor, "run pos d_model"]:
+        """Return the residual stream after a layer; ``edit`` changes its attention patterns on the way."""
+
+    @abstractmethod
+    def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
+        """Return the outputs, from any rows of the residual stream after the last layer."""
+
+    def by_parts(self, layer: int) -> bool:
+        """Whether ``values`` and ``after`` give what ``block`` gives."""
+        return layer in self.adding_up
+
+    @abstractmethod
+    def values(self, layer: int, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
+        """Return the values of all heads at any rows of the residual stream that enters a layer."""
+
+    @abstractmethod
+    def after(
+        self, layer: int, rows: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
+    ) -> Float[Tensor, "row d_model"]:
+        """Return the residual stream after a layer; ``mixed`` is the sum of values, weighted by attention."""
+
+
+_known: weakref.WeakKeyDictionary[Transformer, dict[tuple[int, bool], frozenset[int]]] = weakref.WeakKeyDictionary()
+_arriving: weakref.WeakSet[Transformer] = weakref.WeakSet()
+
+
+def layers(model: Transformer, examples: Examples) -> Layers:
+    """Return a model on a batch of examples, layer by layer; the model is checked once for each length.
+
+    Raises:
+        BadInput: changes of the model's attention patterns have no effect, or its layers do not give its outputs.
+    """
+    key = examples.inputs.shape[1], examples.roles.valid is not None
+    known = _known.setdefault(model, {})
+    if key not in known:
+        check_edits(model)
+        known[key] = _checked(_opened(model, examples.take(slice(0, CHECKED))))
+    return _opened(model, examples, known[key])
+
+
+def _opened(model: Transformer, examples: Examples, adding_up: frozenset[int] = frozenset()) -> Layers:
+    if is_bridge(model):
+        from circuits.model.bridge import BridgeLayers
+
+        return BridgeLayers(model, examples, adding_up)
+    from circuits.model.hooked import HookedLayers
+
+    return HookedLayers(model, examples, adding_up)
+
+
+def check_edits(model: Transformer) -> None:
+    """Check once that changes of a model's attention patterns have an effect.
+
+    A HookedTransformer needs no check. Some architectures of TransformerBridge compute their attention elsewhere and
+    drop the changes, with or without a warning.
+
+    Raises:
+        BadInput: they have none, or a layer has no attention patterns.
+    """
+    if model in _arriving or not is_bridge(model):
+        return
+    from circuits.model.bridge import check_edits_of_bridge
+
+    check_edits_of_bridge(model)
+    _arriving.add(model)
+
+
+@torch.no_grad()
+def _checked(opened: Layers) -> frozenset[int]:
+    """Return the layers that are the sum of their parts.
+
+    Raises:
+        BadInput: the layers, one after the other, do not give the model's outputs.
+    """
+    model, residual = opened.model, opened.embed()
+    adding_up = []
+    for layer in range(model.cfg.n_layers):
+        if _adds_up(opened, layer, residual):
+            adding_up.append(layer)
+        residual = opened.block(layer, residual)
+    outputs = run(model, opened.examples)
+    again = opened.read(residual.flatten(0, 1)).reshape(outputs.shape)
+    valid = opened.examples.roles.valid
+    if valid is not None:
+        outputs, again = outputs[valid], again[valid]
+    if not close(again, outputs):
+        off = (again - outputs).abs().max()
+        raise BadInput(f"{architecture(model)}: the layers, one by one, do not give its outputs: off by {off:.2g}")
+    return frozenset(adding_up)
+
+
+def _adds_up(opened: Layers, layer: int, residual: Float[Tensor, "run pos d_model"]) -> bool:
+    """Whether a layer is the sum of its parts when each head attends in another way."""
+    n, length, _ = residual.shape
+    n_heads = opened.model.cfg.n_heads
+    pattern = torch.rand(n_heads, length, length, generator=torch.Generator().manual_seed(layer)).tril()
+    pattern = (pattern / pattern.sum(dim=-1, keepdim=True)).to(residual)
+    whole = opened.block(layer, residual, lambda own: pattern.expand_as(own))
+    try:
+        values = opened.values(layer, residual.flatten(0, 1)).unflatten(0, (n, length))
+        mixed = torch.einsum("hqk,nkhv->nqhv", pattern, values)
+        parts = opened.after(layer, residual.flatten(0, 1), mixed.flatten(0, 1)).reshape(whole.shape)
+    except (AttributeError, RuntimeError, TypeError, ValueError, IndexError):  # an architecture with other parts
+        return False
+    return close(parts, whole)
+
+
+def close(found: Tensor, expected: Tensor) -> bool:
+    """Whether two results are the same but for rounding: 0.0003 of the largest number, in single precision."""
+    if not expected.isfinite().all():  # nothing to compare; `evaluate` says so
+        return True
+    return bool((found - expected).abs().max() <= torch.finfo(expected.dtype).eps ** 0.5 * expected.abs().max())
+
+
+def architecture(model: Transformer) -> str:
+    """Return the name of a model's architecture, for messages."""
+    cfg = model.cfg
+    return getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or type(model).__name__

@@ -1,0 +1,62 @@
+"""What the engine calls a transformer: a HookedTransformer or a TransformerBridge of TransformerLens.
+
+No file of ``circuits`` outside this folder imports TransformerLens; TransformerLens 4 has no HookedTransformer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Float
+
+from circuits.problem import Examples
+from circuits.utils.lazy import torch
+
+
+@runtime_checkable
+class Transformer(Protocol):
+    """A HookedTransformer or a TransformerBridge.
+
+    Attributes:
+        cfg: its sizes, under TransformerLens's names (``n_layers``, ``n_heads``, ``d_model``, ...).
+        blocks: its layers.
+        tokenizer: its tokenizer, or None.
+    """
+
+    cfg: Any
+    blocks: Any
+    tokenizer: Any
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs, ``[batch, pos, d_vocab_out]``."""
+
+    def hooks(self, fwd_hooks: Any = ...) -> AbstractContextManager[Any]:
+        """Add hooks within a ``with`` block."""
+
+    def run_with_cache(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs and the activations."""
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Yield the weights."""
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return the weights by name."""
+
+
+def is_bridge(model: Transformer) -> bool:
+    """Whether a model is a TransformerBridge."""
+    return any(kind.__name__ == "TransformerBridge" for kind in type(model).__mro__)
+
+
+def attention_mask(examples: Examples) -> dict[str, torch.Tensor]:
+    """Return the keyword arguments that tell a model which positions are padding; none if there is no padding."""
+    valid = examples.roles.valid
+    return {} if valid is None else {"attention_mask": valid.long()}
+
+
+def run(model: Transformer, examples: Examples) -> Float[torch.Tensor, "batch pos d_out"]:
+    """Return the model's outputs on some examples, with any hooks that the model has."""
+    outputs: torch.Tensor = model(examples.inputs, **attention_mask(examples))
+    return outputs

@@ -1,0 +1,58 @@
+"""Small language models with random weights, of every architecture that is tested: made from configs, no download."""
+
+from typing import Any
+
+import torch
+import transformers
+from transformer_lens.model_bridge import TransformerBridge
+
+VOCABULARY, LENGTH = 31, 12
+WIDTHS = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 32,
+}
+GPT = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32}
+GROUPED = {**WIDTHS, "num_key_value_heads": 2}
+WINDOW = {"head_dim": 8, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+HEADS = {"gpt2": "LMHeadModel"}
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("GPT2", GPT),
+    "llama": ("Llama", GROUPED),
+    "qwen2": ("Qwen2", GROUPED),
+    "qwen3": ("Qwen3", {**GROUPED, "head_dim": 8}),
+    "gemma2": ("Gemma2", {**GROUPED, **WINDOW}),
+    "gemma3": ("Gemma3", {**GROUPED, **WINDOW}),
+    "neox": ("GPTNeoX", WIDTHS),
+    "mistral": ("Mistral", {**GROUPED, "sliding_window": 4}),
+    "olmo2": ("Olmo2", GROUPED),
+    "mixtral": ("Mixtral", {**GROUPED, **EXPERTS}),
+    "opt": ("OPT", {**WIDTHS, "ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "gptj": ("GPTJ", {**GPT, "rotary_dim": 4}),
+}
+
+
+def huggingface_model(name: str) -> transformers.PreTrainedModel:
+    """A model of this architecture, with random weights from seed 0."""
+    kind, sizes = CONFIGS[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}TextConfig" if name == "gemma3" else f"{kind}Config")
+    model = getattr(transformers, kind + HEADS.get(name, "ForCausalLM"))(
+        config(**sizes, bos_token_id=1, eos_token_id=2, pad_token_id=0, attn_implementation="eager")
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and norms, too
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model.eval()
+
+
+def bridge(name: str) -> TransformerBridge:
+    """The model of this architecture as a TransformerBridge."""
+    from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
+
+    model = huggingface_model(name)
+    return build_bridge_from_module(model, type(model).__name__, hf_config=model.config)
