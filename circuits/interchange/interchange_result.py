@@ -13,6 +13,7 @@ from circuits.interchange.variables import Variable
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch
 
+KEPT = 0.02  # a share of instances that lose their own answers, below which it is not worth a number
 UNDECIDED = 0.5  # the predicted accuracy of a cell that the paths of a circuit do not decide
 CARRIES = 0.5  # a role carries a variable if the interchange accuracy is at least this
 
@@ -100,12 +101,15 @@ class InterchangeResult:
         if not (control := self.control[..., :-1]).isnan().all():
             worst = (self.own - control).nan_to_num(-1)
             index, row, place, at = (int(one) for one in torch.unravel_index(worst.argmax(), worst.shape))
-            said.append(
-                f"The instances beside should keep their own answers; furthest from this is "
-                f"{self.components[at]} in {control[index, row, place, at]:.2f} instead of {self.own[at]:.2f}, "
-                f"with {self.variables[index].name} at {self.roles[place]} "
-                f"{self._rows(row, row)}."
-            )
+            if worst.max() < KEPT:
+                said.append("The instances beside keep their own answers.")
+            else:
+                said.append(
+                    f"The instances beside should keep their own answers; furthest from this is "
+                    f"{self.components[at]} in {control[index, row, place, at]:.2f} instead of {self.own[at]:.2f}, "
+                    f"with {self.variables[index].name} at {self.roles[place]} "
+                    f"{self._rows(row, row)}."
+                )
         if self.agreement is not None:
             both, either, undecided = self.agreement
             said.append(

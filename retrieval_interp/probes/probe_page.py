@@ -57,7 +57,7 @@ def role_figure(read: RoleProbes) -> go.Figure:
     columns = len(read.pieces) // 2
     figure = make_subplots(
         2, columns, subplot_titles=read.pieces, shared_xaxes=True, shared_yaxes=True,
-        horizontal_spacing=0.02, vertical_spacing=0.08,
+        horizontal_spacing=0.02, vertical_spacing=0.16,
     )  # fmt: skip
     layers = ["before", *map(str, range(len(read.errors) - 1))]
     for index, piece in enumerate(read.pieces):
@@ -73,7 +73,7 @@ def role_figure(read: RoleProbes) -> go.Figure:
     return figure.update_layout(
         coloraxis={"colorscale": "Blues_r", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "relative error"}}},
         template="plotly_white",
-        height=160 + 40 * len(layers),
+        height=240 + 36 * len(layers),
         margin={"t": 40, "b": 60},
     )
 
