@@ -28,12 +28,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
-from transformer_lens import HookedTransformer
 
 from circuits import Circuit, Head, OneHot, Problem, Uniform, against_chance, discover, evaluate, run_ablated, validate
 from circuits.ablation.evaluation import Piece, pieces
 from circuits.losses import sequential_test as judge_module
 from circuits.model.block import MLP_ROWS_AT_ONCE
+from circuits.model.hooked_transformer import HookedTransformer
 from circuits.problem import Examples
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.models.presets import Architecture

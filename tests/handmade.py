@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from circuits import Circuit, Examples, Head, OneHot, Roles
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 
 SYMBOLS, CHAINS = 12, 3
 LENGTH = 1 + 3 * CHAINS

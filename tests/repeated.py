@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from circuits import Examples, Roles
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 
 VOCABULARY, PERIOD, FILLER = 24, 6, 6
 LENGTH = 1 + 2 * PERIOD + FILLER

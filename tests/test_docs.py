@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import circuits
 import retrieval_interp
 from circuits.mechanisms import registry
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from tests.annotations import ROOT
 from tests.browser import new_page
 

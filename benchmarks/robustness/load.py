@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformer_lens import HookedTransformer
 
 from benchmarks.robustness.memory import MIB, peak, reset
 from circuits import Circuit, Head, OneHot, Problem, discover, validate
@@ -30,6 +29,7 @@ from circuits.losses import sample
 from circuits.losses.sequential_test import ENOUGH
 from circuits.model import batching
 from circuits.model.batching import sequences_at_once
+from circuits.model.hooked_transformer import HookedTransformer
 from circuits.null_models.chance import against_chance
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.models.presets import Architecture

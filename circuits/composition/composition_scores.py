@@ -10,6 +10,7 @@ They are those of TransformerLens's ``all_composition_scores``, which leaves Lay
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -68,7 +69,7 @@ def composition_scores(model: Transformer) -> CompositionScores:
     return CompositionScores(scores)
 
 
-def _reading(block: torch.nn.Module, part: str) -> Float[Tensor, "head d_model d_head"]:
+def _reading(block: Any, part: str) -> Float[Tensor, "head d_model d_head"]:
     """Return a block's W_Q, W_K or W_V with the weight and the centring of the LayerNorm before it."""
     weight = getattr(block.attn, f"W_{part}")
     if is_layer_norm(block.ln1):

@@ -18,12 +18,12 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
 from circuits.flow.flow_check import LaidOut
 from circuits.mechanisms.one_hot import OneHot
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.problem import Problem
 
 MATCH = 30.0  # score of a common token; attention to other instances is then e^-30

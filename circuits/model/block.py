@@ -27,19 +27,19 @@ def is_standard(cfg: Any) -> bool:
     )
 
 
-def head_values(block: nn.Module, residual: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
+def head_values(block: Any, residual: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
     """Return the value vectors of all heads of a block."""
     return torch.einsum("rd,hdv->rhv", normalised(block.ln1, residual), block.attn.W_V) + block.attn.b_V
 
 
 def after_attention(
-    block: nn.Module, residual: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
+    block: Any, residual: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
 ) -> Float[Tensor, "row d_model"]:
     """Return the residual stream between attention and MLP; ``mixed`` is the sum of values, weighted by attention."""
     return residual + torch.einsum("rhv,hvd->rd", mixed, block.attn.W_O) + block.attn.b_O
 
 
-def after_mlp(block: nn.Module, middle: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+def after_mlp(block: Any, middle: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
     """Return the residual stream after a block, given the residual stream between its attention and its MLP."""
     if not hasattr(block, "mlp"):
         return middle
@@ -47,19 +47,19 @@ def after_mlp(block: nn.Module, middle: Float[Tensor, "row d_model"]) -> Float[T
     return torch.cat([part + _mlp(block.mlp, normalised(block.ln2, part)) for part in middle.split(at_once)])
 
 
-def is_layer_norm(module: nn.Module) -> bool:
+def is_layer_norm(module: Any) -> bool:
     """Whether a norm is TransformerLens's LayerNorm, with a weight and a bias."""
     return type(module).__name__ == "LayerNorm" and hasattr(module, "w")
 
 
-def normalised(module: nn.Module, residual: Float[Tensor, "*row d_model"]) -> Float[Tensor, "*row d_model"]:
+def normalised(module: Any, residual: Float[Tensor, "*row d_model"]) -> Float[Tensor, "*row d_model"]:
     """Return the normalised residual stream."""
     if is_layer_norm(module):  # the same function in one operation instead of six
         return nn.functional.layer_norm(residual, residual.shape[-1:], module.w, module.b, module.eps)
     return module(residual)
 
 
-def _mlp(module: nn.Module, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+def _mlp(module: Any, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
     """Return the output of an MLP; on a CPU, x * sigmoid(2u) gives x / 2 * (1 + tanh(u)) in half the time."""
     if rows.device.type != "cpu" or type(module).__name__ != "MLP" or module.cfg.act_fn not in TANH_GELUS:
         return module(rows[None])[0]

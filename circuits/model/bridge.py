@@ -61,7 +61,7 @@ class BridgeLayers(Layers):
 
     def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
         """Return the outputs, from any rows of the residual stream after the last layer."""
-        last = getattr(self.model, "ln_final", None) or self.model.unembed  # type: ignore[attr-defined]
+        last = getattr(self.model, "ln_final", None) or self.model.unembed
         with _watched(last, lambda residual, arguments: rows[:, None]):
             found: Tensor = self.model(self.examples.inputs[:1, :1])
         return found[:, 0]

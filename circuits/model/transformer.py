@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 
 from circuits.problem import Examples
-from circuits.utils.lazy import torch
+from circuits.utils.lazy import Deferred, torch
+
+if TYPE_CHECKING:
+    from circuits.model import hooked_transformer as hooked_transformer
+else:
+    hooked_transformer = Deferred("circuits.model.hooked_transformer")
 
 
 @runtime_checkable
@@ -28,6 +33,10 @@ class Transformer(Protocol):
     cfg: Any
     blocks: Any
     tokenizer: Any
+
+    if TYPE_CHECKING:  # and more, by architecture
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs, ``[batch, pos, d_vocab_out]``."""

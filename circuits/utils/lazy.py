@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     import pandas as pandas
     import plotly as plotly
     import torch as torch
-    import transformer_lens as transformer_lens
     import transformers as transformers
 else:
     pandas, plotly, torch = Deferred("pandas"), Deferred("plotly"), Deferred("torch")
-    transformer_lens, transformers = Deferred("transformer_lens"), Deferred("transformers")
+    transformers = Deferred("transformers")

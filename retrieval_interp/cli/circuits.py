@@ -15,10 +15,9 @@ from retrieval_interp.cli.terminal import print_chance, print_discovery, print_r
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from transformer_lens import HookedTransformer
-
     from circuits.checks.statements import Protocol
     from circuits.circuit import Circuit
+    from circuits.model.transformer import Transformer
     from circuits.null_models.chance import ChanceReport
     from circuits.validation.report_files import Further
     from circuits.validation.validation_report import ValidationReport
@@ -223,7 +222,7 @@ def reproduce(
 
 def taken_apart(
     further: "Further",
-    model: "HookedTransformer",
+    model: "Transformer",
     task: "Task",
     circuit: "Circuit",
     examples: int,
@@ -260,7 +259,7 @@ def taken_apart(
 
 
 def validated(
-    model: "HookedTransformer",
+    model: "Transformer",
     task: "Task",
     circuit: "Circuit",
     name: str,

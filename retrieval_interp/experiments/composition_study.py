@@ -14,10 +14,10 @@ from circuits.flow.layout import Layout
 from circuits.interchange.interchange_result import InterchangeResult
 from circuits.interchange.variables import Interchangeable
 from circuits.mlps.mlp_report import MLPReport
+from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.role_paths import role_paths
 from circuits.utils.lazy import pandas as pd
-from circuits.utils.lazy import transformer_lens
 from circuits.utils.progress import Progress, part_of, shown
 from retrieval_interp.probes.role_probes import RoleProbes, probe_roles
 from retrieval_interp.tasks.retrieval import RetrievalTask
@@ -100,7 +100,7 @@ class CompositionStudy:
 
 
 def composition_study(
-    model: transformer_lens.HookedTransformer,
+    model: Transformer,
     problem: Problem,
     circuit: Circuit,
     *,

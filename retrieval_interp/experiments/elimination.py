@@ -22,9 +22,10 @@ from jaxtyping import Float, Int
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.utils.lazy import torch
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
 NEEDED = 0.25  # a row is needed if the squared error to the omitted symbol without the row is at least this
@@ -107,7 +108,7 @@ class Elimination:
 
 
 def elimination(
-    model: transformer_lens.HookedTransformer,
+    model: Transformer,
     task: RetrievalTask,
     circuit: Circuit,
     *,
@@ -166,9 +167,7 @@ Change = tuple[Row, Any]
 class _Answers:
     """A model's answers for one symbol on some examples, with attention rows changed."""
 
-    def __init__(
-        self, model: transformer_lens.HookedTransformer, task: RetrievalTask, examples: Examples, path: AttentionPath
-    ) -> None:
+    def __init__(self, model: Transformer, task: RetrievalTask, examples: Examples, path: AttentionPath) -> None:
         self.model, self.task, self.examples = model, task, examples
         roles = examples.roles
         self.component = task.loss_components.index(f"x{path.target.removeprefix('pair').removesuffix('.second')}")
@@ -185,7 +184,7 @@ class _Answers:
         """Return a head's average attention at each query, over the examples in which its chain is at a slot."""
         found: list[torch.Tensor] = []
 
-        def look(pattern: torch.Tensor, hook: transformer_lens.hook_points.HookPoint) -> None:
+        def look(pattern: torch.Tensor, hook: Any) -> None:
             found.append(pattern[:, head.index, self.queries])
 
         self._run([], [(_hook(head.layer), look)])
@@ -204,7 +203,7 @@ class _Answers:
         """Return a function that gives the average attention of a row under some changes."""
         found: dict[int, torch.Tensor] = {}
 
-        def look(pattern: torch.Tensor, hook: transformer_lens.hook_points.HookPoint) -> None:
+        def look(pattern: torch.Tensor, hook: Any) -> None:
             found[hook.layer()] = pattern.mean(dim=0)
 
         self._run(changes, [(_hook(layer), look) for layer in range(self.model.cfg.n_layers)])
@@ -234,7 +233,7 @@ def _hook(layer: int) -> str:
 
 def _changed(
     pattern: Float[torch.Tensor, "batch head query key"],
-    hook: transformer_lens.hook_points.HookPoint,
+    hook: Any,
     row: Row,
     to: Any,
 ) -> Float[torch.Tensor, "batch head query key"]:

@@ -18,9 +18,10 @@ from circuits.ablation.clamping import Clamp, clamped
 from circuits.circuit import Head
 from circuits.errors import BadInput
 from circuits.losses.interval import Interval
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.utils.lazy import torch
 from retrieval_interp.experiments.runs import RUNS, all_runs, check_length, read_runs, train_in_intervals
 from retrieval_interp.models.presets import Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask
@@ -60,9 +61,7 @@ def clamps(condition: str, task: Task) -> tuple[Clamp, ...]:
 class ClampedStep(TrainingStep):
     """A training step with attention paths forced or forbidden."""
 
-    def __init__(
-        self, model: transformer_lens.HookedTransformer, task: Task, recipe: Recipe, clamps: Sequence[Clamp] = ()
-    ) -> None:
+    def __init__(self, model: Transformer, task: Task, recipe: Recipe, clamps: Sequence[Clamp] = ()) -> None:
         super().__init__(model, task, recipe)
         self.clamps = clamps
 

@@ -13,9 +13,10 @@ from inspect_ai.model import (
     StopReason,
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
-from transformer_lens import HookedTransformer, TransformerLensKeyValueCache
+from transformer_lens import TransformerLensKeyValueCache
 
 from circuits.errors import BadInput
+from circuits.model.transformer import Transformer
 from retrieval_interp.llm.tasks import MAX_TOKENS
 from retrieval_interp.models.language import language_model
 from retrieval_interp.tasks.prompted import as_text, token_ids
@@ -41,7 +42,7 @@ class HookedAPI(ModelAPI):
             BadInput: there is no such model, or it reads no text.
         """
         super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
-        self.model: HookedTransformer = language_model(model_name, **model_args)
+        self.model: Transformer = language_model(model_name, **model_args)
         self._one_at_a_time = anyio.Lock()
 
     def max_connections(self) -> int:

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformers import PreTrainedTokenizerBase
 
 from circuits.errors import BadInput
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from retrieval_interp.tasks.task import Task
 
 

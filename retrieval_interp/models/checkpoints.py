@@ -10,8 +10,9 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from circuits.errors import BadInput
+from circuits.model.transformer import Transformer, hooked_transformer
 from circuits.utils.files import write_atomically
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.utils.lazy import torch
 from retrieval_interp.models.model_dir import (
     CONFIG,
     WEIGHTS,
@@ -75,19 +76,19 @@ def _opened(path: Path, framework: str) -> Iterator[safe_open]:
         raise BadInput(f"{path}: not a whole safetensors file ({error})") from error
 
 
-def least_parameters(cfg: transformer_lens.HookedTransformerConfig) -> int:
+def least_parameters(cfg: hooked_transformer.HookedTransformerConfig) -> int:
     """Return the number of weights in a model's matrices."""
     hidden = 0 if cfg.attn_only else cfg.d_mlp or 0
     layer = 4 * cfg.d_model * cfg.n_heads * cfg.d_head + 2 * cfg.d_model * hidden
     return cfg.n_layers * layer + cfg.d_model * (cfg.d_vocab + cfg.d_vocab_out)
 
 
-def most_numbers(cfg: transformer_lens.HookedTransformerConfig) -> int:
+def most_numbers(cfg: hooked_transformer.HookedTransformerConfig) -> int:
     """Return the largest allowed size of a weights file: with biases, norms, and masks, which some files contain."""
     return 2 * least_parameters(cfg) + cfg.n_layers * cfg.n_ctx**2 + 2**20
 
 
-def fill(model: transformer_lens.HookedTransformer, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+def fill(model: Transformer, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
     """Load the weights read from ``path`` into a model, converted to the model's precision.
 
     Raises:
@@ -118,7 +119,7 @@ def fill(model: transformer_lens.HookedTransformer, tensors: Mapping[str, torch.
     model.load_state_dict({**own, **filled}, strict=True)
 
 
-def load_model(folder: Path, weights: Path | None = None) -> tuple[transformer_lens.HookedTransformer, Task]:
+def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, Task]:
     """Load the model (float32, evaluation mode) and the task of a model directory.
 
     Args:

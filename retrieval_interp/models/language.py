@@ -7,18 +7,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from transformer_lens import HookedTransformer
-from transformer_lens.loading_from_pretrained import OFFICIAL_MODEL_NAMES
 from transformers import AutoTokenizer
 
 from circuits.errors import BadInput
+from circuits.model.hooked_transformer import HookedTransformer
+from circuits.model.transformer import Transformer
 from retrieval_interp.models import library
 from retrieval_interp.models.model_dir import CONFIG
 
 TOKENIZER = "tokenizer_config.json"  # only folders in Hugging Face's format have this file
 
 
-def language_model(name: str, **options: Any) -> HookedTransformer:
+def language_model(name: str, **options: Any) -> Transformer:
     """Load a language model as a HookedTransformer with a tokenizer.
 
     Args:
@@ -34,7 +34,7 @@ def language_model(name: str, **options: Any) -> HookedTransformer:
     pretrained = (folder / TOKENIZER).is_file()
     ours = folder.is_dir() or name.startswith(library.PREFIX) or (library.data_folder() / name / CONFIG).is_file()
     if ours and not pretrained:
-        model: HookedTransformer = library.load(name).model
+        model: Transformer = library.load(name).model
         if model.tokenizer is None:
             raise BadInput(f"{name}: reads no text; expected a model with a tokenizer")
         return model
@@ -48,13 +48,17 @@ def language_model(name: str, **options: Any) -> HookedTransformer:
         raise BadInput(f"{name}: no model directory, and cannot be loaded as a pretrained model ({reason})") from error
 
 
-def _pretrained(name: str, options: dict[str, Any]) -> HookedTransformer:
+def _pretrained(name: str, options: dict[str, Any]) -> Transformer:
     """Load a pretrained model from safetensors only; pickle files are never loaded."""
+    if not hasattr(HookedTransformer, "from_pretrained"):
+        raise BadInput("TransformerLens 4 has no HookedTransformer.from_pretrained; it takes TransformerLens 3.9")
     return HookedTransformer.from_pretrained(name, **{"use_safetensors": True, **options})
 
 
-def _of_folder(folder: Path, options: dict[str, Any]) -> HookedTransformer:
+def _of_folder(folder: Path, options: dict[str, Any]) -> Transformer:
     """Load a folder under a plain name, since TransformerLens only loads registered names and parses them."""
+    from transformer_lens.loading_from_pretrained import OFFICIAL_MODEL_NAMES
+
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with TemporaryDirectory() as plain:
         link = Path(plain) / "model"

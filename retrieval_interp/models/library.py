@@ -9,7 +9,7 @@ from typing import NamedTuple
 from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
-from circuits.utils.lazy import transformer_lens
+from circuits.model.transformer import Transformer
 from retrieval_interp.models.checkpoints import fill, load_model, load_tensors, most_numbers
 from retrieval_interp.models.hub import PREFIX, fetch
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, size_from, some_checkpoints, task_from
@@ -25,7 +25,7 @@ class Loaded(NamedTuple):
         circuit: the circuit in the model directory; None if there is none.
     """
 
-    model: transformer_lens.HookedTransformer
+    model: Transformer
     task: Task
     circuit: Circuit | None
 
@@ -101,7 +101,7 @@ def own_size(folder: Path) -> tuple[int, int]:
     return size_from(read_config(folder), folder / CONFIG)
 
 
-def through_training(run: Path | str) -> Iterator[tuple[int, transformer_lens.HookedTransformer]]:
+def through_training(run: Path | str) -> Iterator[tuple[int, Transformer]]:
     """Yield every checkpoint of a run: its step and the model.
 
     The same model object is yielded every time, with new weights, so that only one model is in memory.

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from circuits.errors import BadInput
+from circuits.model.transformer import hooked_transformer
 from circuits.utils.files import read_text
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.utils.lazy import torch
 from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.tasks.task import Task
 
@@ -64,7 +65,7 @@ def some_checkpoints(run: Path) -> dict[int, Path]:
 SIZE = "a whole number from 1 to 65536"  # the expected value of a size, for messages
 
 
-def config_json(task: Task, cfg: transformer_lens.HookedTransformerConfig, made: Mapping[str, Any]) -> str:
+def config_json(task: Task, cfg: hooked_transformer.HookedTransformerConfig, made: Mapping[str, Any]) -> str:
     """Return the config of a model directory as JSON: the task, the architecture, and how the model was made."""
     architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
     if cfg.attn_only:
@@ -113,7 +114,7 @@ def size_from(config: Mapping[str, Any], path: Path) -> tuple[int, int]:
     return config["architecture"]["n_layers"], config["architecture"]["n_heads"]
 
 
-def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> transformer_lens.HookedTransformerConfig:
+def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> hooked_transformer.HookedTransformerConfig:
     """Return the TransformerLens config of a config that was read from ``path``, checked against its task."""
     section = config["architecture"]
     unknown = sorted(set(section) - set(ARCHITECTURE_FIELDS))
@@ -136,11 +137,13 @@ def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> tran
     for field, (wanted, right) in expected_types.items():
         if not right:
             raise BadInput(f"{path}: {field} is {section.get(field)!r}; expected {wanted}")
-    activation, supported = section.get("act_fn"), transformer_lens.utilities.activation_functions.SUPPORTED_ACTIVATIONS
-    if not attention_only and not (isinstance(activation, str) and activation in supported):
-        raise BadInput(f"{path}: act_fn is {activation!r}; expected one of {', '.join(supported)}")
+    from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
+
+    activation = section.get("act_fn")
+    if not attention_only and not (isinstance(activation, str) and activation in SUPPORTED_ACTIVATIONS):
+        raise BadInput(f"{path}: act_fn is {activation!r}; expected one of {', '.join(SUPPORTED_ACTIVATIONS)}")
     try:
-        return transformer_lens.HookedTransformerConfig(**section, device="cpu", dtype=torch.float32)
+        return hooked_transformer.HookedTransformerConfig(**section, device="cpu", dtype=torch.float32)
     except Exception as error:  # TransformerLens can raise anything
         raise BadInput(f"{path}: bad architecture ({error})") from error
 

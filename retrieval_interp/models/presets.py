@@ -23,7 +23,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from circuits.errors import BadInput, check_size
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.model.transformer import hooked_transformer
+from circuits.utils.lazy import torch
 from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.registry import describe, task_of
@@ -56,7 +57,7 @@ class Architecture:
         if not isinstance(self.mlp, bool):
             raise BadInput(f"mlp is {self.mlp!r}; expected true or false")
 
-    def config(self, task: Task, initializer_range: float | None = None) -> transformer_lens.HookedTransformerConfig:
+    def config(self, task: Task, initializer_range: float | None = None) -> hooked_transformer.HookedTransformerConfig:
         """Return the TransformerLens config of this shape for a task, on the CPU in float32.
 
         Args:
@@ -64,7 +65,7 @@ class Architecture:
             initializer_range: the standard deviation of the initial weights; None for TransformerLens's
                 0.8/sqrt(d_model).
         """
-        return transformer_lens.HookedTransformerConfig(
+        return hooked_transformer.HookedTransformerConfig(
             initializer_range=-1.0 if initializer_range is None else initializer_range,
             n_layers=self.n_layers,
             n_heads=self.n_heads,
@@ -189,7 +190,7 @@ class Preset:
             raise BadInput("growing is true; expected a retrieval task without the implicit curriculum")
 
     @property
-    def config(self) -> transformer_lens.HookedTransformerConfig:
+    def config(self) -> hooked_transformer.HookedTransformerConfig:
         """The TransformerLens config of the model, with the recipe's initializer_range."""
         return self.architecture.config(self.task, self.recipe.initializer_range)
 

@@ -6,7 +6,8 @@ import hashlib
 from importlib.metadata import version
 from typing import Any
 
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.model.transformer import Transformer
+from circuits.utils.lazy import torch
 
 
 def versions() -> dict[str, str]:
@@ -14,7 +15,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("retrieval-interp", "torch", "transformer-lens")}
 
 
-def metadata(name: str, model: transformer_lens.HookedTransformer) -> dict[str, Any]:
+def metadata(name: str, model: Transformer) -> dict[str, Any]:
     """Return the name of the model, the hash of its weights, the device, the precision and the versions."""
     digest = hashlib.sha256()
     for key, tensor in sorted(model.state_dict().items()):

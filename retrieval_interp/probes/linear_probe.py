@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from jaxtyping import Float, Int
 
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.utils.lazy import torch
 from circuits.utils.progress import Progress
 
 AT_ONCE = 256  # the number of examples in one forward pass
@@ -65,7 +66,7 @@ class Moments:
 
 
 def fitted(
-    model: transformer_lens.HookedTransformer,
+    model: Transformer,
     examples: Examples,
     places: Mapping[str, Int[torch.Tensor, "example instance"]],
     wanted: Mapping[str, Float[torch.Tensor, "example instance target"]],
@@ -86,7 +87,7 @@ def predicted(moments: Moments, residual: Float[torch.Tensor, "*rows d_model"]) 
 
 
 def streams(
-    model: transformer_lens.HookedTransformer,
+    model: Transformer,
     examples: Examples,
     places: Mapping[str, Int[torch.Tensor, "example instance"]],
     progress: Progress,

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 
 from circuits.flow.flow_check import FlowCheck
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
-from circuits.utils.lazy import plotly, torch, transformer_lens
+from circuits.utils.lazy import plotly, torch
 from circuits.utils.progress import Progress, part_of, shown
 from retrieval_interp.probes.linear_probe import fitted, predicted, streams
 from retrieval_interp.tasks.vectors import VectorTask
@@ -70,7 +71,7 @@ class Probes:
 
 
 def probe(
-    model: transformer_lens.HookedTransformer,
+    model: Transformer,
     task: VectorTask,
     *,
     n_examples: int = 1024,

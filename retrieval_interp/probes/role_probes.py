@@ -10,9 +10,10 @@ from jaxtyping import Float
 
 from circuits.errors import BadInput
 from circuits.losses.sample import check_number, stream_seed
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
-from circuits.utils.lazy import plotly, torch, transformer_lens
+from circuits.utils.lazy import plotly, torch
 from circuits.utils.progress import Progress, part_of, shown
 from retrieval_interp.probes.linear_probe import fitted, predicted, streams
 from retrieval_interp.tasks.retrieval import RetrievalTask
@@ -99,7 +100,7 @@ def _layers(first: int, end: int, last: int) -> str:
 
 
 def probe_roles(
-    model: transformer_lens.HookedTransformer,
+    model: Transformer,
     task: Task,
     *,
     n_examples: int = 1024,

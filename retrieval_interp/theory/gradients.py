@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from retrieval_interp.theory.grid import Grid
 
 
 def cell_gradients(
-    model: HookedTransformer,
+    model: Transformer,
     inputs: Tensor,
     *,
     seed: int = 0,
@@ -50,7 +50,7 @@ def cell_gradients(
     return found
 
 
-def loss_gradients(model: HookedTransformer, problem: Problem, examples: Examples) -> Float[Tensor, "layer pos"]:
+def loss_gradients(model: Transformer, problem: Problem, examples: Examples) -> Float[Tensor, "layer pos"]:
     """Return the norm of the gradient of a problem's loss with respect to every cell.
 
     At a position before the outputs that the loss reads, it shows how much a cell is trained for later outputs. Layer 0
@@ -68,7 +68,7 @@ def loss_gradients(model: HookedTransformer, problem: Problem, examples: Example
     return torch.stack([grad.norm(dim=-1).mean(dim=0).cpu() for grad in grads])
 
 
-def _streams(model: HookedTransformer, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
+def _streams(model: Transformer, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
     """Return the residual streams before the first layer and after each layer, and the outputs, all with gradients."""
     streams: list[Tensor] = []
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_layers))]

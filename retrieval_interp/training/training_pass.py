@@ -3,16 +3,19 @@
 One product computes the queries, keys and values of all heads of a layer, and there are no hooks.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
-from transformer_lens import HookedTransformer
-from transformer_lens.components import AbstractAttention, LayerNorm, TransformerBlock
+
+from circuits.model.block import is_layer_norm
+from circuits.model.transformer import Transformer
 
 
 def training_pass(
-    model: HookedTransformer, inputs: Shaped[Tensor, "batch pos *d_input"]
+    model: Transformer, inputs: Shaped[Tensor, "batch pos *d_input"]
 ) -> Float[Tensor, "batch pos d_vocab_out"]:
     """Return the outputs of a transformer of ``retrieval_interp.models.build``, with gradients.
 
@@ -26,7 +29,7 @@ def training_pass(
     return model.unembed(normalised(getattr(model, "ln_final", nn.Identity()), residual))
 
 
-def layer(block: TransformerBlock, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+def layer(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
     """Return the residual stream after a layer."""
     residual = residual + attention(block.attn, normalised(block.ln1, residual))
     if block.cfg.attn_only:
@@ -36,7 +39,7 @@ def layer(block: TransformerBlock, residual: Float[Tensor, "batch pos d_model"])
     return residual + functional.linear(mlp.act_fn(hidden), mlp.W_out.T, mlp.b_out)
 
 
-def attention(attn: AbstractAttention, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+def attention(attn: Any, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
     """Return the output of all heads of a layer, which is added to the residual stream."""
     weights = torch.cat([attn.W_Q, attn.W_K, attn.W_V])  # [3 head, d_model, d_head]
     biases = torch.cat([attn.b_Q, attn.b_K, attn.b_V])
@@ -49,8 +52,8 @@ def attention(attn: AbstractAttention, x: Float[Tensor, "batch pos d_model"]) ->
     return functional.linear((pattern @ v).transpose(1, 2).flatten(2), attn.W_O.flatten(0, 1).T, attn.b_O)
 
 
-def normalised(norm: nn.Module, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+def normalised(norm: Any, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
     """Apply a normalization layer to the residual stream."""
-    if isinstance(norm, LayerNorm):
+    if is_layer_norm(norm):
         return functional.layer_norm(x, x.shape[-1:], norm.w, norm.b, norm.eps)
     return norm(x)

@@ -13,8 +13,9 @@ from typing import Any
 from jaxtyping import Float
 
 from circuits.errors import BadInput
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
-from circuits.utils.lazy import torch, transformer_lens
+from circuits.utils.lazy import torch
 from retrieval_interp.models.presets import Recipe
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.retrieval import RetrievalTask
@@ -128,7 +129,7 @@ class TrainingStep:
         recipe: the hyperparameters of training.
     """
 
-    model: transformer_lens.HookedTransformer
+    model: Transformer
     task: Task
     recipe: Recipe
 

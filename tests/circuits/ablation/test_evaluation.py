@@ -2,11 +2,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformer_lens import HookedTransformerConfig
 
 from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, run_ablated
 from circuits.ablation.evaluation import pieces
 from circuits.model import batching
+from circuits.model.hooked_transformer import HookedTransformerConfig
 from retrieval_interp import VectorTransformer
 from retrieval_interp.models.presets import Architecture
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from benchmarks.composition import edges_of
 from benchmarks.recovery import plant
@@ -19,6 +18,7 @@ from circuits.composition.unablated import Unablated
 from circuits.ground_truth.compile import compile_circuit
 from circuits.ground_truth.compiled_edges import compiled_edges
 from circuits.losses.mean import Mean
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from retrieval_interp.ground_truth.chains import ChainProblem
 from tests.handmade import InductionProblem
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from circuits import BadInput, Examples, Roles
 from circuits.mlps.mlps import mlp_ablations
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 
 NUMBERS = torch.tensor([-1.0, 0.0, 1.0])  # of the three tokens
 

@@ -17,7 +17,6 @@ from inspect_ai.model import (
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer
-from transformer_lens import HookedTransformer
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -32,6 +31,7 @@ from transformers import (
 from circuits import BadInput, Circuit, Head, OneHot, role_attention
 from circuits.ablation.evaluation import evaluate
 from circuits.losses.interval import Interval
+from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
 from retrieval_interp.models.language import language_model

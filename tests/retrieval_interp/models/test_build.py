@@ -4,9 +4,10 @@ import re
 
 import pytest
 import torch
-from transformer_lens import ActivationCache, HookedTransformer
+from transformer_lens import ActivationCache
 
 from circuits import BadInput
+from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp import PRESETS, RetrievalTask, VectorTransformer, preset
 from retrieval_interp.models.build import build
 from retrieval_interp.models.presets import Architecture

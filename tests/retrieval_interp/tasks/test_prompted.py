@@ -2,10 +2,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
-from transformer_lens import HookedTransformer
 from transformers import PreTrainedTokenizerFast
 
 from circuits import BadInput, Circuit, Head, OneHot, Problem, evaluate, role_attention
+from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.models.build import build
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.prompts import FORMULATIONS, Equations, formulation
