@@ -3,7 +3,7 @@
 Works on any HookedTransformer with named positions and a loss. Every name here is imported on first use.
 
     a hypothesis     Circuit, Head, AttentionPath, load_circuit, save_circuit
-    mechanisms       OneHot, Condition, Uniform, Identity, Previous, FixedPattern, Mechanism, register
+    mechanisms       OneHot, Condition, Uniform, Identity, Previous, Resample, FixedPattern, Mechanism, register
     a problem        Problem, Examples, Roles
     run              ablated, run_ablated, evaluate, role_attention, attention_by_group, mean_patterns
     test             validate, discover, content_or_position, against_chance, flow_check

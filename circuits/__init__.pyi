@@ -32,6 +32,7 @@ from .mechanisms.fixed_pattern import FixedPattern as FixedPattern
 from .mechanisms.mechanism import Identity as Identity
 from .mechanisms.mechanism import Mechanism as Mechanism
 from .mechanisms.mechanism import Previous as Previous
+from .mechanisms.mechanism import Resample as Resample
 from .mechanisms.mechanism import Uniform as Uniform
 from .mechanisms.one_hot import Condition as Condition
 from .mechanisms.one_hot import OneHot as OneHot
@@ -74,6 +75,7 @@ __all__ = [
     "OneHot",
     "Previous",
     "Problem",
+    "Resample",
     "Roles",
     "SelfConsistency",
     "TokenProblem",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 
+from circuits.errors import BadInput
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
@@ -19,22 +20,42 @@ class Examples:
         inputs: the model's inputs, ``[batch, pos]`` tokens or ``[batch, pos, d_input]`` vectors.
         targets: the right answers, ``[batch, ...]``, in the form that the problem's loss reads.
         roles: the named positions of every example.
+        counterfactual: for every example, the inputs of another one with the same roles, from which the answer is
+            missing; in the shape of ``inputs``. Only resample ablation reads them.
     """
 
     inputs: torch.Tensor
     targets: torch.Tensor
     roles: Roles
+    counterfactual: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.counterfactual is not None and self.counterfactual.shape != self.inputs.shape:
+            shapes = f"{[*self.counterfactual.shape]}; the inputs have {[*self.inputs.shape]}"
+            raise BadInput(f"the counterfactual inputs have the shape {shapes}")
 
     def __len__(self) -> int:
         return self.inputs.shape[0]
 
     def take(self, index: slice | Int[torch.Tensor, " n"]) -> Examples:
         """Return some of the examples."""
-        return Examples(self.inputs[index], self.targets[index], self.roles.take(index))
+        other = None if self.counterfactual is None else self.counterfactual[index]
+        return Examples(self.inputs[index], self.targets[index], self.roles.take(index), other)
 
     def to(self, device: torch.device | str) -> Examples:
         """Return the same examples on another device."""
-        return Examples(self.inputs.to(device), self.targets.to(device), self.roles.to(device))
+        other = None if self.counterfactual is None else self.counterfactual.to(device)
+        return Examples(self.inputs.to(device), self.targets.to(device), self.roles.to(device), other)
+
+    def counterfactuals(self) -> Examples:
+        """Return the counterfactual examples, with the same targets and roles.
+
+        Raises:
+            BadInput: there are none.
+        """
+        if self.counterfactual is None:
+            raise BadInput("the examples have no counterfactual inputs; resample ablation takes the patterns from them")
+        return replace(self, inputs=self.counterfactual, counterfactual=None)
 
 
 @runtime_checkable

@@ -10,26 +10,27 @@ Four savings. Each is exact up to rounding, which a deep model with unusual atte
 The remaining positions of all branches go through values, output projection and MLP as one list of rows.
 
 Memory is bounded, whatever the number of circuits and examples. The sequences that run at once have at most
-``POSITIONS_AT_ONCE`` positions, and the attention of a layer has at most ``ENTRIES_AT_ONCE`` entries; at least one
-sequence runs. On a CPU, as many such pieces run at once as PyTorch has threads. They share the entries, and the
+``POSITIONS_AT_ONCE`` positions, and the attention of a layer (of all layers, if heads are resampled) has at most
+``ENTRIES_AT_ONCE`` entries; at least one sequence runs. On a CPU, as many such pieces run at once as PyTorch has threads. They share the entries, and the
 patterns that a piece keeps have at most twice its share.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from circuits.ablation.branches import Fork, forks
-from circuits.circuit import Circuit, check_all
+from circuits.circuit import Circuit, Head, check_all
 from circuits.errors import BadInput
-from circuits.mechanisms.mechanism import Mechanism, checked_pattern
+from circuits.mechanisms.mechanism import Mechanism, Resample, checked_pattern
 from circuits.model import batching
 from circuits.model.batching import sequences_at_once
 from circuits.model.layers import layers
+from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.cores import on_all_cores, pieces_at_once
@@ -55,7 +56,8 @@ def evaluate(
 
     Raises:
         BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions
-            that are not output roles, or are not finite; or the model is refused (circuits/model/layers.py).
+            that are not output roles, or are not finite; or a head is resampled, and the examples have no counterfactual
+            inputs; or the model is refused (circuits/model/layers.py).
     """
     losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
@@ -102,7 +104,11 @@ def pieces(model: Transformer, problem: Problem, examples: Examples, circuits: S
     # A circuit with an intact head makes its whole group compute attention, so circuits without one run separately.
     whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
     others = sorted({*range(len(circuits))} - {*whole})
-    most = sequences_at_once(cfg.n_heads, examples.inputs.shape[1], pieces_at_once(examples.inputs.device))
+    resampled = any(isinstance(own, Resample) for circuit in circuits for own in circuit.heads.values())
+    if resampled:
+        examples.counterfactuals()  # raises if there are none
+    n_kept = cfg.n_heads * (cfg.n_layers if resampled else 1)  # heads whose patterns are in memory at once
+    most = sequences_at_once(n_kept, examples.inputs.shape[1], pieces_at_once(examples.inputs.device))
     for group in (others, whole):
         for first in range(0, len(group), most):
             indices = group[first : first + most]
@@ -185,20 +191,27 @@ class Batch:
             read.scatter_(1, self.examples.roles[role], True)
         return read
 
-    def _pattern(self, mechanism: Mechanism) -> Float[Tensor, "#example query key"]:
+    @cached_property
+    def _resampled(self) -> list[Float[Tensor, "example head query key"]]:
+        """The patterns of every layer on the counterfactual inputs."""
+        return [pattern for _, pattern in attention_patterns(self.layers.model, self.examples.counterfactuals())]
+
+    def _pattern(self, head: Head, mechanism: Mechanism) -> Float[Tensor, "#example query key"]:
         """Return a mechanism's pattern on every example."""
+        if isinstance(mechanism, Resample):
+            return self._resampled[head.layer][:, head.index]
         return self._patterns.get(mechanism, lambda: checked_pattern(mechanism, self.examples.roles, self.n_positions))
 
     def _stack(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
         """Return a layer's patterns for all sets of replaced heads; an intact head is ``FREE`` where it may attend."""
-        return self._stacks.get(layer, lambda: self._stacked(fork))
+        return self._stacks.get(layer, lambda: self._stacked(layer, fork))
 
-    def _stacked(self, fork: Fork) -> Float[Tensor, "heads example head query key"]:
+    def _stacked(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
         shape = len(fork.by_heads), self.n, self.cfg.n_heads, self.n_positions, self.n_positions
         stack = torch.full(shape, FREE, device=self.examples.inputs.device).tril()
         for own, heads in zip(stack, fork.by_heads, strict=True):
             for index, mechanism in heads:
-                own[:, index] = self._pattern(mechanism)
+                own[:, index] = self._pattern(Head(layer, index), mechanism)
         return stack
 
     def _reach(self, layer: int, fork: Fork) -> Float[Tensor, "heads example query key"]:
@@ -233,7 +246,7 @@ class Batch:
             by_branch = pattern.unflatten(0, (len(fork.branches), -1)).clone()
             for heads, indices in fork.by_heads.items():
                 for head, mechanism in heads:
-                    by_branch[indices, :, head] = self._pattern(mechanism).to(pattern.dtype)
+                    by_branch[indices, :, head] = self._pattern(Head(layer, head), mechanism).to(pattern.dtype)
             return by_branch.flatten(0, 1)
 
         return self.layers.block(layer, residual.flatten(0, 1), replaced).unflatten(0, residual.shape[:2])

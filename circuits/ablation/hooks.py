@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from jaxtyping import Float
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
-from circuits.mechanisms.mechanism import Mechanism, checked_pattern
+from circuits.mechanisms.mechanism import Mechanism, Resample, checked_pattern
 from circuits.model.layers import check_edits
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
@@ -74,6 +75,41 @@ def overridden(
 
 
 def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Float[Tensor, "batch pos d_out"]:
-    """Return the model's outputs on the examples under the circuit's ablation."""
-    with ablated(model, circuit, examples.roles):
+    """Return the model's outputs on the examples under the circuit's ablation.
+
+    Raises:
+        BadInput: as ``ablated``; or a head is resampled, and the examples have no counterfactual inputs.
+    """
+    with ablated(model, _resampled(model, circuit, examples), examples.roles):
         return run(model, examples)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen(Mechanism):
+    """The patterns of a head in another run, ``[batch, query, key]``."""
+
+    weights: Tensor
+    name = "resample"
+    own = False
+
+    def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "batch query key"]:
+        return self.weights
+
+
+def _resampled(model: Transformer, circuit: Circuit, examples: Examples) -> Circuit:
+    """Return the circuit with the patterns that its resampled heads have on the counterfactual inputs."""
+    heads = [head for head, mechanism in circuit.heads.items() if isinstance(mechanism, Resample)]
+    if not heads:
+        return circuit
+    seen: dict[int, Tensor] = {}
+
+    def see(pattern: Tensor, hook: nn.Module, layer: int) -> Tensor:
+        seen[layer] = pattern
+        return pattern
+
+    hooks: list[tuple[str, Hook]] = [
+        (pattern_hook(layer), partial(see, layer=layer)) for layer in {head.layer for head in heads}
+    ]
+    with model.hooks(fwd_hooks=hooks):
+        run(model, examples.counterfactuals())
+    return Circuit({**circuit.heads, **{head: _Seen(seen[head.layer][:, head.index]) for head in heads}})

@@ -8,7 +8,8 @@ example. They stay intact, and all other heads are ablated:
                 ablated, too) and the model have the same loss
 
 A head is ablated by replacing its attention pattern. The verdicts use its average over examples (``mean``, the standard
-of the field). ``uniform`` and ``identity`` attention are measured for comparison.
+of the field). ``uniform`` and ``identity`` attention, and, if the examples have counterfactual inputs, the head's
+attention on these (``resample``), are measured for comparison.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from circuits.circuit import Circuit, Head
 from circuits.losses.loss import SURE, Loss
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
+from circuits.mechanisms.mechanism import Identity, Mechanism, Resample, Uniform
 
 ALL_SUBSETS = 5  # up to this many heads, all subsets are knocked out; of more heads, each one, each two, and all
 STANDARD = "mean"  # the ablation that the verdicts use
@@ -31,7 +32,7 @@ class Ablated:
     """The losses under one kind of ablation.
 
     Attributes:
-        ablation: ``mean``, ``uniform`` or ``identity``.
+        ablation: ``mean``, ``uniform``, ``identity`` or ``resample``.
         circuit: the loss with all heads outside the circuit ablated.
         outside: the loss with the circuit's heads ablated and all others intact.
         nothing: the loss with all heads ablated.
@@ -139,6 +140,8 @@ def faithfulness(test: SequentialTest, circuit: Circuit, means: Mapping[Head, Fi
         "identity": dict.fromkeys(means, Identity()),
     }
     few = test.examples.take(slice(0, ENOUGH))
+    if few.counterfactual is not None:
+        kinds["resample"] = dict.fromkeys(means, Resample())
     looking = circuit.circuit_heads(few.roles, few.inputs.shape[1])
     own = tuple(head for head in means if head in looking)
     ways = {

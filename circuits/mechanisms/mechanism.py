@@ -1,7 +1,7 @@
 """Mechanisms: hypotheses about a head, as attention patterns (paper, Appendix E).
 
-This file has the base class and the simple mechanisms ``Uniform``, ``Identity`` and ``Previous``. Others are ``OneHot``
-(one_hot.py), ``FixedPattern`` (fixed_pattern.py), and mechanisms of your own:
+This file has the base class, the simple mechanisms ``Uniform``, ``Identity`` and ``Previous``, and the ablation
+``Resample``. Others are ``OneHot`` (one_hot.py), ``FixedPattern`` (fixed_pattern.py), and mechanisms of your own:
 
     @register
     @dataclass(frozen=True)
@@ -193,9 +193,29 @@ class Zero(Mechanism):
         return torch.zeros(1, n_positions, n_positions, device=roles.positions.device)
 
 
+@dataclass(frozen=True)
+class Resample(Mechanism):
+    """Attend as this head does on the counterfactual input of the same example: resample ablation.
+
+    It ablates a head and explains nothing. Only ``evaluate`` and ``run_ablated`` know the patterns; they run the model
+    on ``Examples.counterfactual``.
+    """
+
+    name = "resample"
+    own = False
+
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
+        """Return nothing: roles do not tell how a head attends.
+
+        Raises:
+            BadInput: always.
+        """
+        raise BadInput("resample ablation takes a model and counterfactual inputs; only evaluate and run_ablated do it")
+
+
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
 ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
 ELSEWHERE = ("zero", "identity", "uniform")  # the choices for the other rows of a one-hot head
 REPLACEMENTS = ("uniform", "identity")  # the row of a removed path (paper, Appendix E, step 6)
 FIXED = ("mean", "map", "given")  # kinds of fixed patterns
-OURS = (*ROWS, *FIXED, "one_hot")
+OURS = (*ROWS, *FIXED, "one_hot", "resample")
