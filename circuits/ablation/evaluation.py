@@ -11,8 +11,8 @@ The remaining positions of all branches go through values, output projection and
 
 Memory is bounded, whatever the number of circuits and examples. The sequences that run at once have at most
 ``POSITIONS_AT_ONCE`` positions, and the attention of a layer (of all layers, if heads are resampled) has at most
-``ENTRIES_AT_ONCE`` entries; at least one sequence runs. On a CPU, as many such pieces run at once as PyTorch has threads. They share the entries, and the
-patterns that a piece keeps have at most twice its share.
+``ENTRIES_AT_ONCE`` entries; at least one sequence runs. On a CPU, as many such pieces run at once as PyTorch has
+threads. They share the entries, and the patterns that a piece keeps have at most twice its share.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -56,8 +56,8 @@ def evaluate(
 
     Raises:
         BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions
-            that are not output roles, or are not finite; or a head is resampled, and the examples have no counterfactual
-            inputs; or the model is refused (circuits/model/layers.py).
+            that are not output roles, or are not finite; or a head is resampled, and the examples have no
+            counterfactual inputs; or the model is refused (circuits/model/layers.py).
     """
     losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
