@@ -10,9 +10,9 @@ Four savings. Each is exact up to rounding, which a deep model with unusual atte
 The remaining positions of all branches go through values, output projection and MLP as one list of rows.
 
 Memory is bounded, whatever the number of circuits and examples. The sequences that run at once have at most
-``POSITIONS_AT_ONCE`` positions, and the attention of a layer (of all layers, if heads are resampled) has at most
-``ENTRIES_AT_ONCE`` entries; at least one sequence runs. On a CPU, as many such pieces run at once as PyTorch has
-threads. They share the entries, and the patterns that a piece keeps have at most twice its share.
+``POSITIONS_AT_ONCE`` positions. The attention of a layer (of all layers, if heads are resampled) and the outputs of a
+circuit have at most ``ENTRIES_AT_ONCE`` entries each; at least one sequence runs. On a CPU, as many such pieces run at
+once as PyTorch has threads. They share the entries, and the patterns that a piece keeps have at most twice its share.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -56,7 +56,7 @@ def evaluate(
 
     Raises:
         BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions
-            that are not output roles, or are not finite; or a head is resampled, and the examples have no
+            that are not output roles, or are not finite; a head is resampled, and the examples have no
             counterfactual inputs; or the model is refused (circuits/model/layers.py).
     """
     losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
@@ -109,11 +109,13 @@ def pieces(model: Transformer, problem: Problem, examples: Examples, circuits: S
         examples.counterfactuals()  # raises if there are none
     n_kept = cfg.n_heads * (cfg.n_layers if resampled else 1)  # heads whose patterns are in memory at once
     most = sequences_at_once(n_kept, examples.inputs.shape[1], pieces_at_once(examples.inputs.device))
+    d_out = cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab
+    outputs_at_once = batching.ENTRIES_AT_ONCE // (examples.inputs.shape[1] * d_out)
     for group in (others, whole):
         for first in range(0, len(group), most):
             indices = group[first : first + most]
             forked = forks([circuits[i] for i in indices], cfg.n_layers)
-            at_once = most // len(indices)
+            at_once = max(1, min(most // len(indices), outputs_at_once))
             for start in range(0, len(examples), at_once):
                 part = slice(start, min(start + at_once, len(examples)))
                 yield Piece(indices, part, partial(_losses, model, problem, examples, part, forked))
@@ -168,13 +170,12 @@ class Batch:
             else:
                 residual = self._whole(layer, fork, residual[parents])
         read = self._read()
-        found = self.layers.read(residual[:, read].flatten(0, 1))
-        outputs = found.new_full((*residual.shape[:3], found.shape[-1]), torch.nan)  # reveals losses that read others
-        outputs[:, read] = found.unflatten(0, (len(residual), -1))
+        found = self.layers.read(residual[:, read].flatten(0, 1)).unflatten(0, (len(residual), -1))
         losses: dict[int, Tensor] = {}
-        for index, branch in enumerate(forked[-1].branches):
-            own = self.problem.losses(outputs[index], self.examples)
-            losses |= dict.fromkeys(branch.members, own)
+        for own, branch in zip(found, forked[-1].branches, strict=True):
+            outputs = own.new_full((self.n, self.n_positions, own.shape[-1]), torch.nan)  # reveals losses of others
+            outputs[read] = own
+            losses |= dict.fromkeys(branch.members, self.problem.losses(outputs, self.examples))
         stacked = torch.stack([losses[member] for member in range(len(losses))])
         if not stacked.isfinite().all():
             if found.isfinite().all():

@@ -67,8 +67,8 @@ class Discovery:
 
     @property
     def explains(self) -> bool:
-        """Whether the combined loss is at most twice the unablated loss, plus 0.005."""
-        return self.combined.mean <= allowed_loss(self.unablated)
+        """Whether the combined loss is at most twice the unablated loss, plus a tenth of the threshold."""
+        return self.combined.mean <= allowed_loss(self.unablated, self.threshold)
 
     def steps(self) -> tuple[str, ...]:
         """Return one sentence for every change that was kept."""
@@ -85,7 +85,7 @@ class Discovery:
             "loss": {
                 "unablated": self.unablated.to_json(),
                 "combined": self.combined.to_json(),
-                "allowed": allowed_loss(self.unablated),
+                "allowed": allowed_loss(self.unablated, self.threshold),
             },
             "circuit": {str(head): str(mechanism) for head, mechanism in self.circuit.heads.items()},
             "content_or_position": self.heads.to_json(),
@@ -151,7 +151,8 @@ def _discovered(
         progress=part_of(progress, 0.0, 0.4),
     )
     observed = ObservedPaths(model, mean_examples(model, problem, seed), heads.means)
-    aim, last = (unablated.mean + share * (allowed_loss(unablated) - unablated.mean) for share in (AIM, LAST))
+    own = max(unablated.mean, 0.0)
+    aim, last = (own + share * (allowed_loss(unablated, threshold) - own) for share in (AIM, LAST))
     shown_paths: dict[Head, Mechanism] = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}
     growing = Fitting(test.with_threshold(aim), {}, observed)
     circuit = growing.grow(Circuit({**heads.means, **shown_paths}))

@@ -50,9 +50,13 @@ class Loss:
         return {**numbers, "components": self.components, "examples": self.n_examples}
 
 
-def allowed_loss(unablated: Loss) -> float:
-    """Return the highest loss of a circuit that explains all that the model does: 2 * the unablated loss + 0.005."""
-    return 2 * unablated.mean + 0.005
+def allowed_loss(unablated: Loss, threshold: float) -> float:
+    """Return the highest loss of a circuit that explains all that the model does.
+
+    It is twice the unablated loss plus a tenth of the threshold. A loss that is a share of what the model does may be
+    slightly below 0, and then counts as 0.
+    """
+    return 2 * max(unablated.mean, 0.0) + threshold / 10
 
 
 def strict_threshold(unablated: Loss, combined: Loss, threshold: float) -> float:
@@ -66,7 +70,7 @@ def strict_threshold(unablated: Loss, combined: Loss, threshold: float) -> float
         combined: the loss with all heads of the circuit replaced.
         threshold: a loss below it counts as low; the paper uses 0.05.
     """
-    allowed = allowed_loss(unablated)
+    allowed = allowed_loss(unablated, threshold)
     return min(threshold, allowed) if combined.mean < allowed else threshold
 
 

@@ -52,7 +52,7 @@ class Finding:
         loss: the combined loss on fresh examples, of the circuit or of discovery's best attempt; None if the model does
             not solve its task.
         unablated: the unablated loss on the same examples; None if ``loss`` is None, and in files of older versions.
-        explains: whether the loss is at most twice the unablated loss, plus 0.005.
+        explains: whether the loss is at most twice the unablated loss, plus a tenth of the threshold.
         content: the number of content heads.
         divided: the number of content heads that have paths on some chains only.
         evaluations: the number of sequences that discovery ran.
@@ -236,7 +236,7 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
         statements={one.name: one.decision for one in report.statements} if discovery.found else {},
         loss=report.combined.mean,
         unablated=report.unablated.mean,
-        explains=report.combined.mean <= allowed_loss(report.unablated),
+        explains=report.combined.mean <= allowed_loss(report.unablated, report.threshold),
         content=len(content),
         divided=sum(not own.on_all_instances(roles) for own in content if isinstance(own, OneHot)),
         evaluations=discovery.n_evaluations,

@@ -99,7 +99,8 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
         circuits = own[own["found"]]
         lines.append(
             f"{name}: {_share(own['solved'])} models solve their task. Discovery found a circuit for {len(circuits)} "
-            f"of these. {_share(circuits['explains'])} have a loss of at most twice the unablated loss plus 0.005, and "
+            f"of these. {_share(circuits['explains'])} have a loss of at most twice the unablated "
+            "loss plus a tenth of the threshold, and "
             f"{_share(circuits['holds'])} hold on fresh examples."
         )
         if not len(circuits):

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import CircuitFile, Examples, Json, Model, Threshold, usable_number, usable_seed
+from retrieval_interp.cli.options import (
+    CircuitFile,
+    Examples,
+    Json,
+    LanguageTaskName,
+    MetricName,
+    Model,
+    TaskThreshold,
+    usable_number,
+    usable_seed,
+)
 from retrieval_interp.cli.terminal import print_chance, print_discovery, print_report, printable, progress_bar
 
 if TYPE_CHECKING:
@@ -19,9 +29,9 @@ if TYPE_CHECKING:
     from circuits.circuit import Circuit
     from circuits.model.transformer import Transformer
     from circuits.null_models.chance import ChanceReport
+    from circuits.problem import Problem
     from circuits.validation.report_files import Further
     from circuits.validation.validation_report import ValidationReport
-    from retrieval_interp.tasks.task import Task
 
 app = typer.Typer()
 MOST_EXAMPLES = 1024  # for path patching (an eighth of them) and self-consistency (first)
@@ -53,7 +63,9 @@ def validate(
             help="Seed of the examples; by default not those of the reports in data/, which have seed 0.",
         ),
     ] = 1,
-    threshold: Threshold = 0.05,
+    threshold: TaskThreshold = None,
+    task: LanguageTaskName = None,
+    metric: MetricName = None,
     protocol: Annotated[
         ProtocolChoice, typer.Option(help="Checks that decide: all of them, or only Appendix E of the paper.")
     ] = ProtocolChoice.extended,
@@ -68,20 +80,26 @@ def validate(
     from circuits.utils.files import check_writable
     from retrieval_interp.models import library
 
-    folder = library.find(model_dir)
-    task = library.own_task(folder)  # raises first if this is not a model directory
-    hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
-    if hypothesis is None:
-        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
-    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
+    if task is None:
+        folder = library.find(model_dir)
+        own = library.own_task(folder)  # raises first if this is not a model directory
+        hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
+        if hypothesis is None:
+            raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+        hypothesis.check_names(own.roles, *library.own_size(folder))  # before the slow loading of the model
+    elif circuit is None:
+        raise BadInput("--task needs a circuit; name one with --circuit")
+    else:
+        hypothesis = circuits.load_circuit(circuit)
     for path in (out / name for name in REPORT_FILES if out):
         check_writable(path)
-    model, task, _ = library.load(folder)
+    model, problem = opened(model_dir, task, metric)
+    threshold = threshold or default_threshold(task)
     from circuits.validation.report_files import Further, to_json
 
     show = None if as_json else print_report
     report, chance = validated(
-        model, task, hypothesis, model_dir, examples, seed, threshold, protocol=protocol.value, show=show
+        model, problem, hypothesis, model_dir, examples, seed, threshold, protocol=protocol.value, show=show
     )
     page = report.save(out, chance) if out is not None else None
     if as_json:
@@ -111,7 +129,9 @@ def discover(
         int,
         typer.Option(callback=usable_seed, help="Seed of the examples; discovery and validation use different ones."),
     ] = 0,
-    threshold: Threshold = 0.05,
+    threshold: TaskThreshold = None,
+    task: LanguageTaskName = None,
+    metric: MetricName = None,
     as_json: Json = False,
 ) -> None:
     """Find the circuit of a transformer, and validate it on fresh examples, as validate does.
@@ -121,19 +141,21 @@ def discover(
     import circuits
     from circuits.checks.statements import REPORT_FILES
     from circuits.utils.files import check_writable
-    from retrieval_interp.models import library
 
-    folder = library.find(model_dir)
     for path in (out, *(report / name for name in REPORT_FILES if report)):
         check_writable(path)
-    model, task, _ = library.load(folder)
+    model, problem = opened(model_dir, task, metric)
+    threshold = threshold or default_threshold(task)
     from circuits.null_models.permuted_roles import null_loss
     from circuits.role_paths import has_role_paths
     from circuits.validation.report_files import Further, to_json
 
     with progress_bar("discovering") as progress:
-        found = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed, progress=progress)
+        found = circuits.discover(
+            model, problem, n_examples=examples, threshold=threshold, seed=seed, progress=progress
+        )
     command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g} --examples {examples}"
+    command += "".join(f" --{name} {value}" for name, value in facts(problem).items())
     circuit = replace(found.circuit, name=Path(model_dir).resolve().name, description=f"Found by: {command}.")
     if found.found:
         circuits.save_circuit(circuit, out)
@@ -145,12 +167,13 @@ def discover(
             typer.echo(f"No circuit was found: the loss of the best candidate is {found.combined}.")
             typer.echo(f"Nothing was written to {out}{'; an older file is there' if out.exists() else ''}.")
     with progress_bar("role names permuted") as progress:
-        found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
+        found = replace(found, permuted=null_loss(model, problem, found, n_examples=examples, progress=progress))
     show = None if as_json else print_report
-    tested, chance = validated(model, task, circuit, model_dir, examples, seed, threshold, 16 * examples, show=show)
+    of = (model_dir, examples, seed, threshold)
+    tested, chance = validated(model, problem, circuit, *of, 16 * examples, show=show)
     further = Further(chance, found)
     if found.found and has_role_paths(circuit):
-        further = taken_apart(further, model, task, circuit, tested.n_examples, seed, threshold)
+        further = taken_apart(further, model, problem, circuit, tested.n_examples, seed, threshold)
     page = tested.save(report, **vars(further)) if report else None
     if as_json:
         print(json.dumps(to_json(tested, further), indent=2))
@@ -177,7 +200,7 @@ def reproduce(
 
     Exits with 0 if every number agrees within the tolerances, 1 if not, 2 on bad input, such as different weights.
     """
-    from retrieval_interp.models import library, provenance
+    from retrieval_interp.models import provenance
     from retrieval_interp.models.hub import PREFIX
     from retrieval_interp.models.model_dir import REPORT
     from retrieval_interp.reproduction.reproduce import Settings, circuit_of, differences
@@ -188,18 +211,19 @@ def reproduce(
     settings, hypothesis = Settings.of(stored, path), circuit_of(stored, path)
     if model_dir is None and settings.model.startswith(PREFIX):  # a stranger's report must not start a download
         raise BadInput(f"{path}: its model is on the Hub; name it with --model {settings.model}")
-    model, task, _ = library.load(model_dir or settings.model)
+    asked = (stored["metadata"].get(key) for key in ("task", "metric"))
+    model, problem = opened(model_dir or settings.model, *asked)
     from circuits.validation.report_files import Further, to_json
 
-    now = provenance.metadata(settings.model, model)
+    now = {**provenance.metadata(settings.model, model), **facts(problem)}
     if now["weights_sha256"] != settings.weights_sha256:
         raise BadInput(f"{model_dir or settings.model}: its weights differ from the weights of {path}")
     of = (settings.model, settings.examples, settings.seed, settings.threshold)
-    again, chance = validated(model, task, hypothesis, *of, protocol=settings.protocol)
+    again, chance = validated(model, problem, hypothesis, *of, protocol=settings.protocol)
     others = {key: value for key, value in now.items() if stored["metadata"].get(key) != value}
     further = Further(chance)
     if "self_consistency" in stored:
-        further = taken_apart(further, model, task, hypothesis, *of[1:])
+        further = taken_apart(further, model, problem, hypothesis, *of[1:])
     document = json.loads(json.dumps(to_json(again, further)))
     found = [*differences(stored, document)]
     if as_json:
@@ -220,10 +244,38 @@ def reproduce(
     raise typer.Exit(1 if found else 0)
 
 
+def opened(name: str, task: str | None, metric: str | None) -> "tuple[Transformer, Problem]":
+    """Return a model with its own task, or with a language task by name."""
+    from retrieval_interp.models import library
+
+    if task is None:
+        if metric is not None:
+            raise BadInput("--metric belongs to a language task; name one with --task")
+        own = library.load(name)
+        return own.model, own.task
+    from retrieval_interp.models.language import on_task
+
+    return on_task(name, task, metric or "logit_difference")
+
+
+def default_threshold(task: str | None) -> float:
+    """Return the threshold of a model's own task, or of a language task."""
+    from retrieval_interp.language_tasks.metric import THRESHOLD
+
+    return 0.05 if task is None else THRESHOLD
+
+
+def facts(problem: "Problem") -> dict[str, str]:
+    """Return the names of a language task and its metric, for reports; nothing for a model's own task."""
+    from retrieval_interp.language_tasks.metric import MetricProblem
+
+    return {"task": problem.task.name, "metric": problem.metric.value} if isinstance(problem, MetricProblem) else {}
+
+
 def taken_apart(
     further: "Further",
     model: "Transformer",
-    task: "Task",
+    problem: "Problem",
     circuit: "Circuit",
     examples: int,
     seed: int,
@@ -240,14 +292,14 @@ def taken_apart(
     try:
         with progress_bar("path patching") as progress:
             composition = circuits.path_patching(
-                model, task, circuit, n_examples=max(2, n // 8), seed=seed, progress=progress
+                model, problem, circuit, n_examples=max(2, n // 8), seed=seed, progress=progress
             )
     except BadInput as error:
         typer.echo(f"Path patching was left out: {error}", err=True)
     with progress_bar("self-consistency") as progress:
         consistent = circuits.self_consistency(
             model,
-            task,
+            problem,
             circuit,
             n_examples=n,
             seed=seed,
@@ -260,7 +312,7 @@ def taken_apart(
 
 def validated(
     model: "Transformer",
-    task: "Task",
+    problem: "Problem",
     circuit: "Circuit",
     name: str,
     examples: int,
@@ -281,20 +333,20 @@ def validated(
     with progress_bar("validating") as progress:
         report = circuits.validate(
             model,
-            task,
+            problem,
             circuit,
             n_examples=examples,
             seed=seed,
             threshold=threshold,
             max_examples=max_examples,
             protocol=protocol,
-            metadata=metadata(name, model),
+            metadata={**metadata(name, model), **facts(problem)},
             progress=progress,
         )
     if show is not None:
         show(report)
     with progress_bar("comparing with chance") as progress:
         chance = circuits.against_chance(
-            model, task, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
+            model, problem, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
         )
     return report, chance

@@ -1,5 +1,6 @@
 """Arguments and options shared by several commands."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -33,12 +34,21 @@ def usable_seed(seed: int) -> int:
     return seed
 
 
-def usable_threshold(threshold: float) -> float:
+def usable_threshold(threshold: float | None) -> float | None:
     """Check a threshold."""
     from circuits.losses.loss import check_threshold
 
-    check_threshold(threshold)
+    if threshold is not None:
+        check_threshold(threshold)
     return threshold
+
+
+class MetricChoice(StrEnum):
+    """What is measured in a language task."""
+
+    logit_difference = "logit_difference"
+    probability = "probability"
+    kl = "kl"
 
 
 Model = Annotated[
@@ -53,6 +63,25 @@ Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examp
 Threshold = Annotated[
     float,
     typer.Option(callback=usable_threshold, help="Threshold below which a loss counts as low; the paper uses 0.05."),
+]
+TaskThreshold = Annotated[
+    float | None,
+    typer.Option(
+        callback=usable_threshold,
+        help="Threshold below which a loss counts as low (default: 0.05, as in the paper; with --task 0.2, that is, "
+        "80% is kept).",
+    ),
+]
+LanguageTaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        help="Language task: induction, ioi, greater_than or docstring. MODEL_DIR may then be any language model, by a "
+        "name such as gpt2 or a folder.",
+    ),
+]
+MetricName = Annotated[
+    MetricChoice | None, typer.Option("--metric", help="Metric of the language task (default: logit_difference).")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON document on standard output.")]
 

@@ -127,7 +127,7 @@ def print_discovery(found: "Discovery") -> None:
     outcome = "within" if found.explains else "above"
     console.print(
         f"The loss with all heads replaced is {found.combined}, "
-        f"{outcome} twice the unablated loss ({found.unablated}) plus 0.005."
+        f"{outcome} twice the unablated loss ({found.unablated}) plus a tenth of the threshold."
     )
 
 

@@ -19,7 +19,7 @@ from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
 from retrieval_interp.llm.tasks import MAX_TOKENS
 from retrieval_interp.models.language import language_model
-from retrieval_interp.tasks.prompted import as_text, token_ids
+from retrieval_interp.tasks.prompted import as_text, question_ids
 
 UNKNOWN_OPTIONS = ("top_p", "top_k", "stop_seqs", "num_choices", "frequency_penalty", "presence_penalty", "logit_bias")
 COLDEST = 1e-6  # below this temperature, the most likely token is taken
@@ -65,7 +65,7 @@ class HookedAPI(ModelAPI):
     @torch.no_grad()
     def _answer(self, question: str, config: GenerateConfig) -> ModelOutput:
         model, tokenizer, device = self.model, self.model.tokenizer, self.model.cfg.device
-        read, _ = token_ids(tokenizer, as_text(tokenizer, question))
+        read, _ = question_ids(tokenizer, as_text(tokenizer, question))
         if not read or max(read) >= model.cfg.d_vocab:
             raise BadInput(f"{self.model_name} has {model.cfg.d_vocab} tokens; its tokenizer returned others, or none")
         if len(read) >= model.cfg.n_ctx:

@@ -12,6 +12,8 @@ from transformers import AutoTokenizer
 from circuits.errors import BadInput
 from circuits.model.hooked_transformer import HookedTransformer
 from circuits.model.transformer import Transformer
+from retrieval_interp.language_tasks.metric import Metric, MetricProblem
+from retrieval_interp.language_tasks.registry import check_task, language_task
 from retrieval_interp.models import library
 from retrieval_interp.models.model_dir import CONFIG
 
@@ -46,6 +48,28 @@ def language_model(name: str, **options: Any) -> Transformer:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         reason = reason.partition(" Valid official model names")[0]  # a list of hundreds of names follows
         raise BadInput(f"{name}: no model directory, and cannot be loaded as a pretrained model ({reason})") from error
+
+
+def on_task(
+    name: str, task: str, metric: str = Metric.logit_difference, **options: Any
+) -> tuple[Transformer, MetricProblem]:
+    """Load a language model, and return it with a language task as a problem.
+
+    Args:
+        name: as for ``language_model``.
+        task: the name of a language task, such as ``ioi``.
+        metric: ``logit_difference``, ``probability`` or ``kl``.
+        options: keyword arguments of ``from_pretrained``.
+
+    Raises:
+        BadInput: there is no such model, task or metric; or the task does not fit the model's tokenizer.
+        Unsolved: the model does not do the task.
+    """
+    check_task(task)
+    if metric not in [*Metric]:
+        raise BadInput(f"unknown metric {metric!r}; expected {', '.join(Metric)}")
+    model = language_model(name, **options)
+    return model, MetricProblem.of(model, language_task(task, model.tokenizer), Metric(metric))
 
 
 def _pretrained(name: str, options: dict[str, Any]) -> Transformer:

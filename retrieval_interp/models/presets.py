@@ -13,6 +13,8 @@ induction                    D = 1, two layers of one head: the smallest model
 one_layer                    D = 1 in one layer, fewer than the bound: eight heads and MLPs suffice (depth_sweep.py)
 conditional                  the conditional retrieval problem (section 3.1)
 equations                    a language model trained on the equation prompts (appendix A.1)
+induction_tokens             a language model of 64 words, trained on repeated tokens: two layers of attention only
+ioi                          a language model of a few dozen words, trained on indirect object identification
 writing, at_once             D = 7 in two layers, with a scratchpad and without (two layers are then too few)
 """
 
@@ -30,6 +32,7 @@ from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.words import Kind, WordsTask
 from retrieval_interp.tasks.writing import WritingTask
 
 
@@ -300,6 +303,16 @@ PRESETS: dict[str, Preset] = {
         EquationsTask(n_steps=3),
         Architecture(n_layers=6, n_heads=4, d_model=64, d_head=16),
         Recipe(steps=3_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=1_000),
+    ),
+    "induction_tokens": Preset(
+        WordsTask(Kind.induction),
+        Architecture(n_layers=2, n_heads=4, d_model=64, d_head=16, mlp=False),
+        Recipe(steps=2_000, batch=128, training_examples=2**17, lr=2e-3, checkpoint_every=1_000),
+    ),
+    "ioi": Preset(
+        WordsTask(Kind.ioi),
+        Architecture(n_layers=3, n_heads=4, d_model=64, d_head=16, mlp=False),
+        Recipe(steps=1_500, batch=128, training_examples=2**17, lr=2e-3, checkpoint_every=500),
     ),
     "writing": _seven_hops(WritingTask(n_steps=7)),
     "at_once": _seven_hops(WritingTask(n_steps=7).asked_at_once),

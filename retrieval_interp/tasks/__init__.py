@@ -7,6 +7,7 @@
 - conditional.py: ConditionalTask: conditional retrieval (paper, section 3.1)
 - writing.py: WritingTask: retrieval with a scratchpad
 - equations.py: EquationsTask: texts for a small language model
+- words.py: WordsTask: a language task in a small vocabulary
 - prompted.py: Prompted: questions in words as a problem
 - registry.py: all tasks by name
 """

@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from jaxtyping import Float, Int, Integer
-from tokenizers import Regex, Tokenizer, models
-from tokenizers.pre_tokenizers import Sequence, Split
 
 from circuits.flow.layout import Layout
 from circuits.interchange.variables import Variable, exchange
 from circuits.problem import Examples
 from circuits.roles import Roles
 from circuits.utils.lazy import torch, transformers
+from retrieval_interp.language_tasks.template import UNKNOWN, word_tokenizer
 from retrieval_interp.prompts import Equations
 from retrieval_interp.prompts.words import VARIABLES, word
 from retrieval_interp.rng import RngStream
@@ -41,7 +40,6 @@ from retrieval_interp.tasks.vectors import shuffles
 LINE = 4  # tokens of an equation: variable, =, right-hand side, line break
 SECOND = 2  # index of the right-hand side
 MEMBERS = {"first": 0, "second": SECOND, "end": LINE - 1}
-UNKNOWN = "<unknown>"
 KINDS = ("variable", "value", "word")  # the kinds of targets
 VARIABLE, VALUE, WORD = range(3)
 NOT_ASKED = -100  # the target that PyTorch's cross-entropy ignores
@@ -99,10 +97,7 @@ class EquationsTask(Task):
     @cached_property
     def tokenizer(self) -> transformers.PreTrainedTokenizerFast:
         """The tokenizer: one token per word, number, punctuation mark and line break."""
-        tokenizer = Tokenizer(models.WordLevel({one: i for i, one in enumerate(self.words)}, UNKNOWN))
-        apart = [Split(Regex(" +"), "removed"), Split(Regex("\\n|[?,.=]"), "isolated")]
-        tokenizer.pre_tokenizer = Sequence(apart)
-        return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, pad_token=UNKNOWN)
+        return word_tokenizer(self.words)
 
     @cached_property
     def prompted(self) -> Prompted:

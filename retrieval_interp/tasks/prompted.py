@@ -13,6 +13,7 @@ from circuits.flow.layout import Layout
 from circuits.problem import Examples
 from circuits.roles import Roles
 from circuits.utils.lazy import torch, transformers
+from retrieval_interp.language_tasks.template import token_ids
 from retrieval_interp.prompts import Chains, Formulation, Question
 from retrieval_interp.prompts.formulation import MOST_QUESTIONS
 from retrieval_interp.theory.chain_layout import chain_layout
@@ -36,28 +37,9 @@ def as_text(tokenizer: transformers.PreTrainedTokenizerBase, question: str) -> s
     return question + "\n"
 
 
-def token_ids(tokenizer: transformers.PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the tokens of a text, and for each token the index of its first character and one past its last.
-
-    Raises:
-        BadInput: the tokenizer does not know a word, leaves out a character, or gives no character offsets.
-    """
-    if not tokenizer.is_fast:
-        raise BadInput(f"{type(tokenizer).__name__} gives no character offsets; expected a fast tokenizer")
-    # A chat template adds the start token itself. An end token must go, since the answer follows.
-    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=tokenizer.chat_template is None)
-    ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
-    if ids and ids[-1] == tokenizer.eos_token_id and offsets[-1][0] == offsets[-1][1]:
-        ids, offsets = ids[:-1], offsets[:-1]
-    read = [(token, start, end) for token, (start, end) in zip(ids, offsets, strict=True) if start < end]
-    for token, start, end in read:  # the unknown token may also be an ordinary token
-        if token == tokenizer.unk_token_id and text[start:end] != tokenizer.unk_token:
-            raise BadInput(f"the tokenizer does not know {text[start:end]!r}")
-    lost = {*range(len(text))}.difference(*(range(start, end) for _, start, end in read))
-    missed = next((text[place] for place in sorted(lost) if not text[place].isspace()), None)
-    if missed is not None:
-        raise BadInput(f"the tokenizer leaves out {missed!r}")
-    return ids, offsets
+def question_ids(tokenizer: transformers.PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the tokens of a text, as ``token_ids``; a chat template adds the start token itself."""
+    return token_ids(tokenizer, text, start=tokenizer.chat_template is None)
 
 
 @dataclass(frozen=True)
@@ -83,7 +65,7 @@ def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) 
         BadInput: as ``token_ids``; or the chat template changes the question, or a symbol has no token of its own.
     """
     text = as_text(tokenizer, question.prompt)
-    ids, offsets = token_ids(tokenizer, text)
+    ids, offsets = question_ids(tokenizer, text)
     shift = text.find(question.prompt)  # a chat template puts text before it
     of_character = {
         character: position for position, (start, end) in enumerate(offsets) for character in range(start, end)
@@ -174,8 +156,8 @@ class Prompted:
             BadInput: the tokens of the prompt change when the answer follows.
         """
         text = as_text(self.tokenizer, question.prompt)
-        before = token_ids(self.tokenizer, text)[0]
-        together = token_ids(self.tokenizer, text + answer)[0]
+        before = question_ids(self.tokenizer, text)[0]
+        together = question_ids(self.tokenizer, text + answer)[0]
         if together[: len(before)] != before or len(together) == len(before):
             raise BadInput(f"the tokenizer merges the answer {answer!r} with the prompt")
         return together[len(before)]

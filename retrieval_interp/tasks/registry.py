@@ -9,6 +9,7 @@ from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.words import WordsTask
 from retrieval_interp.tasks.writing import WritingTask
 
 TASKS: dict[str, type[Task]] = {
@@ -16,6 +17,7 @@ TASKS: dict[str, type[Task]] = {
     "conditional": ConditionalTask,
     "equations": EquationsTask,
     "writing": WritingTask,
+    "words": WordsTask,
 }
 WANTED = {int: "a whole number", bool: "true or false", str: "a text"}
 

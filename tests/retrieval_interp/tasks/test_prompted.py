@@ -10,7 +10,7 @@ from retrieval_interp.models.build import build
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.prompts import FORMULATIONS, Equations, formulation
 from retrieval_interp.tasks.equations import EquationsTask
-from retrieval_interp.tasks.prompted import ANSWER, Prompted, as_text, placed, prompt_layout, token_ids
+from retrieval_interp.tasks.prompted import ANSWER, Prompted, as_text, placed, prompt_layout, question_ids
 from retrieval_interp.theory.information_flow import layers_until
 
 
@@ -59,9 +59,9 @@ def test_a_tokenizer_that_leaves_something_out_is_refused() -> None:
         [pre_tokenizers.Split("7", "removed"), pre_tokenizers.WhitespaceSplit()]
     )
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-    assert len(token_ids(fast, "a = b")[0]) == 3
+    assert len(question_ids(fast, "a = b")[0]) == 3
     with pytest.raises(BadInput, match="the tokenizer leaves out '7'"):
-        token_ids(fast, "a = 7")
+        question_ids(fast, "a = 7")
 
 
 def test_words_that_the_tokenizer_does_not_know_are_named() -> None:

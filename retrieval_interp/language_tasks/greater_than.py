@@ -1,0 +1,72 @@
+"""Greater-than (Hanna et al. 2023, *How does GPT-2 compute greater-than?*).
+
+    The war lasted from the year 17 32 to the year 17   ->   33, 34, ..., 99, not 00, ..., 32
+        noun                     XX YY             end
+
+The right answers are all years after YY, the wrong ones all others. In the counterfactual prompt YY is 01.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from circuits.problem import Examples
+from circuits.roles import Roles
+from circuits.utils.lazy import torch
+from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, drawn
+from retrieval_interp.language_tasks.template import Template, single_tokens
+
+TEXT = "The {noun} lasted from the year {XX}{YY} to the year {end}"
+NOUNS = ("war", "campaign", "expedition", "conflict", "project", "siege", "tour", "trial", "voyage", "strike")
+CENTURIES = tuple(map(str, range(11, 18)))
+YEARS = tuple(f"{year:02}" for year in range(100))
+LEAST_NOUNS, LEAST_CENTURIES = 2, 1
+
+
+@dataclass(frozen=True)
+class GreaterThan(LanguageTask):
+    """Years after a year."""
+
+    name = "greater_than"
+    roles: ClassVar[tuple[str, ...]] = ("noun", "XX", "YY", END)
+
+    @cached_property
+    def _template(self) -> tuple[Template, dict[str, dict[str, int]]]:
+        nouns = single_tokens(self.tokenizer, "the nouns of greater_than", NOUNS, "The ", LEAST_NOUNS)
+        before = "the year "
+        centuries = single_tokens(self.tokenizer, "the centuries of greater_than", CENTURIES, before, LEAST_CENTURIES)
+        years: dict[str, int] = {}
+        for century in [*centuries]:
+            own = single_tokens(self.tokenizer, "the years of greater_than", YEARS, before + century, 0)
+            if {"01", *YEARS[2:99]} <= {*own}:  # a few years, such as 1800, are one token
+                years |= own
+            else:
+                del centuries[century]
+        single_tokens(
+            self.tokenizer, "the years of greater_than", YEARS, before + next(iter(centuries), CENTURIES[0]), 98
+        )
+        words = {"noun": nouns, "XX": centuries, "YY": years, "end": centuries}
+        return Template.of(self.tokenizer, TEXT, words), words
+
+    def draw(self, n: int, rng: np.random.Generator) -> Examples:
+        """Draw ``n`` prompts; YY is 02 to 98.
+
+        Raises:
+            BadInput: a year is not two tokens in this tokenizer.
+        """
+        template, words = self._template
+        noun, century = (drawn(rng, [*words[slot].values()], n, 1)[:, 0] for slot in ("noun", "XX"))
+        year = torch.from_numpy(rng.integers(2, 99, n))
+        of_year = torch.tensor([words["YY"].get(one, NONE) for one in YEARS])
+        fixed = {"noun": noun, "XX": century, "end": century}
+        clean, counterfactual = (
+            template.filled({**fixed, "YY": of_year[own]}) for own in (year, torch.ones_like(year))
+        )
+        after = torch.arange(100) > year[:, None]
+        targets = torch.stack([of_year.where(after, NONE), of_year.where(~after, NONE)], dim=1)[:, None]
+        places = {role: torch.full((n,), template.places[role]) for role in self.roles}
+        return Examples(clean, targets, Roles.of(places), counterfactual)

@@ -1,0 +1,91 @@
+"""Indirect object identification (Wang et al. 2022, *Interpretability in the Wild*).
+
+    ABBA    Then , Mary and John went to the store . John gave a drink to   ->   Mary, not John
+                   IO       S1   S1+1                S2                end
+    BABA    Then , John and Mary went to the store . John gave a drink to   ->   Mary, not John
+                   S1   S1+1 IO                      S2                end
+
+The group ``template`` is 0 for ABBA and 1 for BABA. In the counterfactual prompt, three other names stand in the places
+of the names (the paper's ABC). The prompts have four wordings. Their lengths differ; padding is on the right.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from circuits.problem import Examples
+from circuits.roles import Roles
+from circuits.utils.lazy import torch
+from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers, drawn
+from retrieval_interp.language_tasks.template import Template, single_tokens
+
+WORDINGS = (
+    "Then, {A} and {B} went to the {PLACE}. {S} gave a {OBJECT} to",
+    "When {A} and {B} got a {OBJECT} at the {PLACE}, {S} decided to give it to",
+    "After {A} and {B} went to the {PLACE}, {S} gave a {OBJECT} to",
+    "While {A} and {B} were working at the {PLACE}, {S} gave a {OBJECT} to",
+)
+NAMES = (
+    *("Mary", "John", "Tom", "James", "Dan", "Sarah", "Anna", "Paul", "Mark", "Alice", "Jack", "Emma", "Kate", "Peter"),
+    *("David", "Laura", "Lucy", "Henry", "Simon", "Adam", "George", "Rachel", "Martin", "Jane"),
+)
+PLACES = ("store", "garden", "restaurant", "school", "hospital", "office", "house", "station")
+OBJECTS = ("ring", "kiss", "bone", "basketball", "computer", "necklace", "drink", "snack")
+LEAST_NAMES, LEAST_THINGS = 8, 2
+
+
+def words() -> tuple[str, ...]:
+    """Return all words and punctuation marks of the prompts."""
+    fixed = re.findall(r"\w+|[^\w ]", " ".join(re.sub(r"\{\w+\}", "", one) for one in WORDINGS))
+    return (*NAMES, *PLACES, *OBJECTS, *dict.fromkeys(fixed))
+
+
+@dataclass(frozen=True)
+class IOI(LanguageTask):
+    """Indirect object identification."""
+
+    name = "ioi"
+    roles: ClassVar[tuple[str, ...]] = ("IO", "S1", "S1+1", "S2", END)
+
+    @cached_property
+    def _templates(self) -> tuple[tuple[Template, ...], dict[str, dict[str, int]]]:
+        tokenizer = self.tokenizer
+        names = single_tokens(tokenizer, "the names of ioi", NAMES, "Then, ", LEAST_NAMES)
+        places = single_tokens(tokenizer, "the places of ioi", PLACES, "to the ", LEAST_THINGS)
+        objects = single_tokens(tokenizer, "the objects of ioi", OBJECTS, "gave a ", LEAST_THINGS)
+        words = {"A": names, "B": names, "S": names, "PLACE": places, "OBJECT": objects}
+        return tuple(Template.of(tokenizer, text, words) for text in WORDINGS), words
+
+    def draw(self, n: int, rng: np.random.Generator) -> Examples:
+        """Draw ``n`` prompts; wordings, orders, names, places and objects are equally likely.
+
+        Raises:
+            BadInput: too few names, places or objects are one token in this tokenizer.
+        """
+        templates, words = self._templates
+        which, swapped = (torch.from_numpy(rng.integers(0, high, n)) for high in (len(templates), 2))
+        io, s = drawn(rng, [*words["A"].values()], n, 2).T
+        others = drawn(rng, [*words["A"].values()], n, 3).T
+        things = {slot: drawn(rng, [*words[slot].values()], n, 1)[:, 0] for slot in ("PLACE", "OBJECT")}
+        names = {"A": torch.where(swapped == 1, s, io), "B": torch.where(swapped == 1, io, s), "S": s}
+        length = max(len(one.tokens) for one in templates)
+        pad = self.tokenizer.pad_token_id or 0
+        clean, counterfactual = torch.full((2, n, length), pad)
+        valid = torch.zeros(n, length, dtype=torch.bool)
+        at = torch.zeros(n, 4, dtype=torch.long)  # of A, B, S and the end
+        for number, template in enumerate(templates):
+            mine, long = which == number, len(template.tokens)
+            for tokens, own in ((clean, names), (counterfactual, dict(zip("ABS", others, strict=True)))):
+                tokens[mine, :long] = template.filled({slot: all_[mine] for slot, all_ in {**things, **own}.items()})
+            valid[mine, :long] = True
+            at[mine] = torch.tensor([*(template.places[slot] for slot in "ABS"), long - 1])
+        a, b, s2, end = at.T
+        first = torch.where(swapped == 1, a, b)
+        positions = {"IO": torch.where(swapped == 1, b, a), "S1": first, "S1+1": first + 1, "S2": s2, END: end}
+        groups = {"template": dict.fromkeys(self.roles, swapped)}
+        return Examples(clean, answers(io, s), Roles.of(positions, groups, valid), counterfactual)

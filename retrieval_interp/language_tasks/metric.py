@@ -1,0 +1,169 @@
+"""Metrics of language tasks, as losses: the share of what the unablated model does that an ablation takes.
+
+    logit_difference    1 - d / d of the unablated model; d is the right answer's logit minus the wrong one's
+    probability         1 - p / p of the unablated model; p is the probability of the right answer
+    kl                  the KL divergence from the unablated model's outputs, divided by the KL divergence with all
+                        heads replaced by their average patterns
+
+With several right or wrong answers, their logits are joined by log-sum-exp: d is then the log of the odds. The loss of
+the unablated model is 0, on average. A threshold of 0.2 asks that 80% is kept. The averages of the unablated model are
+measured once, on examples of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jaxtyping import Float
+
+from circuits.ablation.evaluation import evaluate
+from circuits.checks.content_or_position import mean_patterns
+from circuits.circuit import Circuit
+from circuits.errors import BadInput, Unsolved
+from circuits.losses.loss import SURE, Loss
+from circuits.losses.sample import stream_seed
+from circuits.model.batching import ENTRIES_AT_ONCE, sequences_at_once
+from circuits.model.transformer import Transformer, run
+from circuits.problem import Examples
+from circuits.utils.lazy import torch
+from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, at_end
+
+THRESHOLD = 0.2  # the default: 80% is kept
+UNABLATED_EXAMPLES = 512  # for the averages of the unablated model
+
+
+class Metric(StrEnum):
+    """What is measured at the end of a prompt."""
+
+    logit_difference = "logit_difference"
+    probability = "probability"
+    kl = "kl"
+
+
+@dataclass(frozen=True)
+class MetricProblem:
+    """A language task for one model, as a ``circuits.Problem``.
+
+    With ``kl``, the targets are the unablated model's log-probabilities, ``[batch, instance, d_vocab]``.
+
+    Attributes:
+        task: the task.
+        model: the model.
+        metric: the metric.
+        whole: the metric's average for the unablated model; for ``kl``, when all heads have their average patterns.
+    """
+
+    task: LanguageTask
+    model: Transformer
+    metric: Metric
+    whole: float
+
+    @classmethod
+    def of(
+        cls, model: Transformer, task: LanguageTask, metric: Metric = Metric.logit_difference, seed: int = 0
+    ) -> MetricProblem:
+        """Measure the unablated model, and return the task as a problem.
+
+        Args:
+            model: a language model.
+            task: the task.
+            metric: the metric.
+            seed: the seed of the examples that the unablated model is measured on.
+
+        Raises:
+            BadInput: the model has a smaller vocabulary than the tokenizer, or is too short for the prompts.
+            Unsolved: the model does not do the task: its logit difference is not clearly above 0. With ``kl`` it need
+                not do it, but its heads must matter.
+        """
+        examples = task.examples(UNABLATED_EXAMPLES, stream_seed(seed, "unablated")).to(next(model.parameters()).device)
+        if model.cfg.n_ctx < examples.inputs.shape[1]:
+            raise BadInput(
+                f"{task.name}: the prompts have {examples.inputs.shape[1]} tokens; the model reads {model.cfg.n_ctx}"
+            )
+        if model.cfg.d_vocab < len(task.tokenizer):
+            raise BadInput(f"the model has {model.cfg.d_vocab} tokens; its tokenizer has {len(task.tokenizer)}")
+        if metric == Metric.kl:
+            raw = cls(task, model, metric, 1.0)
+            means = mean_patterns(model, cls(task, model, Metric.probability, 1.0), seed)
+            (lost,) = evaluate(model, raw, raw.with_targets(examples), [Circuit(means)])
+            if not lost.mean() > 0:
+                raise Unsolved(
+                    f"{task.name}: without its heads the model's outputs are the same; expected a difference"
+                )
+            return cls(task, model, metric, lost.mean().item())
+        wholes = {}
+        for one in (Metric.logit_difference, metric):
+            (losses,) = evaluate(model, cls(task, model, one, 1.0), examples, [Circuit()])
+            wholes[one] = Loss.of(1 - losses, (one,))
+        does = wholes[Metric.logit_difference]
+        if not does.mean > SURE * does.standard_error:
+            raise Unsolved(
+                f"the model does not do {task.name}: its logit difference is {does}; expected clearly above 0"
+            )
+        return cls(task, model, metric, wholes[metric].mean)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of the task."""
+        return self.task.roles
+
+    @property
+    def loss_components(self) -> tuple[str, ...]:
+        """The name of the metric."""
+        return (self.metric.value,)
+
+    @property
+    def output_roles(self) -> tuple[str, ...]:
+        """The role at which the answer is read."""
+        return (END,)
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """The role at which the metric is read."""
+        return {self.metric.value: END}
+
+    def examples(self, n: int, seed: int) -> Examples:
+        """Return ``n`` prompts; with ``kl``, the unablated model runs on all of them.
+
+        Raises:
+            BadInput: as for the task.
+        """
+        examples = self.task.examples(n, seed)
+        return self.with_targets(examples) if self.metric == Metric.kl else examples
+
+    @torch.no_grad()
+    def with_targets(self, examples: Examples) -> Examples:
+        """Return prompts with the unablated model's log-probabilities as targets."""
+        device, found = next(self.model.parameters()).device, []
+        length = examples.inputs.shape[1]
+        outputs_at_once = max(1, ENTRIES_AT_ONCE // (length * self.model.cfg.d_vocab))
+        at_once = min(sequences_at_once(self.model.cfg.n_heads, length), outputs_at_once)
+        for start in range(0, len(examples), at_once):
+            some = examples.take(slice(start, start + at_once)).to(device)
+            found.append(at_end(run(self.model, some), some).log_softmax(dim=-1).to(examples.inputs.device))
+        return Examples(examples.inputs, torch.cat(found), examples.roles, examples.counterfactual)
+
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch component"]:
+        """Return the share that is lost, of every example, averaged over its instances."""
+        logits = at_end(outputs, examples)
+        if self.metric == Metric.kl:
+            own = logits.log_softmax(dim=-1)
+            apart = (examples.targets.exp() * (examples.targets - own)).sum(dim=-1)
+            return apart.mean(dim=1, keepdim=True) / self.whole
+        if self.metric == Metric.probability:
+            logits = logits.log_softmax(dim=-1)
+        right, wrong = _joined(logits, examples.targets).unbind(dim=2)
+        kept = right.exp() if self.metric == Metric.probability else right - wrong
+        return 1 - kept.mean(dim=1, keepdim=True) / self.whole
+
+
+def _joined(
+    logits: Float[torch.Tensor, "batch instance d_out"], tokens: torch.Tensor
+) -> Float[torch.Tensor, "batch instance side"]:
+    """Return the log-sum-exp of the logits of the right tokens, and of the wrong ones."""
+    found = logits[:, :, None].expand(-1, -1, 2, -1).gather(3, tokens.clamp(min=0))
+    return found.masked_fill(tokens == NONE, -torch.inf).logsumexp(dim=3)

@@ -1,0 +1,31 @@
+"""All language tasks by name."""
+
+from circuits.errors import BadInput
+from circuits.utils.lazy import transformers
+from retrieval_interp.language_tasks.docstring import Docstring
+from retrieval_interp.language_tasks.greater_than import GreaterThan
+from retrieval_interp.language_tasks.induction import Induction
+from retrieval_interp.language_tasks.ioi import IOI
+from retrieval_interp.language_tasks.language_task import LanguageTask
+
+LANGUAGE_TASKS: dict[str, type[LanguageTask]] = {task.name: task for task in (Induction, IOI, GreaterThan, Docstring)}
+
+
+def check_task(name: str) -> None:
+    """Check the name of a language task.
+
+    Raises:
+        BadInput: there is no such task.
+    """
+    if name not in LANGUAGE_TASKS:
+        raise BadInput(f"unknown task {name!r}; expected one of {', '.join(LANGUAGE_TASKS)}")
+
+
+def language_task(name: str, tokenizer: transformers.PreTrainedTokenizerBase) -> LanguageTask:
+    """Return a language task for a tokenizer.
+
+    Raises:
+        BadInput: there is no such task.
+    """
+    check_task(name)
+    return LANGUAGE_TASKS[name](tokenizer)

@@ -1,0 +1,141 @@
+"""Texts with slots, as tokens: every slot is one token, so that all texts of a template have the same length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+
+from jaxtyping import Int
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+from circuits.errors import BadInput
+from circuits.utils.lazy import torch, transformers
+
+UNKNOWN = "<unknown>"
+
+
+def token_ids(
+    tokenizer: transformers.PreTrainedTokenizerBase, text: str, *, start: bool = True
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the tokens of a text, and for each token the index of its first character and one past its last.
+
+    Args:
+        tokenizer: the tokenizer.
+        text: the text.
+        start: whether to add the tokens that the tokenizer puts before a text, such as a start token.
+
+    Raises:
+        BadInput: the tokenizer does not know a word, leaves out a character, or gives no character offsets.
+    """
+    if not tokenizer.is_fast:
+        raise BadInput(f"{type(tokenizer).__name__} gives no character offsets; expected a fast tokenizer")
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=start)
+    ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
+    if ids and ids[-1] == tokenizer.eos_token_id and offsets[-1][0] == offsets[-1][1] and len(ids) > 1:
+        ids, offsets = ids[:-1], offsets[:-1]  # the answer follows
+    read = [(token, first, end) for token, (first, end) in zip(ids, offsets, strict=True) if first < end]
+    for token, first, end in read:  # the unknown token may also be an ordinary token
+        if token == tokenizer.unk_token_id and text[first:end] != tokenizer.unk_token:
+            raise BadInput(f"the tokenizer does not know {text[first:end]!r}")
+    lost = {*range(len(text))}.difference(*(range(first, end) for _, first, end in read))
+    missed = next((text[place] for place in sorted(lost) if not text[place].isspace()), None)
+    if missed is not None:
+        raise BadInput(f"the tokenizer leaves out {missed!r}")
+    return ids, offsets
+
+
+def single_tokens(
+    tokenizer: transformers.PreTrainedTokenizerBase, what: str, words: Iterable[str], before: str, least: int
+) -> dict[str, int]:
+    """Return the words that are one token after a text, with this token.
+
+    Args:
+        tokenizer: the tokenizer.
+        what: what the words are, for messages, such as ``the names of ioi``.
+        words: the words.
+        before: the text before each word, with a space if there is one.
+        least: the number of words that are needed.
+
+    Raises:
+        BadInput: there are fewer.
+    """
+    found, left_out = {}, []
+    start = token_ids(tokenizer, before.rstrip())[0]
+    for word in words:
+        try:
+            ids = token_ids(tokenizer, before + word)[0]
+        except BadInput:  # the tokenizer does not know it
+            ids = []
+        if ids[:-1] == start:
+            found[word] = ids[-1]
+        else:
+            left_out.append(word)
+    if len(found) < least:
+        some = ", ".join(left_out[:3])
+        raise BadInput(f"{what}: {len(found)} are one token in this tokenizer ({some} are not); expected {least}")
+    return found
+
+
+@dataclass(frozen=True)
+class Template:
+    """A text with slots.
+
+    Attributes:
+        tokens: the tokens with some word in every slot, ``[pos]``.
+        places: the position of every slot.
+    """
+
+    tokens: Int[torch.Tensor, " pos"]
+    places: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        text: str,
+        words: Mapping[str, Mapping[str, int]],
+    ) -> Template:
+        """Make a template.
+
+        Args:
+            tokenizer: the tokenizer.
+            text: the text, with its slots in braces.
+            words: for every slot, its words, each with the token that it is.
+
+        Raises:
+            BadInput: the tokenizer does not know a word, or a slot is not the token that its word is.
+        """
+        written, spans, word = "", {}, {slot: next(iter(own)) for slot, own in words.items()}
+        for fixed, slot, _, _ in Formatter().parse(text):
+            written += fixed
+            if slot is not None:
+                spans[slot] = range(len(written), len(written) + len(word[slot]))
+                written += word[slot]
+        ids, offsets = token_ids(tokenizer, written)
+        places = {}
+        for slot, span in spans.items():
+            here = [at for at, (first, end) in enumerate(offsets) if first < span.stop and end > span.start]
+            if [ids[at] for at in here] != [words[slot][word[slot]]]:
+                raise BadInput(f"the tokenizer splits or joins {word[slot]!r} in {written!r}; expected one token")
+            places[slot] = here[0]
+        return cls(torch.tensor(ids), places)
+
+    def filled(self, words: Mapping[str, Int[torch.Tensor, " n"]]) -> Int[torch.Tensor, "n pos"]:
+        """Return the text with tokens in its slots."""
+        tokens = self.tokens.repeat(len(next(iter(words.values()))), 1)
+        for slot, own in words.items():
+            tokens[:, self.places[slot]] = own
+        return tokens
+
+
+def word_tokenizer(words: Sequence[str]) -> transformers.PreTrainedTokenizerFast:
+    """Return a tokenizer with one token per word, number, punctuation mark and line break; it adds no tokens."""
+    vocabulary = {one: i for i, one in enumerate(dict.fromkeys([*words, UNKNOWN]))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, UNKNOWN))
+    apart = [
+        pre_tokenizers.Split(Regex(" +"), "removed"),
+        pre_tokenizers.Split(Regex("\\n|[?,.=]"), "isolated"),
+    ]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(apart)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, pad_token=UNKNOWN)

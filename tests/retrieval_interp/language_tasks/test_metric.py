@@ -1,0 +1,68 @@
+"""The metrics of language tasks, on a small random model."""
+
+import pytest
+import torch
+
+from circuits import BadInput, Circuit, Head, Problem, Resample, Uniform, Unsolved, evaluate, run_ablated
+from circuits.checks.content_or_position import mean_patterns
+from retrieval_interp.language_tasks.language_task import at_end
+from retrieval_interp.language_tasks.metric import Metric, MetricProblem
+from retrieval_interp.models.build import build
+from retrieval_interp.models.presets import Architecture
+from retrieval_interp.tasks.words import Kind, WordsTask
+
+CIRCUITS = [Circuit({Head(0, 1): Uniform()}), Circuit({Head(1, 0): Resample(), Head(0, 0): Resample()})]
+
+
+@pytest.fixture(scope="module")
+def words():
+    return WordsTask(Kind.ioi)
+
+
+@pytest.fixture(scope="module")
+def model(words):
+    return build(words, Architecture(2, 2, 32, 16).config(words, 0.2), seed=1).eval()
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_the_loss_is_the_share_that_an_ablation_takes(model, words, metric):
+    problem = MetricProblem(words.task, model, metric, 2.0)
+    assert isinstance(problem, Problem)
+    examples = problem.examples(8, seed=0)
+    found = evaluate(model, problem, examples, CIRCUITS)
+    plain = at_end(model(examples.inputs), examples)[:, 0].log_softmax(dim=-1)
+    right, wrong = words.task.examples(8, seed=0).targets[:, 0, :, 0].T
+    for losses, circuit in zip(found, CIRCUITS, strict=True):
+        logits = at_end(run_ablated(model, circuit, examples), examples)[:, 0]
+        rows = range(8)
+        expected = {
+            "logit_difference": 1 - (logits[rows, right] - logits[rows, wrong]) / 2,
+            "probability": 1 - logits.softmax(dim=-1)[rows, right] / 2,
+            "kl": (plain.exp() * (plain - logits.log_softmax(dim=-1))).sum(dim=-1) / 2,
+        }[metric]
+        assert torch.allclose(losses[:, 0], expected, atol=1e-5)
+
+
+def test_kl_is_0_unablated_and_1_on_average_with_all_heads_replaced_by_their_means(model, words):
+    problem = MetricProblem.of(model, words.task, Metric.kl)
+    means = mean_patterns(model, problem)
+    unablated, replaced = evaluate(model, problem, problem.examples(512, seed=5), [Circuit(), Circuit(means)])
+    assert unablated.abs().max() < 1e-4
+    assert replaced.mean() == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_model_that_does_not_do_the_task_is_refused(model, words):
+    for metric in (Metric.logit_difference, Metric.probability):
+        with pytest.raises(Unsolved, match="does not do ioi: its logit difference is"):
+            MetricProblem.of(model, words.task, metric)
+
+
+def test_a_model_that_is_too_short_or_knows_too_few_words_is_refused(words):
+    other = WordsTask(Kind.induction)
+    short = build(words, Architecture(1, 1, 16, 16).config(words), seed=0)
+    with pytest.raises(BadInput, match="24 tokens; the model reads 17"):
+        MetricProblem.of(short, other.task)
+    few = build(other, Architecture(1, 1, 16, 16).config(other), seed=0)
+    few.cfg.d_vocab = 10
+    with pytest.raises(BadInput, match="the model has 10 tokens; its tokenizer has 60"):
+        MetricProblem.of(few, words.task)

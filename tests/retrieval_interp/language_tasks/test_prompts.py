@@ -1,0 +1,173 @@
+"""The prompts of the language tasks, in tokenizers made here: words, and byte-level pairs as in language models."""
+
+import re
+from string import Formatter
+
+import pytest
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers.trainers import BpeTrainer
+from transformers import PreTrainedTokenizerFast
+
+from circuits import BadInput
+from retrieval_interp.language_tasks import docstring, greater_than, ioi
+from retrieval_interp.language_tasks.language_task import NONE
+from retrieval_interp.language_tasks.registry import LANGUAGE_TASKS, language_task
+from retrieval_interp.language_tasks.template import word_tokenizer
+from retrieval_interp.tasks.words import Kind, WordsTask
+
+DOCSTRING_WORDS = {
+    slot: docstring.FUNCTIONS if slot == "name" else docstring.WORDS if slot[0] == "w" else docstring.ARGUMENTS
+    for _, slot, _, _ in Formatter().parse(docstring.TEXT)
+    if slot
+}
+
+
+def texts():
+    """Texts with all words of the tasks."""
+    names = {"A": ioi.NAMES, "B": ioi.NAMES[::-1], "S": ioi.NAMES, "PLACE": ioi.PLACES, "OBJECT": ioi.OBJECTS}
+    for number in range(50):
+        for text, words in (*((wording, names) for wording in ioi.WORDINGS), (docstring.TEXT, DOCSTRING_WORDS)):
+            yield text.format(**{slot: own[number % len(own)] for slot, own in words.items()})
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Byte-level pair encoding: a word is one token together with the space before it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = BpeTrainer(vocab_size=2000, initial_alphabet=alphabet, show_progress=False, special_tokens=["<end>"])
+    tokenizer.train_from_iterator(texts(), trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+
+
+@pytest.fixture(scope="module")
+def letters():
+    """A tokenizer in which every character is a token."""
+    characters = sorted({*"".join(texts()), *"0123456789"})
+    tokenizer = Tokenizer(models.WordLevel({one: i for i, one in enumerate(characters)}))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def years():
+    """Words; a year is two of them, as in GPT-2."""
+    fixed = re.findall(r"\w+", re.sub(r"\{\w+\}", "", greater_than.TEXT))
+    tokenizer = word_tokenizer([*dict.fromkeys((*fixed, *greater_than.NOUNS, *greater_than.YEARS))])
+    apart = [pre_tokenizers.Split(Regex(" +"), "removed"), pre_tokenizers.Split(Regex(r"\d\d"), "isolated")]
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(apart)
+    return tokenizer
+
+
+def word_at(task, examples, example, role, of=None):
+    tokens = examples.inputs if of is None else of
+    return task.tokenizer.decode(tokens[example, examples.roles[role][example, 0]]).strip()
+
+
+def side(task, examples, example, which):
+    """The right answers (0) or the wrong ones (1) of the first instance."""
+    tokens = examples.targets[example, 0, which]
+    return [task.tokenizer.decode(token).strip() for token in tokens[tokens != NONE]]
+
+
+@pytest.mark.parametrize("kind", ["words", "pairs"])
+def test_the_indirect_object_is_the_name_that_stands_there_once(kind, request):
+    tokenizer = WordsTask(Kind.ioi).tokenizer if kind == "words" else request.getfixturevalue("pairs")
+    task = language_task("ioi", tokenizer)
+    examples = task.examples(40, seed=0)
+    lengths = examples.roles.valid.sum(dim=1)
+    assert lengths.unique().numel() == 3
+    for one in range(40):
+        io, subject, again = (word_at(task, examples, one, role) for role in ("IO", "S1", "S2"))
+        assert subject == again
+        assert io != subject
+        assert ([io], [subject]) == (side(task, examples, one, 0), side(task, examples, one, 1))
+        assert word_at(task, examples, one, "end") == "to"
+        assert examples.roles["end"][one] == lengths[one] - 1
+        order = [int(examples.roles[role][one]) for role in ("IO", "S1", "S1+1", "S2", "end")]
+        is_baba = int(examples.roles.groups["template"][one, 0, 0])
+        assert order[2] == order[1] + 1
+        assert sorted(order[:2], reverse=bool(is_baba)) == order[:2]
+        changed = (examples.inputs[one] != examples.counterfactual[one]).nonzero().flatten().tolist()
+        assert {*changed} <= {order[0], order[1], order[3]}
+        others = [word_at(task, examples, one, role, examples.counterfactual) for role in ("IO", "S1", "S2")]
+        assert len({*others}) == 3
+    assert {*examples.roles.groups["template"][:, 0, 0].tolist()} == {0, 1}
+
+
+def test_a_repeated_text_is_answered_by_the_token_after_the_same_token():
+    task = language_task("induction", WordsTask(Kind.induction).tokenizer)
+    examples = task.examples(40, seed=0)
+    at = {role: examples.inputs.gather(1, examples.roles[role]) for role in task.roles}
+    assert torch.equal(at["first"], at["end"])
+    assert torch.equal(at["next"], examples.targets[:, :, 0, 0])
+    assert not (examples.targets[:, :, 0] == examples.targets[:, :, 1]).any()
+    assert torch.equal(examples.roles["next"], examples.roles["first"] + 1)
+    far = examples.roles["end"] - examples.roles["first"]
+    assert {*far[:, 0].tolist()} == {*range(6, 13)}
+    for tokens, other, distance in zip(examples.inputs, examples.counterfactual, far[:, 0].tolist(), strict=True):
+        before = tokens[: 24 - distance + 1]
+        assert before.unique().numel() == len(before)
+        assert torch.equal(tokens[len(before) :], other[len(before) :])
+        assert not {*other[: len(before)].tolist()} & {*tokens.tolist()}
+
+
+def test_the_right_years_are_those_after_the_first():
+    task = language_task("greater_than", years())
+    examples = task.examples(20, seed=0)
+    for one in range(20):
+        year = word_at(task, examples, one, "YY")
+        assert side(task, examples, one, 0) == [later for later in greater_than.YEARS if later > year]
+        assert side(task, examples, one, 1) == [other for other in greater_than.YEARS if other <= year]
+        assert word_at(task, examples, one, "YY", examples.counterfactual) == "01"
+        assert word_at(task, examples, one, "XX") == word_at(task, examples, one, "end")
+        assert word_at(task, examples, one, "noun") in greater_than.NOUNS
+
+
+def test_the_next_argument_of_a_docstring_is_the_third_of_the_definition(pairs):
+    task = language_task("docstring", pairs)
+    examples = task.examples(10, seed=0)
+    for one in range(10):
+        a, b, c = (word_at(task, examples, one, f"{place}_def") for place in "ABC")
+        assert len({a, b, c}) == 3
+        assert [word_at(task, examples, one, f"{place}_doc") for place in "AB"] == [a, b]
+        assert side(task, examples, one, 0) == [c]
+        assert side(task, examples, one, 1) == [a, b]
+        assert word_at(task, examples, one, "end") == "param"
+        others = {word_at(task, examples, one, f"{place}_def", examples.counterfactual) for place in "ABC"}
+        assert not others & {a, b, c}
+        assert word_at(task, examples, one, "A_doc", examples.counterfactual) == a
+
+
+@pytest.mark.parametrize("name", LANGUAGE_TASKS)
+def test_the_same_seed_gives_the_same_prompts_and_another_seed_others(name, pairs):
+    task = language_task(name, years() if name == "greater_than" else pairs)
+    first, again, other = (task.examples(16, seed) for seed in (3, 3, 4))
+    for part in ("inputs", "targets", "counterfactual"):
+        assert torch.equal(getattr(first, part), getattr(again, part))
+    assert not torch.equal(first.inputs, other.inputs)
+    assert first.inputs.shape == other.inputs.shape
+
+
+@pytest.mark.parametrize("name", ["ioi", "greater_than", "docstring"])
+def test_names_of_several_tokens_are_refused_in_one_line(name, letters):
+    with pytest.raises(BadInput, match=f"{name}: 0 are one token in this tokenizer") as refused:
+        language_task(name, letters).examples(2, seed=0)
+    assert "\n" not in str(refused.value)
+
+
+def test_names_of_several_tokens_are_left_out_if_enough_remain():
+    words = [one for one in ioi.words() if one not in ("Mary", "John", "ring")]
+    task = language_task("ioi", word_tokenizer(words))
+    found = {task.tokenizer.decode(token) for token in task.examples(200, seed=0).inputs.unique()}
+    assert not {"Mary", "John", "ring"} & found
+    assert {*words} <= found
+
+
+def test_an_unknown_task_is_refused():
+    with pytest.raises(BadInput, match="unknown task 'ioy'; expected one of induction, ioi, greater_than, docstring"):
+        language_task("ioy", WordsTask(Kind.ioi).tokenizer)
+    with pytest.raises(BadInput, match="expected at least 48"):
+        language_task("induction", word_tokenizer(["a", "b"])).examples(1, seed=0)
