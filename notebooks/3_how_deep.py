@@ -81,9 +81,9 @@ fresh = one_step.examples(1024, seed=1)
 print(f"loss of a single layer: {one_step.losses(shallow(fresh.inputs), fresh).mean():.4f}")
 
 # %% [markdown]
-# How does it do that? Four of its eight heads give 0.99 or more of the query's attention to one fixed position each,
-# whatever stands there. L0H2 attends to a role, wherever it stands: the first member of the query's own pair. The MLP combines
-# what they bring.
+# How does it do that? In four of its eight heads (L0H0, L0H1, L0H3, L0H5), the query gives 0.99 or more of its attention to a
+# fixed position: the second member of the pair in one slot. In L0H2 it attends to a role, wherever this stands: the first
+# member of its own pair. The MLP combines what they bring.
 
 # %%
 from circuits import roles_or_positions

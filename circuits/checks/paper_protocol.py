@@ -112,7 +112,7 @@ def _step_3(alone: dict[Head, dict[str, Loss]], threshold: float) -> Verdict:
     having = len(alone) - len(none) - len(open_)
     sentence = f"Replaced alone, {having} of {len(alone)} heads have a mechanism with a loss below {threshold:g}."
     if none:
-        sentence += f" No mechanism keeps the loss below it for {', '.join(none)}."
+        sentence += f" No mechanism has a loss below {threshold:g} for {', '.join(none)}."
     if open_:
         sentence += f" Too close to the threshold to decide: {', '.join(open_)}."
     return Verdict("step 3", "failed" if none else "undetermined" if open_ else "passed", sentence)

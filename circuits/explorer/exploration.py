@@ -60,7 +60,7 @@ class Exploration:
         """
         for what, kind in ((model, Transformer), (problem, Problem), (circuit, Circuit)):
             if not isinstance(what, kind):
-                raise BadInput(f"expected a {kind.__name__}, got {type(what).__name__} (README: In a notebook)")
+                raise BadInput(f"expected a {kind.__name__}, got {type(what).__name__} (see docs/uses.md)")
         examples = problem.examples(EXACTLY, seed).to(next(model.parameters()).device)
         self.model, self.problem, self.seed = model, problem, seed
         self.threshold = threshold

@@ -103,8 +103,8 @@ class ChanceReport:
         if self.unablating:
             head, gain = max(self.unablating.items(), key=lambda item: item[1].mean)
             said.append(
-                f"Un-ablating all {len(self.unablating)} heads without a path lowers the loss by "
-                f"{self.unablating_all}. Of single heads, {head} lowers it most, by {gain}."
+                f"Un-ablating all heads without a path ({len(self.unablating)}) lowers the loss by "
+                f"{self.unablating_all}. The largest fall for a single head is {gain}, for {head}."
             )
         return tuple(said)
 

@@ -104,7 +104,9 @@ def _faithful(found: Faithfulness, n_heads: int, threshold: float) -> Verdict:
         return Verdict("faithful", "passed", sentence)
     others = f"{', '.join(f'{one.ablation} {one.circuit}' for one in found.by_ablation if one is not found.standard)}"
     n, ablation = len(found.heads), found.standard.ablation
-    what = f"With the circuit's {n} heads intact and all others ablated ({ablation}) the loss"
+    what = (
+        f"With the circuit's {'head' if n == 1 else f'{n} heads'} intact and all others ablated ({ablation}) the loss"
+    )
     verdict = _low("faithful", what, found.standard.circuit, threshold)
     return replace(verdict, sentence=f"{verdict.sentence} Other ablations: {others}.")
 
@@ -122,7 +124,7 @@ def _complete(found: Faithfulness, threshold: float) -> Verdict:
         )
         helped = all(out.difference.mean > 0 for out in apart)
         sentence = (
-            f"For {len(apart)} of {n} knockouts of its heads, circuit and model differ in loss by {threshold:g} or "
+            f"For {len(apart)} of {n} knockouts, circuit and model differ in loss by {threshold:g} or "
             f"more: {worst}." + (" Heads outside the circuit do part of its work." if helped else "")
         )
         return Verdict("complete", "failed", sentence)
@@ -133,7 +135,7 @@ def _complete(found: Faithfulness, threshold: float) -> Verdict:
             f"{threshold:g} or more. Take more examples. The largest difference is {widest}."
         )
         return Verdict("complete", "undetermined", sentence)
-    sentence = f"For each of {n} knockouts of its heads, circuit and model differ in loss by less than {threshold:g}."
+    sentence = f"In no knockout ({n} tested) do circuit and model differ in loss by {threshold:g} or more."
     return Verdict("complete", "passed", f"{sentence} The largest difference is {widest}.")
 
 

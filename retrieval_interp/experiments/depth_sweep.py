@@ -226,7 +226,7 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def sentences(runs: Sequence[Run]) -> list[str]:
-    """Return for every number of hops and condition whether the bound of the paper's assumptions holds, in words."""
+    """Return for every number of hops and condition whether symbols were learned with too few layers, in words."""
     rows, found = table(runs), []
     for (hops, condition), own in rows.groupby(["hops", "world"], sort=False):
         short, enough = own[own["layers"] < own["assumed"]], own[own["layers"] >= own["assumed"]]
@@ -236,9 +236,9 @@ def sentences(runs: Sequence[Run]) -> list[str]:
         elif against.empty:
             models = int(short.groupby("layers")["runs"].first().sum())
             sentence = (
-                f"the bound is not violated. None of {models} models learned anything about a symbol for which it has "
-                f"too few layers (95%: at most {Interval.of_share(0, models).high:.0%} of such models do). The lowest "
-                f"loss is {short['low'].min():.2f}; a model that guesses among the candidates scores {NOTHING_KNOWN}."
+                f"no symbol was learned with too few layers. None of {models} models learned anything about a symbol "
+                f"for which it has too few layers (95%: at most {Interval.of_share(0, models).high:.0%} of such models do). "
+                f"The lowest loss is {short['low'].min():.2f}; a model that guesses among the candidates scores {NOTHING_KNOWN}."
             )
         else:
             broken = "; ".join(
@@ -247,7 +247,7 @@ def sentences(runs: Sequence[Run]) -> list[str]:
                 f"{row.share_high:.0%} of such runs; lowest loss {row.low:.3f})"
                 for row in against.itertuples()
             )
-            sentence = f"the bound does not hold: {broken}."
+            sentence = f"learned with fewer layers than information flow asks for: {broken}."
         missed = enough[enough["learned"] < enough["runs"]]
         if len(missed):
             listed = "; ".join(

@@ -7,7 +7,7 @@ All other attention is the model's own.
     default    The head's rows at all queries are replaced with the default row. Does the model then answer with the
                symbol of the omitted slot, whichever symbol was asked for?
     without    With the default row in place, one other attention row at a time is removed. Which rows are needed?
-    led        Of these, each row that attends to the omitted symbol is redirected to the symbol of another slot. Do the
+    led        Of these, each row that attends to the omitted symbol is retargeted to the symbol of another slot. Do the
                answers follow?
 """
 
@@ -29,7 +29,7 @@ from circuits.utils.lazy import torch
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
 NEEDED = 0.25  # a row is needed if the squared error to the omitted symbol without the row is at least this
-ATTENDS = 0.5  # a needed row is redirected if its average attention to the omitted symbol is above this
+ATTENDS = 0.5  # a needed row is retargeted if its average attention to the omitted symbol is above this
 
 
 @dataclass(frozen=True)

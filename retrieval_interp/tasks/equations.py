@@ -8,7 +8,7 @@ One text with N = 2 chains of D = 2 steps; every word is one token:
 
 Each text has 1 to D steps, which gives an implicit curriculum. Only the marked positions have targets. One of these
 targets is the variable that an equation defines, so that the model joins both sides of the equation. Without it models
-stay on the plateau (see docs/results.md).
+stay on the plateau (see docs/language_models.md).
 
 The roles of a chain are the roles of the question that asks for it. All chains share ``query`` and ``answer``, and one
 role per variable for its value, such as ``c.second``. A path can therefore lead to a line of another chain.

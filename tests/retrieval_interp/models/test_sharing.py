@@ -118,10 +118,11 @@ def test_the_card_says_how_the_model_was_made_its_losses_and_its_circuit(folder,
     assert f"{exported['loss_' + exported['precision']]['mean']:.5f}" in card
     assert "**holds** at the threshold 0.1" in card
     assert "has paths in 2 layers" in card
-    assert "predicts at least 2 layers (the paper's bound" in card
+    assert "takes at least 2 layers (the paper's bound" in card
     components = exported["loss_" + exported["precision"]]["components"]
     assert f"({', '.join(f'{name} {value:.4f}' for name, value in components.items())})" in card
     assert all(f"| {path} |" in card for path in load(folder).circuit.paths)
+    assert "x1 after layer 1" in card  # by the flow check
 
 
 def test_a_report_of_another_circuit_does_not_get_into_the_card(folder, tmp_path):
@@ -176,5 +177,5 @@ def test_a_model_whose_circuit_was_not_found_says_so_on_its_card(folder):
     report |= {"threshold": 0.05, "discovery": {"found": False, "log": [{}] * 7}}
     (folder / "report.json").write_text(json.dumps(report))
     card = model_card(folder, "found/somewhere")
-    assert "tried 7 candidates" in card
+    assert "tried 7 changes" in card
     assert "a loss of 0.37 on 64 fresh examples, not below 0.05" in card
