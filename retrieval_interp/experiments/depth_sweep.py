@@ -237,8 +237,9 @@ def sentences(runs: Sequence[Run]) -> list[str]:
             models = int(short.groupby("layers")["runs"].first().sum())
             sentence = (
                 f"no symbol was learned with too few layers. None of {models} models learned anything about a symbol "
-                f"for which it has too few layers (95%: at most {Interval.of_share(0, models).high:.0%} of such models do). "
-                f"The lowest loss is {short['low'].min():.2f}; a model that guesses among the candidates scores {NOTHING_KNOWN}."
+                "for which it has too few layers (95%: at most "
+                f"{Interval.of_share(0, models).high:.0%} of such models do). The lowest loss is "
+                f"{short['low'].min():.2f}; a model that guesses among the candidates scores {NOTHING_KNOWN}."
             )
         else:
             broken = "; ".join(
