@@ -63,9 +63,10 @@ class Roles:
         if not positions:
             raise BadInput("no role is given; expected at least one, with its positions")
         labels = {group: stacked(own) for group, own in (groups or {}).items()}
-        return cls(
-            tuple(positions), stacked(positions), labels, None if valid is None else torch.as_tensor(valid).bool()
-        )
+        tokens = None if valid is None else torch.as_tensor(valid).bool()
+        if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(next(iter(positions.values())))):
+            raise BadInput(f"valid has the shape {[*tokens.shape]}; expected [batch, positions]")
+        return cls(tuple(positions), stacked(positions), labels, tokens)
 
     def __post_init__(self) -> None:
         for group, labels in self.groups.items():
@@ -76,8 +77,6 @@ class Roles:
         if len(set(self.names)) != len(self.names):
             raise BadInput(f"role names repeat: {', '.join(self.names)}")
         if self.valid is not None:
-            if self.valid.ndim != 2 or len(self.valid) != len(self):
-                raise BadInput(f"valid has the shape {[*self.valid.shape]}; expected [{len(self)}, positions]")
             if (self.valid[:, 1:] != self.valid[:, :-1]).sum(dim=1).amax() > 1 or not self.valid.any(dim=1).all():
                 raise BadInput("padding on both sides of an example, or within it; expected tokens on one side")
             for name in self.names:
@@ -140,8 +139,9 @@ class Roles:
 
         The group ``position`` always exists, counted from the first token.
         """
+        positions = self[role]
         if group == "position":
-            return self[role] - self.first[:, None]
+            return positions - self.first[:, None]
         if group not in self.groups:
             raise BadInput(f"unknown group {group!r}; the groups are {', '.join(('position', *self.groups))}")
         return self.groups[group][:, self.names.index(role)]

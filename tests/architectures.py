@@ -1,5 +1,6 @@
 """Small language models with random weights, of every architecture that is tested: made from configs, no download."""
 
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -44,10 +45,15 @@ def huggingface_model(name: str) -> transformers.PreTrainedModel:
     model = getattr(transformers, kind + HEADS.get(name, "ForCausalLM"))(
         config(**sizes, bos_token_id=1, eos_token_id=2, pad_token_id=0, attn_implementation="eager")
     )
+    return shaken(model).eval()
+
+
+def shaken(model: Any) -> Any:
+    """The model, with random numbers added to all weights, biases and norms, too."""
     with torch.no_grad():
-        for parameter in model.parameters():  # biases and norms, too
+        for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model.eval()
+    return model
 
 
 def bridge(name: str) -> TransformerBridge:
@@ -56,3 +62,18 @@ def bridge(name: str) -> TransformerBridge:
 
     model = huggingface_model(name)
     return build_bridge_from_module(model, type(model).__name__, hf_config=model.config)
+
+
+TRANSFORMER_LENS_4 = int(version("transformer-lens").split(".")[0]) >= 4
+
+
+def native_bridge() -> TransformerBridge:
+    """TransformerLens's own architecture as a TransformerBridge, with random weights."""
+    from transformer_lens.config import TransformerBridgeConfig
+
+    torch.manual_seed(0)
+    sizes = {"n_layers": 2, "d_model": 32, "d_head": 8, "n_heads": 4, "n_ctx": 32, "d_vocab": VOCABULARY, "d_mlp": 48}
+    config = TransformerBridgeConfig(
+        **sizes, act_fn="gelu_new", positional_embedding_type="standard", architecture="TransformerLensNative"
+    )
+    return shaken(TransformerBridge.boot_native(config, device="cpu", dtype=torch.float32)).eval()

@@ -67,6 +67,13 @@ def test_circuits_never_imports_retrieval_interp():
         assert not any(name.split(".")[0] == "retrieval_interp" for name in imported(path)), path
 
 
+def test_only_the_room_of_the_model_imports_transformer_lens():
+    root = Path(circuits.__file__).parent
+    for path in root.rglob("*.py"):
+        if path.parent != root / "model":
+            assert not any(name.split(".")[0] == "transformer_lens" for name in imported(path)), path
+
+
 def test_the_engine_does_not_know_the_retrieval_problem():
     """Its code, not its comments and docstrings, in which the problem is an example."""
     for path in Path(circuits.__file__).parent.rglob("*.py"):

@@ -6,6 +6,7 @@ replaced, because between the last norm and the outputs may stand soft caps and 
 """
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -96,7 +97,8 @@ def check_edits_of_bridge(model: Transformer) -> None:
         if point is None:
             raise BadInput(f"{architecture(model)}: layer {layer} has no attention patterns; expected some in all")
         for edit in (None, lambda own: torch.eye(4, device=own.device, dtype=own.dtype).expand_as(own)):
-            with edited(point, edit):
+            with edited(point, edit), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # TransformerLens 4 warns of what is found here
                 outputs.append(model(tokens))
         if outputs[0].isfinite().all() and torch.equal(*outputs):
             raise BadInput(

@@ -1,0 +1,140 @@
+import pytest
+import torch
+
+from circuits import (
+    BadInput,
+    Circuit,
+    Examples,
+    Head,
+    Identity,
+    OneHot,
+    Previous,
+    Roles,
+    Uniform,
+    attention_viewer,
+    evaluate,
+    role_attention,
+    run_ablated,
+)
+from circuits.model.bridge import BridgeLayers
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from circuits.model.layers import layers
+from circuits.model.patterns import attention_patterns
+from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge
+
+SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral")
+SLOW = ("olmo2",)  # on TransformerLens 3.9, whose bridge calls the norms after its blocks by the names of those before
+CIRCUITS = [
+    Circuit(),
+    Circuit({Head(0, 1): Uniform()}),
+    Circuit({Head(0, h): Previous() for h in range(4)} | {Head(1, h): OneHot({"b": "a"}, "uniform") for h in range(4)}),
+    Circuit({Head(0, h): Uniform() for h in range(4)} | {Head(1, h): Identity() for h in range(4)}),
+    Circuit({Head(1, 2): Identity()}),
+]
+
+
+class Copying:
+    """The token at ``a`` is asked for at ``b``."""
+
+    roles = ("a", "b")
+    loss_components = ("log-probability",)
+    output_roles = ("b",)
+
+    def examples(self, n, seed):
+        tokens = torch.randint(3, VOCABULARY, (n, LENGTH), generator=torch.Generator().manual_seed(seed))
+        return Examples(tokens, tokens[:, 3], Roles.of({"a": torch.full((n,), 3), "b": torch.full((n,), 9)}))
+
+    def losses(self, outputs, examples):
+        at = examples.roles["b"][:, 0]
+        logits = outputs[torch.arange(len(at)), at]
+        return torch.nn.functional.cross_entropy(logits, examples.targets, reduction="none")[:, None]
+
+
+PROBLEM = Copying()
+MODELS = {}
+
+
+def model_of(name):
+    if name not in MODELS:
+        MODELS[name] = native_bridge() if name == "native" else bridge(name)
+    return MODELS[name]
+
+
+def with_hooks(model, examples):
+    with torch.no_grad():
+        return torch.stack([PROBLEM.losses(run_ablated(model, circuit, examples), examples) for circuit in CIRCUITS])
+
+
+@pytest.mark.parametrize("name", [*SUPPORTED, *(["native"] if TRANSFORMER_LENS_4 else [])])
+def test_evaluation_of_every_architecture_equals_plain_hooks(name):
+    model, examples = model_of(name), PROBLEM.examples(5, seed=0)
+    found, expected = evaluate(model, PROBLEM, examples, CIRCUITS), with_hooks(model, examples)
+    assert (found - expected).abs().max() <= 1e-6
+    assert ((expected[1:] - expected[0]).abs().amax(dim=(1, 2)) > 1e-3).all()
+    opened = layers(model, examples)
+    fast = [opened.by_parts(layer) for layer in range(2)]
+    assert fast == [True, True] or (name in SLOW and not TRANSFORMER_LENS_4)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gemma2", "olmo2"])
+def test_a_layer_whose_parts_do_not_add_up_is_run_as_a_whole(name, monkeypatch):
+    model, examples = model_of(name), PROBLEM.examples(5, seed=0)
+    monkeypatch.setattr(BridgeLayers, "by_parts", lambda self, layer: False)
+    assert (evaluate(model, PROBLEM, examples, CIRCUITS) - with_hooks(model, examples)).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "neox"])
+def test_gradients_layer_by_layer_equal_those_with_hooks(name):
+    model, examples, circuit = model_of(name), PROBLEM.examples(3, seed=1), CIRCUITS[2]
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    expected = torch.autograd.grad(
+        run_ablated(model, circuit, examples)[:, -1].square().sum(), weights, allow_unused=True
+    )
+    opened = layers(model, examples)
+    residual = opened.embed()
+    for layer in range(2):
+        patterns = [mechanism.pattern(examples.roles, LENGTH) for _, mechanism in circuit.layer(layer)]
+        edit = torch.stack([own.expand(3, -1, -1) for own in patterns], dim=1)
+        residual = opened.block(layer, residual, lambda own, edit=edit: edit)
+    outputs = opened.read(residual[:, -1])
+    found = torch.autograd.grad(outputs.square().sum(), weights, allow_unused=True)
+    for own, other in zip(found, expected, strict=True):
+        if own is not None and other is not None:
+            assert torch.allclose(own, other, rtol=1e-4, atol=1e-5)
+        else:  # of queries and keys, which replaced patterns do not use
+            assert own is None
+            assert other is None or not other.any()
+    assert sum(own is not None for own in found) > len(weights) / 2
+
+
+@pytest.mark.parametrize("name", ["opt", "gptj", *([] if TRANSFORMER_LENS_4 else ["native"])])
+def test_a_bridge_that_drops_edits_is_refused_in_one_line_with_its_architecture(name):
+    model, examples = model_of(name), PROBLEM.examples(2, seed=0)
+    for work in (
+        lambda: evaluate(model, PROBLEM, examples, [Circuit()]),
+        lambda: run_ablated(model, CIRCUITS[1], examples),
+        lambda: role_attention(model, examples),
+    ):
+        with pytest.raises(BadInput, match=r"^(OPTForCausalLM|GPTJForCausalLM|TransformerLensNative): .*layer 0"):
+            work()
+
+
+def test_patterns_of_a_bridge_are_those_of_its_cache_and_can_be_viewed():
+    model, examples = model_of("llama"), PROBLEM.examples(3, seed=0)
+    _, cache = model.run_with_cache(examples.inputs)
+    for layer, pattern in attention_patterns(model, examples):
+        assert torch.allclose(pattern, cache[f"blocks.{layer}.attn.hook_pattern"], atol=1e-6)
+    assert "L1H3" in repr(attention_viewer(model, examples))
+
+
+def test_a_model_whose_layers_do_not_give_its_outputs_is_refused():
+    class Shifted(HookedTransformer):
+        def forward(self, input, **options):
+            found = super().forward(input, **options)
+            return found if options.get("start_at_layer") or "stop_at_layer" in options else found + 1
+
+    cfg = HookedTransformerConfig(
+        n_layers=1, d_model=8, d_head=8, n_ctx=LENGTH, d_vocab=VOCABULARY, attn_only=True, device="cpu"
+    )
+    with pytest.raises(BadInput, match="do not give its outputs"):
+        evaluate(Shifted(cfg), PROBLEM, PROBLEM.examples(2, seed=0), [Circuit()])

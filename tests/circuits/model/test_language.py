@@ -1,0 +1,60 @@
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from circuits import BadInput, Examples, Roles, role_attention
+from circuits.model import from_pretrained
+from tests.architectures import VOCABULARY, huggingface_model
+
+SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+
+
+@pytest.fixture
+def tokenizer():
+    words = [*SPECIAL.values(), *(f"w{number}" for number in range(len(SPECIAL), VOCABULARY))]
+    own = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    own.pre_tokenizer = pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=own, **SPECIAL)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_folder_of_hugging_face_is_a_model_with_its_tokenizer(name, tokenizer, tmp_path):
+    own = huggingface_model(name)
+    own.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = from_pretrained(tmp_path)
+    said = model.tokenizer(["w5 w6", "w7 w8 w9"], padding=True, padding_side="left", return_tensors="pt")
+    assert said["input_ids"][:, -2:].tolist() == [[5, 6], [8, 9]]
+    assert said["input_ids"][0, 0] == 0
+    tokens = said["input_ids"][1:]
+    assert torch.allclose(model(tokens), own(tokens).logits, atol=1e-5)
+    last = torch.full((2,), tokens.shape[1] - 1)
+    roles = Roles.of({"last": last, "before": last - 1}, valid=said["attention_mask"])
+    attention = role_attention(model, Examples(said["input_ids"], last, roles))
+    assert attention.shape == (2, 4, 2, 2)
+    assert attention[:, :, 0].sum(dim=-1).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_model_without_its_tokenizer_is_refused(name, tmp_path):
+    huggingface_model(name).save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match="no tokenizer"):
+        from_pretrained(tmp_path)
+
+
+def test_an_architecture_that_transformerlens_does_not_have_is_refused(tokenizer, tmp_path):
+    sizes = {"n_embd": 8, "dff": 8, "n_layer": 1, "n_head": 2, "n_positions": 8}
+    transformers.CTRLLMHeadModel(transformers.CTRLConfig(vocab_size=VOCABULARY, **sizes)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match="an architecture that TransformerLens does not support"):
+        from_pretrained(tmp_path)
+
+
+def test_one_that_drops_edits_and_a_folder_without_a_model_are_refused(tokenizer, tmp_path):
+    with pytest.raises(BadInput, match="no model in Hugging Face's format"):
+        from_pretrained(tmp_path)
+    huggingface_model("opt").save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match=r"^OPTForCausalLM"):
+        from_pretrained(tmp_path)

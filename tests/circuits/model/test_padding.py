@@ -1,0 +1,137 @@
+"""Prompts of different lengths in one batch: the results of each prompt alone, on whichever side the padding is."""
+
+import pytest
+import torch
+
+from circuits import (
+    BadInput,
+    Circuit,
+    Examples,
+    FixedPattern,
+    Head,
+    Identity,
+    OneHot,
+    Previous,
+    Roles,
+    Uniform,
+    evaluate,
+    role_attention,
+    run_ablated,
+)
+from circuits.mechanisms.mechanism import checked_pattern
+from circuits.model.attention import position_attention
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from tests.architectures import VOCABULARY, bridge
+
+LENGTHS = (7, 12, 9)
+LONGEST = max(LENGTHS)
+FALLING = FixedPattern(torch.rand(LONGEST, LONGEST, generator=torch.Generator().manual_seed(5)).tril() / LONGEST)
+MECHANISMS = (Uniform(), Identity(), Previous(), FALLING)
+CIRCUITS = [
+    Circuit(),
+    *(Circuit({Head(layer, h): own for layer in range(2) for h in range(4)}) for own in MECHANISMS),
+    Circuit({Head(0, 0): Uniform(), Head(0, 1): Previous(), Head(1, 2): Identity()}),
+    Circuit({Head(0, h): Uniform() for h in range(4)} | {Head(1, h): OneHot({"last": "third"}) for h in range(4)}),
+    Circuit({Head(0, 0): Uniform(), Head(1, 0): OneHot({"last": "position 1"}, "uniform")}),
+]
+
+
+class Last:
+    """The third token is asked for at the last."""
+
+    roles = ("third", "last")
+    loss_components = ("log-probability",)
+    output_roles = ("last",)
+
+    def __init__(self, side):
+        self.side = side
+
+    def examples(self, n=3, seed=0):
+        drawn = torch.Generator().manual_seed(seed)
+        return self.padded([torch.randint(3, VOCABULARY, (length,), generator=drawn) for length in LENGTHS])
+
+    def padded(self, prompts, to=LONGEST):
+        tokens, valid = torch.zeros(len(prompts), to, dtype=torch.long), torch.zeros(len(prompts), to)
+        first = torch.tensor([to - len(prompt) if self.side == "left" else 0 for prompt in prompts])
+        for row, (prompt, start) in enumerate(zip(prompts, first.tolist(), strict=True)):
+            tokens[row, start : start + len(prompt)], valid[row, start : start + len(prompt)] = prompt, 1
+        long = torch.tensor([len(prompt) for prompt in prompts])
+        roles = Roles.of({"third": first + 2, "last": first + long - 1}, valid=valid if to > min(long) else None)
+        return Examples(tokens, torch.stack([prompt[2] for prompt in prompts]), roles)
+
+    def alone(self):
+        """Each prompt by itself, without padding."""
+        batch = self.examples()
+        prompts = [tokens[valid] for tokens, valid in zip(batch.inputs, batch.roles.valid, strict=True)]
+        return [self.padded([prompt], to=len(prompt)) for prompt in prompts]
+
+    def losses(self, outputs, examples):
+        at = examples.roles["last"][:, 0]
+        logits = outputs[torch.arange(len(at)), at]
+        return torch.nn.functional.cross_entropy(logits, examples.targets, reduction="none")[:, None]
+
+
+def hooked():
+    sizes = {"n_layers": 2, "n_heads": 4, "d_model": 32, "d_head": 8, "n_ctx": 32, "d_vocab": VOCABULARY}
+    return HookedTransformer(HookedTransformerConfig(**sizes, act_fn="gelu_new", d_mlp=48, seed=0, device="cpu")).eval()
+
+
+MODELS = {"hooked": hooked, **{name: lambda name=name: bridge(name) for name in ("gpt2", "llama", "gemma2", "neox")}}
+
+
+@pytest.fixture(scope="module")
+def made():
+    return {}
+
+
+def shorter(circuit, n_positions):
+    """The circuit for a prompt that is shorter than its fixed patterns."""
+    own = {h: FixedPattern(m.weights[:n_positions, :n_positions]) for h, m in circuit.heads.items() if m is FALLING}
+    return Circuit({**circuit.heads, **own})
+
+
+@pytest.mark.parametrize(
+    ("name", "side"), [*((name, "left") for name in MODELS), ("hooked", "right"), ("llama", "right")]
+)
+def test_a_padded_batch_gives_the_losses_of_each_prompt_alone(name, side, made):
+    model = made.setdefault(name, MODELS[name]())
+    problem, padded = Last(side), Last(side).examples()
+    found = evaluate(model, problem, padded, CIRCUITS)
+    with torch.no_grad():
+        by_hooks = torch.stack([problem.losses(run_ablated(model, c, padded), padded) for c in CIRCUITS])
+    assert (found - by_hooks).abs().max() <= 1e-6
+    for row, one in enumerate(problem.alone()):
+        circuits = [shorter(circuit, one.inputs.shape[1]) for circuit in CIRCUITS]
+        assert (found[:, row] - evaluate(model, problem, one, circuits)[:, 0]).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_average_attention_counts_positions_from_the_first_token(side, made):
+    model = made.setdefault("gpt2", MODELS["gpt2"]())
+    found, alone = position_attention(model, Last(side).examples()), Last(side).alone()
+    each = [position_attention(model, one) for one in alone]
+    for query in range(LONGEST):
+        those = [own[:, :, query] for own in each if own.shape[2] > query]
+        expected = torch.stack([torch.nn.functional.pad(own, (0, LONGEST - own.shape[-1])) for own in those]).mean(
+            dim=0
+        )
+        assert torch.allclose(found[:, :, query], expected, atol=1e-5)
+    by_role = torch.stack([role_attention(model, one) for one in alone]).mean(dim=0)
+    assert torch.allclose(role_attention(model, Last(side).examples()), by_role, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, OneHot({"last": "third"}, "uniform")], ids=str)
+def test_no_mechanism_attends_to_padding_and_every_row_of_a_token_keeps_its_sum(mechanism, side):
+    roles = Last(side).examples().roles
+    pattern = checked_pattern(mechanism, roles, LONGEST).expand(len(LENGTHS), -1, -1)
+    assert not pattern.transpose(1, 2)[~roles.valid].any()
+    if mechanism is not FALLING:
+        assert torch.allclose(pattern.sum(dim=-1)[roles.valid], torch.tensor(1.0))
+
+
+def test_padding_on_both_sides_and_roles_at_padding_are_refused():
+    at = {"a": torch.tensor([1])}
+    for valid, what in (([[0, 1, 0]], "both sides"), ([[1, 0, 0]], "'a' is at a position"), ([0, 1], "shape")):
+        with pytest.raises(BadInput, match=what):
+            Roles.of(at, valid=torch.tensor(valid))
