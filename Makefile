@@ -1,6 +1,7 @@
 # Two commands, each alone, on a machine with Python 3.11+, make and git:
 #   make demo   validates the trained transformer in data/ and writes its report
 #   make test   lints, type-checks and tests
+# (make test-transformer-lens-4 runs the tests of the engine and of the models with TransformerLens 4, in .venv-tl4.)
 # (make quick runs the tests that take no longer than a moment: the loop while you change code.)
 # (Python keeps the bytecode of what is imported, also where the environment says otherwise: without it every process
 # compiles PyTorch's and TransformerLens's sources anew. To compile all libraries in advance takes longer than the rest.)
@@ -12,7 +13,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := .venv/.installed
 
-.PHONY: demo test quick docs notebooks pictures clean
+.PHONY: demo test test-transformer-lens-4 quick docs notebooks pictures clean
 
 demo: $(INSTALLED)
 	$(BIN)/retrieval-interp demo
@@ -22,6 +23,9 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+test-transformer-lens-4: .venv-tl4/.installed
+	.venv-tl4/bin/pytest tests/circuits tests/retrieval_interp/models tests/retrieval_interp/tasks
 
 quick: $(INSTALLED)
 	$(BIN)/pytest -m "not slow"
@@ -38,8 +42,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	touch $(INSTALLED)
 
+.venv-tl4/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-tl4
+	sed 's/^transformer-lens==.*/transformer-lens==4.3.0/' constraints.txt > .venv-tl4/constraints.txt
+	.venv-tl4/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c .venv-tl4/constraints.txt -e '.[dev]'
+	touch .venv-tl4/.installed
+
 pictures: $(INSTALLED)
 	$(BIN)/python -m docs.pictures
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-tl4

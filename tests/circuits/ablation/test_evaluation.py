@@ -74,6 +74,9 @@ def test_the_progress_ends_at_one(random_model, task):
     assert shares[-1] == 1.0
 
 
+ONLY_3 = pytest.mark.skipif(TRANSFORMER_LENS_4, reason="a gated MLP is a bridge in TransformerLens 4")
+
+
 @pytest.mark.parametrize(
     "change",
     [
