@@ -1,6 +1,6 @@
 """Circuits of attention heads as objects: hypothesise, ablate, validate, discover.
 
-Works on any HookedTransformer or TransformerBridge with named positions and a loss. Every name is imported on first use.
+Works on any HookedTransformer or TransformerBridge with named positions and a loss. Names are imported on first use.
 
     a hypothesis     Circuit, Head, AttentionPath, load_circuit, save_circuit
     mechanisms       OneHot, Condition, Uniform, Identity, Previous, Resample, FixedPattern, Mechanism, register
