@@ -246,7 +246,11 @@ def train_command(name: str, config: dict[str, Any], path: Path) -> str:
     before = {**dataclasses.asdict(own.architecture), **describe(own.task), **dataclasses.asdict(own.recipe)}
     now["mlp"] = not now.get("attn_only", False)
     changed = {field: now[field] for field, value in before.items() if now[field] != value and field != "steps"}
-    settings = [f"--set {field}={'none' if value is None else value}" for field, value in changed.items()]
+    words = {None: "none", True: "true", False: "false"}  # as --set reads them
+    settings = [
+        f"--set {field}={words[value] if value is None or isinstance(value, bool) else value}"
+        for field, value in changed.items()
+    ]
     return " ".join(["retrieval-interp train", name, f"--seed {seed} --steps {recipe.steps}", *settings])
 
 

@@ -279,12 +279,12 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path, monkeypatch, interruptibl
 
 def test_seed_and_recipe_may_be_chosen_and_the_command_says_so(tmp_path):
     changed = {"steps": 12, "initializer_range": 0.5, "max_grad_norm": None, "precision": "float32"}
-    run = start(tmp_path / "run", seed=9, **changed)
+    run = start(tmp_path / "run", seed=9, mlp=False, **changed)
     assert (run.seed, run.recipe) == (9, replace(MICRO.recipe, **changed))
     assert run.model.W_Q.std().item() == pytest.approx(0.5, rel=0.1)
     assert not run.take_step.autocast
     command = training.train_command("micro", read_config(tmp_path / "run"), tmp_path / "run" / CONFIG)
-    settings = "--set initializer_range=0.5 --set max_grad_norm=none --set precision=float32"
+    settings = "--set mlp=false --set initializer_range=0.5 --set max_grad_norm=none --set precision=float32"
     assert command == f"retrieval-interp train micro --seed 9 --steps 12 {settings}"
     older = read_config(tmp_path / "run")
     del older["task"]["problem"]  # earlier versions knew one problem
