@@ -21,7 +21,7 @@
 # %%
 import torch
 from torch.nn import functional
-from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from circuits import Examples, Roles
 

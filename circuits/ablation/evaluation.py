@@ -10,8 +10,8 @@ Four savings. Each is exact up to rounding, which a deep model with unusual atte
 The remaining positions of all branches go through values, output projection and MLP as one list of rows.
 
 Memory is bounded, whatever the number of circuits and examples. The sequences that run at once have at most
-``POSITIONS_AT_ONCE`` positions. The attention of a layer (of all layers, if heads are resampled) and the outputs of a
-circuit have at most ``ENTRIES_AT_ONCE`` entries each; at least one sequence runs. On a CPU, as many such pieces run at
+``POSITIONS_AT_ONCE`` positions. The attention of a layer (of all layers, if heads are resampled) and the outputs have
+at most ``ENTRIES_AT_ONCE`` entries each; at least one sequence runs. On a CPU, as many such pieces run at
 once as PyTorch has threads. They share the entries, and the patterns that a piece keeps have at most twice its share.
 """
 
@@ -108,14 +108,13 @@ def pieces(model: Transformer, problem: Problem, examples: Examples, circuits: S
     if resampled:
         examples.counterfactuals()  # raises if there are none
     n_kept = cfg.n_heads * (cfg.n_layers if resampled else 1)  # heads whose patterns are in memory at once
-    most = sequences_at_once(n_kept, examples.inputs.shape[1], pieces_at_once(examples.inputs.device))
-    d_out = cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab
-    outputs_at_once = batching.ENTRIES_AT_ONCE // (examples.inputs.shape[1] * d_out)
+    n_outputs = cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab
+    most = sequences_at_once(n_kept, examples.inputs.shape[1], pieces_at_once(examples.inputs.device), n_outputs)
     for group in (others, whole):
         for first in range(0, len(group), most):
             indices = group[first : first + most]
             forked = forks([circuits[i] for i in indices], cfg.n_layers)
-            at_once = max(1, min(most // len(indices), outputs_at_once))
+            at_once = most // len(indices)
             for start in range(0, len(examples), at_once):
                 part = slice(start, min(start + at_once, len(examples)))
                 yield Piece(indices, part, partial(_losses, model, problem, examples, part, forked))
