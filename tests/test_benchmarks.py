@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import ablation, explorer, recovery, training
+from benchmarks import ablation, explorer, recovery, size, training
 from benchmarks.robustness import faults
 from circuits import validate
 from circuits.explorer import explore
@@ -104,3 +104,10 @@ def test_a_killed_training_is_brought_to_the_end_of_one_that_nobody_killed(monke
     found = json.loads(out)["kinds"]["training"]
     assert found["kills"] == {"SIGKILL": 1, "SIGTERM": 1, "SIGINT": 1}
     assert found["files"] == 3 + 1 + 20  # config, log, weights; the state; a checkpoint every other step
+
+
+def test_the_benchmark_of_size_looks_at_every_head_on_few_prompts_where_they_decide():
+    model = size.of_shape(n_layers=2, n_heads=2, d_model=16, d_head=8, d_mlp=16, n_ctx=20, d_vocab=50)
+    result = size.measure(model, 256)
+    assert result["heads"] == 4
+    assert result["sequences"] == 4 * 128

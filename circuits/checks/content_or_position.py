@@ -5,13 +5,14 @@ the loss stays low, the head is a positional head; if the loss rises, it is a co
 loss: a positional head may still look at content that the loss hardly needs.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from circuits.circuit import Circuit, Head
 from circuits.losses.loss import Loss
 from circuits.losses.sample import Sample, stream_seed
-from circuits.losses.sequential_test import SequentialTest
+from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.attention import position_attention
 from circuits.model.transformer import Transformer
@@ -76,6 +77,23 @@ def mean_patterns(model: Transformer, problem: Problem, seed: int = 0) -> dict[H
     return {head: FixedPattern(average[head.layer, head.index], "mean") for head in heads}
 
 
+def each_alone(
+    test: SequentialTest, means: Mapping[Head, FixedPattern], progress: Progress = lambda share: None
+) -> dict[Head, Loss]:
+    """Return the loss with each head alone replaced with its average.
+
+    A loss is measured on at least ``ENOUGH`` examples, and on more only while it is close to the threshold.
+
+    Args:
+        test: the sequential test of the model.
+        means: every head's average pattern.
+        progress: is called with the finished share, 0 to 1.
+    """
+    single = {head: Circuit({head: mean}) for head, mean in means.items()}
+    decided = test.test(single, min_examples=ENOUGH, progress=progress)
+    return {head: one.loss for head, one in decided.items()}
+
+
 def content_or_position(
     model: Transformer,
     problem: Problem,
@@ -95,7 +113,7 @@ def content_or_position(
     Args:
         model: any HookedTransformer or TransformerBridge.
         problem: the model's task; all examples have the same length.
-        n_examples: the number of examples that each loss is measured on.
+        n_examples: the number of examples; a head alone takes fewer if they decide.
         threshold: a loss below it counts as low; the paper uses 0.05.
         seed: the seed of all examples.
         stream: the name of the rng stream of the examples that losses are measured on; another name gives other
@@ -109,9 +127,8 @@ def content_or_position(
     test = SequentialTest(model, problem, sample, threshold)
     with shown(progress, "content or position") as progress:
         means = mean_patterns(model, problem, seed)
-        single = [Circuit({head: mean}) for head, mean in means.items()]
-        unablated, *losses = test.measure([Circuit(), *single], progress=part_of(progress, 0.0, 0.5))
-        alone = dict(zip(means, losses, strict=True))
+        (unablated,) = test.measure([Circuit()])
+        alone = each_alone(test, means, part_of(progress, 0.0, 0.5))
         content = {head for head, loss in alone.items() if loss.mean >= threshold}
         (together,) = test.measure([Circuit(means).without_heads(content)])
         while together.mean >= threshold and len(content) < len(means):

@@ -84,7 +84,12 @@ class SequentialTest:
         return SequentialTest(self.model, self.problem, self.examples, threshold, self.cache)
 
     def test(
-        self, circuits: Mapping[Key, Circuit], *, min_examples: int = 0, max_examples: int | None = None
+        self,
+        circuits: Mapping[Key, Circuit],
+        *,
+        min_examples: int = 0,
+        max_examples: int | None = None,
+        progress: Callable[[float], None] = lambda share: None,
     ) -> dict[Key, DecidedLoss]:
         """Test circuits, and return their losses with the decisions under the same keys.
 
@@ -94,9 +99,10 @@ class SequentialTest:
             circuits: the circuits to test.
             min_examples: the smallest number of examples for every loss, however early its decision is clear.
             max_examples: the largest number of examples, even if a decision stays open; by default all examples.
+            progress: is called with the finished share of the first ``min_examples``, 0 to 1.
         """
         wanted = [*circuits.values()]
-        self._run(wanted, min(min_examples, len(self.examples)))
+        self._run(wanted, min(min_examples, len(self.examples)), progress)
         for enough in (min(n, len(self.examples)) for n in self.rounds if max_examples is None or n <= max_examples):
             self._run([circuit for circuit in wanted if self._goes_on(circuit)], enough)
         return {key: self._decided(circuit) for key, circuit in circuits.items()}

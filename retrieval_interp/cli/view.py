@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Seed
+from retrieval_interp.cli.options import LanguageTaskName, Seed
 from retrieval_interp.cli.terminal import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from circuits.model.transformer import Transformer
+    from circuits.problem import Problem
     from retrieval_interp.tasks.task import Task
 
 app = typer.Typer()
@@ -35,6 +37,7 @@ def view(
         str | None, typer.Option(help="Group that splits the average attention: slot or position (default: the first).")
     ] = None,
     seed: Seed = 0,
+    language_task: LanguageTaskName = None,
 ) -> None:
     """Write attention maps and viewers into one HTML file that works offline (Appendix C)."""
     from circuits.heads import check_choice
@@ -47,34 +50,43 @@ def view(
     check_writable(out)
     if twice := next((name for name in model_dirs if model_dirs.count(name) > 1), None):
         raise BadInput(f"{twice} is given twice; expected different models")
-    folders = {_name(folder, model_dirs): library.find(folder) for folder in model_dirs}
-    tasks = {name: library.own_task(folder) for name, folder in folders.items()}
-    _check_one_task(tasks)
-    for folder in folders.values():
-        check_choice(layer, head, *library.own_size(folder))
-    newest = {}  # an unfinished run has weights in its checkpoints only
-    if training:
-        newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
-    models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
+    names = {_name(folder, model_dirs): folder for folder in model_dirs}
+    folders: dict[str, Path] = {}
+    if language_task is not None:
+        if training:
+            raise BadInput("--training shows a run with its own task; leave out --training or --task")
+        models, problem = _on_task(names, language_task)
+        for model in models.values():
+            check_choice(layer, head, model.cfg.n_layers, model.cfg.n_heads)
+    else:
+        folders = {name: library.find(folder) for name, folder in names.items()}
+        tasks = {name: library.own_task(folder) for name, folder in folders.items()}
+        _check_one_task(tasks)
+        for folder in folders.values():
+            check_choice(layer, head, *library.own_size(folder))
+        newest = {}  # an unfinished run has weights in its checkpoints only
+        if training:
+            newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
+        models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
+        problem = next(iter(tasks.values()))
     from circuits.viewer.attention_page import attention_page
     from circuits.viewer.viewer import attention_viewer, over_training, side_by_side
 
-    task = next(iter(tasks.values()))
-    shown = task.examples(examples, seed)
+    shown = problem.examples(examples, seed)
     if by is not None:
         shown.roles.group(by, shown.roles.names[0])  # raises before anything is computed
     viewers = []
     with progress_bar("reading attention") as progress:
         for example in range(examples):
             panels = {}
-            for name, folder in folders.items():
+            for name, model in models.items():
                 if training:
-                    panels[name] = over_training(through_training(folder), shown, example, layer, head)
+                    panels[name] = over_training(through_training(folders[name]), shown, example, layer, head)
                 else:
-                    panels[name] = attention_viewer(models[name], shown, example, layer, head)
+                    panels[name] = attention_viewer(model, shown, example, layer, head)
                 progress((example + len(panels) / len(models)) / examples)
             viewers.append(side_by_side(panels))
-    write_atomically(out, attention_page(models, task, viewers, seed, by))
+    write_atomically(out, attention_page(models, problem, viewers, seed, by))
     typer.echo(f"The attention maps are at {out}")
 
 
@@ -82,6 +94,22 @@ def _name(folder: str, others: list[str]) -> str:
     """Return the last part of a path if it is unique, else the whole path."""
     short = Path(folder).name
     return short if [Path(other).name for other in others].count(short) == 1 else folder
+
+
+def _on_task(names: "Mapping[str, str]", task: str) -> "tuple[dict[str, Transformer], Problem]":
+    """Return language models, and a language task for their tokenizer."""
+    from retrieval_interp.language_tasks.metric import Metric, MetricProblem
+    from retrieval_interp.language_tasks.registry import check_task, language_task
+    from retrieval_interp.models.language import language_model
+
+    check_task(task)
+    models: dict[str, Transformer] = {name: language_model(folder) for name, folder in names.items()}
+    first, *others = models
+    for other in others:
+        if models[other].tokenizer.get_vocab() != models[first].tokenizer.get_vocab():
+            raise BadInput(f"{other} has another tokenizer than {first}; models side by side must have the same")
+    prompts = language_task(task, models[first].tokenizer)
+    return models, MetricProblem(prompts, models[first], Metric.logit_difference, 1.0)  # only its examples are shown
 
 
 def _check_one_task(tasks: "Mapping[str, Task]") -> None:

@@ -1,0 +1,106 @@
+"""Time and memory for a model of GPT-2 small's shape: content or position of every head, alone.
+
+    python -m benchmarks.size [--prompts 512] [--json]
+
+The model has 12 layers of 12 heads with random weights, the prompts 20 random tokens each. Every head alone is replaced
+with its average pattern, on at least 128 prompts, and on up to all of them while the decision is open. The loss is the
+share of the right token's probability that is lost. Processor seconds are those of all cores together.
+"""
+
+import argparse
+import json
+import resource
+import time
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+from circuits.ablation.evaluation import evaluate
+from circuits.checks.content_or_position import each_alone, mean_patterns
+from circuits.circuit import Circuit
+from circuits.losses.sample import Sample
+from circuits.losses.sequential_test import SequentialTest
+from circuits.problem import Examples
+from circuits.roles import Roles
+from circuits.utils.progress import shown
+from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers
+from retrieval_interp.language_tasks.metric import THRESHOLD, Metric, MetricProblem
+from retrieval_interp.models.provenance import versions
+
+GPT2 = {"n_layers": 12, "n_heads": 12, "d_model": 768, "d_head": 64, "d_mlp": 3072, "n_ctx": 1024, "d_vocab": 50257}
+TOKENS = 20
+
+
+@dataclass(frozen=True)
+class RandomTokens(LanguageTask):
+    """Prompts of random tokens, with a random right answer; without a tokenizer."""
+
+    name = "random tokens"
+    roles: ClassVar[tuple[str, ...]] = ("start", END)
+    tokenizer: None = None  # type: ignore[assignment]
+    n_tokens: int = GPT2["d_vocab"]
+
+    def draw(self, n: int, rng: np.random.Generator) -> Examples:
+        """Draw ``n`` prompts."""
+        drawn = torch.from_numpy(rng.integers(0, self.n_tokens, (n, TOKENS + 2)))
+        at = {"start": torch.zeros(n, dtype=torch.long), END: torch.full((n,), TOKENS - 1)}
+        return Examples(drawn[:, :TOKENS], answers(drawn[:, -2], drawn[:, -1]), Roles.of(at))
+
+
+def of_shape(**shape: int) -> HookedTransformer:
+    """Return a model with random weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cfg = HookedTransformerConfig(**shape, act_fn="gelu_new", normalization_type="LN", seed=0, device="cpu")
+        return HookedTransformer(cfg).eval()
+
+
+def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]:
+    """Tell content heads from positional heads, each alone, and return times and memory."""
+    task = RandomTokens(None, model.cfg.d_vocab)
+    raw = MetricProblem(task, model, Metric.probability, 1.0)
+    whole = 1 - evaluate(model, raw, raw.examples(n_prompts, 1), [Circuit()]).mean().item()
+    problem = MetricProblem(task, model, Metric.probability, whole)
+    test = SequentialTest(model, problem, Sample(problem, n_prompts, 0), THRESHOLD)
+    with shown(None, "content or position") as progress:
+        began, used = time.perf_counter(), time.process_time()
+        means = mean_patterns(model, problem)
+        averaged, averaging = time.perf_counter(), time.process_time()
+        alone = each_alone(test, means, progress)
+        ended, ending = time.perf_counter(), time.process_time()
+    return {
+        "heads": len(alone),
+        "prompts": n_prompts,
+        "tokens": TOKENS,
+        "cores": torch.get_num_threads(),
+        "seconds_averages": round(averaged - began, 1),
+        "seconds_alone": round(ended - averaged, 1),
+        "processor_seconds_averages": round(averaging - used, 1),
+        "processor_seconds_alone": round(ending - averaging, 1),
+        "sequences": test.n_evaluations,
+        "content_heads": sum(loss.mean >= THRESHOLD for loss in alone.values()),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "weights_mib": sum(p.numel() * p.element_size() for p in model.parameters()) // 2**20,
+        **versions(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prompts", type=int, default=512)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    result = measure(of_shape(**GPT2), arguments.prompts)
+    if arguments.json:
+        print(json.dumps(result, indent=2))
+    else:
+        for name, value in result.items():
+            print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Commands on language tasks."""
+
+import json
+
+import pytest
+
+from circuits import Circuit, Head, Identity, save_circuit
+from tests.command import run
+from tests.retrieval_interp.cli.test_cli import one_line
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["discover", "ioi", "--task", "ioy"], "unknown task 'ioy'; expected one of induction, ioi"),
+        (["discover", "equations", "--task", "ioi"], "the names of ioi: "),
+        (
+            ["discover", "transformer_a", "--task", "ioi"],
+            "transformer_a: reads no text; expected a model with a tokenizer",
+        ),
+        (["discover", "ioi", "--metric", "kl"], "--metric belongs to a language task; name one with --task"),
+        (["validate", "ioi", "--task", "ioi"], "--task needs a circuit; name one with --circuit"),
+        (["view", "ioi", "--task", "ioy"], "unknown task 'ioy'"),
+        (["view", "ioi", "induction_tokens", "--task", "ioi"], "induction_tokens has another tokenizer than ioi"),
+        (["view", "ioi", "--task", "ioi", "--training"], "leave out --training or --task"),
+    ],
+)
+def test_a_language_task_that_cannot_be_run_is_refused_in_one_line(capsys, tmp_path, monkeypatch, command, says):
+    monkeypatch.chdir(tmp_path)
+    assert says in one_line(*run(capsys, *command))
+
+
+def test_a_circuit_is_validated_on_a_language_task_and_the_report_is_reproduced(capsys, tmp_path):
+    circuit = tmp_path / "circuit.yaml"
+    save_circuit(Circuit({Head(0, 0): Identity()}), circuit)
+    asked = ("--task", "ioi", "--metric", "probability", "--examples", "32")
+    code, out, _ = run(capsys, "validate", "ioi", *asked, "--circuit", circuit, "--out", tmp_path, "--json")
+    report = json.loads(out)
+    assert code == 1  # one head is not a circuit
+    assert report["threshold"] == 0.2
+    assert (report["metadata"]["task"], report["metadata"]["metric"]) == ("ioi", "probability")
+    assert report["loss"]["unablated"]["mean"] == pytest.approx(0.0, abs=0.05)
+    assert {*report["faithfulness"]["ablations"]} == {"mean", "uniform", "identity", "resample"}
+    assert run(capsys, "reproduce", tmp_path)[0] == 0
+
+
+def test_attention_is_shown_on_the_prompts_of_a_language_task(capsys, tmp_path):
+    page = tmp_path / "attention.html"
+    assert run(capsys, "view", "ioi", "--task", "ioi", "--examples", "1", "--out", page)[0] == 0
+    assert "S1+1" in page.read_text()
