@@ -1,12 +1,13 @@
 """Indirect object identification (Wang et al. 2022, *Interpretability in the Wild*).
 
-    ABBA    Then , Mary and John went to the store . John gave a drink to   ->   Mary, not John
-                   IO       S1   S1+1                S2                end
-    BABA    Then , John and Mary went to the store . John gave a drink to   ->   Mary, not John
-                   S1   S1+1 IO                      S2                end
+    ABBA    Today Mary and John went to the store . John gave a drink to   ->   Mary, not John
+                  IO       S1   S1+1                S2                end
+    BABA    Today John and Mary went to the store . John gave a drink to   ->   Mary, not John
+                  S1   S1+1 IO                      S2                end
 
 The group ``template`` is 0 for ABBA and 1 for BABA. In the counterfactual prompt, three other names stand in the places
-of the names (the paper's ABC). The prompts have four wordings. Their lengths differ; padding is on the right.
+of the names (the paper's ABC). The prompts have four wordings. The first two names stand at the same
+positions in all of them; the lengths differ, with padding on the right.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from retrieval_interp.language_tasks.language_task import END, LanguageTask, ans
 from retrieval_interp.language_tasks.template import Template, single_tokens
 
 WORDINGS = (
-    "Then, {A} and {B} went to the {PLACE}. {S} gave a {OBJECT} to",
+    "Today {A} and {B} went to the {PLACE}. {S} gave a {OBJECT} to",
     "When {A} and {B} got a {OBJECT} at the {PLACE}, {S} decided to give it to",
     "After {A} and {B} went to the {PLACE}, {S} gave a {OBJECT} to",
     "While {A} and {B} were working at the {PLACE}, {S} gave a {OBJECT} to",
@@ -55,7 +56,7 @@ class IOI(LanguageTask):
     @cached_property
     def _templates(self) -> tuple[tuple[Template, ...], dict[str, dict[str, int]]]:
         tokenizer = self.tokenizer
-        names = single_tokens(tokenizer, "the names of ioi", NAMES, "Then, ", LEAST_NAMES)
+        names = single_tokens(tokenizer, "the names of ioi", NAMES, "Today ", LEAST_NAMES)
         places = single_tokens(tokenizer, "the places of ioi", PLACES, "to the ", LEAST_THINGS)
         objects = single_tokens(tokenizer, "the objects of ioi", OBJECTS, "gave a ", LEAST_THINGS)
         words = {"A": names, "B": names, "S": names, "PLACE": places, "OBJECT": objects}

@@ -11,11 +11,12 @@ from transformers import AutoTokenizer
 
 from circuits.errors import BadInput
 from circuits.model.hooked_transformer import HookedTransformer
+from circuits.model.language import from_pretrained
 from circuits.model.transformer import Transformer
 from retrieval_interp.language_tasks.metric import Metric, MetricProblem
 from retrieval_interp.language_tasks.registry import check_task, language_task
 from retrieval_interp.models import library
-from retrieval_interp.models.model_dir import CONFIG
+from retrieval_interp.models.model_dir import CONFIG, read_config
 
 TOKENIZER = "tokenizer_config.json"  # only folders in Hugging Face's format have this file
 
@@ -36,10 +37,7 @@ def language_model(name: str, **options: Any) -> Transformer:
     pretrained = (folder / TOKENIZER).is_file()
     ours = folder.is_dir() or name.startswith(library.PREFIX) or (library.data_folder() / name / CONFIG).is_file()
     if ours and not pretrained:
-        model: Transformer = library.load(name).model
-        if model.tokenizer is None:
-            raise BadInput(f"{name}: reads no text; expected a model with a tokenizer")
-        return model
+        return reader(name)
     try:
         with warnings.catch_warnings(), redirect_stdout(sys.stderr):  # TransformerLens prints to stdout
             warnings.filterwarnings("ignore", message="HookedTransformer")
@@ -50,16 +48,34 @@ def language_model(name: str, **options: Any) -> Transformer:
         raise BadInput(f"{name}: no model directory, and cannot be loaded as a pretrained model ({reason})") from error
 
 
-def on_task(
-    name: str, task: str, metric: str = Metric.logit_difference, **options: Any
-) -> tuple[Transformer, MetricProblem]:
+def reader(name: str) -> Transformer:
+    """Load a model that reads text, for the circuit tools, on any version of TransformerLens.
+
+    Args:
+        name: a model directory with a tokenizer; ``hf:owner/name``; a model that comes with the toolkit; or whatever
+            ``circuits.model.from_pretrained`` loads, such as ``gpt2`` or a folder in Hugging Face's format.
+
+    Raises:
+        BadInput: there is no such model, it has no tokenizer, or TransformerLens does not support it.
+    """
+    if not name.startswith(library.PREFIX):
+        try:
+            read_config(Path(name) if Path(name).is_dir() else library.data_folder() / name)
+        except (BadInput, OSError, ValueError):  # no model directory of this toolkit
+            return from_pretrained(name)
+    model: Transformer = library.load(name).model
+    if model.tokenizer is None:
+        raise BadInput(f"{name}: reads no text; expected a model with a tokenizer")
+    return model
+
+
+def on_task(name: str, task: str, metric: str = Metric.logit_difference) -> tuple[Transformer, MetricProblem]:
     """Load a language model, and return it with a language task as a problem.
 
     Args:
-        name: as for ``language_model``.
+        name: as for ``reader``.
         task: the name of a language task, such as ``ioi``.
         metric: ``logit_difference``, ``probability`` or ``kl``.
-        options: keyword arguments of ``from_pretrained``.
 
     Raises:
         BadInput: there is no such model, task or metric; or the task does not fit the model's tokenizer.
@@ -68,7 +84,7 @@ def on_task(
     check_task(task)
     if metric not in [*Metric]:
         raise BadInput(f"unknown metric {metric!r}; expected {', '.join(Metric)}")
-    model = language_model(name, **options)
+    model = reader(name)
     return model, MetricProblem.of(model, language_task(task, model.tokenizer), Metric(metric))
 
 

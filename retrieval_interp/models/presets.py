@@ -311,8 +311,8 @@ PRESETS: dict[str, Preset] = {
     ),
     "ioi": Preset(
         WordsTask(Kind.ioi),
-        Architecture(n_layers=3, n_heads=4, d_model=64, d_head=16, mlp=False),
-        Recipe(steps=1_500, batch=128, training_examples=2**17, lr=2e-3, checkpoint_every=500),
+        Architecture(n_layers=3, n_heads=2, d_model=64, d_head=32, mlp=False),
+        Recipe(steps=1_000, batch=128, training_examples=2**17, lr=2e-3, checkpoint_every=500),
     ),
     "writing": _seven_hops(WritingTask(n_steps=7)),
     "at_once": _seven_hops(WritingTask(n_steps=7).asked_at_once),

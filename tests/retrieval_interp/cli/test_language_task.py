@@ -3,17 +3,31 @@
 import json
 
 import pytest
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from circuits import Circuit, Head, Identity, save_circuit
+from retrieval_interp.language_tasks import ioi
 from tests.command import run
 from tests.retrieval_interp.cli.test_cli import one_line
+
+
+def written(folder, read):
+    """A tiny model in Hugging Face's format, with a tokenizer of letters or without one."""
+    characters = sorted({*"".join(ioi.WORDINGS), *"".join(ioi.NAMES)})
+    config = GPT2Config(n_layer=1, n_head=1, n_embd=8, n_positions=200, vocab_size=len(characters))
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    if read:
+        tokenizer = Tokenizer(models.WordLevel({one: i for i, one in enumerate(characters)}))
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="T").save_pretrained(folder)
 
 
 @pytest.mark.parametrize(
     ("command", "says"),
     [
         (["discover", "ioi", "--task", "ioy"], "unknown task 'ioy'; expected one of induction, ioi"),
-        (["discover", "equations", "--task", "ioi"], "the names of ioi: "),
+        (["discover", "equations", "--task", "ioi"], "the tokenizer does not know 'Today'"),
         (
             ["discover", "transformer_a", "--task", "ioi"],
             "transformer_a: reads no text; expected a model with a tokenizer",
@@ -21,12 +35,16 @@ from tests.retrieval_interp.cli.test_cli import one_line
         (["discover", "ioi", "--metric", "kl"], "--metric belongs to a language task; name one with --task"),
         (["validate", "ioi", "--task", "ioi"], "--task needs a circuit; name one with --circuit"),
         (["view", "ioi", "--task", "ioy"], "unknown task 'ioy'"),
+        (["discover", "bare", "--task", "ioi"], "bare: no tokenizer"),
+        (["discover", "letters", "--task", "ioi"], "the names of ioi: 0 are one token in this tokenizer"),
         (["view", "ioi", "induction_tokens", "--task", "ioi"], "induction_tokens has another tokenizer than ioi"),
         (["view", "ioi", "--task", "ioi", "--training"], "leave out --training or --task"),
     ],
 )
 def test_a_language_task_that_cannot_be_run_is_refused_in_one_line(capsys, tmp_path, monkeypatch, command, says):
     monkeypatch.chdir(tmp_path)
+    for name in {"bare", "letters"} & {*command}:
+        written(tmp_path / name, read=name == "letters")
     assert says in one_line(*run(capsys, *command))
 
 
@@ -39,7 +57,7 @@ def test_a_circuit_is_validated_on_a_language_task_and_the_report_is_reproduced(
     assert code == 1  # one head is not a circuit
     assert report["threshold"] == 0.2
     assert (report["metadata"]["task"], report["metadata"]["metric"]) == ("ioi", "probability")
-    assert report["loss"]["unablated"]["mean"] == pytest.approx(0.0, abs=0.05)
+    assert report["loss"]["unablated"] == pytest.approx(0.0, abs=0.05)
     assert {*report["faithfulness"]["ablations"]} == {"mean", "uniform", "identity", "resample"}
     assert run(capsys, "reproduce", tmp_path)[0] == 0
 
