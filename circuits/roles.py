@@ -120,8 +120,11 @@ class Roles:
         return torch.where(left == 0, alone, kept * (was / left.clamp(min=torch.finfo(pattern.dtype).tiny)))
 
     def aligned(self, pattern: Shaped[torch.Tensor, "*part query key"]) -> Shaped[torch.Tensor, "*part query key"]:
-        """Return attention patterns, ``[batch, ..., query, key]``, counted from the first token of each example."""
-        return pattern if self.valid is None else _shifted(pattern, self.first)
+        """Return attention patterns, ``[batch, ..., query, key]``, counted from the first token; 0 at padding."""
+        if self.valid is None:
+            return pattern
+        rows = self.valid.reshape(len(self), *[1] * (pattern.ndim - 3), -1, 1)
+        return _shifted(pattern * rows, self.first)
 
     def from_first_token(
         self, pattern: Shaped[torch.Tensor, "one query key"]
