@@ -86,7 +86,7 @@ class HeadConsistency:
 
     @property
     def _missing(self) -> str:
-        if self.decision == "holds":
+        if self.decision == "holds" or self.head.layer == 0:
             return ""
         if not self.restored_by:
             return f" No single lower head makes {self.head} self-consistent if it is intact as well."

@@ -8,7 +8,8 @@ is the *interchange accuracy*.
 
     unpatched    the same share without any intervention
     control      the other instances of the same runs. In the source they exchange the variable, too, but nothing of
-                 theirs is put into the base. They keep their own answers, unless instances read each other.
+                 theirs is put into the base. They keep their own answers, unless instances read each other. There is
+                 none at a role that all instances share.
     predicted    what the circuit's paths predict (``circuits.interchange.predicted``)
 """
 
@@ -85,6 +86,8 @@ def interchange(
             for index, variable in enumerate(problem.variables):
                 for layer, role, scores in batch.patched(variable, names):
                     swapped[index, layer, role, part], kept[index, layer, role, part] = scores
+                    if names[role] in roles.shared:  # all instances stand there, and are exchanged
+                        kept[index, layer, role, part] = torch.nan
                     done = (layer + 1) / len(layers)
                     progress((number + (index + done) / shape[0]) / len(parts))
     depends = [[name in variable.components for name in problem.loss_components] for variable in problem.variables]

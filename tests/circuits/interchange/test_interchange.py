@@ -111,6 +111,8 @@ def test_in_the_equations_the_end_of_a_chain_is_set_by_its_last_line():
     assert result.accuracy[-1, 0, result.roles.index(last), 0] > 0.9  # before layer 0: the input itself
     assert result.accuracy[-1, 0, result.roles.index("query"), 0] < 0.1
     assert not any(role.startswith("a.") for role in result.roles)  # the position is a chain's own already
+    assert result.accuracy[0, -1, result.roles.index("answer"), 0] > 0.9
+    assert result.control[0, -1, result.roles.index("answer"), 0].isnan()  # all chains share the position
 
 
 @pytest.mark.parametrize("seed", [0, 3, 7])
