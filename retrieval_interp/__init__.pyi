@@ -6,6 +6,7 @@ from .figure4.figure4_page import figure4_components as figure4_components
 from .figure4.figure4_page import figure4_losses as figure4_losses
 from .models.build import VectorTransformer as VectorTransformer
 from .models.language import language_model as language_model
+from .models.language import on_task as on_task
 from .models.library import Loaded as Loaded
 from .models.library import data_folder as data_folder
 from .models.library import load as load
@@ -55,6 +56,7 @@ __all__ = [
     "load",
     "load_facts",
     "observations",
+    "on_task",
     "possible_layers",
     "preset",
     "probe",

@@ -5,6 +5,7 @@ import json
 import pytest
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 from circuits import Circuit, Head, Identity, save_circuit
 from retrieval_interp.language_tasks import ioi
@@ -14,6 +15,7 @@ from tests.retrieval_interp.cli.test_cli import one_line
 
 def written(folder, read):
     """A tiny model in Hugging Face's format, with a tokenizer of letters or without one."""
+    logging.disable_progress_bar()
     characters = sorted({*"".join(ioi.WORDINGS), *"".join(ioi.NAMES)})
     config = GPT2Config(n_layer=1, n_head=1, n_embd=8, n_positions=200, vocab_size=len(characters))
     GPT2LMHeadModel(config).save_pretrained(folder)

@@ -1,0 +1,51 @@
+"""The small language models that come with the toolkit: repeated tokens, and indirect object identification."""
+
+import pytest
+
+from circuits import Circuit, Head, Resample, content_or_position, evaluate, load_circuit, role_attention
+from retrieval_interp import data_folder, on_task
+
+INDUCTION_HEADS = [Head(1, index) for index in range(4)]
+NAME_MOVERS = [Head(1, 0), Head(1, 1)]
+
+
+@pytest.fixture(scope="module")
+def induction():
+    return on_task("induction_tokens", "induction")
+
+
+@pytest.fixture(scope="module")
+def ioi():
+    return on_task("ioi", "ioi")
+
+
+def mean_loss(model, problem, circuit):
+    return evaluate(model, problem, problem.examples(256, seed=3), [circuit]).mean().item()
+
+
+def attention(model, problem, heads, source, target):
+    examples = problem.examples(256, seed=3)
+    names = examples.roles.names
+    found = role_attention(model, examples)
+    return [found[head.layer, head.index, names.index(source), names.index(target)].item() for head in heads]
+
+
+def test_the_induction_heads_attend_to_the_token_after_the_one_before(induction):
+    assert min(attention(*induction, INDUCTION_HEADS, "end", "next")) > 0.85
+    assert mean_loss(*induction, Circuit(dict.fromkeys(INDUCTION_HEADS, Resample()))) > 0.9
+    assert max(mean_loss(*induction, Circuit({head: Resample()})) for head in INDUCTION_HEADS) < 0.3
+    assert {*content_or_position(*induction, n_examples=128, threshold=0.2).content} < {*INDUCTION_HEADS}
+
+
+def test_the_name_movers_are_the_content_heads_and_attend_to_the_indirect_object(ioi):
+    assert [*content_or_position(*ioi, n_examples=256, threshold=0.2).content] == NAME_MOVERS
+    assert min(attention(*ioi, NAME_MOVERS, "end", "IO")) > 0.3
+    assert max(attention(*ioi, NAME_MOVERS, "end", "S1")) < 0.1
+    assert mean_loss(*ioi, Circuit(dict.fromkeys(NAME_MOVERS, Resample()))) > 0.8
+
+
+def test_the_circuit_of_ioi_keeps_what_the_model_does(ioi):
+    circuit = load_circuit(data_folder() / "ioi" / "circuit.yaml")
+    assert mean_loss(*ioi, circuit) < 0.1
+    for head in NAME_MOVERS:
+        assert mean_loss(*ioi, circuit.with_head(head, Resample())) > 0.2
