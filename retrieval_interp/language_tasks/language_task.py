@@ -53,7 +53,9 @@ class LanguageTask(ABC):
         """
 
 
-def answers(right: Int[torch.Tensor, "*shape"], wrong: Int[torch.Tensor, "*shape"]) -> Int[torch.Tensor, ...]:
+def answers(
+    right: Int[torch.Tensor, "*shape"], wrong: Int[torch.Tensor, "*shape"]
+) -> Int[torch.Tensor, "batch instance 2 choice"]:
     """Return targets from right and wrong tokens, ``[batch]``, ``[batch, instance]`` or with choices."""
     both = torch.stack([right.reshape(len(right), -1), wrong.reshape(len(wrong), -1)], dim=2)
     return both[..., None]

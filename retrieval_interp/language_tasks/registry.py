@@ -1,5 +1,7 @@
 """All language tasks by name."""
 
+from __future__ import annotations
+
 from circuits.errors import BadInput
 from circuits.utils.lazy import transformers
 from retrieval_interp.language_tasks.docstring import Docstring
