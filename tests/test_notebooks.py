@@ -74,7 +74,7 @@ def test_what_is_no_model_problem_circuit_or_examples_is_named(kernel):
     NotebookClient(nbformat.v4.new_notebook(cells=[cell]), km=kernel, timeout=None).execute()
     *lines, last = "".join(output.text for output in cell.outputs if output.get("name") == "stdout").splitlines()
     expected = (
-        "HookedTransformer, got Examples",
+        "HookedTransformer or TransformerBridge, got Examples",
         "Problem, got Examples",
         "Circuit, got str",
         "Examples, got Retrieval",

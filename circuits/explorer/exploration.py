@@ -58,9 +58,10 @@ class Exploration:
         Raises:
             BadInput: the circuit does not fit the model, or an argument has the wrong type.
         """
-        for what, kind in ((model, Transformer), (problem, Problem), (circuit, Circuit)):
+        kinds = {"HookedTransformer or TransformerBridge": Transformer, "Problem": Problem, "Circuit": Circuit}
+        for what, (name, kind) in zip((model, problem, circuit), kinds.items(), strict=True):
             if not isinstance(what, kind):
-                raise BadInput(f"expected a {kind.__name__}, got {type(what).__name__} (see docs/uses.md)")
+                raise BadInput(f"expected a {name}, got {type(what).__name__} (see docs/uses.md)")
         examples = problem.examples(EXACTLY, seed).to(next(model.parameters()).device)
         self.model, self.problem, self.seed = model, problem, seed
         self.threshold = threshold

@@ -127,7 +127,8 @@ def test_every_preset_builds_and_has_the_papers_shape(name):
         ("Z", "unknown preset 'Z'; `retrieval-interp models presets` lists all "),
         (
             "inductoin",
-            "unknown preset 'inductoin'; did you mean induction? `retrieval-interp models presets` lists all ",
+            "unknown preset 'inductoin'; did you mean induction or induction_tokens? "
+            "`retrieval-interp models presets` lists all ",
         ),
     ],
 )
