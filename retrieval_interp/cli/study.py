@@ -167,8 +167,9 @@ def probe(
         print_json(command, metadata(model_dir, model), layers=layers, errors=records(read.table()))
         return
     for symbol in task.loss_components:
-        said = ", ".join(f"{name} {own[symbol]}" for name, own in layers.items() if own)
-        typer.echo(f"{symbol} can be read after layer: {said}")
+        known = {name: own[symbol] for name, own in layers.items() if own}
+        said = ", ".join(f"{name.replace('_', ' ')} {'never' if at is None else at}" for name, at in known.items())
+        typer.echo(f"First layer after which {symbol} is known: {said}")
     if page:
         typer.echo(f"The page is at {page}")
 
@@ -295,7 +296,7 @@ def composition(
     threshold: Threshold = 0.05,
     as_json: Json = False,
 ) -> None:
-    """Find out how the heads of a circuit find their place, and whether they find it without the model's other heads.
+    """Find what tells a circuit's heads where to attend, and whether they attend there if all others are replaced.
 
     Exits with 0 if the circuit is self-consistent, 1 if it is not or undecided, 2 on bad input.
     """

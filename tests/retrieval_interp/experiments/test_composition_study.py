@@ -83,7 +83,7 @@ def test_the_command_writes_a_page_and_its_tables(tmp_path, capsys):
         titles = page.locator("h2").all_inner_texts()
         assert titles == [
             "What was found",
-            "Which sender each head finds its place by",
+            "Which senders tell each head where to attend",
             "Self-consistency",
             "Interchange interventions",
             "MLPs",
