@@ -1,10 +1,10 @@
 """Self-consistency: do the heads of a circuit look where the circuit says, once the circuit has replaced the others?
 
-A validated circuit is told where to look. Here each content head (a head with paths between roles) is intact and looks
+A validated circuit is told where to look. Here each head with paths between roles is intact and looks
 for itself, in the residual stream that the replaced heads below it have made. A path is self-consistent if the head
 pays it at least ``ENOUGH`` attention, for every label of the problem's main group that its condition covers. A head is
 self-consistent if all its paths are, and the loss with this head alone intact is below the threshold. A circuit is
-self-consistent if all its content heads are, and the loss with all of them intact at once is below the threshold.
+self-consistent if all its heads with paths are, and the loss with all of them intact at once is below the threshold.
 Within three standard errors of its threshold, a number is undecided.
 
 A head that is not self-consistent misses something that a replaced head below it writes. Each head below is therefore
@@ -48,7 +48,7 @@ def self_consistency(
     max_examples: int = 0,
     progress: Progress | None = None,
 ) -> SelfConsistency:
-    """Let the content heads of a circuit look for themselves among replaced heads.
+    """Let the heads with paths of a circuit look for themselves among replaced heads.
 
     Args:
         model: any HookedTransformer without padding.
@@ -76,7 +76,7 @@ def self_consistency(
 
 
 def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: Progress) -> SelfConsistency:
-    content = content_heads(circuit)
+    content = heads_with_paths(circuit)
     circuits = [Circuit(), circuit, circuit.without_heads(content)]
     unablated, combined, intact = test.measure(circuits, progress=part_of(progress, 0.0, 0.4))
     heads = consistency(test, sample.first, circuit, content)
@@ -89,7 +89,7 @@ def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: 
     return SelfConsistency(heads, unablated, combined, intact, test.threshold, sample.roles.main_group)
 
 
-def content_heads(circuit: Circuit) -> tuple[Head, ...]:
+def heads_with_paths(circuit: Circuit) -> tuple[Head, ...]:
     """Return the heads with paths between roles, from the lowest layer up.
 
     Raises:
@@ -101,13 +101,13 @@ def content_heads(circuit: Circuit) -> tuple[Head, ...]:
 def consistency(
     test: SequentialTest, examples: Examples, circuit: Circuit, heads: Sequence[Head]
 ) -> tuple[HeadConsistency, ...]:
-    """Return what some content heads do, each of them intact alone.
+    """Return what some heads with paths do, each of them intact alone.
 
     Args:
         test: measures the losses, on all of its examples.
         examples: the examples that attention is averaged over.
         circuit: the circuit.
-        heads: the content heads.
+        heads: the heads with paths.
     """
     losses = test.measure(circuit.without_heads([head]) for head in heads)
     own = own_attention(test.model, circuit, examples)
@@ -134,7 +134,7 @@ def _restored_by(
 
 @torch.no_grad()
 def own_attention(model: Transformer, circuit: Circuit, examples: Examples) -> tuple[OwnAttention, ...]:
-    """Return the attention that each content head pays by itself along its paths, with all heads below replaced.
+    """Return the attention that each head with paths pays by itself along its paths, with all heads below replaced.
 
     It is split by the labels of the main group at the path's target, where the path holds.
     """

@@ -45,7 +45,7 @@ class OwnAttention:
 
 @dataclass(frozen=True)
 class HeadConsistency:
-    """One content head, intact among replaced heads.
+    """One head with paths, intact among replaced heads.
 
     Attributes:
         head: the head.
@@ -96,13 +96,13 @@ class HeadConsistency:
 
 @dataclass(frozen=True)
 class SelfConsistency:
-    """The content heads of a circuit, each by itself and all at once.
+    """The heads with paths of a circuit, each by itself and all at once.
 
     Attributes:
-        heads: every content head, from the lowest layer up.
+        heads: every head with paths, from the lowest layer up.
         unablated: the loss of the unablated model.
         combined: the loss with all heads of the circuit replaced.
-        intact: the loss with all content heads intact, and all other heads of the circuit replaced.
+        intact: the loss with all heads with paths intact, and all other heads of the circuit replaced.
         threshold: a loss below it counts as low.
         group: the problem's main group, by whose labels attention is split.
     """
@@ -120,9 +120,9 @@ class SelfConsistency:
         return _together([_below(self.intact, self.threshold), *(head.decision for head in self.heads)])
 
     def sentences(self) -> tuple[str, ...]:
-        """Return one sentence for the circuit, and one for every content head."""
+        """Return one sentence for the circuit, and one for every head with paths."""
         begin = {"holds": "is self-consistent", "fails": "is not self-consistent", "undecided": "is undecided"}
-        loss = f"with all {len(self.heads)} content heads intact the loss is {self.intact}, replaced {self.combined}"
+        loss = f"with all {len(self.heads)} heads with paths intact the loss is {self.intact}, replaced {self.combined}"
         return (
             f"The circuit {begin[self.decision]}: {loss}.",
             *(head.sentence(self.group) for head in self.heads),

@@ -6,7 +6,7 @@ The stages:
     2. content heads          give them paths where their attention is near 1, each on the instances where it is; on all
                               other instances they get fixed positions or their average
     3. all heads replaced     remove redundant paths, and make every head as simple as the loss allows
-    4. content heads intact   give heads back what the content heads above them need in order to look by themselves
+    4. paths' heads intact    give heads back what the heads with paths above them need in order to look by themselves
 """
 
 from dataclasses import dataclass

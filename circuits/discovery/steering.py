@@ -1,14 +1,14 @@
-"""Give heads back what the content heads above them need in order to look by themselves where the circuit says.
+"""Give heads back what the heads with paths above them need in order to look by themselves where the circuit says.
 
 A circuit tells every head where to look, so that a mechanism may leave out what a head above looks for. Here one
-content head at a time is intact, and then all at once. If they are not self-consistent, one lower head at a time is
+head with paths at a time is intact, and then all at once. If they are not self-consistent, one lower head at a time is
 intact as well. A lower head with which they are gets less simple mechanisms: first its average in the place of its
 other rows, then one more of the paths that its attention shows, then all of them.
 """
 
 from collections.abc import Iterator, Sequence
 
-from circuits.checks.self_consistency import consistency, content_heads
+from circuits.checks.self_consistency import consistency, heads_with_paths
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting, Trial
 from circuits.losses.sequential_test import IN_PASSING, SequentialTest
@@ -18,17 +18,17 @@ from circuits.problem import Examples
 
 
 def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit) -> Circuit:
-    """Return the circuit with lower heads changed where this makes content heads self-consistent.
+    """Return the circuit with lower heads changed where this makes heads with paths self-consistent.
 
     A change is kept only if the loss with all heads replaced stays low enough.
 
     Args:
         fitting: tests the loss with all heads replaced, and keeps the log.
-        test: tests the loss with content heads intact.
+        test: tests the loss with heads with paths intact.
         examples: the examples that attention is averaged over.
-        circuit: the circuit; it has a content head.
+        circuit: the circuit; it has a head with paths.
     """
-    content = content_heads(circuit)
+    content = heads_with_paths(circuit)
     for intact in dict.fromkeys((*zip(content), content)):
         if not _self_consistent(test, examples, circuit, intact):
             circuit = _steered(fitting, test, examples, circuit, intact)
@@ -36,7 +36,7 @@ def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: C
 
 
 def _self_consistent(test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]) -> bool:
-    """Whether content heads that are intact at once keep the loss low; a single one must also look where it should."""
+    """Whether heads with paths, intact at once, keep the loss low; a single one must also look where it should."""
     if len(intact) == 1:
         return consistency(test, examples, circuit, intact)[0].decision == "holds"
     return test.test_one(circuit.without_heads(intact)).decision == "below"

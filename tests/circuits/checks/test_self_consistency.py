@@ -31,7 +31,7 @@ def test_a_compiled_circuit_is_self_consistent():
         assert one.loss.mean < 1e-6
         assert all(own.attention.mean > 0.999 for own in one.attention)
     assert {own.label for own in found.heads[0].attention} == {0, 1, 2}
-    assert found.sentences()[0].startswith("The circuit is self-consistent: with all 3 content heads intact")
+    assert found.sentences()[0].startswith("The circuit is self-consistent: with all 3 heads with paths intact")
 
 
 def test_a_head_loses_its_way_if_the_circuit_takes_away_what_it_looks_for():
@@ -135,6 +135,6 @@ def test_without_a_group_attention_has_no_label(model, problem, circuit):
     assert found.decision == "holds"
 
 
-def test_a_circuit_without_content_heads_cannot_be_self_consistent(model, problem):
+def test_a_circuit_without_paths_cannot_be_self_consistent(model, problem):
     with pytest.raises(BadInput, match="no path between roles"):
         self_consistency(model, problem, Circuit({LOW: Uniform()}))
