@@ -3,6 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from transformer_lens.model_bridge import TransformerBridge
@@ -65,6 +66,7 @@ def bridge(name: str) -> TransformerBridge:
 
 
 TRANSFORMER_LENS_4 = int(version("transformer-lens").split(".")[0]) >= 4
+ONLY_3 = pytest.mark.skipif(TRANSFORMER_LENS_4, reason="needs the HookedTransformer of TransformerLens 3")
 
 
 def native_bridge() -> TransformerBridge:

@@ -135,7 +135,7 @@ class LayerNormPre(nn.Module):
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
         super().__init__()
-        self.eps, self.dtype = cfg.eps, cfg.dtype
+        self.cfg, self.eps = cfg, cfg.eps
         self.hook_scale, self.hook_normalized = HookPoint(), HookPoint()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class LayerNormPre(nn.Module):
         x = x if x.dtype == torch.float64 else x.float()
         x = x - x.mean(-1, keepdim=True)
         scale = self.hook_scale((x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
-        found: Tensor = self.hook_normalized(x / scale).to(self.dtype)
+        found: Tensor = self.hook_normalized(x / scale).to(self.cfg.dtype)
         return found
 
 
@@ -374,12 +374,11 @@ class HookedTransformer(HookedRootModule):
             return [str(self.tokenizer.decode(own)) for own in tokens]
         return str(self.tokenizer.decode(tokens))
 
-    @property
-    def W_E(self) -> Tensor:  # noqa: N802
-        """The embedding, ``[d_vocab, d_model]``."""
-        return self.embed.W_E
-
-    @property
-    def W_U(self) -> Tensor:  # noqa: N802
-        """The unembedding, ``[d_model, d_vocab_out]``."""
-        return self.unembed.W_U
+    def __getattr__(self, name: str) -> Any:
+        """Return the weights of all layers, ``W_Q`` and so on, ``[layer, ...]``, and those of the embeddings."""
+        if name in ("W_E", "W_pos", "W_U", "b_U"):
+            return getattr({"W_E": self.embed, "W_pos": self.pos_embed}.get(name, self.unembed), name)
+        if name[:2] in ("W_", "b_"):
+            part = "mlp" if name[2:] in ("in", "out") else "attn"
+            return torch.stack([getattr(getattr(block, part), name) for block in self.blocks])
+        return super().__getattr__(name)

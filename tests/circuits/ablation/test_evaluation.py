@@ -9,7 +9,6 @@ from circuits.model import batching
 from circuits.model.hooked_transformer import HookedTransformerConfig
 from retrieval_interp import VectorTransformer
 from retrieval_interp.models.presets import Architecture
-from tests.architectures import TRANSFORMER_LENS_4
 
 
 def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, task):
@@ -74,9 +73,6 @@ def test_the_progress_ends_at_one(random_model, task):
     assert shares[-1] == 1.0
 
 
-ONLY_3 = pytest.mark.skipif(TRANSFORMER_LENS_4, reason="a gated MLP is a bridge in TransformerLens 4")
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -86,9 +82,7 @@ ONLY_3 = pytest.mark.skipif(TRANSFORMER_LENS_4, reason="a gated MLP is a bridge 
         {"act_fn": "gelu"},
         {"act_fn": "gelu_new"},
         {"act_fn": "gelu_fast"},
-        pytest.param(
-            {"gated_mlp": True}, marks=pytest.mark.skipif(TRANSFORMER_LENS_4, reason="needs TransformerLens 3")
-        ),
+        pytest.param({"gated_mlp": True}, marks=ONLY_3),
     ],
 )
 def test_models_with_every_kind_of_mlp_and_norm_are_evaluated_as_the_loop_does(task, change):

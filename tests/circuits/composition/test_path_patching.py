@@ -20,6 +20,7 @@ from circuits.ground_truth.compiled_edges import compiled_edges
 from circuits.losses.mean import Mean
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from retrieval_interp.ground_truth.chains import ChainProblem
+from tests.architectures import ONLY_3
 from tests.handmade import InductionProblem
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
@@ -128,6 +129,7 @@ def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, task):
     assert torch.allclose(parts.sum(dim=0) + bias, run.residual(2)[run.example, at], atol=1e-5)
 
 
+@ONLY_3
 @pytest.mark.parametrize("which", "QKV")
 def test_patches_are_those_of_plain_hooks(random_model, task, which):
     """The reference: TransformerLens's split inputs, and one more run with the head's output changed at the source."""
@@ -236,6 +238,7 @@ def test_a_circuit_without_a_path_between_roles_has_no_receiver(model, problem):
         path_patching(model, problem, Circuit({LOW: Uniform()}))
 
 
+@ONLY_3
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "other", [{"parallel_attn_mlp": True}, {"positional_embedding_type": "rotary", "rotary_dim": 8}]
@@ -260,6 +263,7 @@ def stock(normalization):
     return model
 
 
+@ONLY_3
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("normalization", [None, "LN"])
 def test_composition_scores_are_those_of_transformer_lens_on_folded_weights(normalization):
