@@ -9,6 +9,7 @@ from circuits.model import batching
 from circuits.model.hooked_transformer import HookedTransformerConfig
 from retrieval_interp import VectorTransformer
 from retrieval_interp.models.presets import Architecture
+from tests.architectures import ONLY_3
 
 
 def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, task):
