@@ -3,8 +3,8 @@
     python -m benchmarks.size [--prompts 512] [--json]
 
 The model has 12 layers of 12 heads with random weights, the prompts 20 random tokens each. Every head alone is replaced
-with its average pattern, on at least 128 prompts, and on up to all of them while the decision is open. The loss is the
-share of the right token's probability that is lost. Processor seconds are those of all cores together.
+with its average pattern, on at least 128 prompts, and on up to all of them while the decision is open. The loss is the KL
+divergence from the unablated model, as a share of that with all heads replaced. Processor seconds are those of all cores together.
 """
 
 import argparse
@@ -62,14 +62,14 @@ def of_shape(**shape: int) -> HookedTransformer:
 def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]:
     """Tell content heads from positional heads, each alone, and return times and memory."""
     task = RandomTokens(None, model.cfg.d_vocab)
-    raw = MetricProblem(task, model, Metric.probability, 1.0)
-    whole = 1 - evaluate(model, raw, raw.examples(n_prompts, 1), [Circuit()]).mean().item()
-    problem = MetricProblem(task, model, Metric.probability, whole)
-    test = SequentialTest(model, problem, Sample(problem, n_prompts, 0), THRESHOLD)
     with shown(None, "content or position") as progress:
         began, used = time.perf_counter(), time.process_time()
-        means = mean_patterns(model, problem)
+        means = mean_patterns(model, MetricProblem(task, model, Metric.probability, 1.0))
         averaged, averaging = time.perf_counter(), time.process_time()
+        raw = MetricProblem(task, model, Metric.kl, 1.0)
+        whole = evaluate(model, raw, raw.examples(128, 1), [Circuit(means)]).mean().item()
+        problem = MetricProblem(task, model, Metric.kl, whole)
+        test = SequentialTest(model, problem, Sample(problem, n_prompts, 0), THRESHOLD)
         alone = each_alone(test, means, progress)
         ended, ending = time.perf_counter(), time.process_time()
     return {

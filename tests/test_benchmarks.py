@@ -106,7 +106,7 @@ def test_a_killed_training_is_brought_to_the_end_of_one_that_nobody_killed(monke
     assert found["files"] == 3 + 1 + 20  # config, log, weights; the state; a checkpoint every other step
 
 
-def test_the_benchmark_of_size_looks_at_every_head_on_no_more_prompts_than_there_are():
+def test_the_benchmark_of_size_looks_at_every_head_on_as_many_prompts_as_decide():
     model = size.of_shape(n_layers=2, n_heads=2, d_model=16, d_head=8, d_mlp=16, n_ctx=20, d_vocab=50)
     result = size.measure(model, 256)
     assert result["heads"] == 4

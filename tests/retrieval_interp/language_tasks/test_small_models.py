@@ -1,6 +1,7 @@
 """The small language models that come with the toolkit: repeated tokens, and indirect object identification."""
 
 import pytest
+import torch
 
 from circuits import Circuit, Head, Resample, content_or_position, evaluate, load_circuit, role_attention
 from retrieval_interp import data_folder, on_task
@@ -42,6 +43,22 @@ def test_the_name_movers_are_the_content_heads_and_attend_to_the_indirect_object
     assert min(attention(*ioi, NAME_MOVERS, "end", "IO")) > 0.3
     assert max(attention(*ioi, NAME_MOVERS, "end", "S1")) < 0.1
     assert mean_loss(*ioi, Circuit(dict.fromkeys(NAME_MOVERS, Resample()))) > 0.8
+
+
+@torch.no_grad()
+def test_the_name_movers_raise_the_indirect_object_and_not_the_subject(ioi):
+    model, problem = ioi
+    examples = problem.examples(256, seed=3)
+    _, cache = model.run_with_cache(examples.inputs)
+    rows, end = torch.arange(256), examples.roles["end"][:, 0]
+    names = examples.targets[:, 0, :, 0]
+    for head in NAME_MOVERS:
+        written = cache["z", head.layer][rows, end, head.index] @ model.W_O[head.layer, head.index]
+        normal = (written - written.mean(dim=-1, keepdim=True)) / cache["ln_final.hook_scale"][rows, end]
+        logits = normal * model.ln_final.w @ model.W_U
+        io, subject = (logits.gather(1, names) - logits[:, names.unique()].mean(dim=1, keepdim=True)).mean(dim=0)
+        assert io > 4
+        assert subject.abs() < 0.5
 
 
 def test_the_circuit_of_ioi_keeps_what_the_model_does(ioi):
