@@ -3,8 +3,9 @@
     python -m benchmarks.size [--prompts 512] [--json]
 
 The model has 12 layers of 12 heads with random weights, the prompts 20 random tokens each. Every head alone is replaced
-with its average pattern, on at least 128 prompts, and on up to all of them while the decision is open. The loss is the KL
-divergence from the unablated model, as a share of that with all heads replaced. Processor seconds are those of all cores together.
+with its average pattern, on at least 128 prompts, and on up to all of them while the decision is open. The loss is the
+KL divergence from the unablated model, as a share of that with all heads replaced. Processor seconds are those of all
+cores together.
 """
 
 import argparse
