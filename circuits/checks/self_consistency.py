@@ -176,6 +176,9 @@ def _split(
     there = mechanism.holds(path.source, path.target, roles)
     group = roles.main_group
     labels = roles.group(group, path.target) if group else torch.zeros_like(roles[path.target])
+    here = roles.positions.transpose(1, 2) == roles[path.target][..., None]  # roles that stand at the target
+    here[..., roles.names.index(path.target)] = False
+    attention = attention.masked_fill(here, 0.0)
     for label in labels[there].unique().tolist():
         each = per_example(attention.permute(2, 0, 1), (there & (labels == label)).float())  # [role, example]
         on = dict(zip(roles.names, each, strict=True))

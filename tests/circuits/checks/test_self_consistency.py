@@ -1,9 +1,11 @@
 """Heads that look for themselves among replaced heads, in models whose circuit is known."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from circuits import AttentionPath, BadInput, Circuit, Condition, FixedPattern, Head, OneHot, Uniform
+from circuits import AttentionPath, BadInput, Circuit, Condition, FixedPattern, Head, OneHot, Roles, Uniform
 from circuits.checks.self_consistency import self_consistency
 from circuits.checks.self_consistency_result import HeadConsistency, OwnAttention, SelfConsistency
 from circuits.ground_truth.compile import compile_circuit
@@ -82,6 +84,27 @@ def test_a_head_that_looks_at_another_role_than_the_circuit_says_is_not_self_con
     assert [one.decision for one in found.heads] == ["holds", "fails"] if found.combined.mean < 0.05 else ["fails"] * 2
     assert found.heads[1].attention[0].instead == "pair1.second"
     assert found.heads[1].loss.mean < 1e-6  # intact, it does the right thing; but not what the circuit says
+
+
+class TwoNames(ChainProblem):
+    """The same problem, but pair1.second has another name in the first instance, whose own role is elsewhere."""
+
+    def examples(self, n, seed):
+        examples = super().examples(n, seed)
+        roles = examples.roles
+        other = roles["pair1.second"].clone()
+        other[:, 1:] = 0
+        positions = torch.cat([roles.positions, other[:, None]], dim=1)
+        groups = {name: torch.cat([own, own[:, -1:]], dim=1) for name, own in roles.groups.items()}
+        return replace(examples, roles=Roles((*roles.names, "other"), positions, groups))
+
+
+def test_attention_on_the_target_is_not_counted_again_under_another_name():
+    model, _ = one_step()
+    found = self_consistency(model, TwoNames(1), Circuit({LOW: JOIN, HIGH: ANSWER}), n_examples=32)
+    for own in found.heads[1].attention:
+        assert own.attention.mean > 0.999
+        assert own.others["other"] < 0.001
 
 
 def test_only_the_instances_that_a_condition_covers_count():
