@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from circuits import BadInput, Circuit, Head, Problem, Resample, Uniform, Unsolved, evaluate, run_ablated
 from circuits.checks.content_or_position import mean_patterns
+from retrieval_interp import on_task
 from retrieval_interp.language_tasks.language_task import at_end
 from retrieval_interp.language_tasks.metric import Metric, MetricProblem
 from retrieval_interp.models.build import build
@@ -66,3 +68,17 @@ def test_a_model_that_is_too_short_or_knows_too_few_words_is_refused(words):
     few.cfg.d_vocab = 10
     with pytest.raises(BadInput, match="the model has 10 tokens; its tokenizer has 60"):
         MetricProblem.of(few, words.task)
+
+
+def test_a_bridge_of_a_folder_is_measured_on_padded_prompts_and_resampled_as_with_hooks(words, tmp_path):
+    torch.manual_seed(0)
+    config = GPT2Config(n_layer=2, n_head=2, n_embd=32, n_positions=32, vocab_size=words.d_input, initializer_range=0.3)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    words.tokenizer.save_pretrained(tmp_path)
+    model, problem = on_task(str(tmp_path), "ioi", "kl")
+    examples = problem.examples(32, seed=0)
+    found = evaluate(model, problem, examples, [Circuit(), *CIRCUITS])
+    assert found[0].abs().max() < 1e-5
+    for losses, circuit in zip(found[1:], CIRCUITS, strict=True):
+        assert losses.mean() > 0.01
+        assert torch.allclose(losses, problem.losses(run_ablated(model, circuit, examples), examples), atol=1e-5)
