@@ -12,6 +12,7 @@ from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, REPORT, read_conf
 from retrieval_interp.models.presets import Recipe
 from retrieval_interp.reproduction.stored_report import check_is_of, circuit_found, read_report
 from retrieval_interp.tasks.retrieval import RetrievalTask
+from retrieval_interp.tasks.words import WordsTask
 from retrieval_interp.theory.depth import bound_paper
 from retrieval_interp.theory.information_flow import layers_until
 
@@ -47,16 +48,18 @@ def _filled(folder: Path, address: str) -> str:
     searched = None if report is None or circuit_found(report) else report  # a report of a discovery without a circuit
     if report is not None and not searched:
         check_is_of(report, circuit, folder)
+    retrieves = not isinstance(task, WordsTask)
     data = ModelCardData(
         library_name="transformer-lens",
         license="mit",
-        tags=["mechanistic-interpretability", "retrieval-problem", "retrieval-interp"],
+        tags=["mechanistic-interpretability", *["retrieval-problem"] * retrieves, "retrieval-interp"],
     )
     heads = config["architecture"]["n_heads"]
     contents: dict[str, Any] = {
         "name": Path(address).name,
         "address": address,
         "task": task,
+        "retrieves": retrieves,
         "architecture": config["architecture"],
         "heads": "one head" if heads == 1 else f"{heads} heads",
         "made": made,
