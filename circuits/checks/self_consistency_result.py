@@ -122,7 +122,8 @@ class SelfConsistency:
     def sentences(self) -> tuple[str, ...]:
         """Return one sentence for the circuit, and one for every head with paths."""
         begin = {"holds": "is self-consistent", "fails": "is not self-consistent", "undecided": "is undecided"}
-        loss = f"with all {len(self.heads)} heads with paths intact the loss is {self.intact}, replaced {self.combined}"
+        heads = f"all {len(self.heads)} heads with paths" if len(self.heads) > 1 else "its only head with paths"
+        loss = f"with {heads} intact the loss is {self.intact}; with all its heads replaced it is {self.combined}"
         return (
             f"The circuit {begin[self.decision]}: {loss}.",
             *(head.sentence(self.group) for head in self.heads),

@@ -70,7 +70,7 @@ def path_patching(
     """Find the senders that tell the heads of a circuit where to look (Q, K), and those that they fetch from (V).
 
     The unablated model runs. What one sender wrote at the positions of a path's source (Q) or target (K, V) is
-    exchanged between the instances of an example, by a random derangement, in one input of one head. At a role that all
+    exchanged between the instances of an example, in a random cycle, in one input of one head. At a role that all
     instances share, and with one instance only, it is exchanged between examples. What counts is the attention on the
     target that is lost where the path holds (Q, K), and the loss returned: the increase of the loss with this head's
     output changed at the source where the path holds, and all else intact.

@@ -22,7 +22,7 @@ INPUTS = ("Q", "K", "V")
 
 
 def exchanged(n_examples: int, n_instances: int, generator: torch.Generator) -> Int[Tensor, "example instance"]:
-    """Return for every instance another one of the same example, each of them once: a random derangement."""
+    """Return for every instance the next one of its example, in a random cycle through all of them."""
     order = torch.rand(n_examples, n_instances, generator=generator).argsort(dim=1)
     return torch.empty_like(order).scatter_(1, order, order.roll(1, dims=1))
 
