@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float
-
 from circuits.circuit import AttentionPath
 from circuits.composition.sender import Sender
+from circuits.losses.by_label import ByLabel
 from circuits.losses.mean import Mean
-from circuits.roles import Roles
-from circuits.utils.lazy import pandas, torch
+from circuits.utils.lazy import pandas
 
 # Attention lost, from which on a Q or K edge is found. On transformers A to D, 250 to 280 of 343 edges lose less than
 # 0.02 and some 40 to 50 lose more than 0.4. Between them there is no gap, but 0.25 lies where edges are fewest.
@@ -20,47 +18,6 @@ FOLLOWED = 0.25
 # A V edge's loss returned, as a share of that of all senders at once. A squared error grows with the square of what is
 # exchanged, so an edge with half of what a path carries returns a quarter. There is no gap on transformers A to D.
 CARRIED = 0.25
-
-
-@dataclass(frozen=True)
-class ByLabel:
-    """Attention lost, split by the labels of the main group at one role: that at which the labels differ most.
-
-    Attributes:
-        group: the main group, such as ``slot``.
-        role: the role; of roles with the same labels, one that the circuit names.
-        lost: the attention lost with each label; a label that never occurs where the path holds is left out.
-    """
-
-    group: str
-    role: str
-    lost: Mapping[int, Mean]
-
-    @classmethod
-    def of(cls, lost: Float[torch.Tensor, "example role label"], roles: Roles, named: Collection[str] = ()) -> ByLabel:
-        """Choose the role, of equal ones first a named one. Labels differ by chance, too: see the standard errors."""
-        each = {
-            role: {label: Mean.of(values) for label, values in enumerate(own.T)}
-            for role, own in zip(roles.names, lost.transpose(0, 1), strict=True)
-        }
-        there = {role: {label: mean for label, mean in own.items() if mean.n_examples} for role, own in each.items()}
-        splits = [cls(str(roles.main_group), role, own) for role, own in there.items()]
-        splits.sort(key=lambda split: split.role not in named)
-        return max(splits, key=lambda split: split.highest - split.lowest)
-
-    @property
-    def highest(self) -> float:
-        """The attention lost with the label that loses most."""
-        return max(mean.mean for mean in self.lost.values())
-
-    @property
-    def lowest(self) -> float:
-        """The attention lost with the label that loses least."""
-        return min(mean.mean for mean in self.lost.values())
-
-    def __str__(self) -> str:
-        each = ", ".join(f"{label}: {mean.mean:.2f}" for label, mean in self.lost.items())
-        return f"by {self.group} of {self.role} {each}"
 
 
 @dataclass(frozen=True)
@@ -121,12 +78,7 @@ class Edge:
             "input": self.input,
             "attention_lost": self.attention_lost and self.attention_lost.to_json(),
             "loss_returned": self.loss_returned and self.loss_returned.to_json(),
-            "by_label": self.by_label
-            and {
-                "group": self.by_label.group,
-                "role": self.by_label.role,
-                "lost": {str(label): mean.to_json() for label, mean in self.by_label.lost.items()},
-            },
+            "by_label": self.by_label and self.by_label.to_json("lost"),
             "score": self.score,
             "rank": self.rank,
             "found": self.found,

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.composition.composition_scores import composition_scores
-from circuits.composition.edges import CARRIED, FOLLOWED, ByLabel, Composition, Edge
+from circuits.composition.edges import CARRIED, FOLLOWED, Composition, Edge
 from circuits.composition.receiver import INPUTS, Receiver, exchanged
 from circuits.composition.sender import ALL, Sender
 from circuits.composition.senders import senders_below
 from circuits.composition.unablated import Unablated, examples_at_once
+from circuits.losses.by_label import ByLabel, has_few_labels
 from circuits.losses.mean import Mean
 from circuits.losses.sample import check_number, stream_seed
 from circuits.mechanisms.one_hot import OneHot
@@ -25,7 +26,6 @@ from circuits.role_paths import role_paths
 from circuits.utils.progress import Progress, part_of, shown
 
 SCREENED = 64  # examples that decide which losses are measured
-MOST_LABELS = 16  # of a group by which attention is split
 NOTICED = 0.05  # attention lost on them, from which on the loss of a Q or K edge is measured
 
 
@@ -128,10 +128,7 @@ class _Patching:
     def measured(self, examples: Examples, wanted: Wanted, progress: Progress) -> dict[Key, Values]:
         """Return the effects of all patches, batch by batch."""
         n, n_instances = len(examples), examples.roles.positions.shape[2]
-        group, n_labels = examples.roles.main_group, 0
-        if group is not None:
-            n_labels = 1 + int(examples.roles.groups[group].max())
-        split = (group, n_labels) if group is not None and n_labels <= MOST_LABELS else None
+        split = has_few_labels(examples.roles)
         between = examples.roles.shared if n_instances > 1 else examples.roles.names
         generator = torch.Generator().manual_seed(stream_seed(self.seed, "exchanged instances"))
         batches = torch.arange(n).tensor_split(-(-n // examples_at_once(self.model, examples)))
@@ -150,7 +147,7 @@ class _Patching:
         return {key: _joined(values) for key, values in parts.items()}
 
 
-def _effects(receiver: Receiver, wanted: Wanted, split: tuple[str, int] | None) -> Iterator[tuple[Key, Values]]:
+def _effects(receiver: Receiver, wanted: Wanted, split: bool) -> Iterator[tuple[Key, Values]]:
     """Yield the effects of all patches of a receiver on a batch."""
     senders = (*senders_below(receiver.path.head.layer, receiver.run.model.cfg), ALL)
     for which in INPUTS:
@@ -161,7 +158,7 @@ def _effects(receiver: Receiver, wanted: Wanted, split: tuple[str, int] | None) 
         own = receiver.on_target(receiver.pattern)
         moved = which != "V"
         lost = own - receiver.on_target(pattern) if moved else None
-        by_label = receiver.by_label(pattern, *split) if split and moved else None
+        by_label = receiver.by_label(pattern) if split and moved else None
         for index, key in enumerate(keys):
             at = [None if effect is None else effect[index] for effect in (lost, by_label)]
             yield key, Values(own, at[0], losses.get(index), at[1])

@@ -15,6 +15,7 @@ from circuits.circuit import AttentionPath
 from circuits.composition.senders import written
 from circuits.composition.unablated import Unablated
 from circuits.errors import BadInput
+from circuits.losses.by_label import over_labels
 from circuits.losses.mean import per_example
 from circuits.model.block import after_mlp, normalised
 
@@ -123,15 +124,12 @@ class Receiver:
         return per_example(pattern.gather(-1, to)[..., 0], self.there.float())
 
     def by_label(
-        self, pattern: Float[Tensor, "sender example instance key"], group: str, n_labels: int
+        self, pattern: Float[Tensor, "sender example instance key"]
     ) -> Float[Tensor, "sender example role label"]:
-        """Return the attention lost on the target, split by the label of a group at every role of the instance."""
-        roles = self.run.examples.roles
-        labels = torch.stack([roles.group(group, role) for role in roles.names], dim=-1)
-        of_label = torch.nn.functional.one_hot(labels, n_labels) * self.there[..., None, None]
+        """Return the attention lost on the target, split by the label of the main group at every role."""
         to = self.target[..., None].expand(*pattern.shape[:-1], 1)
         lost = (self.pattern - pattern).gather(-1, to)[..., 0]
-        return torch.einsum("sei,eirl->serl", lost, of_label.to(lost.dtype)) / of_label.sum(dim=1)
+        return over_labels(lost, self.there, self.run.examples.roles)
 
     def losses(self, z: Float[Tensor, "variant example instance d_head"]) -> Float[Tensor, "variant example"]:
         """Return the losses with another output of the head at the source, where the path holds."""

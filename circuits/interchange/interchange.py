@@ -7,6 +7,8 @@ there, both instances now give each other's answers, for all components that dep
 is the *interchange accuracy*.
 
     unpatched    the same share without any intervention
+    random       the same with the residual stream at two random positions, at which neither instance has a role. It
+                 should be as without any intervention.
     control      the other instances of the same runs. In the source they exchange the variable, too, but nothing of
                  theirs is put into the base. They keep their own answers, unless instances read each other. There is
                  none at a role that all instances share.
@@ -25,9 +27,10 @@ from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES, LaidOut
-from circuits.interchange.interchange_result import InterchangeResult
+from circuits.interchange.interchange_result import InterchangeResult, furthest
 from circuits.interchange.predicted import predicted_accuracy
 from circuits.interchange.variables import Interchangeable, Variable
+from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.sample import check_number, stream_seed
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
@@ -73,38 +76,52 @@ def interchange(
     roles, layers = examples.roles, range(model.cfg.n_layers + 1)
     names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
     partner, treated = _couples(examples, stream_seed(seed, "couples"))
-    shape = len(problem.variables), len(layers), len(names), n_examples, len(problem.loss_components)
-    swapped, kept = torch.empty(2, *shape)
+    elsewhere = _random_positions(examples, treated, stream_seed(seed, "random positions"))
+    shape = len(problem.variables), len(layers), len(names) + 1, n_examples  # the last role is the random positions
+    n_instances, n_components = partner.shape[1], len(problem.loss_components)
+    swapped, kept = torch.empty(*shape, n_components), torch.empty(*shape, n_instances, n_components)
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     parts = [slice(start, min(start + at_once, n_examples)) for start in range(0, n_examples, at_once)]
-    unpatched = torch.empty(2, n_examples, shape[-1])
+    unpatched, own = torch.empty(n_examples, n_components), torch.empty(n_examples, n_instances, n_components)
     with shown(progress, "interchange") as progress:
         for number, part in enumerate(parts):
-            batch = _Batch(model, problem, examples.take(part), partner[part], treated[part])
-            plain = unpatched[:, part] = batch.scores(batch.base.outputs)
-            swapped[:, :, :, part], kept[:, :, :, part] = plain
+            batch = _Batch(model, problem, examples.take(part), partner[part], treated[part], elsewhere[part])
+            unpatched[part], own[part] = batch.scores(batch.base.outputs)
+            swapped[:, :, :, part], kept[:, :, :, part] = unpatched[part], own[part]
             for index, variable in enumerate(problem.variables):
                 for layer, role, scores in batch.patched(variable, names):
                     swapped[index, layer, role, part], kept[index, layer, role, part] = scores
-                    if names[role] in roles.shared:  # all instances stand there, and are exchanged
+                    if (*names, None)[role] in roles.shared:  # all instances stand there, and are exchanged
                         kept[index, layer, role, part] = torch.nan
                     done = (layer + 1) / len(layers)
                     progress((number + (index + done) / shape[0]) / len(parts))
     depends = [[name in variable.components for name in problem.loss_components] for variable in problem.variables]
     absent = ~torch.tensor(depends)[:, None, None, None]  # [variable, 1, 1, 1, component]
+    swapped[:, :, -1, elsewhere[:, 0] < 0] = torch.nan
     accuracy, accuracy_error = _over_examples(swapped.masked_fill(absent, torch.nan))
-    control, control_error = _over_examples(kept.masked_fill(absent, torch.nan))
+    control, control_error = _over_examples(kept[:, :, :-1].nanmean(dim=4).masked_fill(absent, torch.nan))
+    own_mean = own.nanmean(dim=1).nanmean(dim=0)
+    by_label = None
+    if has_few_labels(roles) and not control.isnan().all():
+        *cell, component = furthest(own_mean, control)
+        at = kept[tuple(cell)][..., component].to(roles.positions.device)  # [example, instance]
+        by_label = ByLabel.of(
+            over_labels(at.nan_to_num(), ~at.isnan(), roles), roles, {one.role for one in problem.variables}
+        )
     return InterchangeResult(
         variables=tuple(problem.variables),
         roles=names,
         components=problem.loss_components,
         n_examples=n_examples,
-        accuracy=accuracy,
-        standard_error=accuracy_error,
+        accuracy=accuracy[:, :, :-1],
+        standard_error=accuracy_error[:, :, :-1],
+        random=accuracy[:, :, -1],
+        random_standard_error=accuracy_error[:, :, -1],
         control=control,
         control_standard_error=control_error,
-        unpatched=unpatched[0].nanmean(dim=0),
-        own=unpatched[1].nanmean(dim=0),
+        control_by_label=by_label,
+        unpatched=unpatched.nanmean(dim=0),
+        own=own_mean,
         predicted=None if circuit is None else _predicted(circuit, problem, names, model.cfg.n_layers),
     )
 
@@ -148,12 +165,16 @@ class _Batch:
         examples: Examples,
         partner: Int[Tensor, "batch instance"],
         treated: Bool[Tensor, "batch instance"],
+        elsewhere: Int[Tensor, "batch 2"],
     ) -> None:
         self.model, self.problem, self.examples, self.partner, self.treated = model, problem, examples, partner, treated
+        self.elsewhere = elsewhere
         self.base = KeptRun.of(model, examples.inputs)
 
-    def scores(self, outputs: Float[Tensor, "batch pos d_out"]) -> Float[Tensor, "2 batch component"]:
-        """Return the share of treated instances with their partner's answer, and of the others with their own."""
+    def scores(
+        self, outputs: Float[Tensor, "batch pos d_out"]
+    ) -> tuple[Float[Tensor, "batch component"], Float[Tensor, "batch instance component"]]:
+        """Return the share of treated instances with their partner's answer, and which others have their own."""
         distances = self.problem.distances(outputs, self.examples)
         unasked, distances = distances.isnan(), distances.nan_to_num()
         nearest = (distances - distances.amin(dim=-1, keepdim=True) <= TIE * distances.abs().amax()).float()
@@ -161,32 +182,43 @@ class _Batch:
         nearest = nearest.masked_fill(unasked, torch.nan)
         whose = self.partner[..., None, None].expand(*nearest.shape[:-1], 1)
         partners, own = nearest.gather(-1, whose)[..., 0], nearest.diagonal(dim1=1, dim2=3).transpose(1, 2)
-        return torch.stack([_mean(partners, self.treated), _mean(own, ~self.treated)]).cpu()
+        given = partners.masked_fill(~self.treated[..., None], torch.nan).nanmean(dim=1)
+        return given.cpu(), own.masked_fill(self.treated[..., None], torch.nan).cpu()
 
-    def _carrying(self, role: str) -> Bool[Tensor, "batch instance"]:
-        """Whether the residual stream at an instance's role is exchanged; at a shared role, it is in every example."""
-        return torch.ones_like(self.treated) if role in self.examples.roles.shared else self.treated
+    def _exchanged(self, names: Sequence[str]) -> Iterator[Bool[Tensor, "batch pos"]]:
+        """Yield the positions of the treated instances at every role, then the random positions."""
+        roles, nowhere = self.examples.roles, torch.zeros(self.base.outputs.shape[:2], dtype=torch.bool)
+        nowhere = nowhere.to(self.treated.device)
+        for name in names:  # at a shared role, all instances are exchanged
+            here = torch.ones_like(self.treated) if name in roles.shared else self.treated
+            yield nowhere.scatter(1, roles[name], here)
+        yield nowhere.scatter(1, self.elsewhere.clamp(min=0), self.elsewhere >= 0)
 
     def patched(
         self, variable: Variable, names: Sequence[str]
-    ) -> Iterator[tuple[int, int, Float[Tensor, "2 batch component"]]]:
+    ) -> Iterator[tuple[int, int, tuple[Float[Tensor, "batch component"], Float[Tensor, "batch instance component"]]]]:
         """Yield every layer and the index of every role at which the exchange changes anything, with the scores."""
+        exchanged = [*self._exchanged(names)]
         source = KeptRun.of(self.model, self.problem.exchanged(self.examples, variable.role, self.partner))
         for layer, (base, other) in enumerate(zip(self.base.residuals, source.residuals, strict=True)):
             differs = (base != other).any(dim=-1)
-            for role, name in enumerate(names):
-                here = torch.zeros_like(differs).scatter_(1, self.examples.roles[name], self._carrying(name)) & differs
+            for role, positions in enumerate(exchanged):
+                here = positions & differs
                 if here.any():
                     first = int(here.any(dim=0).nonzero()[0])
                     residual = torch.where(here[..., None], other, base)[None, :, first:]
                     yield layer, role, self.scores(self.base.continued(layer, residual)[0])
 
 
-def _mean(
-    values: Float[Tensor, "batch instance component"], over: Bool[Tensor, "batch instance"]
-) -> Float[Tensor, "batch component"]:
-    """Return the mean over some instances that have an answer; NaN if there are none."""
-    return values.masked_fill(~over[..., None], torch.nan).nanmean(dim=1)
+def _random_positions(examples: Examples, treated: Bool[Tensor, "batch instance"], seed: int) -> Int[Tensor, "batch 2"]:
+    """Draw two positions of every example at which no treated instance has a role; -1 if there are fewer than two."""
+    roles, n_positions = examples.roles, examples.inputs.shape[1]
+    taken = ~roles.tokens(n_positions)
+    for name in roles.names:
+        taken = taken | torch.zeros_like(taken).scatter(1, roles[name], treated)
+    drawn = torch.rand(taken.shape, generator=torch.Generator().manual_seed(seed)).to(taken.device)
+    first = drawn.masked_fill(taken, 2.0).argsort(dim=1)[:, :2]
+    return first.masked_fill(((~taken).sum(dim=1) < 2)[:, None], -1)
 
 
 def _couples(examples: Examples, seed: int) -> tuple[Int[Tensor, "batch instance"], Bool[Tensor, "batch instance"]]:

@@ -1,19 +1,25 @@
 """Heat maps of interchange accuracy: one row of maps for each variable, one column for each loss component."""
 
 import plotly.graph_objects as go
+import torch
 from plotly.subplots import make_subplots
 
-from circuits.interchange.interchange_result import UNDECIDED, InterchangeResult
+from circuits.interchange.interchange_result import RANDOM, UNDECIDED, InterchangeResult
 
 
 def interchange_figure(result: InterchangeResult, control: bool = False) -> go.Figure:
-    """Plot roles across and layers upwards; a ring marks a cell in which the circuit's paths carry the variable.
+    """Plot roles across, the random positions last, and layers upwards.
+
+    A ring marks a cell in which the circuit's paths carry the variable.
 
     Args:
         result: the result.
         control: whether to plot the share of the other instances that keep their own answer.
     """
-    measured, label = (result.control, "own answer kept") if control else (result.accuracy, "accuracy")
+    measured, label, columns = result.control, "own answer kept", result.roles
+    if not control:
+        measured = torch.cat([result.accuracy, result.random[:, :, None]], dim=2)
+        label, columns = "accuracy", (*result.roles, RANDOM)
     shown = [(row, column, variable, component) for row, variable in enumerate(result.variables)
              for column, component in enumerate(result.components) if component in variable.components]  # fmt: skip
     titles = {(row, column): f"{variable.name}: answers {component}" for row, column, variable, component in shown}
@@ -26,7 +32,7 @@ def interchange_figure(result: InterchangeResult, control: bool = False) -> go.F
     layers = ["before", *map(str, range(result.accuracy.shape[1] - 1))]
     for row, column, *_ in shown:
         heat = go.Heatmap(
-            z=measured[row, :, :, column].round(decimals=3).tolist(), x=list(result.roles), y=layers,
+            z=measured[row, :, :, column].round(decimals=3).tolist(), x=list(columns), y=layers,
             coloraxis="coloraxis", hovertemplate="%{x} after layer %{y}: %{z:.2f}<extra></extra>",
         )  # fmt: skip
         figure.add_trace(heat, row=row + 1, col=column + 1)

@@ -10,11 +10,13 @@ from typing import Any
 from jaxtyping import Bool, Float
 
 from circuits.interchange.variables import Variable
+from circuits.losses.by_label import ByLabel
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch
 
 KEPT = 0.02  # a share of instances that lose their own answers, below which it is not worth a number
 UNDECIDED = 0.5  # the predicted accuracy of a cell that the paths of a circuit do not decide
+RANDOM = "random position"  # in the place of a role, in tables and heat maps
 CARRIES = 0.5  # a role carries a variable if the interchange accuracy is at least this
 
 
@@ -31,9 +33,12 @@ class InterchangeResult:
         components: the loss components.
         n_examples: the number of examples.
         accuracy: the share of exchanged instances that give their partner's answer.
+        random: ``accuracy`` at random positions instead of a role; NaN if every position is one of the two instances'.
         control: the share of the other instances that keep their own answer; NaN if an example has two instances only.
         standard_error: the standard errors of ``accuracy``, over examples.
+        random_standard_error: the standard errors of ``random``.
         control_standard_error: the standard errors of ``control``.
+        control_by_label: ``control`` at the cell where it is furthest from ``own``, split by the main group.
         unpatched: the share of exchanged instances that give their partner's answer without any intervention.
         own: the share of the other instances that give their own answer without any intervention.
         predicted: the accuracies that the paths of a circuit predict; None without a circuit.
@@ -44,9 +49,12 @@ class InterchangeResult:
     components: tuple[str, ...]
     n_examples: int
     accuracy: Float[torch.Tensor, "variable layer role component_or_mean"]
+    random: Float[torch.Tensor, "variable layer component_or_mean"]
     control: Float[torch.Tensor, "variable layer role component_or_mean"]
     standard_error: Float[torch.Tensor, "variable layer role component_or_mean"]
+    random_standard_error: Float[torch.Tensor, "variable layer component_or_mean"]
     control_standard_error: Float[torch.Tensor, "variable layer role component_or_mean"]
+    control_by_label: ByLabel | None
     unpatched: Float[torch.Tensor, " component"]
     own: Float[torch.Tensor, " component"]
     predicted: Float[torch.Tensor, "variable layer role component"] | None = None
@@ -98,17 +106,24 @@ class InterchangeResult:
             "Without an intervention instances give their partner's answer in a share of "
             f"{_list(self.components, self.unpatched)}."
         )
-        if not (control := self.control[..., :-1]).isnan().all():
-            worst = (self.own - control).nan_to_num(-1)
-            index, row, place, at = (int(one) for one in torch.unravel_index(worst.argmax(), worst.shape))
-            if worst.max() < KEPT:
+        if not (random := self.random[..., :-1]).isnan().all():
+            index, row, at = largest(random - self.unpatched)
+            said.append(
+                f"At random positions it is a share of at most {random[index, row, at]:.3f} ± "
+                f"{self.random_standard_error[index, row, at]:.3f} ({self.components[at]}, with "
+                f"{self.variables[index].name} {self._rows(row, row)})."
+            )
+        if not self.control.isnan().all():
+            index, row, place, at = furthest(self.own, self.control)
+            there = self.control[index, row, place, at]
+            if self.own[at] - there < KEPT:
                 said.append("The instances beside keep their own answers.")
             else:
                 said.append(
                     f"The instances beside should keep their own answers; furthest from this is "
-                    f"{self.components[at]} in {control[index, row, place, at]:.2f} instead of {self.own[at]:.2f}, "
+                    f"{self.components[at]} in {there:.2f} instead of {self.own[at]:.2f}, "
                     f"with {self.variables[index].name} at {self.roles[place]} "
-                    f"{self._rows(row, row)}."
+                    f"{self._rows(row, row)}{f' ({self.control_by_label})' if self.control_by_label else ''}."
                 )
         if self.agreement is not None:
             both, either, undecided = self.agreement
@@ -134,7 +149,10 @@ class InterchangeResult:
         return f"after layers {first - 1} to {last - 1}"
 
     def table(self) -> pd.DataFrame:
-        """Return one row for every variable, layer, role and component; layer -1 is before layer 0."""
+        """Return one row for every variable, layer, role and component; layer -1 is before layer 0.
+
+        The last role of every layer is ``random position``.
+        """
         rows = []
         for index, variable in enumerate(self.variables):
             for row in range(self.accuracy.shape[1]):
@@ -145,6 +163,13 @@ class InterchangeResult:
                             {"variable": variable.name, "layer": row - 1, "role": role, "component": component}
                             | {name: getattr(self, name)[at].item() for name in self._measured}
                         )
+                for component in variable.components:
+                    cell = index, row, self.components.index(component)
+                    rows.append(
+                        {"variable": variable.name, "layer": row - 1, "role": RANDOM, "component": component}
+                        | {"accuracy": self.random[cell].item()}
+                        | {"standard_error": self.random_standard_error[cell].item()}
+                    )
         return pd.DataFrame(rows)
 
     @property
@@ -160,16 +185,31 @@ class InterchangeResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers; tensors are nested lists ``[variable][layer][role][component]``, with null for NaN."""
-        tensors = {name: _plain(getattr(self, name).tolist()) for name in (*self._measured, "unpatched", "own")}
+        names = (*self._measured, "random", "random_standard_error", "unpatched", "own")
+        tensors = {name: _plain(getattr(self, name).tolist()) for name in names}
         return {
             "variables": {variable.name: {"role": variable.role} for variable in self.variables},
             "roles": [*self.roles],
             "components": [*self.components, "mean"],
             "examples": self.n_examples,
             **tensors,
+            "control_by_label": self.control_by_label and self.control_by_label.to_json(),
             "agreement": None if self.agreement is None else [*self.agreement],
             "sentences": [*self.sentences()],
         }
+
+
+def largest(values: Float[torch.Tensor, " *axes"]) -> tuple[int, ...]:
+    """Return the index of the largest number; NaN is never the largest."""
+    place = values.nan_to_num(-torch.inf).argmax()
+    return tuple(int(one) for one in torch.unravel_index(place, values.shape))
+
+
+def furthest(
+    own: Float[torch.Tensor, " component"], control: Float[torch.Tensor, "variable layer role component_or_mean"]
+) -> tuple[int, ...]:
+    """Return the variable, layer, role and component at which the control is furthest below the share ``own``."""
+    return largest(own - control[..., :-1])
 
 
 def _list(names: Sequence[str], shares: Float[torch.Tensor, " component"]) -> str:

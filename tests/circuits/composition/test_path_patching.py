@@ -9,7 +9,6 @@ from benchmarks.composition import edges_of
 from benchmarks.recovery import plant
 from circuits import AttentionPath, BadInput, Circuit, Condition, Head, OneHot, Roles, Uniform
 from circuits.composition.composition_scores import composition_scores
-from circuits.composition.edges import ByLabel
 from circuits.composition.path_patching import path_patching
 from circuits.composition.receiver import Receiver, exchanged
 from circuits.composition.sender import EMBED, Sender
@@ -17,6 +16,7 @@ from circuits.composition.senders import senders_below, written
 from circuits.composition.unablated import Unablated
 from circuits.ground_truth.compile import compile_circuit
 from circuits.ground_truth.compiled_edges import compiled_edges
+from circuits.losses.by_label import ByLabel
 from circuits.losses.mean import Mean
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from retrieval_interp.ground_truth.chains import ChainProblem
@@ -195,7 +195,7 @@ def test_the_split_by_label_adds_up_to_what_is_lost_on_all_instances(random_mode
     run = Unablated(random_model, task, examples)
     receiver = Receiver(run, path, torch.ones(6, 2, dtype=torch.bool), torch.tensor([[1, 0]] * 6), ())
     pattern, _ = receiver.patched("K")
-    split = receiver.by_label(pattern, "slot", 2)  # two instances in two slots: one with each label
+    split = receiver.by_label(pattern)[..., :2]  # two instances in two slots: one with each label
     lost = receiver.on_target(receiver.pattern) - receiver.on_target(pattern)
     assert torch.allclose(split.mean(dim=-1), lost[..., None].expand(-1, -1, len(task.roles)), atol=1e-6)
     assert not torch.allclose(split[..., 0], split[..., 1], atol=1e-6)

@@ -67,6 +67,13 @@ def test_the_other_chains_of_the_same_runs_keep_their_answers(doubling):
     assert doubling.control.nan_to_num(1).min() == 1
 
 
+def test_at_random_positions_nothing_passes(walking, doubling):
+    for result in (walking, doubling):
+        assert result.random.shape == (3, len(result.accuracy[0]), 4)
+        assert result.random.nan_to_num(0).max() == 0
+        assert "At random positions it is a share of at most 0.000 ± 0.000" in " ".join(result.sentences())
+
+
 class Crossed(ChainProblem):
     """The same problem, but the first pair of a chain is said to be that of the next chain."""
 
@@ -84,6 +91,32 @@ def test_the_control_falls_where_an_intervention_changes_another_chain():
     assert result.own.min() == 1
     assert result.control[0, 0, result.roles.index("pair1.second"), 0] < 0.9
     assert "x1 at pair1.second before layer 0" in result.sentences()[-1]
+
+
+def test_a_symbol_that_stands_where_no_role_says_is_found_by_the_random_positions():
+    problem = Crossed(1, n_chains=4)
+    model = compile_circuit(minimal_circuit(1), ChainProblem(1, n_chains=4))
+    result = interchange(model, problem, n_examples=256)
+    assert 0 < result.random[0, 0, 0] < 0.1
+
+
+class ByOrder(ChainProblem):
+    """The same problem, but the chain of the first pair counts as wrong once its neighbour has been exchanged."""
+
+    def distances(self, outputs, examples):
+        found = super().distances(outputs, examples)
+        first = examples.roles.group("slot", "pair1.second") == 0
+        moved = (found.argmin(dim=-1) != torch.arange(found.shape[-1])[:, None]).any(dim=(1, 2))
+        lost = (first & moved[:, None])[:, :, None].expand(found.shape[:-1])
+        return torch.where(lost[..., None], found.roll(1, dims=-1), found)
+
+
+def test_a_control_that_falls_in_one_slot_is_split_by_slot():
+    result = interchange(compile_circuit(WALKING, PROBLEM), ByOrder(3, n_chains=4), n_examples=16)
+    split = result.control_by_label
+    assert (split.group, split.role) == ("slot", "pair1.second")
+    assert [mean.mean for mean in split.means.values()] == [0, 1, 1, 1]
+    assert str(split) in result.sentences()[-1]
 
 
 class OneAsked(ChainProblem):
@@ -153,7 +186,7 @@ def test_the_sentences_tell_doubling_from_walking(walking, doubling):
 
 def test_the_table_the_json_and_the_figure_have_every_cell(doubling):
     table = doubling.table()
-    assert len(table) == 6 * 4 * 7  # pairs of a variable and a component, rows, roles
+    assert len(table) == 6 * 4 * 8  # pairs of a variable and a component, rows, roles and random positions
     assert table.layer.min() == -1
     assert table.query("variable == 'x3' and layer == 1 and role == 'pair2.second'").accuracy.tolist() == [1]
     plain = json.loads(json.dumps(doubling.to_json()))
@@ -170,7 +203,10 @@ def test_only_the_named_role_is_exchanged():
 
 
 def test_an_odd_chain_out_keeps_its_symbol_and_two_chains_have_no_control():
-    assert run(WALKING, ChainProblem(3, n_chains=2)).control.isnan().all()
+    two = run(WALKING, ChainProblem(3, n_chains=2))
+    assert two.control.isnan().all()
+    assert two.random.isnan().all()
+    assert two.control_by_label is None
     odd = run(WALKING, ChainProblem(3, n_chains=3))
     assert odd.accuracy[0, 0, odd.roles.index("pair1.second"), -1] == 1
     assert odd.control.nan_to_num(1).min() == 1
