@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,15 +56,27 @@ class MLPReport:
 
     @property
     def needed(self) -> tuple[tuple[int, str], ...]:
-        """The layers and roles at which the mean in the place of the MLP raises the loss to the threshold."""
-        return tuple(
-            (own.layer, own.role)
-            for own in self.losses
-            if own.layer is not None
-            and own.role is not None
-            and own.instead == "mean"
-            and own.loss.mean >= self.threshold
-        )
+        """The layers and roles at which the loss with the mean is above the threshold by three standard errors."""
+        return tuple(place for place, loss in self._with_means() if self._above(loss))
+
+    @property
+    def undecided(self) -> tuple[tuple[int, str], ...]:
+        """The layers and roles at which the loss with the mean is within three standard errors of the threshold."""
+        return tuple(place for place, loss in self._with_means() if loss.near(self.threshold))
+
+    def _with_means(self) -> Iterator[tuple[tuple[int, str], Loss]]:
+        for own in self.losses:
+            if own.layer is not None and own.role is not None and own.instead == "mean":
+                yield (own.layer, own.role), own.loss
+
+    def _above(self, loss: Loss) -> bool:
+        return loss.mean >= self.threshold and not loss.near(self.threshold)
+
+    def _below(self, loss: Loss) -> bool:
+        return loss.mean < self.threshold and not loss.near(self.threshold)
+
+    def _listed(self, layer: int, roles: Sequence[str], instead: str) -> str:
+        return ", ".join(f"{role} ({self.loss(layer, role, instead)})" for role in roles)
 
     def table(self) -> pd.DataFrame:
         """Return one row for every layer, role and replacement; ``all`` stands for all layers, or for all positions."""
@@ -86,23 +98,40 @@ class MLPReport:
         """Return the findings in words."""
         said, quiet = [f"The loss of the model is {self.unablated}."], []
         for layer in dict.fromkeys(own.layer for own in self.losses if own.layer is not None):
-            roles = [role for where, role in self.needed if where == layer]
-            nonlinear = [role for role in roles if self.loss(layer, role, "linear").mean >= self.threshold]
+            roles, open_ = ([role for where, role in own if where == layer] for own in (self.needed, self.undecided))
             if roles:
-                losses = (f"{role} ({self.loss(layer, role, 'mean').mean:.2f})" for role in roles)
-                instead = "a linear map does as well" if len(nonlinear) < len(roles) else "no linear map does as well"
+                said.append(f"Layer {layer}: the MLP is needed at {self._listed(layer, roles, 'mean')}.")
+                said += self._with_linear_maps(layer, roles)
+            if open_:
                 said.append(
-                    f"Layer {layer}: the MLP is needed at {', '.join(losses)}; {instead}{_except(nonlinear, roles)}."
+                    f"Layer {layer}: it is undecided whether the MLP is needed at {self._listed(layer, open_, 'mean')}."
                 )
-            elif (everywhere := self.loss(layer, None, "mean").mean) >= self.threshold:
-                said.append(f"Layer {layer}: the MLP is needed at all roles together only ({everywhere:.2f}).")
-            else:
-                quiet.append(str(layer))
+            if not roles and not open_:
+                everywhere = self.loss(layer, None, "mean")
+                if self._below(everywhere):
+                    quiet.append(str(layer))
+                else:
+                    undecided = " (undecided)" if everywhere.near(self.threshold) else ""
+                    said.append(
+                        f"Layer {layer}: the MLP is needed at all roles together only, {everywhere}{undecided}."
+                    )
         if quiet:
             said.append(f"Layer{'s' * (len(quiet) > 1)} {', '.join(quiet)}: the MLP is needed at no role.")
         mean, linear = (self.loss(None, None, instead) for instead in INSTEAD)
         said.append(f"With all MLPs replaced at once the loss is {mean} (means) and {linear} (linear maps).")
         return tuple(said)
+
+    def _with_linear_maps(self, layer: int, roles: Sequence[str]) -> Iterator[str]:
+        """Say of every role that needs the MLP of a layer whether a linear map does as well."""
+        loss = {role: self.loss(layer, role, "linear") for role in roles}
+        outcomes = {
+            "keeps the loss below the threshold at": [role for role in roles if self._below(loss[role])],
+            "leaves the loss above the threshold at": [role for role in roles if self._above(loss[role])],
+            "leaves it undecided at": [role for role in roles if loss[role].near(self.threshold)],
+        }
+        for outcome, there in outcomes.items():
+            if there:
+                yield f"Layer {layer}: the best linear map {outcome} {self._listed(layer, there, 'linear')}."
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers and texts."""
@@ -112,7 +141,3 @@ class MLPReport:
             "losses": [own.to_json() for own in self.losses],
             "sentences": [*self.sentences()],
         }
-
-
-def _except(nonlinear: Sequence[str], roles: Sequence[str]) -> str:
-    return f" except at {', '.join(nonlinear)}" if 0 < len(nonlinear) < len(roles) else ""

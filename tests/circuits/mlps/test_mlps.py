@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from circuits import BadInput, Examples, Roles
+from circuits.losses.loss import Loss
+from circuits.mlps.mlp_report import MLPLoss, MLPReport
 from circuits.mlps.mlps import mlp_ablations
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 
@@ -62,14 +64,31 @@ def test_a_linear_map_does_as_well_as_an_mlp_that_copies():
     for where in ((0, "asked"), (0, None), (None, None)):
         assert report.loss(*where, "linear").mean < 1e-4
     assert "Layer 0: the MLP is needed at asked (0.6" in report.sentences()[1]
-    assert "a linear map does as well." in report.sentences()[1]
+    assert "keeps the loss below the threshold at asked" in report.sentences()[2]
 
 
 def test_no_linear_map_does_as_well_as_an_mlp_that_computes_the_absolute_value():
     report = mlp_ablations(hand_written("abs"), Function("abs"), n_examples=2000)
     assert report.loss(0, "asked", "linear").mean == pytest.approx(2 / 9, abs=0.02)  # the variance of |x|
     assert report.loss(0, "asked", "mean").mean == pytest.approx(2 / 9, abs=0.02)
-    assert "no linear map does as well." in report.sentences()[1]
+    assert "leaves the loss above the threshold at asked" in report.sentences()[2]
+
+
+def test_within_three_standard_errors_of_the_threshold_nothing_is_decided():
+    def report(mean, linear):
+        losses = [
+            MLPLoss(layer, role, instead, loss, loss)
+            for layer, role in ((0, "asked"), (0, None), (None, None))
+            for instead, loss in (("mean", Loss(mean, 0.01, {}, 9)), ("linear", Loss(linear, 0.01, {}, 9)))
+        ]
+        return MLPReport(Loss(0.0, 0.0, {}, 9), tuple(losses), threshold=0.05)
+
+    assert (report(0.09, 0.0).needed, report(0.09, 0.0).undecided) == (((0, "asked"),), ())
+    for mean in (0.03, 0.07):
+        assert (report(mean, 0.0).needed, report(mean, 0.0).undecided) == ((), ((0, "asked"),))
+        assert "undecided whether the MLP is needed at asked" in report(mean, 0.0).sentences()[1]
+    assert (report(0.01, 0.0).needed, report(0.01, 0.0).undecided) == ((), ())
+    assert "leaves it undecided at asked" in report(0.09, 0.04).sentences()[2]
 
 
 def test_an_mlp_whose_output_is_not_read_is_not_needed():
