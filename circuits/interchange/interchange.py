@@ -91,7 +91,7 @@ def interchange(
             for index, variable in enumerate(problem.variables):
                 for layer, role, scores in batch.patched(variable, names):
                     swapped[index, layer, role, part], kept[index, layer, role, part] = scores
-                    if (*names, None)[role] in roles.shared:  # all instances stand there, and are exchanged
+                    if role < len(names) and names[role] in roles.shared:  # all instances are exchanged there
                         kept[index, layer, role, part] = torch.nan
                     done = (layer + 1) / len(layers)
                     progress((number + (index + done) / shape[0]) / len(parts))
