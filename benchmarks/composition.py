@@ -4,7 +4,7 @@
 
 The circuits are those of ``benchmarks/recovery.py``. Their true edges follow from their construction
 (``circuits/ground_truth/compiled_edges.py``). Precision is the share of the found edges that are true, recall the share
-of the true edges that are found.
+of the true edges that are found. An undecided edge (within three standard errors of its threshold) is not found.
 """
 
 import argparse
@@ -43,6 +43,7 @@ def edges_of(planted: Planted, n_examples: int = 64) -> dict[str, object]:
         "true": len(true),
         "found": len(found),
         "right": len(true & found),
+        "undecided": len(result.undecided),
         "wrong": [_said(edge) for edge in sorted(found - true)],
         "missed": [_said(edge) for edge in sorted(true - found)],
         "seconds": round(time.perf_counter() - began, 2),
@@ -64,13 +65,13 @@ def main() -> None:
         rows.append({"seed": seed, **edges_of(plant(seed))})
         print(f"\r{len(rows)} of {arguments.circuits} circuits", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    total = {key: sum(row[key] for row in rows) for key in ("possible", "true", "found", "right")}
+    total = {key: sum(row[key] for row in rows) for key in ("possible", "true", "found", "right", "undecided")}
     summary = {**total, "precision": total["right"] / total["found"], "recall": total["right"] / total["true"]}
     if arguments.json:
         command = f"python -m benchmarks.composition --circuits {arguments.circuits} --json"
         print(json.dumps({"command": command, **versions(), **summary, "circuits": rows}, indent=2))
         return
-    columns = ("seed", "steps", "layers", "heads", "paths", "possible", "true", "found", "right", "seconds")
+    columns = ("seed", "steps", "layers", "heads", "paths", "possible", "true", "found", "right", "undecided", "seconds")
     print("  ".join(columns))
     for row in rows:
         print("  ".join(f"{row[c]:>{len(c)}}" for c in columns), *row["wrong"], *row["missed"])

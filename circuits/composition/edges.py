@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from circuits.circuit import AttentionPath
 from circuits.composition.sender import Sender
@@ -16,8 +16,11 @@ from circuits.utils.lazy import pandas
 # 0.02 and some 40 to 50 lose more than 0.4. Between them there is no gap, but 0.25 lies where edges are fewest.
 FOLLOWED = 0.25
 # A V edge's loss returned, as a share of that of all senders at once. A squared error grows with the square of what is
-# exchanged, so an edge with half of what a path carries returns a quarter. There is no gap on transformers A to D.
-CARRIED = 0.25
+# exchanged, so an edge with half of what a path carries returns a quarter. The threshold is a little lower, so that such
+# an edge is found, and not undecided. There is no gap on transformers A to D.
+CARRIED = 0.22
+
+Decision = Literal["found", "undecided", "not found"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,9 @@ class Edge:
             sender that tells the head its place for some of them only.
         score: the composition score of the two heads (``composition_scores.py``); None if the sender is no head.
         rank: the share of all other pairs of heads with a lower score.
-        found: whether the edge loses at least ``FOLLOWED`` of the attention (Q, K), or returns at least ``CARRIED`` of
-            the loss that all senders at once return (V); this loss must be above zero by three standard errors.
+        decision: ``found`` if the edge loses at least ``FOLLOWED`` of the attention (Q, K), or returns at least
+            ``CARRIED`` of the loss that all senders at once return (V); this loss must be above zero by three standard
+            errors. ``undecided`` within three standard errors of the threshold. Else ``not found``.
         sender_paths: the circuit's paths of the sending head with this role as their source.
     """
 
@@ -47,7 +51,7 @@ class Edge:
     by_label: ByLabel | None
     score: float | None
     rank: float | None
-    found: bool
+    decision: Decision
     sender_paths: tuple[AttentionPath, ...]
 
     @property
@@ -81,7 +85,7 @@ class Edge:
             "by_label": self.by_label and self.by_label.to_json("lost"),
             "score": self.score,
             "rank": self.rank,
-            "found": self.found,
+            "decision": self.decision,
             "sender_paths": [*map(str, self.sender_paths)],
         }
 
@@ -106,7 +110,12 @@ class Composition:
     @property
     def found(self) -> tuple[Edge, ...]:
         """The edges that are found."""
-        return tuple(edge for edge in self.edges if edge.found)
+        return tuple(edge for edge in self.edges if edge.decision == "found")
+
+    @property
+    def undecided(self) -> tuple[Edge, ...]:
+        """The edges within three standard errors of their threshold."""
+        return tuple(edge for edge in self.edges if edge.decision == "undecided")
 
     def of(self, path: AttentionPath, which: str = "QKV") -> tuple[Edge, ...]:
         """Return the found edges of a path, in some of its inputs."""
@@ -131,12 +140,12 @@ class Composition:
 
     def sentence(self, path: AttentionPath) -> str:
         """Return how the head of a path finds its place, and what it fetches."""
-        return f"{path} {self._place(path)}{self._fetched(path)}."
+        return f"{path} {self._place(path)}{self._fetched(path)}.{self._open(path)}"
 
     def _place(self, path: AttentionPath) -> str:
         if edges := self.of(path, "QK"):
             return f"finds its place by {_listed(edge.said for edge in edges)}"
-        whole = [edge for edge in self.whole if edge.path == path and edge.input in "QK" and edge.found]
+        whole = [edge for edge in self.whole if edge.path == path and edge.input in "QK" and edge.decision == "found"]
         if whole:
             return f"finds its place by {_listed(edge.said for edge in whole)}, but by none of them alone"
         return "does not lose its place by any exchange: it looks at a fixed position, or hardly at its target"
@@ -145,12 +154,17 @@ class Composition:
         edges = self.of(path, "V")
         return f", and fetches what was written by {_listed(edge.said for edge in edges)}" if edges else ""
 
+    def _open(self, path: AttentionPath) -> str:
+        edges = [edge for edge in self.undecided if edge.path == path]
+        return f" Within three standard errors, so undecided: {_listed(edge.said for edge in edges)}." if edges else ""
+
     def to_json(self) -> dict[str, Any]:
-        """Return plain numbers and texts of the found edges, and of all senders at once; ``table`` has all edges."""
+        """Return plain numbers and texts of found and undecided edges, and of all senders; ``table`` has all edges."""
         return {
             "examples": self.n_examples,
             "attention": {str(path): mean.to_json() for path, mean in self.attention.items()},
             "edges": [edge.to_json() for edge in self.found],
+            "undecided": [edge.to_json() for edge in self.undecided],
             "all_senders": [edge.to_json() for edge in self.whole],
             "sentences": [*self.sentences()],
         }

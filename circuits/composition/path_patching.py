@@ -10,7 +10,7 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.composition.composition_scores import composition_scores
-from circuits.composition.edges import CARRIED, FOLLOWED, Composition, Edge
+from circuits.composition.edges import CARRIED, FOLLOWED, Composition, Decision, Edge
 from circuits.composition.receiver import INPUTS, Receiver, exchanged
 from circuits.composition.sender import ALL, Sender
 from circuits.composition.senders import senders_below
@@ -174,6 +174,19 @@ def _joined(parts: list[Values]) -> Values:
     return Values(own, *map(joined, effects))
 
 
+def _decision(edge: Values, all_senders: Values) -> Decision:
+    """Compare the effect of a patch with its threshold; for values, with a share of that of all senders at once."""
+    if edge.lost is not None:
+        over = Mean.of(edge.lost - FOLLOWED)
+    elif edge.loss is not None and all_senders.loss is not None and Mean.of(all_senders.loss).positive:
+        over = Mean.of(edge.loss - CARRIED * all_senders.loss)
+    else:
+        return "not found"
+    if not over.n_examples:
+        return "not found"
+    return "undecided" if over.near(0.0) else "found" if over.mean > 0 else "not found"
+
+
 def _result(model: Transformer, circuit: Circuit, found: Mapping[Key, Values], examples: Examples) -> Composition:
     """Decide which edges are found."""
     means = {
@@ -185,11 +198,7 @@ def _result(model: Transformer, circuit: Circuit, found: Mapping[Key, Values], e
 
     def edge(key: Key) -> Edge:
         lost, loss = means[key]
-        if key.which == "V":
-            carried = means[key._replace(sender=ALL)][1]
-            is_found = bool(loss and carried and carried.positive and loss.mean >= CARRIED * carried.mean)
-        else:
-            is_found = bool(lost and lost.mean >= FOLLOWED)
+        decision = _decision(found[key], found[key._replace(sender=ALL)])
         split = found[key].by_label
         by_label = None if split is None else ByLabel.of(split, examples.roles, named)
         head = key.sender.head
@@ -197,7 +206,7 @@ def _result(model: Transformer, circuit: Circuit, found: Mapping[Key, Values], e
         score, rank = (scores.of(*pair), scores.rank(*pair)) if pair else (None, None)
         role = key.path.source if key.which == "Q" else key.path.target
         of_sender = tuple(path for path in circuit.paths if path.head == head and path.source == role)
-        return Edge(key.sender, key.path, key.which, lost, loss, by_label, score, rank, is_found, of_sender)
+        return Edge(key.sender, key.path, key.which, lost, loss, by_label, score, rank, decision, of_sender)
 
     edges = [edge(key) for key in means]
     each, whole = (tuple(one for one in edges if (one.sender == ALL) == all_) for all_ in (False, True))

@@ -76,7 +76,7 @@ def circuit_diagram(
         )  # fmt: skip
         conditions, told = [], []
         for path in paths:
-            condition = None if path in fixed else circuit.condition(path)
+            condition = fixed[path] if path in fixed else circuit.condition(path)
             conditions += [condition.text(target)] if condition else []
             told.append(
                 f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"

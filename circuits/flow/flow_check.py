@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.flow.circuit_flow import circuit_flow
-from circuits.flow.fixed_paths import fixed_paths, with_fixed_paths
+from circuits.flow.fixed_paths import FixedPaths, fixed_paths, with_fixed_paths
 from circuits.flow.layout import Layout
 from circuits.problem import Problem
 
@@ -30,25 +30,31 @@ class LaidOut(Protocol):
 class FlowCheck:
     """The result of the flow check: the information that the paths of a circuit carry under Assumption 1.
 
-    A path with a condition counts as if it held on all instances.
-
     Attributes:
         known_at: for every loss component, the layer after which it is known where it is read; None if it never is.
         redundant: the paths that carry nothing new to their source.
         forbidden: the paths that Assumption 1 forbids: below their layer, their ends share no piece that determines
             where to look.
-        fixed: the paths of fixed patterns; they carry information like all other paths.
+        fixed: the paths of fixed patterns with their conditions; they carry information like all other paths.
+        conditional: whether a path has a condition. It counts as if it held on all instances.
     """
 
     known_at: dict[str, int | None]
     redundant: tuple[AttentionPath, ...]
     forbidden: tuple[AttentionPath, ...]
-    fixed: tuple[AttentionPath, ...]
+    fixed: FixedPaths
+    conditional: bool
 
     @property
     def passed(self) -> bool:
         """Whether every loss component is known where it is read."""
         return None not in self.known_at.values()
+
+    @property
+    def _fixed_said(self) -> list[str]:
+        """The paths of fixed patterns with their conditions, such as ``L1H0 query -> pair1.second on slot 0, 2``."""
+        on = {path: condition.text(path.target) if condition else "" for path, condition in self.fixed.items()}
+        return [f"{path} on {labels}" if labels else str(path) for path, labels in on.items()]
 
     def sentences(self, low: bool) -> tuple[str, ...]:
         """Return the findings in words.
@@ -60,9 +66,11 @@ class FlowCheck:
         missing = [component for component, layer in self.known_at.items() if layer is None]
         said = []
         if self.fixed:
-            said.append(f"These fixed patterns lead from role to role: {_listed(self.fixed)}.")
+            said.append(f"These fixed patterns lead from role to role: {'; '.join(self._fixed_said)}.")
         if known:
-            said.append(f"By the circuit's paths alone, these are known where they are read: {', '.join(known)}.")
+            everywhere = " (paths with a condition count as if they held on all instances)" if self.conditional else ""
+            known_at = f"these are known where they are read{everywhere}: {', '.join(known)}"
+            said.append(f"By the circuit's paths alone, {known_at}.")
         if missing:
             said.append(
                 f"By the circuit's paths alone, these are never known where they are read: {', '.join(missing)}."
@@ -90,7 +98,7 @@ class FlowCheck:
             "known_at": self.known_at,
             "redundant": [*map(str, self.redundant)],
             "forbidden": [*map(str, self.forbidden)],
-            "fixed_paths": [*map(str, self.fixed)],
+            "fixed_paths": [*self._fixed_said],
             "sentences": [*self.sentences(low)],
         }
 
@@ -103,7 +111,8 @@ def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
     if not isinstance(problem, LaidOut):
         return None
     roles = problem.examples(ROLE_EXAMPLES, seed=0).roles
-    flow = circuit_flow(with_fixed_paths(circuit, roles), problem.layout)
+    explicit = with_fixed_paths(circuit, roles)
+    flow = circuit_flow(explicit, problem.layout)
     carried = [one for one in flow.carried if one.path.source in problem.roles]
     layers = {component: flow.layers_until(role, component) for component, role in problem.read_at.items()}
     return FlowCheck(
@@ -111,6 +120,7 @@ def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
         tuple(one.path for one in carried if one.allowed and not one.new),
         tuple(one.path for one in carried if not one.allowed),
         fixed_paths(circuit, roles),
+        any(explicit.condition(path) for path in explicit.paths),
     )
 
 

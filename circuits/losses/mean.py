@@ -33,8 +33,8 @@ class Mean:
         return cls(known.mean().item(), spread / max(1, len(known)) ** 0.5, len(known))
 
     def near(self, threshold: float) -> bool:
-        """Whether the mean is within three standard errors of a threshold."""
-        return abs(self.mean - threshold) <= SURE * self.standard_error
+        """Whether the mean is within three standard errors of a threshold; a single example is always too few."""
+        return not abs(self.mean - threshold) > SURE * self.standard_error
 
     @property
     def positive(self) -> bool:

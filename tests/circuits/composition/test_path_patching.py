@@ -9,7 +9,7 @@ from benchmarks.composition import edges_of
 from benchmarks.recovery import plant
 from circuits import AttentionPath, BadInput, Circuit, Condition, Head, OneHot, Roles, Uniform
 from circuits.composition.composition_scores import composition_scores
-from circuits.composition.path_patching import path_patching
+from circuits.composition.path_patching import Values, _decision, path_patching
 from circuits.composition.receiver import Receiver, exchanged
 from circuits.composition.sender import EMBED, Sender
 from circuits.composition.senders import senders_below, written
@@ -61,7 +61,7 @@ def test_the_result_is_said_in_sentences_and_in_a_table(model, problem, circuit)
     )
     table = result.table()
     assert len(table) == len(result.edges) + 6  # and all senders at once, for two paths with three inputs
-    assert {*table[table.found & (table.sender != "all senders")].input} == {"Q", "K", "V"}
+    assert {*table[(table.decision == "found") & (table.sender != "all senders")].input} == {"Q", "K", "V"}
     document = result.to_json()
     assert len(document["edges"]) == len(result.found) < len(result.edges) == 9  # the table has all
     assert document["attention"]["L1H0 query -> pair1.second"]["mean"] == pytest.approx(1.0, abs=1e-3)
@@ -115,6 +115,26 @@ def test_without_senders_that_write_something_needed_no_edge_is_found():
     result = path_patching(compile_circuit(planted, problem), problem, wrong, n_examples=16)
     assert result.found == ()
     assert "does not lose its place by any exchange" in result.sentences()[0]
+
+
+@pytest.mark.parametrize(
+    ("lost", "decision"),
+    [
+        ([0.2, 0.3] * 8, "undecided"),  # 0.25 on average
+        ([0.25, 0.35] * 8, "found"),  # 0.30 ± 0.01
+        ([0.1, 0.5] * 8, "undecided"),  # 0.30 ± 0.05
+        ([0.15, 0.25] * 8, "not found"),  # 0.20 ± 0.01
+        ([0.9], "undecided"),  # one example has no standard error
+        ([torch.nan] * 8, "not found"),  # the path holds nowhere
+    ],
+)
+def test_an_edge_within_three_standard_errors_of_its_threshold_is_undecided(lost, decision):
+    attention = Values(torch.ones(len(lost)), torch.tensor(lost), None, None)
+    assert _decision(attention, attention) == decision
+    everything = torch.tensor([0.5, 1.5] * (len(lost) // 2) or [1.0])  # the loss that all senders at once return
+    share = Values(torch.ones(len(lost)), None, torch.tensor(lost) * everything, None)
+    whole = Values(torch.ones(len(lost)), None, everything, None)
+    assert _decision(share, whole) == ("not found" if len(lost) == 1 else decision)  # of a loss not surely above zero
 
 
 def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, task):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from circuits import Circuit, FixedPattern, Head, OneHot
+from circuits import Circuit, Condition, FixedPattern, Head, OneHot
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.circuit import AttentionPath
 from circuits.flow.canonical_form import joins_first
@@ -33,6 +33,27 @@ def test_a_pattern_leads_along_a_path_to_which_it_gives_half_of_its_attention(sh
     assert with_fixed_paths(circuit, ROLES).heads[Head(0, 0)] == own
 
 
+def test_a_pattern_that_joins_the_pairs_of_one_slot_has_a_path_on_this_slot():
+    joins_slot_1 = torch.eye(N)
+    for block in (0, 2 * TASK.n_chains):  # the pair in slot 1 of a block stands at its positions 2 and 3
+        joins_slot_1[block + 3] = torch.eye(N)[block + 2]
+    circuit = Circuit({Head(0, 0): FixedPattern(joins_slot_1), **FETCH})
+    rows = {ends: Condition("slot", ends[1], (1,)) for ends in JOINED.items()}
+    assert with_fixed_paths(circuit, ROLES).heads[Head(0, 0)] == OneHot(JOINED, where=rows)
+    found = flow_check(circuit, TASK)
+    assert found.passed
+    assert "L0H0 pair1.second -> pair1.first on slot 1" in found.to_json(low=True)["fixed_paths"]
+    assert any("as if they held on all instances" in sentence for sentence in found.sentences(low=True))
+
+
+def test_a_position_that_all_attend_to_is_a_path_within_the_first_pair_only():
+    sink = torch.zeros(N, N)
+    sink[:, 0] = 1
+    circuit = Circuit({Head(0, 0): FixedPattern(sink)})
+    joined = AttentionPath(Head(0, 0), "pair1.second", "pair1.first")  # and none to pair 1 from all other roles
+    assert fixed_paths(circuit, ROLES) == {joined: Condition("slot", "pair1.first", (0,))}
+
+
 def test_a_position_that_holds_the_role_in_some_examples_only_is_no_path():
     weights = torch.eye(N)
     weights[-1] = torch.eye(N)[1]  # the first query, which asks in every example for another slot
@@ -57,7 +78,7 @@ def test_what_stands_behind_in_some_examples_and_what_is_the_same_position_is_no
 def test_what_a_fixed_pattern_joins_is_known_above_it():
     found = flow_check(Circuit({Head(0, 0): to_the_one_before(1.0), **FETCH}), TASK)
     assert found.known_at == {"x1": 1, "x2": 2}
-    assert found.fixed == tuple(AttentionPath(Head(0, 0), *ends) for ends in JOINED.items())
+    assert found.fixed == {AttentionPath(Head(0, 0), *ends): None for ends in JOINED.items()}
     assert joins_first(with_fixed_paths(Circuit({Head(0, 0): to_the_one_before(1.0), **FETCH}), ROLES), TASK.layout)
 
 

@@ -77,8 +77,8 @@ def test_the_command_writes_a_page_and_its_tables(tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"composition.html", *(f"{name}.csv" for name in TABLES)}
     command, *rows = (tmp_path / "edges.csv").read_text().splitlines()
     assert command == f"# {document['command']}"
-    found = [row for row in csv.DictReader(rows) if row["found"] == "True" and row["sender"] != "all senders"]
-    assert len(found) == sum(edge["found"] for edge in document["path_patching"]["edges"]) > 0
+    found = [row for row in csv.DictReader(rows) if row["decision"] == "found" and row["sender"] != "all senders"]
+    assert len(found) == len(document["path_patching"]["edges"]) > 0
     with opened(tmp_path / "composition.html") as (page, complaints):
         titles = page.locator("h2").all_inner_texts()
         assert titles == [
