@@ -71,7 +71,19 @@ def main() -> None:
         command = f"python -m benchmarks.composition --circuits {arguments.circuits} --json"
         print(json.dumps({"command": command, **versions(), **summary, "circuits": rows}, indent=2))
         return
-    columns = ("seed", "steps", "layers", "heads", "paths", "possible", "true", "found", "right", "undecided", "seconds")
+    columns = (
+        "seed",
+        "steps",
+        "layers",
+        "heads",
+        "paths",
+        "possible",
+        "true",
+        "found",
+        "right",
+        "undecided",
+        "seconds",
+    )
     print("  ".join(columns))
     for row in rows:
         print("  ".join(f"{row[c]:>{len(c)}}" for c in columns), *row["wrong"], *row["missed"])

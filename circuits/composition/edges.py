@@ -16,8 +16,8 @@ from circuits.utils.lazy import pandas
 # 0.02 and some 40 to 50 lose more than 0.4. Between them there is no gap, but 0.25 lies where edges are fewest.
 FOLLOWED = 0.25
 # A V edge's loss returned, as a share of that of all senders at once. A squared error grows with the square of what is
-# exchanged, so an edge with half of what a path carries returns a quarter. The threshold is a little lower, so that such
-# an edge is found, and not undecided. There is no gap on transformers A to D.
+# exchanged, so an edge with half of what a path carries returns a quarter. The threshold is a little lower: such an
+# edge is found, and not undecided. There is no gap on transformers A to D.
 CARRIED = 0.22
 
 Decision = Literal["found", "undecided", "not found"]

@@ -4,11 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import torch
+from jaxtyping import Int
+
 from circuits.circuit import AttentionPath, Circuit
 from circuits.flow.circuit_flow import circuit_flow
 from circuits.flow.fixed_paths import FixedPaths, fixed_paths, with_fixed_paths
 from circuits.flow.layout import Layout
+from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
+from circuits.mechanisms.one_hot import OneHot
 from circuits.problem import Problem
+from circuits.roles import Roles
 
 ROLE_EXAMPLES = 256  # examples that give the positions of roles
 
@@ -30,25 +36,30 @@ class LaidOut(Protocol):
 class FlowCheck:
     """The result of the flow check: the information that the paths of a circuit carry under Assumption 1.
 
+    A path with a condition carries on those instances only on which it holds, so each instance has a flow of its own.
+
     Attributes:
-        known_at: for every loss component, the layer after which it is known where it is read; None if it never is.
-        redundant: the paths that carry nothing new to their source.
-        forbidden: the paths that Assumption 1 forbids: below their layer, their ends share no piece that determines
-            where to look.
+        known_at: for every loss component, the layer after which it is known where it is read, in all instances in
+            which it ever is; None if it never is.
+        known_in: for every loss component, the share of instances in which it is known where it is read.
+        by_label: for the components that are known in some instances only, this share split by the main group.
+        redundant: the paths that carry nothing new to their source in any instance.
+        forbidden: the paths that Assumption 1 forbids in every instance: below their layer, their ends share no piece
+            that determines where to look.
         fixed: the paths of fixed patterns with their conditions; they carry information like all other paths.
-        conditional: whether a path has a condition. It counts as if it held on all instances.
     """
 
     known_at: dict[str, int | None]
+    known_in: dict[str, float]
+    by_label: dict[str, ByLabel]
     redundant: tuple[AttentionPath, ...]
     forbidden: tuple[AttentionPath, ...]
     fixed: FixedPaths
-    conditional: bool
 
     @property
     def passed(self) -> bool:
-        """Whether every loss component is known where it is read."""
-        return None not in self.known_at.values()
+        """Whether every loss component is known where it is read, in all instances."""
+        return all(share == 1 for share in self.known_in.values())
 
     @property
     def _fixed_said(self) -> list[str]:
@@ -56,21 +67,26 @@ class FlowCheck:
         on = {path: condition.text(path.target) if condition else "" for path, condition in self.fixed.items()}
         return [f"{path} on {labels}" if labels else str(path) for path, labels in on.items()]
 
+    def _known_said(self, component: str) -> str:
+        """Return after which layer a component is known, and in which instances if not in all."""
+        said, split = f"{component} after layer {self.known_at[component]}", self.by_label.get(component)
+        if self.known_in[component] == 1:
+            return said
+        return f"{said} in {self.known_in[component]:.2f} of the instances{f' ({split})' if split else ''}"
+
     def sentences(self, low: bool) -> tuple[str, ...]:
         """Return the findings in words.
 
         Args:
             low: whether the combined loss is below the threshold.
         """
-        known = [f"{component} after layer {layer}" for component, layer in self.known_at.items() if layer is not None]
+        known = [self._known_said(component) for component, layer in self.known_at.items() if layer is not None]
         missing = [component for component, layer in self.known_at.items() if layer is None]
         said = []
         if self.fixed:
             said.append(f"These fixed patterns lead from role to role: {'; '.join(self._fixed_said)}.")
         if known:
-            everywhere = " (paths with a condition count as if they held on all instances)" if self.conditional else ""
-            known_at = f"these are known where they are read{everywhere}: {', '.join(known)}"
-            said.append(f"By the circuit's paths alone, {known_at}.")
+            said.append(f"By the circuit's paths alone, these are known where they are read: {', '.join(known)}.")
         if missing:
             said.append(
                 f"By the circuit's paths alone, these are never known where they are read: {', '.join(missing)}."
@@ -87,7 +103,8 @@ class FlowCheck:
         if low and not self.passed:
             said.append(
                 "The loss is low all the same, because replaced attention does not depend on shared information. The "
-                "circuit lacks the paths that tell the model's own heads where to look."
+                "circuit lacks the paths that tell the model's own heads where to look, or these find a place by "
+                "eliminating all others, which the flow check does not follow."
             )
         return tuple(said)
 
@@ -96,6 +113,8 @@ class FlowCheck:
         return {
             "passed": self.passed,
             "known_at": self.known_at,
+            "known_in": self.known_in,
+            "by_label": {component: split.to_json("known_in") for component, split in self.by_label.items()},
             "redundant": [*map(str, self.redundant)],
             "forbidden": [*map(str, self.forbidden)],
             "fixed_paths": [*self._fixed_said],
@@ -104,7 +123,7 @@ class FlowCheck:
 
 
 def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
-    """Check whether a circuit's paths could carry the answer.
+    """Check whether a circuit's paths could carry the answer, on the instances of ``ROLE_EXAMPLES`` examples.
 
     Returns None if the problem does not say what each position knows at the start (``layout``).
     """
@@ -112,16 +131,47 @@ def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
         return None
     roles = problem.examples(ROLE_EXAMPLES, seed=0).roles
     explicit = with_fixed_paths(circuit, roles)
-    flow = circuit_flow(explicit, problem.layout)
-    carried = [one for one in flow.carried if one.path.source in problem.roles]
-    layers = {component: flow.layers_until(role, component) for component, role in problem.read_at.items()}
+    held, of_instance = _held(explicit, roles)
+    flows = [circuit_flow(explicit, problem.layout, only=paths) for paths in held]
+    named = {role for path in explicit.paths for role in (path.source, path.target)}
+    known_at: dict[str, int | None] = {}
+    known_in: dict[str, float] = {}
+    by_label: dict[str, ByLabel] = {}
+    for component, role in problem.read_at.items():
+        layers = [flow.layers_until(role, component) for flow in flows]
+        known_at[component] = max((after for after in layers if after is not None), default=0) - 1
+        known = torch.tensor([after is not None for after in layers])[of_instance]
+        if role in roles.shared:  # known to one instance is known to all
+            known = known.any(dim=1, keepdim=True).expand_as(known)
+        known_in[component] = known.double().mean().item()
+        if not known.any():
+            known_at[component] = None
+        elif not known.all() and has_few_labels(roles):
+            split = over_labels(known.double(), torch.ones_like(known), roles)
+            by_label[component] = ByLabel.of(split, roles, named)
+    carried = [one for flow in flows for one in flow.carried if one.path.source in problem.roles]
+    paths = dict.fromkeys(one.path for one in carried)
+    allowed, useful = ({one.path for one in carried if one.allowed}, {one.path for one in carried if one.new})
     return FlowCheck(
-        {component: None if after is None else after - 1 for component, after in layers.items()},
-        tuple(one.path for one in carried if one.allowed and not one.new),
-        tuple(one.path for one in carried if not one.allowed),
+        known_at,
+        known_in,
+        by_label,
+        tuple(path for path in paths if path in allowed and path not in useful),
+        tuple(path for path in paths if path not in allowed),
         fixed_paths(circuit, roles),
-        any(explicit.condition(path) for path in explicit.paths),
     )
+
+
+def _held(circuit: Circuit, roles: Roles) -> tuple[list[set[AttentionPath]], Int[torch.Tensor, "example instance"]]:
+    """Return the different sets of paths that hold together on an instance, and the set of every instance."""
+    holds = torch.ones((*roles.positions[:, 0].shape, len(circuit.paths)), dtype=torch.bool)
+    for index, path in enumerate(circuit.paths):
+        mechanism = circuit.heads[path.head]
+        if isinstance(mechanism, OneHot):
+            holds[..., index] = mechanism.holds(path.source, path.target, roles)
+    sets, of_instance = holds.flatten(0, 1).unique(dim=0, return_inverse=True)
+    held = [{path for path, there in zip(circuit.paths, own, strict=True) if there} for own in sets.tolist()]
+    return held, of_instance.reshape(holds.shape[:2])
 
 
 def _listed(paths: tuple[AttentionPath, ...]) -> str:

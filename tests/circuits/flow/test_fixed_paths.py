@@ -41,9 +41,12 @@ def test_a_pattern_that_joins_the_pairs_of_one_slot_has_a_path_on_this_slot():
     rows = {ends: Condition("slot", ends[1], (1,)) for ends in JOINED.items()}
     assert with_fixed_paths(circuit, ROLES).heads[Head(0, 0)] == OneHot(JOINED, where=rows)
     found = flow_check(circuit, TASK)
-    assert found.passed
     assert "L0H0 pair1.second -> pair1.first on slot 1" in found.to_json(low=True)["fixed_paths"]
-    assert any("as if they held on all instances" in sentence for sentence in found.sentences(low=True))
+    assert found.known_at == {"x1": 1, "x2": 2}
+    assert not found.passed
+    assert {slot: share.mean for slot, share in found.by_label["x1"].means.items()} == {0: 0, 1: 1, 2: 0, 3: 0}
+    assert found.known_in["x1"] == pytest.approx(1 / 4)  # one of four slots
+    assert found.known_in["x2"] == pytest.approx(1 / 16, abs=0.02)  # pair 1 and pair 2 both in slot 1
 
 
 def test_a_position_that_all_attend_to_is_a_path_within_the_first_pair_only():

@@ -1,6 +1,6 @@
 import pytest
 
-from circuits import Circuit, Head, Identity, OneHot, Previous, validate
+from circuits import Circuit, Condition, Head, Identity, OneHot, Previous, validate
 from circuits.circuit import AttentionPath
 from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
@@ -44,6 +44,22 @@ def test_a_path_that_brings_nothing_new_is_named():
     again = TWO.with_head(Head(2, 0), OneHot({"query": "pair1.first"}))
     found = flow_check(again, ChainProblem(2))
     assert found.redundant == (AttentionPath(Head(2, 0), "query", "pair1.first"),)
+
+
+def test_a_path_that_carries_on_some_slots_only_what_another_carries_on_others_is_not_redundant():
+    task = RetrievalTask(1, step_order=StepOrder.FIRST_FIRST)
+    ends = ("pair1.second", "pair1.first")
+    slots = {
+        head: OneHot([ends], where={ends: Condition("slot", ends[1], own)}) for head, own in enumerate([(0, 1), (2, 3)])
+    }
+    fetch = {Head(2, 0): OneHot({"query": "pair1.second"})}
+    both = flow_check(Circuit({Head(layer, 0): own for layer, own in slots.items()} | fetch), task)
+    assert both.passed
+    assert both.redundant == both.forbidden == ()
+    one = flow_check(Circuit({Head(0, 0): slots[0]} | fetch), task)
+    assert not one.passed
+    assert one.known_in == {"x1": 0.5}
+    assert one.forbidden == ()  # allowed on two slots
 
 
 def test_a_problem_that_does_not_say_what_its_roles_know_has_no_answer():
