@@ -131,10 +131,20 @@ def test_without_senders_that_write_something_needed_no_edge_is_found():
 def test_an_edge_within_three_standard_errors_of_its_threshold_is_undecided(lost, decision):
     attention = Values(torch.ones(len(lost)), torch.tensor(lost), None, None)
     assert _decision(attention, attention) == decision
-    everything = torch.tensor([0.5, 1.5] * (len(lost) // 2) or [1.0])  # the loss that all senders at once return
-    share = Values(torch.ones(len(lost)), None, torch.tensor(lost) * everything, None)
-    whole = Values(torch.ones(len(lost)), None, everything, None)
-    assert _decision(share, whole) == ("not found" if len(lost) == 1 else decision)  # of a loss not surely above zero
+
+
+@pytest.mark.parametrize(
+    ("loss", "all_senders", "decision"),
+    [
+        ([0.2, 0.3] * 8, [1.0, 1.2] * 8, "undecided"),  # 0.25 of 1.1 is 0.008 ± 0.007 more than the threshold
+        ([0.3, 0.5] * 8, [1.0, 1.2] * 8, "found"),
+        ([0.1, 0.2] * 8, [1.0, 1.2] * 8, "not found"),
+        ([0.3, 0.5] * 8, [-1.0, 1.2] * 8, "not found"),  # of a loss that is not surely above zero
+    ],
+)
+def test_values_are_compared_with_a_share_of_what_all_senders_at_once_return(loss, all_senders, decision):
+    one, whole = (Values(torch.ones(16), None, torch.tensor(each), None) for each in (loss, all_senders))
+    assert _decision(one, whole) == decision
 
 
 def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, task):
