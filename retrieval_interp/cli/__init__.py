@@ -42,6 +42,7 @@ def main(arguments: list[str] | None = None) -> Any:
     Exits with code 2 and one line on standard error for bad input, and with code 130 when interrupted.
     """
     try:
+        check_none_is_empty(sys.argv[1:] if arguments is None else arguments)
         code = app(arguments, standalone_mode=False) or 0
         sys.stdout.flush()
         if code == 130:  # typer returns 130 after Ctrl-C
@@ -59,6 +60,17 @@ def main(arguments: list[str] | None = None) -> Any:
     except (Interrupted, typer.Abort, KeyboardInterrupt) as stopped:
         print(str(stopped) or "interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def check_none_is_empty(arguments: list[str]) -> None:
+    """Refuse an empty argument: as a path it would be the folder of the shell.
+
+    Raises:
+        BadInput: an argument is empty.
+    """
+    for before, argument in zip(["retrieval-interp", *arguments], arguments, strict=False):
+        if not argument:
+            raise BadInput(f"the argument after {before} is empty; expected a value (see --help)")
 
 
 def complain(message: str) -> None:
