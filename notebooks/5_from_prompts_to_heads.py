@@ -115,7 +115,7 @@ explore(model, task, circuit)
 # ```python
 # from retrieval_interp import Prompted, formulation, language_model
 #
-# model = language_model("gpt2")  # any name that HookedTransformer.from_pretrained knows, or a local folder
+# model = language_model("gpt2")  # any name of the Hugging Face Hub, or a local folder
 # problem = Prompted(formulation("lives_with", steps=2), model.tokenizer)
 # explore(model, problem)
 # ```

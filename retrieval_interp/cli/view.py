@@ -100,10 +100,10 @@ def _on_task(names: "Mapping[str, str]", task: str) -> "tuple[dict[str, Transfor
     """Return language models, and a language task for their tokenizer."""
     from retrieval_interp.language_tasks.metric import Metric, MetricProblem
     from retrieval_interp.language_tasks.registry import check_task, language_task
-    from retrieval_interp.models.language import reader
+    from retrieval_interp.models.language import language_model
 
     check_task(task)
-    models: dict[str, Transformer] = {name: reader(folder) for name, folder in names.items()}
+    models: dict[str, Transformer] = {name: language_model(folder) for name, folder in names.items()}
     first, *others = models
     for other in others:
         if models[other].tokenizer.get_vocab() != models[first].tokenizer.get_vocab():

@@ -1,4 +1,4 @@
-"""HookedTransformers as models for Inspect: ``--model hooked/NAME``, for a model directory or a pretrained model."""
+"""Language models of TransformerLens as models for Inspect: ``--model hooked/NAME``."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ from inspect_ai.model import (
     StopReason,
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
-from transformer_lens import TransformerLensKeyValueCache
 
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
+from retrieval_interp.llm.continuing import continuing
 from retrieval_interp.llm.tasks import MAX_TOKENS
 from retrieval_interp.models.language import language_model
 from retrieval_interp.tasks.prompted import as_text, question_ids
@@ -26,7 +26,7 @@ COLDEST = 1e-6  # below this temperature, the most likely token is taken
 
 
 class HookedAPI(ModelAPI):
-    """A HookedTransformer that answers one question at a time, in this process."""
+    """A language model of TransformerLens that answers one question at a time, in this process."""
 
     def __init__(
         self,
@@ -39,10 +39,12 @@ class HookedAPI(ModelAPI):
         """Load a model by name.
 
         Raises:
-            BadInput: there is no such model, or it reads no text.
+            BadInput: there is no such model, it reads no text, or a model argument is given.
         """
+        if model_args:
+            raise BadInput(f"hooked/{model_name} takes no model argument; got {', '.join(model_args)}")
         super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
-        self.model: Transformer = language_model(model_name, **model_args)
+        self.model: Transformer = language_model(model_name)
         self._one_at_a_time = anyio.Lock()
 
     def max_connections(self) -> int:
@@ -76,13 +78,13 @@ class HookedAPI(ModelAPI):
             option = refused[0] if refused else f"temperature {temperature:g}"
             raise BadInput(f"{self.model_name} does not support {option}; expected a temperature from 0, or a seed")
         generator = None if config.seed is None else torch.Generator().manual_seed(config.seed)
-        cache = TransformerLensKeyValueCache.init_cache(model.cfg, device, batch_size=1)
+        read_on = continuing(model)
         written: list[int] = []
         wanted, room = config.max_tokens or MAX_TOKENS, model.cfg.n_ctx - len(read)
         stop: StopReason = "max_tokens" if wanted <= room else "model_length"
         for _ in range(min(wanted, room)):
             new = torch.tensor([written[-1:] or read], device=device)
-            logits = model(new, past_kv_cache=cache)[0, -1].float().cpu()
+            logits = read_on(new)[0, -1].float().cpu()
             if temperature < COLDEST:
                 following = int(logits.argmax())
             else:

@@ -7,7 +7,7 @@ from retrieval_interp.llm.tasks import equations, functions, kingdoms, lives_wit
 
 @modelapi(name="hooked")
 def hooked() -> type[ModelAPI]:
-    """Return the provider of ``hooked/NAME``: a HookedTransformer from a model directory, or a pretrained one."""
+    """Return the provider of ``hooked/NAME``: a language model of TransformerLens, ours or a pretrained one."""
     from retrieval_interp.llm.provider import HookedAPI  # imports PyTorch, which other models do not need
 
     return HookedAPI

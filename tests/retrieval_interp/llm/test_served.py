@@ -31,7 +31,8 @@ from transformers import (
 from circuits import BadInput, Circuit, Head, OneHot, role_attention
 from circuits.ablation.evaluation import evaluate
 from circuits.losses.interval import Interval
-from circuits.model.hooked_transformer import HookedTransformer
+from circuits.model.transformer import Transformer
+from retrieval_interp.llm.continuing import continuing
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
 from retrieval_interp.models.language import language_model
@@ -126,8 +127,8 @@ def test_questions_that_do_not_fit_into_a_model_are_named(untrained: Path, tmp_p
 
 def test_a_model_directory_is_a_language_model_with_its_tokenizer(untrained: Path) -> None:
     model = language_model(str(untrained))
-    assert model.to_str_tokens("a = 3\n", prepend_bos=False) == ["a", "=", "3", "\n"]
-    tokens = model.to_tokens("a = 3\n", prepend_bos=False)
+    tokens = model.tokenizer("a = 3\n", return_tensors="pt")["input_ids"]
+    assert [model.tokenizer.decode(token) for token in tokens[0]] == ["a", "=", "3", "\n"]
     assert model(tokens).shape == (1, 4, len(EquationsTask(n_steps=2).words))
     assert torch.isfinite(model(tokens)).all()
 
@@ -222,22 +223,33 @@ def asked(model: Path, messages: list[ChatMessage], **config: Any) -> ModelOutpu
     return asyncio.run(get_model(f"hooked/{model}").generate(messages, config=GenerateConfig(**config)))
 
 
-def written_without_a_cache(model: HookedTransformer, question: str, seed: int) -> str:
+def written_without_a_cache(model: Transformer, question: str, seed: int) -> str:
     """Five tokens, by running everything again for every one of them."""
     generator = torch.Generator().manual_seed(seed)
-    read = tokens = model.to_tokens(f"{question}\n", prepend_bos=False)
+    read = tokens = model.tokenizer(f"{question}\n", return_tensors="pt")["input_ids"]
     for _ in range(5):
         chances = model(tokens)[0, -1].softmax(dim=-1)
         tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=generator)[None]], dim=1)
     return str(model.tokenizer.decode(tokens[0, read.shape[1] :]))
 
 
-def test_what_a_hooked_transformer_writes_does_not_depend_on_its_cache(untrained: Path) -> None:
+def test_what_a_model_writes_does_not_depend_on_its_cache(untrained: Path) -> None:
     model = language_model(str(untrained))
     by_seed = ((seed, written_without_a_cache(model, "a = 3", seed)) for seed in range(20))
     seed, written = next((seed, text) for seed, text in by_seed if "\n" not in text)  # which would end the answer
     output = asked(untrained, [ChatMessageUser(content="a = 3")], temperature=1.0, seed=seed, max_tokens=5)
     assert (output.completion, output.stop_reason) == (written, "max_tokens")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_text_read_piece_by_piece_has_the_logits_of_the_whole_text(kind: str, tmp_path: Path) -> None:
+    write_hugging_face_model(kind, tmp_path)
+    model = language_model(str(tmp_path))
+    tokens = torch.randint(0, model.cfg.d_vocab, (1, 12), generator=torch.Generator().manual_seed(0))
+    read_on = continuing(model)
+    with torch.no_grad():
+        pieces = torch.cat([read_on(piece) for piece in tokens.split([5, 1, 1, 5], dim=1)], dim=1)
+        torch.testing.assert_close(pieces.log_softmax(-1), model(tokens).log_softmax(-1), atol=1e-5, rtol=0)
 
 
 def test_an_answer_that_fills_the_model_says_so(untrained: Path) -> None:
@@ -270,11 +282,11 @@ def test_a_hooked_transformer_is_asked_one_message(untrained: Path) -> None:
         asked(untrained, [ChatMessageSystem(content="a = 1"), ChatMessageUser(content="a = 3")])
 
 
-def test_models_that_read_no_text_or_do_not_exist_are_named() -> None:
+def test_models_that_read_no_text_or_do_not_exist_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="one_layer: reads no text"):
         language_model("one_layer")
-    with pytest.raises(BadInput, match=r"nosuchmodel: no model directory.*nosuchmodel not found\.\)$"):
-        language_model("nosuchmodel")
+    with pytest.raises(BadInput, match=f"{tmp_path}: no model in Hugging Face's format"):
+        language_model(str(tmp_path))
 
 
 @pytest.mark.slow
