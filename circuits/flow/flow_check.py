@@ -103,8 +103,8 @@ class FlowCheck:
         if low and not self.passed:
             said.append(
                 "The loss is low all the same, because replaced attention does not depend on shared information. The "
-                "circuit lacks the paths that tell the model's own heads where to look, or information takes a way that "
-                "no path names, such as a copy at another position."
+                "circuit lacks the paths that tell the model's own heads where to look, or information takes a way "
+                "that no path names, such as a copy at another position."
             )
         return tuple(said)
 
