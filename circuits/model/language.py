@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
         ),
     }
     found: list[Any] = []
-    with warnings.catch_warnings(), redirect_stdout(sys.stderr):  # the libraries print to stdout
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr), _no_bars():  # the libraries print to stdout
         warnings.simplefilter("ignore")
         for wrong, step in steps.items():
             try:
@@ -59,6 +60,19 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
         model.tokenizer.pad_token = model.tokenizer.eos_token
     check_edits(model)
     return model
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Hide the bars of loading from a disk, within a ``with`` block; downloads have bars of their own."""
+    bars = transformers.utils.logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def _tokenizer(name: str | Path) -> transformers.PreTrainedTokenizerBase:

@@ -43,12 +43,14 @@ def test_a_model_without_its_tokenizer_is_refused(name, tmp_path):
         from_pretrained(tmp_path)
 
 
-def test_an_architecture_that_transformerlens_does_not_have_is_refused(tokenizer, tmp_path):
+def test_an_architecture_that_transformerlens_does_not_have_is_refused(tokenizer, tmp_path, capfd):
     sizes = {"n_embd": 8, "dff": 8, "n_layer": 1, "n_head": 2, "n_positions": 8}
     transformers.CTRLLMHeadModel(transformers.CTRLConfig(vocab_size=VOCABULARY, **sizes)).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
+    capfd.readouterr()
     with pytest.raises(BadInput, match="an architecture that TransformerLens does not support"):
         from_pretrained(tmp_path)
+    assert capfd.readouterr() == ("", "")  # no bar before the line of the error
 
 
 def test_one_that_drops_edits_and_a_folder_without_a_model_are_refused(tokenizer, tmp_path):
