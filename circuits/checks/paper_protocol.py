@@ -13,7 +13,7 @@ from typing import Any
 
 from circuits.checks.statements import Decision, Statement, Verdict
 from circuits.circuit import AttentionPath, Circuit, Head
-from circuits.flow.fixed_paths import with_fixed_paths
+from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
@@ -67,7 +67,7 @@ def paper_protocol(test: SequentialTest, circuit: Circuit) -> PaperProtocol:
         test: the sequential test of the model, on fresh examples.
         circuit: the hypothesis. Only its paths are used, including the paths of fixed patterns.
     """
-    explicit = with_fixed_paths(circuit, test.examples.roles)
+    explicit = with_fixed_paths(circuit, test.examples.roles, paths_on_average)
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, own): Circuit({head: own}) for head, owns in tried.items() for own in owns}
     decided = test.test(singles)

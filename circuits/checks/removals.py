@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from circuits.circuit import AttentionPath, Circuit
-from circuits.flow.fixed_paths import with_fixed_paths
+from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
 from circuits.losses.loss import SURE, Loss
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.mechanism import REPLACEMENTS
@@ -111,7 +111,10 @@ def removals(
     bases = {path: circuit if layer is None else circuit.up_to(layer) for path, layer in guides.items()}
     needed_paths = [path for path, removal in found.items() if removal.needed != "no"]
     retargeted = _each_target(tests, {path: bases[path] for path in needed_paths})
-    lowest = min((head.layer for head in with_fixed_paths(circuit, test.examples.roles).useful_heads), default=None)
+    lowest = min(
+        (head.layer for head in with_fixed_paths(circuit, test.examples.roles, paths_on_average).useful_heads),
+        default=None,
+    )
     low = combined.mean < strict.threshold
     results = []
     for path, removal in found.items():

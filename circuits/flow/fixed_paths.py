@@ -4,7 +4,7 @@ If the members of a pair are neighbours, a head can join them by position. Its m
 which names no role. For information flow it is still a path, and also for the paper, which has only one-hot rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -65,10 +65,38 @@ def _seen(fixed: FixedPattern, source: str, roles: Roles) -> Iterator[_Seen]:
             yield _Seen(target, there, (between * there).mean().item(), condition)
 
 
-def with_fixed_paths(circuit: Circuit, roles: Roles) -> Circuit:
-    """Return the circuit with every fixed pattern that has paths replaced with a one-hot mechanism with these paths."""
+def paths_on_average(circuit: Circuit, roles: Roles) -> FixedPaths:
+    """Return the paths of a circuit's fixed patterns as the paper reads them: from averages over all instances.
+
+    A path leads from a role to the role before it that gets most of its attention, if this is at least half.
+    """
+    found: dict[AttentionPath, Condition | None] = {}
+    for head, fixed in circuit.heads.items():
+        if isinstance(fixed, FixedPattern):
+            for source in roles.distinct:
+                at = roles.group("position", source).cpu()
+                average = {
+                    target: fixed.weights[at, roles.group("position", target).cpu()].mean().item()
+                    for target in roles.before(source)
+                }
+                target = max(average, key=average.__getitem__, default=None)
+                if target is not None and average[target] >= ON:
+                    found[AttentionPath(head, source, target)] = None
+    return found
+
+
+def with_fixed_paths(
+    circuit: Circuit, roles: Roles, read: Callable[[Circuit, Roles], FixedPaths] = fixed_paths
+) -> Circuit:
+    """Return the circuit with every fixed pattern that has paths replaced with a one-hot mechanism with these paths.
+
+    Args:
+        circuit: the circuit.
+        roles: the roles of some examples.
+        read: the function that reads the paths: ``fixed_paths`` or ``paths_on_average``.
+    """
     rows: dict[Head, dict[AttentionPath, Condition | None]] = {}
-    for path, condition in fixed_paths(circuit, roles).items():
+    for path, condition in read(circuit, roles).items():
         rows.setdefault(path.head, {})[path] = condition
     for head, own in rows.items():
         where = {(path.source, path.target): condition for path, condition in own.items() if condition}

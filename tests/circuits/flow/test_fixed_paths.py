@@ -5,7 +5,7 @@ from circuits import Circuit, Condition, FixedPattern, Head, OneHot
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.circuit import AttentionPath
 from circuits.flow.canonical_form import joins_first
-from circuits.flow.fixed_paths import fixed_paths, with_fixed_paths
+from circuits.flow.fixed_paths import fixed_paths, paths_on_average, with_fixed_paths
 from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
@@ -47,6 +47,19 @@ def test_a_pattern_that_joins_the_pairs_of_one_slot_has_a_path_on_this_slot():
     assert {slot: share.mean for slot, share in found.by_label["x1"].means.items()} == {0: 0, 1: 1, 2: 0, 3: 0}
     assert found.known_in["x1"] == pytest.approx(1 / 4)  # one of four slots
     assert found.known_in["x2"] == pytest.approx(1 / 16, abs=0.02)  # pair 1 and pair 2 both in slot 1
+
+
+def test_the_paper_reads_paths_from_averages_over_all_slots():
+    joins = torch.eye(N)
+    for position in (3, 5, 7):  # second members of block 1 in slots 1, 2 and 3, and none of block 2
+        joins[position] = torch.eye(N)[position - 1]
+    circuit = Circuit({Head(0, 0): FixedPattern(joins)})
+    joined = AttentionPath(Head(0, 0), "pair1.second", "pair1.first")
+    assert paths_on_average(circuit, ROLES) == {joined: None}  # 0.75 on average
+    assert fixed_paths(circuit, ROLES) == {joined: Condition("slot", "pair1.first", (1, 2, 3))}
+    joins[5] = torch.eye(N)[5]
+    joins[7] = torch.eye(N)[7]
+    assert paths_on_average(Circuit({Head(0, 0): FixedPattern(joins)}), ROLES) == {}  # 0.25
 
 
 def test_a_position_that_all_attend_to_is_a_path_within_the_first_pair_only():
