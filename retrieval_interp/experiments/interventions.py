@@ -64,6 +64,7 @@ class ClampedStep(TrainingStep):
     def __init__(self, model: Transformer, task: Task, recipe: Recipe, clamps: Sequence[Clamp] = ()) -> None:
         super().__init__(model, task, recipe)
         self.clamps = clamps
+        self.forward = model  # clamps are hooks, and the training pass has none
 
     def losses(self, examples: Examples) -> torch.Tensor:
         """Return the training losses averaged over a batch, ``[component]``."""

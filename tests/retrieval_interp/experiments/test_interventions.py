@@ -72,11 +72,23 @@ def test_every_condition_holds_what_it_says_in_a_model_at_its_start():
 
 
 def test_a_run_without_clamps_takes_the_steps_of_ordinary_training():
-    step = interventions.ClampedStep(VectorTransformer(MICRO.config, 1), MICRO.task, MICRO.recipe)
-    plain = TrainingStep(VectorTransformer(MICRO.config, 1), MICRO.task, MICRO.recipe)
+    exact = replace(MICRO.recipe, precision="float32")
+    step = interventions.ClampedStep(VectorTransformer(MICRO.config, 1), MICRO.task, exact)
+    plain = TrainingStep(VectorTransformer(MICRO.config, 1), MICRO.task, exact)
     examples = MICRO.task.assemble(MICRO.task.training_set(8, 0))
     for _ in range(3):
-        assert torch.equal(step(examples, 1e-3), plain(examples, 1e-3))
+        torch.testing.assert_close(step(examples, 1e-3), plain(examples, 1e-3), rtol=1e-4, atol=1e-5)
+
+
+def test_every_clamp_changes_the_losses_that_train():
+    examples = MICRO.task.assemble(MICRO.task.training_set(8, 0))
+    losses = {
+        condition: interventions.ClampedStep(
+            VectorTransformer(MICRO.config, 1), MICRO.task, MICRO.recipe, clamps(condition, MICRO.task)
+        ).losses(examples)
+        for condition in CONDITIONS
+    }
+    assert not any(torch.equal(losses["free"], losses[other]) for other in CONDITIONS if other != "free")
 
 
 def test_the_same_seed_gives_the_same_outcome():
