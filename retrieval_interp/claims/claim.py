@@ -4,13 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Verdict = Literal["holds", "differs", "not yet measured"]
+from circuits.losses.interval import Interval
+
+Verdict = Literal["holds", "holds at smaller scale", "differs", "not measured"]
 PAGE_HEAD = (
     "# The paper's claims",
     "",
     "This table compares each quantitative claim of the paper with the measurements of this project. The numbers come",
     "from `data/`. `retrieval-interp study claims --out docs/claims.md` writes this page. [The protocol](protocol.md)",
-    "says what counts as *holds*.",
+    "says what counts as *holds*. *Holds at smaller scale* means that the rule is met by smaller models, fewer steps",
+    "or fewer runs than the paper's. Brackets are Wilson's 95% intervals.",
     "",
 )
 
@@ -23,6 +26,7 @@ class Claim:
         section: the section of the paper.
         claim: the claim in our words.
         paper: the paper's number.
+        models: the transformers that were measured: their recipe, and their seeds or sizes.
         measured: our number, with its error or range.
         runs: the number of trained transformers that were measured.
         command: the command that measured it.
@@ -32,10 +36,11 @@ class Claim:
     section: str
     claim: str
     paper: str
+    models: str = "-"
     measured: str = "-"
     runs: int = 0
     command: str = "-"
-    verdict: Verdict = "not yet measured"
+    verdict: Verdict = "not measured"
 
 
 def spread(losses: Sequence[float]) -> str:
@@ -48,15 +53,30 @@ def listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def verdict_of(holds: bool | None) -> Verdict:
-    """Return the verdict; ``holds`` is None if the claim was not measured."""
-    return "not yet measured" if holds is None else "holds" if holds else "differs"
+def share(right: int, n: int) -> str:
+    """Return a text such as ``18 of 18 [0.82, 1.00]``, with Wilson's 95% interval."""
+    interval = Interval.of_share(right, n)
+    return f"{right} of {n} [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def verdict_of(holds: bool | None, smaller: bool = False) -> Verdict:
+    """Return the verdict.
+
+    Args:
+        holds: whether the rule is met; None if this was not measured.
+        smaller: whether the models, steps or runs are fewer than the paper's.
+    """
+    if holds is None:
+        return "not measured"
+    return ("holds at smaller scale" if smaller else "holds") if holds else "differs"
 
 
 def claims_page(rows: Sequence[Claim]) -> str:
     """Return the ledger as a Markdown page."""
-    table = [(row.section, row.claim, row.paper, row.measured, row.verdict) for row in rows]
-    head = [("section", "claim", "paper", "measured here", "verdict"), ("---",) * 5]
+    table = [(row.section, row.claim, row.paper, row.models, row.measured, row.verdict) for row in rows]
+    head = [("section", "claim", "paper", "models", "measured here", "verdict"), ("---",) * 6]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (*head, *table)]
-    commands = [f"- {row.section}, {row.claim}: `{row.command}`" for row in rows if row.command != "-"]
+    commands = dict.fromkeys(
+        f"- {row.section}, {row.claim} ({row.models}): `{row.command}`" for row in rows if row.command != "-"
+    )
     return "\n".join([*PAGE_HEAD, *lines, "", "## How each claim was measured", "", *commands, ""])

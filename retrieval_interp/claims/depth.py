@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from retrieval_interp.claims.claim import Claim, verdict_of
+from retrieval_interp.claims.claim import Claim, share, verdict_of
 from retrieval_interp.claims.tables import DEPTH_SWEEP
 from retrieval_interp.experiments import depth_sweep
 from retrieval_interp.theory.depth import bound_paper, layers_causal
@@ -29,13 +29,20 @@ def section_5(data: Path) -> list[Claim]:
             continue
         breaking = Counter(str(condition) for condition, loss in best if loss < depth_sweep.KNOWN_IN_PART)
         measured = (
-            f"{breaking.total()} of {len(best)} models partly learned a symbol that takes more layers than the model "
-            f"has (loss below {depth_sweep.KNOWN_IN_PART}; lowest loss {min(loss for _, loss in best):.3f})"
+            f"{share(breaking.total(), len(best))} models partly learned a symbol that takes more layers than the "
+            f"model has (loss below {depth_sweep.KNOWN_IN_PART}; lowest loss {min(loss for _, loss in best):.3f})"
         )
         measured += "".join(f"; {number} with {condition}" for condition, number in breaking.items())
         rows.append(
             Claim(
-                "5", claim, paper, measured, len(best), "retrieval-interp study depth-sweep", verdict_of(not breaking)
+                "5",
+                claim,
+                paper,
+                "depth sweep, width 64",
+                measured,
+                len(best),
+                "retrieval-interp study depth-sweep",
+                verdict_of(not breaking, smaller=True),
             )
         )
     return rows

@@ -1,8 +1,8 @@
 """The ledger: each quantitative claim of the paper with the measurement of this project.
 
-The measurements are read from the tables in ``data/``: configs and logs of training, ``report.json`` of ``validate``,
-and the attention over training. Claims without an experiment are marked as not yet measured. A missing table is an
-error.
+The measurements are read from the tables in ``data/``: configs and logs of training, ``report.json`` of ``discover``,
+and the attention over training. Claims on A to D have a row for the transformers of the paper's recipe, and one for
+those of recipe ``small``. Claims without an experiment are marked as not measured. A missing table is an error.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from retrieval_interp.claims.depth import section_5
 from retrieval_interp.claims.emerging import section_9
 from retrieval_interp.claims.found_circuits import appendix_e, section_8
 from retrieval_interp.claims.learning import section_7
-from retrieval_interp.claims.tables import ABC, D, check_all_there, report_of
+from retrieval_interp.claims.tables import PAPER, SMALL, check_all_there, reports_of
 from retrieval_interp.models.model_dir import CONFIG, REPORT
 
 SECTION_4 = [
@@ -34,14 +34,14 @@ def ledger(data: Path) -> list[Claim]:
     """
     try:
         check_all_there(data)
-        reports = {name: report_of(data / name) for name in (*ABC, D)}
+        reports = [(models, reports_of(data, models)) for models in (PAPER, SMALL)]
         return [
             *SECTION_4,
             *section_5(data),
             *section_7(data),
-            *section_8(data, {name: reports[name] for name in ABC}),
-            *section_9(data, reports[D]),
-            *appendix_e(reports),
+            *(claim for own in reports for claim in section_8(data, *own)),
+            *(claim for own in reports for claim in section_9(data, *own)),
+            *(claim for own in reports for claim in appendix_e(data, *own)),
         ]
     except BadInput:
         raise

@@ -1,6 +1,8 @@
 """The tables with the measurements: configs and logs of training, reports of ``validate``, and others."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,54 @@ from retrieval_interp.training.curves import EMERGED, first_below, parts_of, rea
 
 DEPTH_SWEEP = "depth_sweep"
 FIGURE4 = Path("sweeps", "figure4_laptop", "runs.csv")
-ABC = ("transformer_a", "transformer_b", "transformer_c")
-D = "transformer_d"
+
+
+SEED = re.compile(r"(.*_seed_)[0-9]+")  # a folder that is named by its seed
+
+
+@dataclass(frozen=True)
+class Models:
+    """The transformers that stand for the paper's A, B, C and D.
+
+    Attributes:
+        recipe: the name of their recipe in the protocol.
+        folders: their folders within ``data/``, by the paper's names.
+        smaller: whether they were trained for fewer steps than the paper's.
+    """
+
+    recipe: str
+    folders: Mapping[str, str]
+    smaller: bool
+
+    @property
+    def abc(self) -> dict[str, str]:
+        """The folders of A, B and C."""
+        return {name: folder for name, folder in self.folders.items() if name != "D"}
+
+    def said(self, data: Path, *names: str) -> str:
+        """Return their recipe and seeds, such as ``recipe small, seeds 2, 1, 4``."""
+        seeds = [str(read_config(data / self.folders[name])["made"].get("seed", "?")) for name in names]
+        return f"recipe {self.recipe}, seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
+
+    def command(self, command: str, names: Iterable[str]) -> str:
+        """Return the command that measured these transformers."""
+        return f"retrieval-interp {command} " + ", ".join(self.folders[name] for name in names)
+
+    def other_seeds(self, data: Path, name: str) -> list[Path]:
+        """Return the folders of a transformer's other seeds, which stand for no transformer of the paper."""
+        found = SEED.fullmatch(self.folders[name])
+        own = {data / folder for folder in self.folders.values()}
+        beside = data.glob(f"{found[1]}*") if found else ()
+        return sorted(folder for folder in beside if SEED.fullmatch(folder.name) and folder not in own)
+
+
+SMALL = Models("small", {name: f"transformer_{name.lower()}" for name in "ABCD"}, smaller=True)
+PAPER = Models(
+    "paper",
+    {name: f"paper_recipe/transformer_a_seed_{seed}" for seed, name in enumerate("ABC")}
+    | {"D": "paper_recipe/transformer_d_seed_0"},
+    smaller=False,
+)
 
 
 class TableMissing(Exception):
@@ -28,26 +76,37 @@ def check_all_there(data: Path) -> None:
         TableMissing: tables are missing.
     """
     needed = {
-        data / D / ATTENTION: f"retrieval-interp study emergence RUN --out {data / D}",
         data / FIGURE4: "retrieval-interp study sweep figure4",
         data / DEPTH_SWEEP / RUNS: f"retrieval-interp study depth-sweep --out {data / DEPTH_SWEEP}",
     }
-    for folder in (data / name for name in (*ABC, D)):
-        needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp models export RUN {folder}"
-        needed[folder / REPORT] = f"retrieval-interp discover {folder.name} --report {folder}"
-        if folder.name == D or not (folder / REPORT).exists() or circuit_found(read_report(folder / REPORT)):
-            needed[folder / CIRCUIT] = f"retrieval-interp discover {folder.name} --out {folder / CIRCUIT}"
+    for models in (PAPER, SMALL):
+        for name, own in models.folders.items():
+            folder = data / own
+            needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp models export RUN {folder}"
+            if name == "D":
+                needed[folder / ATTENTION] = f"retrieval-interp study emergence RUN --out {folder}"
+            if models is SMALL or (folder / REPORT).exists():
+                discover = f"retrieval-interp discover {folder}"
+                needed[folder / REPORT] = f"{discover} --report {folder}"
+                if not (folder / REPORT).exists() or circuit_found(read_report(folder / REPORT)):
+                    needed[folder / CIRCUIT] = f"{discover} --out {folder / CIRCUIT}"
     missing = [f"{path}: missing; make it with: {command}" for path, command in needed.items() if not path.exists()]
     if missing:
         raise TableMissing("\n".join(missing))
 
 
-def report_of(folder: Path) -> dict[str, Any]:
-    """Return the report of a transformer's circuit.
+def reports_of(data: Path, models: Models) -> dict[str, dict[str, Any] | None]:
+    """Return the reports of the transformers' circuits, by the paper's names; None if no circuit was found.
 
     Raises:
-        BadInput: the report is damaged, or belongs to another circuit or another model.
+        BadInput: a report is damaged, or belongs to another circuit or another model.
     """
+    return {name: _report_of(data / folder) for name, folder in models.folders.items()}
+
+
+def _report_of(folder: Path) -> dict[str, Any] | None:
+    if not (folder / REPORT).exists():
+        return None
     report = read_report(folder / REPORT)
     if circuit_found(report):
         check_is_of(report, load_circuit(folder / CIRCUIT), folder)
@@ -55,31 +114,34 @@ def report_of(folder: Path) -> dict[str, Any]:
         raise BadInput(f"{folder / REPORT}: the report has no path or no list of merges; validate again")
     if Path(report["metadata"]["model"]).name != folder.name:
         raise BadInput(f"{folder / REPORT}: the report belongs to another model, {report['metadata']['model']}")
-    return report
+    return report if circuit_found(report) else None
 
 
 def training_loss(folder: Path) -> dict[str, Any]:
-    """Return the loss of a transformer that ``export`` measured.
+    """Return the loss of a transformer that ``export`` measured, or else its last validation loss, as ``mean``.
 
     Raises:
-        BadInput: the config has no such loss.
+        BadInput: there is neither.
     """
-    config = read_config(folder)
+    exported = read_config(folder)["made"].get("exported")
     try:
-        exported = config["made"]["exported"]
-        loss: dict[str, Any] = exported[f"loss_{exported['precision']}"]
-        float(loss["mean"]), float(loss["standard_error"])
+        if exported:
+            loss: dict[str, Any] = exported[f"loss_{exported['precision']}"]
+            float(loss["mean"]), float(loss["standard_error"])
+            return loss
+        *_, last = read_losses(folder / LOG)["validation"].values()
+        return {"mean": last, "standard_error": None}
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BadInput(f"{folder}: its config has no loss of `export` ({error})") from error
-    return loss
+        raise BadInput(f"{folder}: no loss of `export`, and none of validation ({error})") from error
+
+
+def loss_said(loss: Mapping[str, Any]) -> str:
+    """Return a text such as ``0.0024 ± 0.0003``."""
+    error = loss["standard_error"]
+    return f"{loss['mean']:.4f}" + ("" if error is None else f" ± {error:.4f}")
 
 
 def crossings(log: Path) -> list[float | None]:
     """Return for every symbol the first step with a loss below 0.5; None if there is none."""
     losses = read_losses(log)
     return [first_below(losses[part], EMERGED) for part in parts_of(losses)]
-
-
-def validated(names: Iterable[str]) -> str:
-    """Return the command that made the reports of these transformers."""
-    return "retrieval-interp validate (or discover) " + ", ".join(names)

@@ -175,9 +175,11 @@ def print_claims(rows: "Sequence[Claim]") -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table("section", "claim", "the paper", "measured here", Column("verdict", no_wrap=True), show_lines=True)
-    colours = {"holds": "green", "differs": "red", "not yet measured": "yellow"}
+    table = Table(
+        "section", "claim", "the paper", "models", "measured here", Column("verdict", no_wrap=True), show_lines=True
+    )
+    colours = {"holds": "green", "holds at smaller scale": "green", "differs": "red", "not measured": "yellow"}
     for row in rows:
-        texts = (Text(text) for text in (row.section, row.claim, row.paper, row.measured))
+        texts = (Text(text) for text in (row.section, row.claim, row.paper, row.models, row.measured))
         table.add_row(*texts, Text(row.verdict, colours[row.verdict]))
     Console().print(table)

@@ -7,6 +7,7 @@ the query reads x1 make the head that reads it an induction head.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from retrieval_interp.theory.chain_layout import chain_layout
 from retrieval_interp.training.curves import EMERGED, first_crossing
 
 RISE_FROM = 0.1  # the attention at which the rise of a path begins
+QUICK = 0.25  # of the steps until then: a shorter rise is abrupt, and a shorter lag is quick
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Observation:
 def observations(run: Emergence) -> list[Observation]:
     """Check the paper's four observations on a run."""
     arrivals = arrived(run)
-    return [_first(run, arrivals), _reuse(arrivals), _order(run), _last(arrivals)]
+    return [_first(run, arrivals), _reuse(run, arrivals), _order(run), _last(arrivals)]
 
 
 def arrived(run: Emergence) -> dict[int, tuple[AttentionPath, float]]:
@@ -80,7 +82,7 @@ def _first(run: Emergence, arrivals: dict[int, tuple[AttentionPath, float]]) -> 
     started = first_crossing(attention, RISE_FROM) or 0.0
     rise = step - started
     first = all(step < later for later in others)
-    abrupt: bool | None = rise < 0.25 * step
+    abrupt: bool | None = rise < QUICK * step
     sentence = (
         f"The query fetches x1 along {path}, whose attention exceeds {EMERGED:g} at step {_at(step)}. x1 arrives "
         f"{'before' if first else 'not before'} all other symbols. "
@@ -91,7 +93,7 @@ def _first(run: Emergence, arrivals: dict[int, tuple[AttentionPath, float]]) -> 
     else:
         sentence += (
             f"The attention rises from {RISE_FROM:g} to {EMERGED:g} in {rise:.0f} steps, {100 * rise / step:.0f}% of "
-            f"the steps until then ({'abrupt' if abrupt else 'not abrupt'}; the limit is 25%)."
+            f"the steps until then ({'abrupt' if abrupt else 'not abrupt'}; the limit is {100 * QUICK:.0f}%)."
         )
     if beneath:
         listed = "; ".join(
@@ -101,17 +103,27 @@ def _first(run: Emergence, arrivals: dict[int, tuple[AttentionPath, float]]) -> 
     return Observation("i", first and abrupt, sentence, {"step": step, "rise": rise, "beneath": beneath})
 
 
-def _reuse(arrivals: dict[int, tuple[AttentionPath, float]]) -> Observation:
+def _reuse(run: Emergence, arrivals: dict[int, tuple[AttentionPath, float]]) -> Observation:
     """Check ii: quickly after, a head above fetches x2. It can find x2 only by x1, so it reuses the first head."""
     if not {1, 2} <= set(arrivals):
         return Observation("ii", None, "No paths that bring both x1 and x2 to the query have emerged.", {})
     (first, at), (second, then) = arrivals[1], arrivals[2]
     lag, above = then - at, second.head.layer > first.head.layer
+    apart = _between_checkpoints(run.attention[str(second)], then)
     sentence = (
         f"x2 arrives along {second}, {lag:.0f} steps after x1 ({100 * lag / at:.0f}% of the steps that x1 took; the "
-        f"limit is 100%). Its head is {'above' if above else 'not above'} the head that brings x1."
+        f"limit is {100 * QUICK:.0f}%). Its head is {'above' if above else 'not above'} the head that brings x1."
     )
-    return Observation("ii", above and 0 < lag < at, sentence, {"lag": lag, "above": above})
+    holds: bool | None = above and 0 < lag < QUICK * at
+    if holds and lag < apart:
+        holds = None
+        sentence += f" The lag is not resolved, because there the checkpoints are {apart:.0f} steps apart."
+    return Observation("ii", holds, sentence, {"lag": lag, "above": above, "between_checkpoints": apart})
+
+
+def _between_checkpoints(attention: Mapping[int, float], step: float) -> float:
+    """Return how far the checkpoints are apart between which a step lies."""
+    return float(min((b - a for a, b in pairwise(attention) if a <= step <= b), default=0))
 
 
 def _order(run: Emergence) -> Observation:

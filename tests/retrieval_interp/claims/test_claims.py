@@ -19,6 +19,8 @@ def path(name, uniform, identity, first=False):
     return {
         "path": name,
         "layer": int(head[1]),
+        "index": int(head[3]),
+        "needed": "directly",
         "from": source,
         "to": target,
         "losses": {"uniform": uniform, "identity": identity},

@@ -114,11 +114,19 @@ def test_steps_epochs_and_losses_come_out_as_by_hand(tmp_path):
 
 
 def test_the_papers_four_observations_hold_for_a_run_made_like_its_own(tmp_path):
-    slow = ATTENTION.rename(index={100: 1000, 200: 1100, 300: 1200, 400: 1900})
+    slow = ATTENTION.rename(index={100: 1000, 200: 1100, 300: 1140, 400: 1900})
     said = observations(emergence(written(tmp_path, slow), CIRCUIT))
     assert [(one.name, one.holds) for one in said] == [("i", True), ("ii", True), ("iii", True), ("iv", True)]
     assert said[0].numbers["step"] == pytest.approx(1055.5556, abs=1e-3)
-    assert said[3].numbers["gaps"] == pytest.approx([94.4444, 487.5], abs=1e-3)
+    assert said[3].numbers["gaps"] == pytest.approx([64.4444, 495.0], abs=1e-3)
+
+
+def test_a_lag_that_is_shorter_than_the_distance_of_the_checkpoints_is_not_resolved(tmp_path):
+    slow = ATTENTION.rename(index={100: 1000, 200: 1100, 300: 1200, 400: 1900})
+    _, reuse, *_ = observations(emergence(written(tmp_path, slow), CIRCUIT))
+    assert reuse.numbers["lag"] == pytest.approx(94.4444, abs=1e-3)
+    assert reuse.numbers["between_checkpoints"] == 100
+    assert reuse.holds is None
 
 
 def test_the_observations_can_differ(tmp_path):
