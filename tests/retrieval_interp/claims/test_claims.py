@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from circuits import BadInput
 from retrieval_interp.claims.found_circuits import joins_pairs
 from retrieval_interp.claims.ledger import ledger
-from retrieval_interp.claims.tables import ABC, FIGURE4, D, TableMissing
+from retrieval_interp.claims.tables import FIGURE4, PAPER, SMALL, TableMissing
 from retrieval_interp.cli import main
 from retrieval_interp.models.library import data_folder
 
@@ -28,28 +29,36 @@ def path(name, uniform, identity, first=False):
     }
 
 
+D = SMALL.folders["D"]
+
+
 @pytest.fixture
 def tables(tmp_path):
-    """Four transformers of whom everything is known by hand; all learn x1 before x2."""
-    for name in (*ABC, D):
+    """Eight transformers of whom everything is known by hand; all learn x1 before x2.
+
+    Those of recipe ``small`` have circuits. Those of the paper's recipe have none, and a loss of 0.5.
+    """
+    for models, name in [(own, name) for own in (SMALL, PAPER) for name in own.folders.values()]:
         folder = tmp_path / name
-        folder.mkdir()
-        loss = {"mean": 0.005, "standard_error": 0.0005}
+        folder.mkdir(parents=True)
+        loss = {"mean": 0.005 if models is SMALL else 0.5, "standard_error": 0.0005}
         config = {
             "format": 1,
             "task": {},
             "architecture": {},
-            "made": {"exported": {"precision": "float16", "loss_float16": loss}},
+            "made": {"seed": 7, "exported": {"precision": "float16", "loss_float16": loss}},
         }
         (folder / "config.json").write_text(json.dumps(config))
         lines = [
             {"step": step, "loss": 0.5, "components": {"x1": x1, "x2": x2}}
             for step, x1, x2 in ((100, 1.0, 1.0), (200, 0.0, 1.0), (300, 0.0, 0.0))
         ]
-        if name == D:
+        if name == models.folders["D"]:
             lines = [{**line, "components": {**line["components"], "x3": 1.0}} for line in lines]
             lines.append({"step": 400, "loss": 0.0, "components": {"x1": 0.0, "x2": 0.0, "x3": 0.0}})
         (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        if models is PAPER:
+            continue
         paths = [path("L0H0 * -> previous", 0.07, 0.3, first=True), path("L1H0 query -> pair1.second", 0.2, 0.4)]
         combined = {"mean": 0.03, "standard_error": 0.001}
         report = {
@@ -62,7 +71,7 @@ def tables(tmp_path):
             "merges": [{"from": "L0H0", "into": "L1H0", "loss": 0.3, "standard_error": 0.01}],
         }
         (folder / "report.json").write_text(json.dumps(report))
-    for name in (*ABC, D):
+    for name in SMALL.folders.values():
         (tmp_path / name / "circuit.yaml").write_text("heads:\n  L0H0: previous\n  L1H0: {query: pair1.second}\n")
     circuit = "heads:\n  L1H0: {query: pair1.second}\n  L2H0: {query: pair2.second}\n  L3H0: {query: pair3.second}\n"
     (tmp_path / D / "circuit.yaml").write_text(circuit)
@@ -71,7 +80,8 @@ def tables(tmp_path):
     (tmp_path / D / "report.json").write_text(json.dumps(report))
     columns = ",".join(f"L{k}H0 query -> pair{k}.second" for k in (1, 2, 3))
     rows = "0,0,0,0\n90,0,0,0\n100,1,0,0\n120,1,1,0\n200,1,1,1\n"  # above 0.5 at steps 95, 110 and 160
-    (tmp_path / D / "attention.csv").write_text(f"# by hand\nstep,{columns}\n{rows}")
+    for models in (SMALL, PAPER):
+        (tmp_path / models.folders["D"] / "attention.csv").write_text(f"# by hand\nstep,{columns}\n{rows}")
     (tmp_path / "depth_sweep").mkdir()
     world = {"step_order": "last_first", "n_heads": 8, "mlp": True, "seed": 0, "steps": 100, "stopped": 100}
     trained = [(1, 1, {"x1": 0.02}), (2, 1, {"x1": 0.8, "x2": 0.76}), (2, 3, {"x1": 0.01, "x2": 0.02})]
@@ -95,17 +105,21 @@ laptop_nonic_4,0,x3,0.75,,1,cpu
 
 
 def section_7(tables):
-    return {row.claim.split(" ")[0]: row for row in ledger(tables) if row.section == "7.2"}
+    rows = [row for row in ledger(tables) if row.section == "7.2"]
+    swept = {row.claim.split(" ")[0]: row for row in rows if not row.models.startswith("A to D")}
+    return swept | {row.models: row for row in rows if row.models.startswith("A to D")}
 
 
 def test_the_statements_of_section_7_are_counted_in_the_runs_of_the_sweep(tables):
     rows = section_7(tables)
-    assert rows["without"].measured == "1 of 1 runs (D = 3, 4 layers of 4 heads; lowest loss 0.750)"
+    assert rows["without"].measured == "1 of 1 [0.21, 1.00] runs (lowest loss 0.750)"
+    assert rows["without"].models == "D = 3, 4 layers of 4 heads"
     assert "x1, x2, x3: 2, 4, 4" in rows["later"].measured
-    assert rows["partial"].measured.startswith("1 of 1 runs")
-    assert "(D = 3, 2 to 4 layers of 4 heads; in 0 runs two fell within the same 20 steps)" in rows["partial"].measured
-    assert rows["partial"].measured.endswith(", 4 of 4 (A to D)")
-    assert {row.verdict for row in rows.values()} == {"holds"}
+    assert rows["partial"].measured.startswith("1 of 1 [0.21, 1.00] runs in which two or more fell (in 0 runs two")
+    assert rows["partial"].models == "D = 3, 2 to 4 layers of 4 heads"
+    for recipe in ("small", "paper"):
+        assert rows[f"A to D, recipe {recipe}"].measured == "4 of 4 [0.51, 1.00] runs"
+    assert {row.verdict for row in rows.values()} == {"holds at smaller scale"}  # fewer than 64 runs
 
 
 def test_one_run_that_says_otherwise_turns_the_verdict(tables):
@@ -113,40 +127,43 @@ def test_one_run_that_says_otherwise_turns_the_verdict(tables):
     (tables / FIGURE4).write_text(swept.replace("ic_2,0,x1,0.1", "ic_2,0,x1,0.9"))
     rows = section_7(tables)
     assert "x1, x2, x3: 4, 4, 4" in rows["later"].measured
-    assert {row.verdict for row in rows.values()} == {"differs"}
+    assert {rows[kind].verdict for kind in ("without", "later", "partial")} == {"differs"}
 
 
-def found(tables):
-    return {(row.section, row.claim.split(": ")[-1]): row for row in ledger(tables)}
+def found(tables, recipe="small"):
+    """The rows of the models of one recipe, and those of no recipe."""
+    rows = [row for row in ledger(tables) if "recipe" not in row.models or f"recipe {recipe}" in row.models]
+    return {(row.section, row.claim.split(": ")[-1]): row for row in rows}
 
 
 def test_every_row_says_what_was_measured_and_whether_it_holds(tables):
     rows = found(tables)
     assert rows["8.2", "validation MSE"].measured == ", ".join(["0.0050 ± 0.0005"] * 3)
-    assert rows["8.2", "validation MSE"].verdict == "holds"
-    assert rows["8.2", "heads in the circuit"].measured == "2, 2, 2"
+    assert rows["8.2", "validation MSE"].verdict == "holds at smaller scale"
+    assert rows["8.2", "validation MSE"].models == "recipe small, seeds 7, 7, 7"
+    assert rows["8.2", "heads in the circuit"].measured == "2, 2, 2 with at least one directly needed path"
     assert rows["8.2", "heads in the circuit"].verdict == "differs"
     assert rows["8.2", "the first useful head joins the members of every pair"].measured == "3 of 3"
     assert rows["8.2", "apart from the first head, the circuits are very different"].verdict == "differs"  # all alike
     assert rows["8.2", "fewer heads would be enough"].verdict == "differs"
-    assert rows["E", "MSE with one path above the first useful layer removed"].verdict == "holds"
+    assert rows["E", "MSE with one path above the first useful layer removed"].verdict == "holds at smaller scale"
     first = rows["E", "MSE with the row of a path in the first useful layer made uniform"]
     assert (first.measured, first.verdict) == ("0.070 to 0.200", "differs")
     removed = rows["E", "MSE with one path above the first useful layer removed"]
     assert removed.measured == "0.200 to 0.400 (row uniform or identity); 5 of 5 paths reach 0.17 with both"
-    assert rows["9.2 ii", "a head above it quickly reuses it to fetch x2"].verdict == "holds"
-    assert rows["9.2 iv", "the last head emerges much later than the one before"].verdict == "holds"
+    assert rows["9.2 ii", "a head above it quickly reuses it to fetch x2"].verdict == "not measured"  # 15 of 20 steps
+    assert rows["9.2 iv", "the last head emerges much later than the one before"].verdict == "holds at smaller scale"
     assert "15, 50 steps" in rows["9.2 iv", "the last head emerges much later than the one before"].measured
 
 
 def test_the_bound_is_held_against_every_model_with_fewer_layers(tables):
     rows = found(tables)
     theorem = next(row for row in rows.values() if "Theorem 1" in row.claim)
-    assert theorem.measured.startswith("0 of 1 models")
+    assert theorem.measured.startswith("0 of 1 [0.00, 0.79] models")
     assert theorem.measured.endswith("(loss below 0.7; lowest loss 0.760)")
-    assert theorem.verdict == "holds"
+    assert theorem.verdict == "holds at smaller scale"
     assumption = next(row for row in rows.values() if "Assumption 1" in row.claim)
-    assert assumption.measured.startswith("1 of 2 models")
+    assert assumption.measured.startswith("1 of 2 [0.09, 0.91] models")
     assert assumption.measured.endswith("; 1 with MLPs, 8 heads, pairs shuffled within blocks")
     assert (assumption.runs, assumption.verdict) == (2, "differs")
 
@@ -160,27 +177,51 @@ def test_a_number_on_the_other_side_turns_the_verdict(tables):
     rows = found(tables)
     assert rows["E", "MSE with one path above the first useful layer removed"].verdict == "differs"
     assert rows["E", "MSE with every head replaced with its mechanism"].verdict == "differs"
-    assert rows["8.2", "fewer heads would be enough"].verdict == "holds"
+    assert rows["8.2", "fewer heads would be enough"].verdict == "holds at smaller scale"
 
 
 def test_a_transformer_whose_circuit_was_not_found_is_named_and_no_claim_holds_without_it(tables):
     report = json.loads((tables / "transformer_c" / "report.json").read_text())
     (tables / "transformer_c" / "report.json").write_text(json.dumps({**report, "discovery": {"found": False}}))
     row = found(tables)["8.2", "the first useful head joins the members of every pair"]
-    assert (row.measured, row.runs, row.verdict) == ("2 of 2; none found for transformer_c", 2, "differs")
-    for row in ledger(tables):
+    unknown = "no circuit found for C (its own loss is 0.0050 ± 0.0005)"
+    assert (row.measured, row.runs, row.verdict) == (f"2 of 2; {unknown}", 2, "differs")
+    for row in found(tables).values():
         if row.section in ("8.2", "E") and "validation MSE" not in row.claim:
-            assert row.measured.endswith("none found for transformer_c"), row
+            assert row.measured.endswith(unknown), row
             assert row.verdict == "differs"
+
+
+def test_without_any_circuit_what_is_said_of_circuits_is_not_measured(tables):
+    rows = found(tables, recipe="paper")
+    assert (rows["8.2", "validation MSE"].verdict, rows["9.2", "validation MSE"].verdict) == ("differs", "differs")
+    of_circuits = [row for (section, what), row in rows.items() if section in ("8.2", "E") and what != "validation MSE"]
+    of_circuits.append(rows["9.2", "MSE with all attention replaced with its circuit"])
+    assert {row.verdict for row in of_circuits} == {"not measured"}
+    assert all(row.measured.startswith("no circuit found") for row in of_circuits)
+    # Without a circuit, the paths with much attention are followed: at steps 95, 110 and 160.
+    assert "15, 50 steps" in rows["9.2 iv", "the last head emerges much later than the one before"].measured
+    assert rows["9.2 iv", "the last head emerges much later than the one before"].verdict == "holds"
+    assert rows["9.2 i", "an induction head emerges first and abruptly"].verdict == "differs"  # at epoch 12
+
+
+def test_other_seeds_are_counted_beside(tables):
+    folder = tables / "paper_recipe"
+    for letter, seed in (("a", 3), ("d", 1)):
+        shutil.copytree(folder / f"transformer_{letter}_seed_0", folder / f"transformer_{letter}_seed_{seed}")
+    shutil.copytree(folder / "transformer_d_seed_0", folder / "transformer_d_seed_0_clipping")  # another recipe
+    rows = found(tables, recipe="paper")
+    assert rows["8.2", "validation MSE"].measured.endswith("; below 0.01 in 0 of 4 seeds")
+    assert rows["9.2", "validation MSE"].measured.endswith("The rule is met in 0 of 2 seeds.")
+    assert section_7(tables)["A to D, recipe paper"].measured == "6 of 6 [0.61, 1.00] runs"
 
 
 def test_partial_losses_out_of_order_are_counted(tables):
     log = tables / "transformer_c" / "log.jsonl"
     log.write_text(log.read_text().replace("x1", "x3"))  # x3 before x2
     log.write_text(re.sub(r'"x3": ([\d.]+), "x2": ([\d.]+)', r'"x2": \2, "x3": \1', log.read_text()))
-    (row,) = (row for row in ledger(tables) if "order of the chain" in row.claim)
-    assert row.measured.endswith(", 3 of 4 (A to D)")
-    assert row.verdict == "differs"
+    row = section_7(tables)["A to D, recipe small"]
+    assert (row.measured, row.verdict) == ("3 of 4 [0.30, 0.95] runs", "differs")
 
 
 @pytest.mark.parametrize(
@@ -295,7 +336,7 @@ def test_a_first_head_whose_fixed_pattern_joins_the_pairs_is_counted(tables):
     (tables / "transformer_a" / "circuit.yaml").write_text("heads:\n  L1H0: {query: pair1.second}\n")
     rows = found(tables)
     assert rows["8.2", "the first useful head joins the members of every pair"].measured == "3 of 3"
-    assert rows["8.2", "heads in the circuit"].measured == "2, 2, 2"
+    assert rows["8.2", "heads in the circuit"].measured == "1, 2, 2 with at least one directly needed path"
 
 
 def test_the_page_of_the_claims_is_the_ledger_as_it_stands(tmp_path):
