@@ -126,6 +126,8 @@ def appendix_e(data: Path, models: Models, reports: Reports) -> list[Claim]:
 def joins_pairs(report: dict[str, Any], on_some_slots: Collection[str] = ()) -> bool:
     """Whether the lowest layer with a path joins the members of every pair, on all slots, and does nothing else.
 
+    The paths of fixed patterns count if they hold on all slots.
+
     Args:
         report: the report of a circuit.
         on_some_slots: the names of those paths that are there on some slots only.
@@ -133,8 +135,7 @@ def joins_pairs(report: dict[str, Any], on_some_slots: Collection[str] = ()) -> 
     paths = _all_paths(report)
     lowest = min(layer for layer, *_ in paths)
     first = [(head, source, target) for layer, head, source, target in paths if layer == lowest]
-    limited = {*on_some_slots, *(name.split(" on ")[0] for name in _fixed(report) if " on " in name)}
-    if any(f"{head} {source} -> {target}" in limited for head, source, target in first):
+    if any(f"{head} {source} -> {target}" in on_some_slots for head, source, target in first):
         return False
     joined = {(source, target) for _, source, target in first}
     pairs = {role.split(".")[0] for _, _, *ends in paths for role in ends if role.startswith("pair")}
@@ -142,16 +143,11 @@ def joins_pairs(report: dict[str, Any], on_some_slots: Collection[str] = ()) -> 
 
 
 def _all_paths(report: dict[str, Any]) -> list[tuple[int, str, str, str]]:
-    """Return the layer, head, source and target of every path, including the paths of fixed patterns."""
-    fixed = [name.split(" on ")[0] for name in _fixed(report)]
+    """Return the layer, head, source and target of every path, and of those of fixed patterns on all slots."""
+    fixed = [name for name in (report.get("flow_check") or {}).get("fixed_paths", []) if " on " not in name]
     named = [*(path["path"] for path in report["paths"]), *fixed]
     parts = [name.replace(" -> ", " ").split(maxsplit=2) for name in named]
     return [(int(head[1 : head.index("H")]), head, source, target) for head, source, target in parts]
-
-
-def _fixed(report: dict[str, Any]) -> list[str]:
-    """Return the paths of fixed patterns, such as ``L1H0 pair1.second -> pair1.first on slot 0, 2``."""
-    return (report.get("flow_check") or {}).get("fixed_paths", [])
 
 
 def _on_some_slots(folder: Path) -> set[str]:

@@ -305,6 +305,7 @@ def test_a_damaged_report_is_one_line(tables, content):
         (["L0H0 pair1.second -> pair1.first"], ["L0H1 pair2.second -> pair2.first"], True),
         (["L0H0 pair1.second -> pair1.first"], [], False),  # not pair 2
         ([], ["L0H0 pair1.second -> pair1.first on slot 0, 2", "L0H0 pair2.second -> pair2.first"], False),
+        (["L0H1 * -> previous"], ["L0H0 pair1.second -> pair1.first on slot 0, 2"], True),
         (["L0H0 * -> previous", "L0H0 query -> pair1.first"], [], False),
         (["L0H0 pair1.second -> pair2.first", "L0H0 pair2.second -> pair2.first"], [], False),
     ],
