@@ -69,8 +69,8 @@ def section_8(data: Path, models: Models, reports: Reports) -> list[Claim]:
         claim(
             "apart from the first head, the circuits are very different",
             "figure 5",
-            f"{listed(map(len, above))} paths above the first head; every two circuits share {listed(shared) or '-'} of "
-            "them (very different: less than half)",
+            f"{listed(map(len, above))} paths above the first head; every two circuits share {listed(shared) or '-'} "
+            "of them (very different: less than half)",
             all(number < most for number, most in zip(shared, half, strict=True)),
         ),
         claim(
