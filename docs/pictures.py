@@ -44,7 +44,8 @@ def explorer(folder: Path) -> None:
         page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
         page.get_by_role("button", name="minimal?").click()
         expect(page.locator("[role=status]")).to_contain_text("needed")
-        page.locator("[id^=attention-viewer] canvas").first.wait_for()
+        for drawn in ("[id^=attention-viewer] canvas", ".barlayer path", ".heatmaplayer image"):
+            page.locator(drawn).first.wait_for()
         cell = page.locator(".jp-Cell").first.bounding_box()
         assert cell is not None
         page.screenshot(path=HERE / "explorer.png", clip={**cell, "height": 1000})
