@@ -150,7 +150,7 @@ def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
             split = over_labels(known.double(), torch.ones_like(known), roles)
             by_label[component] = ByLabel.of(split, roles, named)
     carried = [one for flow in flows for one in flow.carried if one.path.source in problem.roles]
-    paths = dict.fromkeys(one.path for one in carried)
+    paths = sorted({one.path for one in carried})
     allowed, useful = ({one.path for one in carried if one.allowed}, {one.path for one in carried if one.new})
     return FlowCheck(
         known_at,
