@@ -12,8 +12,8 @@ from circuits.losses.by_label import ByLabel
 from circuits.losses.mean import Mean
 from circuits.utils.lazy import pandas
 
-# Attention lost, from which on a Q or K edge is found. On transformers A to D, 250 to 280 of 343 edges lose less than
-# 0.02 and some 40 to 50 lose more than 0.4. Between them there is no gap, but 0.25 lies where edges are fewest.
+# Attention lost, from which on a Q or K edge is found. On transformers A to C, 363 of 454 edges lose less than 0.02 and
+# 46 more than 0.4. Between them there is no gap, but few edges are near 0.25.
 FOLLOWED = 0.25
 # A V edge's loss returned, as a share of that of all senders at once. A squared error grows with the square of what is
 # exchanged, so an edge with half of what a path carries returns a quarter. The threshold is a little lower: such an
@@ -140,6 +140,8 @@ class Composition:
 
     def sentence(self, path: AttentionPath) -> str:
         """Return how the head of a path finds its place, and what it fetches."""
+        if not self.attention[path].n_examples:
+            return f"{path} holds on no instance of the {self.n_examples} examples."
         return f"{path} {self._place(path)}{self._fetched(path)}.{self._open(path)}"
 
     def _place(self, path: AttentionPath) -> str:

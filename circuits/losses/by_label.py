@@ -32,16 +32,19 @@ class ByLabel:
     @classmethod
     def of(
         cls, values: Float[torch.Tensor, "example role label"], roles: Roles, named: Collection[str] = ()
-    ) -> ByLabel:
-        """Choose the role, of equal ones first a named one. Labels differ by chance, too: see the standard errors."""
+    ) -> ByLabel | None:
+        """Choose the role, of equal ones first a named one; None without any value.
+
+        Labels differ by chance, too: see the standard errors.
+        """
         each = {
             role: {label: Mean.of(own) for label, own in enumerate(at.T)}
             for role, at in zip(roles.names, values.transpose(0, 1), strict=True)
         }
         there = {role: {label: mean for label, mean in own.items() if mean.n_examples} for role, own in each.items()}
-        splits = [cls(str(roles.main_group), role, own) for role, own in there.items()]
+        splits = [cls(str(roles.main_group), role, own) for role, own in there.items() if own]
         splits.sort(key=lambda split: split.role not in named)
-        return max(splits, key=lambda split: split.highest - split.lowest)
+        return max(splits, key=lambda split: split.highest - split.lowest, default=None)
 
     @property
     def highest(self) -> float:

@@ -147,6 +147,15 @@ def test_values_are_compared_with_a_share_of_what_all_senders_at_once_return(los
     assert _decision(one, whole) == decision
 
 
+def test_a_path_that_holds_on_no_example_has_no_edge(random_model, task):
+    ends = ("query", "pair1.second")
+    never = OneHot([ends], where={ends: Condition("slot", ends[1], (task.n_chains,))})  # slots count from 0
+    circuit = Circuit({LOW: {"pair1.second": "pair1.first"}, HIGH: never})
+    result = path_patching(random_model, task, circuit, n_examples=8)
+    assert [edge for edge in result.found if edge.path.head == HIGH] == []
+    assert result.sentences()[1] == "L1H0 query -> pair1.second holds on no instance of the 8 examples."
+
+
 def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, task):
     examples = task.examples(5, seed=1)
     run = Unablated(random_model, task, examples)
