@@ -341,6 +341,52 @@ def composition(
     raise typer.Exit(0 if study.self_consistency.decision == "holds" else 1)
 
 
+@app.command("beyond-training")
+def beyond_training(
+    model_dir: Model,
+    circuit: CircuitFile = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for beyond_training.html and the table.")] = None,
+    examples: AtOnce = 512,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Test a model and its circuit out of distribution: does the model fail where its circuit says so?
+
+    Exits with 0 if every prediction of the circuit agrees with the model, 1 if not or undecided, 2 on bad input.
+    """
+    from circuits.circuit_file import load_circuit
+    from circuits.utils.files import check_writable
+    from retrieval_interp.experiments.beyond_training import beyond_training as measured
+    from retrieval_interp.experiments.shifts import check_shiftable
+    from retrieval_interp.models import library
+    from retrieval_interp.models.provenance import metadata
+
+    folder = library.find(model_dir)
+    task = check_shiftable(library.own_task(folder), model_dir)
+    hypothesis = library.own_circuit(folder) if circuit is None else load_circuit(circuit)
+    if hypothesis is None:
+        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
+    from retrieval_interp.experiments.beyond_training_page import FILES, write_beyond_training
+
+    for path in (out / name for name in FILES if out):
+        check_writable(path)
+    model = library.load(folder).model
+    with progress_bar("beyond training") as progress:
+        found = measured(model, task, hypothesis, n_examples=examples, seed=seed, progress=progress)
+    of = f" --circuit {circuit}" if circuit else ""
+    command = f"retrieval-interp study beyond-training {model_dir}{of} --examples {examples} --seed {seed}"
+    page = write_beyond_training(found, Path(model_dir).resolve().name, out, command) if out else None
+    if as_json:
+        print_json(command, metadata(model_dir, model), **found.to_json())
+    else:
+        for sentence in found.sentences():
+            typer.echo(sentence)
+        if page:
+            typer.echo(f"The page is at {page}")
+    raise typer.Exit(0 if found.holds else 1)
+
+
 @app.command()
 def claims(
     out: Annotated[Path | None, typer.Option(help="Markdown file to write the table to.")] = None, as_json: Json = False
