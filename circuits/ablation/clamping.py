@@ -80,15 +80,20 @@ def clamped(model: Transformer, clamps: Sequence[Clamp], roles: Roles) -> Iterat
     hooks = []
     for layer in range(cfg.n_layers):
         if any(clamp.head is None or clamp.head.layer == layer for clamp in clamps):
-            closed = _closed(clamps, layer, cfg.n_heads, roles, cfg.n_ctx)
+            closed = closed_scores(clamps, layer, cfg.n_heads, roles, cfg.n_ctx)
             hooks.append((f"blocks.{layer}.attn.hook_attn_scores", partial(_mask, closed)))
     with model.hooks(fwd_hooks=hooks):
         yield model
 
 
-def _closed(
+def closed_scores(
     clamps: Sequence[Clamp], layer: int, n_heads: int, roles: Roles, n_positions: int
 ) -> Bool[torch.Tensor, "batch head query key"]:
+    """Return where clamps forbid attention in a layer.
+
+    Raises:
+        BadInput: a role is unknown, or the clamps together leave a position nothing to attend to.
+    """
     shape = (len(roles), n_heads, n_positions, n_positions)
     closed = torch.zeros(shape, dtype=torch.bool, device=roles.positions.device)
     for clamp in clamps:

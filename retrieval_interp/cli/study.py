@@ -387,6 +387,41 @@ def beyond_training(
     raise typer.Exit(0 if found.holds else 1)
 
 
+@app.command("thinking-ahead")
+def thinking_ahead(
+    preset: Annotated[str, typer.Option(help="Preset to train, a small one.")] = "tiny",
+    seeds: Annotated[int, typer.Option(min=2, max=MOST_SEEDS, help="Number of runs under each condition.")] = 5,
+    steps: Annotated[int | None, typer.Option(min=1, help="Number of training steps (default: the preset's).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the page; unfinished work is continued.")] = Path(
+        "reports/thinking_ahead"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Train models whose losses reach their own position only, to test whether pairs compute for later queries."""
+    from circuits.utils.files import check_writable
+    from retrieval_interp.experiments import thinking_ahead as room
+    from retrieval_interp.experiments.thinking_ahead_page import FILES, write_thinking_ahead
+    from retrieval_interp.models.presets import preset as named
+    from retrieval_interp.models.provenance import versions
+
+    chosen = named(preset)
+    if steps is not None:
+        chosen = replace(chosen, recipe=replace(chosen.recipe, steps=steps))
+    for name in FILES:
+        check_writable(out / name)
+    with runs_bar() as progress:
+        outcomes = room.experiment(preset, chosen, seeds, out, progress)
+    command = f"retrieval-interp study thinking-ahead --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
+    page = write_thinking_ahead(outcomes, out, command)
+    if as_json:
+        tables = {"losses": records(room.summary(outcomes)), "arose": records(room.arose(outcomes))}
+        print_json(command, versions(), verdict=room.verdict(outcomes), **tables)
+        return
+    for sentence in room.sentences(outcomes):
+        typer.echo(sentence)
+    typer.echo(f"The page is at {page}")
+
+
 @app.command()
 def claims(
     out: Annotated[Path | None, typer.Option(help="Markdown file to write the table to.")] = None, as_json: Json = False

@@ -261,10 +261,9 @@ def _errors(
 
 
 def _plain(scores: Mapping[str, SymbolScores]) -> dict[str, Any]:
-    def of(one: Scores) -> dict[str, Any]:
-        return {"loss": one.loss.to_json(), "accuracy": one.accuracy.to_json(), "outcome": one.outcome}
-
+    """Return the totals as plain numbers; the slots stand in the table."""
+    totals = {symbol: own.total for symbol, own in scores.items()}
     return {
-        symbol: {**of(own.total), "by_slot": {str(slot): of(each) for slot, each in own.by_slot.items()}}
-        for symbol, own in scores.items()
+        symbol: {"loss": own.loss.to_json(), "accuracy": own.accuracy.to_json(), "outcome": own.outcome}
+        for symbol, own in totals.items()
     }

@@ -23,13 +23,13 @@ MEASURE_EVERY = 20  # the number of training steps between two points of a curve
 
 
 def train_in_intervals(take_step: TrainingStep, seed: int) -> Iterator[tuple[int, list[float]]]:
-    """Train to the end of the recipe; yield every 20 steps the step and the mean partial losses over these steps.
+    """Train to the end of the recipe; yield every 20 steps the step and the mean training losses over these steps.
 
     Raises:
         BadInput: the recipe has fewer than 20 steps.
     """
     check_length(take_step.recipe)
-    running = torch.zeros(len(take_step.task.loss_components))
+    running = torch.zeros(len(take_step.task.trained_components))
     for step, losses, _ in train_steps(take_step, seed):
         running += losses.cpu()
         if step % MEASURE_EVERY == 0:

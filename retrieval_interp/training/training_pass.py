@@ -6,7 +6,7 @@ One product computes the queries, keys and values of all heads of a layer, and t
 from typing import Any
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,7 +31,11 @@ def training_pass(
 
 def layer(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
     """Return the residual stream after a layer."""
-    residual = residual + attention(block.attn, normalised(block.ln1, residual))
+    return after_mlp(block, residual + attention(block.attn, normalised(block.ln1, residual)))
+
+
+def after_mlp(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+    """Return the residual stream after the MLP of a layer, which a layer of attention only does not have."""
     if block.cfg.attn_only:
         return residual
     mlp = block.mlp
@@ -41,15 +45,29 @@ def layer(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float[Ten
 
 def attention(attn: Any, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
     """Return the output of all heads of a layer, which is added to the residual stream."""
+    q, k, v = queries_keys_values(attn, x)
+    pattern = (q @ k.mT / attn.attn_scale).masked_fill(future(x), -torch.inf).softmax(-1)
+    return projected(attn, pattern @ v)
+
+
+def queries_keys_values(
+    attn: Any, x: Float[Tensor, "batch pos d_model"]
+) -> Float[Tensor, "three batch head pos d_head"]:
+    """Return the queries, keys and values of all heads of a layer, from the normalised residual stream."""
     weights = torch.cat([attn.W_Q, attn.W_K, attn.W_V])  # [3 head, d_model, d_head]
     biases = torch.cat([attn.b_Q, attn.b_K, attn.b_V])
     joint = functional.linear(x, weights.mT.flatten(0, 1), biases.flatten())
-    q, k, v = joint.unflatten(-1, (3, attn.cfg.n_heads, attn.cfg.d_head)).permute(
-        2, 0, 3, 1, 4
-    )  # [batch, head, pos, _]
-    future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-    pattern = (q @ k.mT / attn.attn_scale).masked_fill(future, -torch.inf).softmax(-1)
-    return functional.linear((pattern @ v).transpose(1, 2).flatten(2), attn.W_O.flatten(0, 1).T, attn.b_O)
+    return joint.unflatten(-1, (3, attn.cfg.n_heads, attn.cfg.d_head)).permute(2, 0, 3, 1, 4)
+
+
+def future(x: Float[Tensor, "batch pos d_model"]) -> Bool[Tensor, "query key"]:
+    """Return True where the causal mask forbids attention."""
+    return torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+
+
+def projected(attn: Any, mixed: Float[Tensor, "batch head pos d_head"]) -> Float[Tensor, "batch pos d_model"]:
+    """Return the output of a layer's heads from their mixed values."""
+    return functional.linear(mixed.transpose(1, 2).flatten(2), attn.W_O.flatten(0, 1).T, attn.b_O)
 
 
 def normalised(norm: Any, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
