@@ -48,7 +48,9 @@ llm prompts equations --out NOWHERE ; llm prompts equations --n 0 ; llm prompts 
 study probe nowhere ; models card nowhere ; discover nowhere
 theory gradients nowhere ; view nowhere ; study content-or-position nowhere
 study scratchpad nowhere ; study elimination nowhere ; study elimination equations ; study elimination bare
-study composition nowhere
+study composition nowhere ; study beyond-training nowhere ; study beyond-training equations
+study beyond-training bare ; study beyond-training transformer_a --circuit high.yaml
+study beyond-training transformer_a --out NOWHERE
 study composition bare ; study composition transformer_a --circuit high.yaml
 study composition transformer_a --circuit nowhere.yaml ; study composition transformer_a --out NOWHERE
 study elimination transformer_a --circuit nowhere.yaml ; study elimination transformer_a --circuit high.yaml

@@ -356,6 +356,7 @@ def beyond_training(
     """
     from circuits.circuit_file import load_circuit
     from circuits.utils.files import check_writable
+    from retrieval_interp.experiments.beyond_training import FILES
     from retrieval_interp.experiments.beyond_training import beyond_training as measured
     from retrieval_interp.experiments.shifts import check_shiftable
     from retrieval_interp.models import library
@@ -367,11 +368,11 @@ def beyond_training(
     if hypothesis is None:
         raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
     hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
-    from retrieval_interp.experiments.beyond_training_page import FILES, write_beyond_training
-
     for path in (out / name for name in FILES if out):
         check_writable(path)
     model = library.load(folder).model
+    from retrieval_interp.experiments.beyond_training_page import write_beyond_training
+
     with progress_bar("beyond training") as progress:
         found = measured(model, task, hypothesis, n_examples=examples, seed=seed, progress=progress)
     of = f" --circuit {circuit}" if circuit else ""

@@ -5,5 +5,8 @@
 - depth_sweep.py: models of every depth trained under several conditions
 - composition_study.py: how the heads of a circuit find their place; composition_page.py: its page
 - elimination.py: how a symbol without a path reaches the query
+- beyond_training.py: a model and its circuit under distribution shifts (shifts.py), against what the circuit predicts
+  (shift_predictions.py)
+- thinking_ahead.py: myopic training: do pairs compute for later queries?
 - runs.py: many small training runs, each kept as one line of a file
 """

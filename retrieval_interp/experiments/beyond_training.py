@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from jaxtyping import Float
@@ -24,6 +25,7 @@ from retrieval_interp.experiments.shift_predictions import Prediction, predicted
 from retrieval_interp.experiments.shifts import Shift, ShiftedExamples, shifts_of
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
+FILES = ("beyond_training.csv", "beyond_training.html")
 RIGHT = 0.9  # a symbol survives if the accuracy is above this; with one of four slots broken it is about 0.8
 APART = 0.1  # sentences split the accuracy by slot if the slots differ by more than this
 AT_ONCE = 128  # examples per batch
@@ -149,7 +151,7 @@ class BeyondTraining:
         for one in self.outcomes:
             for run, scores in (("model", one.model), ("circuit", one.circuit or {})):
                 for symbol, own in scores.items():
-                    for slot, each in {"all": own.total, **own.by_slot}.items():
+                    for slot, each in (("all", own.total), *own.by_slot.items()):
                         row = {"shift": one.shift.name, "run": run, "symbol": symbol, "slot": slot}
                         for name, mean in (("loss", each.loss), ("accuracy", each.accuracy)):
                             row |= {name: mean.mean, f"{name}_error": mean.standard_error}
@@ -209,11 +211,11 @@ def beyond_training(
     for place, shift in enumerate(shifts):
         shifted = shift.examples(task, n_examples, seed)
         own = model if shifted.task.n_positions <= model.cfg.n_ctx else with_context(model, shifted.task.n_positions)
-        answered = scores_of(shifted, lambda examples, own=own: run(own, examples))
+        answered = scores_of(shifted, partial(run, own))
         progress((place + 0.5) / len(shifts))
         replaced, refused = None, ""
         try:
-            replaced = scores_of(shifted, lambda examples, own=own: run_ablated(own, circuit, examples))
+            replaced = scores_of(shifted, partial(run_ablated, own, circuit))
         except BadInput as error:
             if not place:
                 raise

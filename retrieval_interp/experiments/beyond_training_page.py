@@ -8,8 +8,6 @@ from plotly.subplots import make_subplots
 from retrieval_interp.experiments.beyond_training import RIGHT, BeyondTraining
 from retrieval_interp.results import write_results
 
-FILES = ("beyond_training.csv", "beyond_training.html")
-
 
 def accuracy_figure(found: BeyondTraining) -> go.Figure:
     """Draw the accuracy by shift and symbol: the model, and the circuit in place; a cross marks a wrong prediction."""

@@ -19,7 +19,6 @@ from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 from retrieval_interp.tasks.task import Task
 from retrieval_interp.tasks.vectors import VectorBatch
 
-ALL = slice(None)
 Draws = tuple[RetrievalTask, VectorBatch]
 
 
@@ -142,14 +141,20 @@ def _correlated(share: float) -> Callable[[torch.Tensor], torch.Tensor]:
     return mixed
 
 
-def _copied(to: tuple[object, int], from_: tuple[object, int]) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a map that copies one symbol; each is a chain (or all of them) and the index of a symbol."""
+def _shared(index: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a map that gives the second chain a symbol of the first one."""
 
-    def copied(symbols: torch.Tensor) -> torch.Tensor:
-        symbols[:, to[0], to[1]] = symbols[:, from_[0], from_[1]]
+    def shared(symbols: torch.Tensor) -> torch.Tensor:
+        symbols[:, 1, index] = symbols[:, 0, index]
         return symbols
 
-    return copied
+    return shared
+
+
+def _repeated(symbols: torch.Tensor) -> torch.Tensor:
+    """Return the symbols with x1 replaced with x0."""
+    symbols[:, :, 1] = symbols[:, :, 0]
+    return symbols
 
 
 def _emptied(symbols: torch.Tensor) -> torch.Tensor:
@@ -181,11 +186,9 @@ SHIFTS = (
     Shift("uniform", "each number is uniform, with the same mean and variance", _symbols(_uniform)),
     Shift("correlated 0.5", "the numbers of a symbol have a correlation of 0.5", _symbols(_correlated(0.5))),
     Shift("correlated 0.9", "the numbers of a symbol have a correlation of 0.9", _symbols(_correlated(0.9))),
-    Shift(
-        "last symbol shared", "two chains share their last symbol; they count", _symbols(_copied((1, -1), (0, -1))), 2
-    ),
-    Shift("x1 shared", "two chains share x1; they count", _symbols(_copied((1, 1), (0, 1))), until=2, least_steps=2),
-    Shift("x1 is x0", "in every chain x1 is x0 again", _symbols(_copied((ALL, 1), (ALL, 0))), least_steps=2),
+    Shift("last symbol shared", "two chains share their last symbol; they count", _symbols(_shared(-1)), 2),
+    Shift("x1 shared", "two chains share x1; they count", _symbols(_shared(1)), until=2, least_steps=2),
+    Shift("x1 is x0", "in every chain x1 is x0 again", _symbols(_repeated), least_steps=2),
     Shift("chains in line", "the chains have the same order in every block", _in_line),
     Shift("one chain empty", "the symbols of one chain are 0; the others count", _symbols(_emptied), until=-1),
     Shift("members swapped", "the second member of every pair stands first", drawn, swapped=True),

@@ -253,7 +253,7 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     found = [f"By the query's x1: {verdict(outcomes)}."]
     for condition, what in CONDITIONS.items():
         own = [outcome for outcome in outcomes if outcome.condition == condition]
-        counts = ", ".join(f"{name} in {table.loc[(condition, name), 'learned']}" for name in own[0].losses)
+        counts = ", ".join(f"{name} in {learned}" for name, learned in table.loc[condition]["learned"].items())
         said = f"{condition} ({what}): learned of {len(own)} runs: {counts}"
         pairs = range(1, 1 + sum(name.startswith("query") for name in own[0].attention))
         before = [name for k in pairs if (name := f"x{k - 1} at pair{k}.second") in own[0].held]
