@@ -57,6 +57,7 @@ class Outcome:
         held: the lowest error of a linear probe after any layer, for every symbol at every second member that does not
             hold it itself. It is relative to guessing the mean: 1 says that nothing can be read, 0 that all can. Empty
             if pairs were joined by force, which probes do not know.
+        held_at_start: the same before training: attention that is nearly uniform mixes in a little of every symbol.
     """
 
     condition: str
@@ -68,6 +69,7 @@ class Outcome:
     attention: dict[str, float]
     heads: dict[str, str]
     held: dict[str, float]
+    held_at_start: dict[str, float]
 
     def __post_init__(self) -> None:
         if self.condition not in CONDITIONS:
@@ -124,20 +126,24 @@ def train_once(
     task = NextSymbolTask.of(chosen.task)
     model = VectorTransformer(chosen.config, seed)
     step_of = training_step(condition, model, task, chosen.recipe)
+    forced = step_of.clamps if isinstance(step_of, MyopicStep) else ()
+    start = {} if forced else held(model, task, seed)
     curves: dict[str, dict[int, float]] = {component: {} for component in task.trained_components}
     for step, losses in train_in_intervals(step_of, seed):
         for curve, loss in zip(curves.values(), losses, strict=True):
             curve[step] = loss
         progress(step / chosen.recipe.steps)
     learned = {component: first_below(curve, EMERGED) for component, curve in curves.items()}
-    forced = step_of.clamps if isinstance(step_of, MyopicStep) else ()
-    return Outcome(condition, seed, name, chosen.recipe.steps, learned, *measured(model, task, forced, seed))
+    end = {} if forced else held(model, task, seed)
+    return Outcome(
+        condition, seed, name, chosen.recipe.steps, learned, *measured(model, task, forced, seed), end, start
+    )
 
 
 def measured(
     model: Transformer, task: NextSymbolTask, forced: Sequence[Clamp], seed: int
-) -> tuple[dict[str, float], dict[str, float], dict[str, str], dict[str, float]]:
-    """Return the losses, the attention, its heads, and what pairs hold (``Outcome``), on fresh examples.
+) -> tuple[dict[str, float], dict[str, float], dict[str, str]]:
+    """Return the losses, the attention and its heads (``Outcome``), on fresh examples.
 
     Args:
         model: the trained model.
@@ -149,7 +155,6 @@ def measured(
     from circuits.circuit import Head
     from circuits.model.attention import role_attention
     from circuits.model.layers import layers
-    from retrieval_interp.probes.role_probes import probe_roles
 
     examples = task.examples(EXAMPLES, seed)
     few = examples.take(slice(ATTENTION_EXAMPLES))
@@ -168,17 +173,21 @@ def measured(
         layer, head = divmod(int(own.argmax()), own.shape[1])
         attention[f"{source} -> {target}"] = own.max().item()
         heads[f"{source} -> {target}"] = str(Head(layer, head))
-    final = dict(zip(task.trained_components, losses.tolist(), strict=True))
-    if forced:
-        return final, attention, heads, {}
+    return dict(zip(task.trained_components, losses.tolist(), strict=True)), attention, heads
+
+
+def held(model: Transformer, task: NextSymbolTask, seed: int) -> dict[str, float]:
+    """Return what pairs hold (``Outcome``), on fresh examples with this seed."""
+    from retrieval_interp.probes.role_probes import probe_roles
+
     probes = probe_roles(model, task, n_examples=EXAMPLES, seed=seed, progress=lambda share: None)
     lowest = probes.errors.amin(dim=0)  # [role, piece]
-    held = {
+    steps = range(1, task.n_steps + 1)
+    return {
         f"x{j} at pair{k}.second": lowest[task.roles.index(f"pair{k}.second"), probes.pieces.index(f"x{j}")].item()
         for k, j in product(steps, range(task.n_steps + 1))
         if j != k
     }
-    return final, attention, heads, held
 
 
 def experiment(
@@ -220,16 +229,19 @@ def summary(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+KINDS = {"attention": "attention", "held": "probe error", "held_at_start": "probe error before training"}
+
+
 def arose(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     """Return the mean, lowest and highest attention of every path, and probe error of every symbol, by condition."""
     rows = []
     for condition in CONDITIONS:
         own = [outcome for outcome in outcomes if outcome.condition == condition]
-        for kind in ("attention", "held"):
+        for kind, what in KINDS.items():
             for name in getattr(own[0], kind):
                 each = [getattr(outcome, kind)[name] for outcome in own]
-                row = {"condition": condition, "what": "attention" if kind == "attention" else "probe error"}
-                rows.append({**row, "where": name, "mean": sum(each) / len(each), "low": min(each), "high": max(each)})
+                row = {"condition": condition, "what": what, "where": name}
+                rows.append({**row, "mean": sum(each) / len(each), "low": min(each), "high": max(each)})
     return pd.DataFrame(rows)
 
 
@@ -254,11 +266,6 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     for condition, what in CONDITIONS.items():
         own = [outcome for outcome in outcomes if outcome.condition == condition]
         counts = ", ".join(f"{name} in {learned}" for name, learned in table.loc[condition]["learned"].items())
-        said = f"{condition} ({what}): learned of {len(own)} runs: {counts}"
-        pairs = range(1, 1 + sum(name.startswith("query") for name in own[0].attention))
-        before = [name for k in pairs if (name := f"x{k - 1} at pair{k}.second") in own[0].held]
-        if before:
-            known = (f"{name} in {sum(run.held[name] < EMERGED for run in own)}" for name in before)
-            said += f"; a probe reads the first member at the second: {', '.join(known)}"
-        found.append(f"{said}.")
+        along = (f"{path} in {sum(run.attention[path] > EMERGED for run in own)}" for path in own[0].attention)
+        found.append(f"{condition} ({what}): of {len(own)} runs, learned: {counts}; emerged: {', '.join(along)}.")
     return found
