@@ -4,15 +4,16 @@ If the members of a pair are neighbours, a head can join them by position. Its m
 which names no role. For information flow it is still a path, and also for the paper, which has only one-hot rows.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
-
-import torch
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.one_hot import ON, Condition, OneHot
 from circuits.roles import Roles
+from circuits.utils.lazy import torch
 
 FixedPaths = Mapping[AttentionPath, Condition | None]  # each with its condition; None if it holds on all instances
 

@@ -1,10 +1,11 @@
 """Flow check: could a circuit's paths carry the answer, by information flow? The weights are not used."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Int
 
 from circuits.circuit import AttentionPath, Circuit
@@ -15,6 +16,7 @@ from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.mechanisms.one_hot import OneHot
 from circuits.problem import Problem
 from circuits.roles import Roles
+from circuits.utils.lazy import torch
 
 ROLE_EXAMPLES = 256  # examples that give the positions of roles
 
