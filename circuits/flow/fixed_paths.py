@@ -7,7 +7,7 @@ which names no role. For information flow it is still a path, and also for the p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
@@ -18,7 +18,8 @@ from circuits.utils.lazy import torch
 FixedPaths = Mapping[AttentionPath, Condition | None]  # each with its condition; None if it holds on all instances
 
 
-class _Seen(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Seen:
     """The attention of a fixed pattern from one role to another: where it is at least half, and its average there."""
 
     target: str
