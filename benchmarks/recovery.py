@@ -43,17 +43,26 @@ class Planted:
     distractors: dict[Head, Distractor]
 
 
-def plant(seed: int) -> Planted:
-    """Draw a problem, a minimal circuit for it, a backup if the seed is a multiple of 3, and distractors."""
+def plant(
+    seed: int,
+    steps: tuple[int, int] = (1, 4),
+    layers: tuple[int, int] = (2, 6),
+    heads: tuple[int, int] = (1, 3),
+    n_chains: int = 3,
+) -> Planted:
+    """Draw a problem, a minimal circuit for it, a backup if the seed is a multiple of 3, and distractors.
+
+    The numbers of steps, layers and heads are drawn from ranges, both ends included.
+    """
     rng = random.Random(seed)
     while True:
-        problem = ChainProblem(rng.randint(1, 4))
-        n_layers, n_heads = rng.randint(2, 6), rng.randint(1, 3)
+        problem = ChainProblem(rng.randint(*steps), n_chains)
+        n_layers, n_heads = rng.randint(*layers), rng.randint(*heads)
         grown = _grow(rng, problem, n_layers, n_heads)
         if solves(grown, problem):
             break
     grown = without_redundant_paths(grown, problem)
-    circuit, backups = _with_backup(rng, grown, problem, n_layers, n_heads) if seed % 3 == 0 else (grown, ())
+    circuit, backups = with_backup(rng, grown, problem, n_layers, n_heads) if seed % 3 == 0 else (grown, ())
     distractors = {
         Head(layer, head): Distractor(_random_rows(rng, problem), rng.choice([0.0, 1.0]))
         for layer in range(n_layers)
@@ -78,16 +87,22 @@ def _grow(rng: random.Random, problem: ChainProblem, n_layers: int, n_heads: int
     return Circuit({head: OneHot(rows) for head, rows in heads.items()})
 
 
-def _with_backup(
-    rng: random.Random, circuit: Circuit, problem: ChainProblem, n_layers: int, n_heads: int
+def with_backup(
+    rng: random.Random,
+    circuit: Circuit,
+    problem: ChainProblem,
+    n_layers: int,
+    n_heads: int,
+    elsewhere: bool = False,
 ) -> tuple[Circuit, tuple[AttentionPath, ...]]:
-    """Add a backup: give one path also to another head in which it is enough alone.
+    """Add a backup: give one path also to another head in which it is enough alone; ``elsewhere``, in another layer.
 
     Returns:
         the circuit and the two paths; the unchanged circuit and no paths if no head can be the backup.
     """
     path = rng.choice(circuit.paths)
-    heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
+    layers = [layer for layer in range(n_layers) if not (elsewhere and layer == path.head.layer)]
+    heads = [Head(layer, index) for layer in layers for index in range(n_heads)]
     for other in rng.sample(heads, len(heads)):
         own = circuit.heads.get(other)
         rows = dict(own.rows) if isinstance(own, OneHot) else {}

@@ -8,12 +8,13 @@
     answer      the known tokens, where the loss components are read
 
 A head attends within its own instance because both ends of a path know a common token. A path to the position before,
-in the same place, needs none. Positions on none of a head's paths attend to themselves, which adds nothing new.
+in the same place, needs none. Positions on none of a head's paths attend to themselves, which adds nothing new. So do
+instances that the condition of a path leaves out: there, no position that the head looks at has a common token.
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
 from circuits.flow.flow_check import LaidOut
-from circuits.mechanisms.one_hot import OneHot
+from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.problem import Problem
 
@@ -65,6 +66,8 @@ class Distractor:
 
 def known_after(circuit: Circuit, problem: TokenProblem) -> list[dict[str, frozenset[str]]]:
     """Return the pieces that each role knows at the start and after every layer, by the circuit's paths alone.
+
+    Conditions are not counted: a path with one is expected to have another head that covers the other instances.
 
     Raises:
         BadInput: a path joins two roles that share no piece and are not neighbours, or its ends are not roles.
@@ -129,7 +132,8 @@ def compile_circuit(
     """Compile a circuit into a transformer that solves ``problem`` with exactly the circuit's paths.
 
     Args:
-        circuit: a circuit of one-hot heads; heads that it does not name attend to themselves and write nothing.
+        circuit: a circuit of one-hot heads, with one path from a role at most; a path may hold at some positions of its
+            target only. Heads that it does not name attend to themselves and write nothing.
         problem: the problem that the transformer solves.
         n_layers: the number of layers; by default as many as the circuit and the distractors need.
         n_heads: the number of heads of a layer; by default as many as the circuit and the distractors need.
@@ -154,6 +158,11 @@ def compile_circuit(
     for head, mechanism in circuit.heads.items():
         if not isinstance(mechanism, OneHot) or mechanism.elsewhere != "zero" or mechanism.paths != mechanism.rows:
             raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled, with zero elsewhere")
+        if len({source for source, _ in mechanism.rows}) < len(mechanism.rows):
+            raise BadInput(f"{head} is {mechanism}; expected one path from a role")
+        for (_, target), condition in mechanism.where:
+            if condition != Condition("position", target, condition.labels):
+                raise BadInput(f"{head} is {mechanism}; expected conditions on the position of the target")
         if head in distractors:
             raise BadInput(f"{head} is in the circuit and a distractor; expected one of the two")
     if not _answers(circuit, problem):
@@ -161,6 +170,7 @@ def compile_circuit(
         raise BadInput(f"the circuit does not solve the problem: {asked} are not all known where they are read")
 
     symbols, places = problem.n_tokens, problem.n_positions
+    before = known_after(circuit, problem)
     answers = [token for piece in problem.read_at for token in problem.tokens_of(piece)]
     model = _empty(problem, n_layers, n_heads, len(answers))
     known, place, noise = slice(0, symbols), slice(symbols, symbols + places), slice(symbols + places, None)
@@ -183,6 +193,11 @@ def compile_circuit(
                 attn.W_K[index, place, symbols:] = torch.eye(places)
                 paths = [path for path in circuit.paths if path.head == head]
                 looked_at = _where_to_look(paths, problem)
+                for path in paths:
+                    if condition := circuit.condition(path):
+                        n_known = len(before[layer][path.source])
+                        alone = 1 + (0.5 - n_known) * MATCH / preference  # between a common token and none
+                        looked_at = _only(looked_at, path, condition, problem, alone)
                 if head in distractors:
                     rows = [AttentionPath(head, source, target) for source, target in distractors[head].rows.items()]
                     looked_at = _where_to_look(rows, problem)
@@ -209,6 +224,19 @@ def _where_to_look(paths: Sequence[AttentionPath], problem: TokenProblem) -> Ten
     return looked_at
 
 
+def _only(looked_at: Tensor, path: AttentionPath, condition: Condition, problem: TokenProblem, alone: float) -> Tensor:
+    """Return where a position may look under a path's condition; if nothing is found there, it attends to itself.
+
+    ``alone`` is the preference for itself, which is lower than that for a position with a common token.
+    """
+    looked_at = looked_at.clone()
+    left_out = [position for position in problem.positions_of(path.target) if position not in condition.labels]
+    rows = [*problem.positions_of(path.source)]
+    looked_at[torch.tensor(rows)[:, None], left_out] = 0
+    looked_at[rows, rows] = alone
+    return looked_at
+
+
 def _empty(problem: TokenProblem, n_layers: int, n_heads: int, n_outputs: int) -> HookedTransformer:
     symbols, places = problem.n_tokens, problem.n_positions
     cfg = HookedTransformerConfig(
@@ -226,9 +254,14 @@ def _empty(problem: TokenProblem, n_layers: int, n_heads: int, n_outputs: int) -
         init_weights=False,
         device="cpu",
     )
+    return empty_model(cfg)
+
+
+def empty_model(cfg: HookedTransformerConfig, **sizes: int) -> HookedTransformer:
+    """Return a model whose weights are all zero; ``sizes`` take the place of those of the config."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")
-        model = HookedTransformer(cfg)
+        model = HookedTransformer(replace(cfg, **sizes))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()

@@ -113,7 +113,7 @@ class ChainProblem:
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch component"]:
         """Return the squared error of every one-hot answer; an answer of all zeros scores 1."""
-        answers, wanted = self._answers(outputs, examples)
+        answers, wanted = self.answers(outputs, examples)
         return (answers - wanted).square().sum(dim=-1).mean(dim=1)
 
     @property
@@ -129,9 +129,9 @@ class ChainProblem:
         self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[Tensor, "batch chain component candidate"]:
         """Return the squared distance of every answer from the one-hot answers of all chains."""
-        return squared_distances(*self._answers(outputs, examples))
+        return squared_distances(*self.answers(outputs, examples))
 
-    def _answers(
+    def answers(
         self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples
     ) -> tuple[Float[Tensor, "batch chain component symbol"], Int[Tensor, "batch chain component symbol"]]:
         """Return the model's answers and the right ones, both as vectors."""

@@ -1,0 +1,93 @@
+"""Test discovery on models whose circuit is known, from easy to hard.
+
+    python -m benchmarks.ground_truth [--seeds 6] [--json]
+
+What each level adds to compiled circuits is written in ``levels.py``. Every model is checked to carry its circuit: its
+loss is low, also with the planted patterns in the planted heads, and high without any path that is needed. Precision
+is the share of the found paths that are needed, recall the share of the needed paths that were found; of a path and
+its backup, one is needed. Both are averaged over the seeds of a level; for heads, those with a path count.
+
+Success, written down before the first run: all models carry their circuits, and on every level the precision and the
+recall of paths are at least 0.95. The exit code is 0 if so, and 1 if not.
+"""
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from benchmarks.ground_truth.levels import LEVELS
+from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth, carried, precision_and_recall
+from circuits import discover
+from circuits.errors import Unsolved
+from retrieval_interp.models.provenance import versions
+
+GOAL = 0.95
+AVERAGED = ("precision", "recall", "head_precision", "head_recall", "seconds", "sequences")
+
+
+def discovered(truth: GroundTruth) -> dict[str, Any]:
+    """Discover the circuit of a model, and compare it with the true one."""
+    began = time.perf_counter()
+    try:
+        found = discover(truth.model, truth.problem, n_examples=256, threshold=THRESHOLD)
+    except Unsolved as error:
+        return {**dict.fromkeys(AVERAGED, 0.0), "loss": None, "wrong": [str(error)], "missed": []}
+    seconds = time.perf_counter() - began
+    paths = {*found.circuit.paths}
+    precision, recall = precision_and_recall(paths, truth.needed)
+    heads = {path.head for path in paths} - truth.open_heads
+    right = heads & truth.true_heads
+    planted = {path for alternatives in truth.needed for path in alternatives}
+    return {
+        "precision": precision,
+        "recall": recall,
+        "head_precision": len(right) / max(len(heads), 1),
+        "head_recall": len(right) / max(len(truth.true_heads), 1),
+        "seconds": round(seconds, 2),
+        "sequences": found.n_evaluations,
+        "loss": found.combined.mean,
+        "wrong": [*map(str, sorted(paths - planted))],
+        "missed": [*map(str, sorted(path for one in truth.needed if not one & paths for path in one))],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    rows = []
+    for name, level in LEVELS.items():
+        for seed in range(arguments.seeds):
+            truth = level(seed)
+            check = carried(truth)
+            sizes = {"steps": truth.problem.n_steps, "layers": truth.model.cfg.n_layers}
+            sizes |= {"heads": truth.model.cfg.n_heads, "needed": len(truth.needed)}
+            carries = {"carried": check.ok, "unablated": check.loss, "planted": check.planted, "without": check.least}
+            rows.append({"level": name, "seed": seed, **sizes, **carries, **discovered(truth)})
+            print(f"\r{name}: {seed + 1} of {arguments.seeds}   ", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    levels = {}
+    for name in LEVELS:
+        own = [row for row in rows if row["level"] == name]
+        levels[name] = {key: sum(row[key] for row in own) / len(own) for key in AVERAGED}
+        levels[name]["passed"] = min(levels[name]["precision"], levels[name]["recall"]) >= GOAL
+    passed = all(row["carried"] for row in rows) and all(level["passed"] for level in levels.values())
+    if arguments.json:
+        command = f"python -m benchmarks.ground_truth --seeds {arguments.seeds} --json"
+        print(
+            json.dumps({"command": command, **versions(), "passed": passed, "levels": levels, "models": rows}, indent=2)
+        )
+        return not passed
+    for name, level in levels.items():
+        print(f"{name:12}", *(f"{key} {level[key]:.2f}" for key in AVERAGED), sep="  ")
+        for row in (row for row in rows if row["level"] == name and (row["wrong"] or row["missed"])):
+            print(f"  seed {row['seed']}: wrong {row['wrong']}, missed {row['missed']}")
+    print("passed" if passed else "not passed")
+    return not passed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

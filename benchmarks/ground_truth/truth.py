@@ -1,0 +1,92 @@
+"""A model with its true circuit: the check that it carries the circuit, and the comparison with what was found."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from circuits import Circuit, Head, evaluate
+from circuits.circuit import AttentionPath
+from circuits.model.hooked_transformer import HookedTransformer
+from retrieval_interp.ground_truth.chains import ChainProblem
+
+THRESHOLD = 0.05  # a loss below it counts as low, as in discovery
+CHECKED_ON = 256  # examples; a seed of their own
+Alternatives = frozenset[AttentionPath]  # paths of which one is enough
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """A model with its true circuit.
+
+    Attributes:
+        model: the model.
+        problem: its task.
+        circuit: the planted circuit.
+        needed: what is needed: of each set, one path.
+        positional: the heads that are needed and have no path from role to role.
+    """
+
+    model: HookedTransformer
+    problem: ChainProblem
+    circuit: Circuit
+    needed: tuple[Alternatives, ...]
+    positional: frozenset[Head] = frozenset()
+
+    @property
+    def true_heads(self) -> frozenset[Head]:
+        """The heads that the task needs, whatever other heads do."""
+        return self.positional | {path.head for paths in self.needed if len(paths) == 1 for path in paths}
+
+    @property
+    def open_heads(self) -> frozenset[Head]:
+        """The heads that are needed unless another one backs them up; they count neither as true nor as false."""
+        return frozenset(path.head for paths in self.needed for path in paths) - self.true_heads
+
+    @property
+    def all_heads(self) -> tuple[Head, ...]:
+        """All heads of the model."""
+        return tuple(Head(layer, i) for layer in range(self.model.cfg.n_layers) for i in range(self.model.cfg.n_heads))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Whether a model carries its planted circuit.
+
+    Attributes:
+        loss: the loss of the model.
+        planted: the loss with all planted heads replaced by their planted patterns, all others intact.
+        least: the lowest loss without something that is needed: its heads have their planted patterns, in which its
+            sources attend to themselves, and all others are intact, so that what guides them counts, too.
+    """
+
+    loss: float
+    planted: float
+    least: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model solves its task, also by the planted patterns, and by none of them less."""
+        return max(self.loss, self.planted) < THRESHOLD / 2 and self.least > 2 * THRESHOLD
+
+
+def carried(truth: GroundTruth) -> Carried:
+    """Measure whether a model carries its planted circuit, on examples that no other step sees."""
+    circuits = [Circuit(), truth.circuit]
+    for paths in truth.needed:
+        without = Circuit({path.head: truth.circuit.heads[path.head] for path in paths})
+        for path in paths:
+            without = without.without(path, "identity")
+        circuits.append(without)
+    circuits += [Circuit({head: "identity"}) for head in truth.positional]
+    examples = truth.problem.examples(CHECKED_ON, seed=987654321)
+    losses = evaluate(truth.model, truth.problem, examples, circuits).mean(dim=(1, 2)).tolist()
+    return Carried(losses[0], losses[1], min(losses[2:]))
+
+
+def precision_and_recall(found: Iterable[AttentionPath], needed: Iterable[Alternatives]) -> tuple[float, float]:
+    """Return the share of the found paths that are needed, and the share of what is needed that was found.
+
+    Of paths of which one is enough, a second one is not needed. If nothing was found, the precision is 0.
+    """
+    paths, sets = {*found}, [*needed]
+    hit = sum(bool(paths & alternatives) for alternatives in sets)
+    return hit / max(len(paths), 1), hit / len(sets)

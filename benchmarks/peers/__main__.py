@@ -1,0 +1,116 @@
+"""Hold discovery against what else finds circuits: which heads matter, on the models of ``benchmarks/ground_truth``.
+
+    python -m benchmarks.peers [--seeds 6] [--json]
+
+Every method gives each head a number (``head_scores.py``). The true heads are those with a path that the task needs;
+a head that another one backs up counts neither as true nor as false. Per level, the area under the ROC curve and the
+average precision are averaged over the models. Peers see 32 examples, each with the next one as its counterfactual, and
+measure one metric (``metric.py``). Sequences are forward passes times examples; a backward pass counts as another two.
+Discovery also reads attention patterns, in four runs of 1,024 sequences, which are counted. It is told the positions of
+roles, the peers are not.
+
+Success, written down before the first run: on every level, discovery has at least the average precision and the area of
+every peer, in fewer sequences than ACDC. The exit code is 0 if so, and 1 if not.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from benchmarks.ground_truth.levels import LEVELS
+from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth
+from benchmarks.peers.acdc import survival
+from benchmarks.peers.attribution import eap, eap_ig
+from benchmarks.peers.graph import Edges
+from benchmarks.peers.head_scores import Scores, by_attention, by_chance, by_discovery, by_edges
+from benchmarks.peers.metric import Measured, measured
+from circuits import discover
+from circuits.checks.content_or_position import MEAN_EXAMPLES
+from retrieval_interp.models.provenance import versions
+
+N_EXAMPLES, SEED = 32, 7
+THRESHOLDS = (0.3, 0.1, 0.03, 0.01, 0.003)  # of ACDC: shares of what the model gets right
+READINGS = 4  # runs in which a discovery of a problem with one group reads attention patterns
+Found = tuple[Scores, int]  # and the number of sequences
+
+
+def _of_edges(method: Callable[[Measured], Edges]) -> Callable[[GroundTruth], Found]:
+    def found(truth: GroundTruth) -> Found:
+        on = measured(truth, N_EXAMPLES, SEED)
+        edges = method(on)
+        return by_edges(edges, on.graph), (on.graph.n_forward + 2 * on.graph.n_backward) * N_EXAMPLES
+
+    return found
+
+
+def _discovery(truth: GroundTruth) -> Found:
+    found = discover(truth.model, truth.problem, n_examples=256, threshold=THRESHOLD)
+    return by_discovery(found), found.n_evaluations + READINGS * MEAN_EXAMPLES
+
+
+METHODS: dict[str, Callable[[GroundTruth], Found]] = {
+    "discovery": _discovery,
+    "ACDC": _of_edges(lambda on: survival(on, THRESHOLDS)),
+    "EAP": _of_edges(eap),
+    "EAP-IG": _of_edges(eap_ig),
+    "attention": lambda truth: (by_attention(truth, N_EXAMPLES, SEED), N_EXAMPLES),
+    "chance": lambda truth: (by_chance(truth, SEED), 0),
+}
+FIGURES = ("area", "precision", "sequences", "seconds")
+
+
+def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> dict[str, float]:
+    """Return the area under the ROC curve, the average precision, and what they cost."""
+    began = time.perf_counter()
+    scores, sequences = method(truth)
+    seconds = time.perf_counter() - began
+    heads = [head for head in truth.all_heads if head not in truth.open_heads]
+    true, score = [head in truth.true_heads for head in heads], [scores[head] for head in heads]
+    area, precision = roc_auc_score(true, score), average_precision_score(true, score)
+    return dict(zip(FIGURES, (float(area), float(precision), sequences, round(seconds, 3)), strict=True))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for level in LEVELS:
+        for seed in range(arguments.seeds):
+            truth = LEVELS[level](seed)
+            for name, method in METHODS.items():
+                rows.append({"level": level, "seed": seed, "method": name, **held_against(truth, method)})
+            print(f"\r{level}: {seed + 1} of {arguments.seeds}   ", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    table = {level: {name: _mean(rows, level, name) for name in METHODS} for level in LEVELS}
+    ahead = {level: _ahead(of_level) for level, of_level in table.items()}
+    if arguments.json:
+        command = f"python -m benchmarks.peers --seeds {arguments.seeds} --json"
+        print(json.dumps({"command": command, **versions(), "ahead": ahead, "levels": table, "models": rows}, indent=2))
+        return not all(ahead.values())
+    for level, of_level in table.items():
+        print(level, "(ahead)" if ahead[level] else "(behind)")
+        for name, own in of_level.items():
+            print(f"  {name:10}", *(f"{key} {own[key]:.2f}" for key in FIGURES), sep="  ")
+    return not all(ahead.values())
+
+
+def _mean(rows: list[dict[str, Any]], level: str, name: str) -> dict[str, float]:
+    own = [row for row in rows if (row["level"], row["method"]) == (level, name)]
+    return {key: sum(row[key] for row in own) / len(own) for key in FIGURES}
+
+
+def _ahead(table: dict[str, dict[str, float]]) -> bool:
+    ours, others = table["discovery"], [own for name, own in table.items() if name != "discovery"]
+    best = all(ours[key] >= own[key] for own in others for key in ("area", "precision"))
+    return best and ours["sequences"] < table["ACDC"]["sequences"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
