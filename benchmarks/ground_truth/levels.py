@@ -59,16 +59,16 @@ def soft(seed: int) -> GroundTruth:
 
 
 def leaking(seed: int) -> GroundTruth:
-    """Every other head attends to its targets with 0.6, and to the same role of other chains with the rest."""
+    """Heads attend to their targets with 0.6, and to the same role of the two other chains with the rest."""
     truth = compiled(seed)
-    leak(truth.model, [*truth.circuit.heads][::2], LEAKING, truth.problem.n_chains)
+    leak(truth.model, truth.circuit.heads, LEAKING, truth.problem.n_chains)
     return truth
 
 
 def scattered(seed: int) -> GroundTruth:
-    """Of four chains, every other head attends to the right one with 0.42; the MLP takes what has most."""
+    """Of four chains, heads attend to the right one with 0.42, less than half; the MLP takes what has most."""
     truth = compiled(seed, n_chains=4)
-    leak(truth.model, [*truth.circuit.heads][::2], SCATTERED, truth.problem.n_chains)
+    leak(truth.model, truth.circuit.heads, SCATTERED, truth.problem.n_chains)
     return truth
 
 
@@ -158,10 +158,9 @@ def backed_up(seed: int) -> GroundTruth:
 
 
 def combined(seed: int) -> GroundTruth:
-    """Divided paths, soft attention, and noise in all weights, in one model."""
-    truth = divided(seed)
-    soften(truth.model, truth.circuit.heads, SOFT, truth.problem.n_chains)
-    return _with_noise(truth, seed)
+    """Soft attention, half as many dimensions as tokens, and noise in all weights, in one model."""
+    truth = soft(seed)
+    return _with_noise(replace(truth, model=superpose(truth.model)), seed)
 
 
 LEVELS: dict[str, Callable[[int], GroundTruth]] = {

@@ -64,15 +64,16 @@ METHODS: dict[str, Callable[[GroundTruth], Found]] = {
 FIGURES = ("area", "precision", "sequences", "seconds")
 
 
-def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> dict[str, float]:
-    """Return the area under the ROC curve, the average precision, and what they cost."""
+def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> dict[str, Any]:
+    """Return the area under the ROC curve, the average precision, what they cost, and every head's number."""
     began = time.perf_counter()
     scores, sequences = method(truth)
     seconds = time.perf_counter() - began
     heads = [head for head in truth.all_heads if head not in truth.open_heads]
     true, score = [head in truth.true_heads for head in heads], [scores[head] for head in heads]
     area, precision = roc_auc_score(true, score), average_precision_score(true, score)
-    return dict(zip(FIGURES, (float(area), float(precision), sequences, round(seconds, 3)), strict=True))
+    figures = zip(FIGURES, (float(area), float(precision), sequences, round(seconds, 3)), strict=True)
+    return {**dict(figures), "scores": {str(head): round(float(scores[head]), 6) for head in heads}}
 
 
 def main() -> int:
@@ -84,8 +85,10 @@ def main() -> int:
     for level in LEVELS:
         for seed in range(arguments.seeds):
             truth = LEVELS[level](seed)
+            true = [*map(str, sorted(truth.true_heads))]
             for name, method in METHODS.items():
-                rows.append({"level": level, "seed": seed, "method": name, **held_against(truth, method)})
+                found = held_against(truth, method)
+                rows.append({"level": level, "seed": seed, "true": true, "method": name, **found})
             print(f"\r{level}: {seed + 1} of {arguments.seeds}   ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     table = {level: {name: _mean(rows, level, name) for name in METHODS} for level in LEVELS}

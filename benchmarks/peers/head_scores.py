@@ -22,10 +22,10 @@ def by_attention(truth: GroundTruth, n_examples: int, seed: int) -> Scores:
 
 
 def by_discovery(found: Discovery) -> Scores:
-    """Return 1 for a head with a path, plus, below 1, how much the loss rises with the head alone by its average."""
-    paths = {path.head for path in found.circuit.paths}
+    """Return 1 for a head that is neither uniform nor identity, plus, below 1, what its mean ablation alone costs."""
     alone = {head: max(loss.mean, 0.0) for head, loss in found.heads.alone.items()}
-    return {head: (head in paths) + loss / (1 + loss) for head, loss in alone.items()}
+    simple = {head for head, mechanism in found.circuit.heads.items() if str(mechanism) in ("uniform", "identity")}
+    return {head: (head not in simple) + loss / (1 + loss) for head, loss in alone.items()}
 
 
 def by_chance(truth: GroundTruth, seed: int) -> Scores:

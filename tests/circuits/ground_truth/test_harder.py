@@ -9,10 +9,12 @@ from circuits import BadInput, Circuit, Head, OneHot, evaluate, role_attention
 from circuits.circuit import AttentionPath
 from circuits.ground_truth.compile import compile_circuit
 from circuits.ground_truth.divide import divide
+from circuits.ground_truth.eliminate import eliminate
 from circuits.ground_truth.noise import add_noise
 from circuits.ground_truth.soften import leak, soften
 from circuits.ground_truth.superpose import directions, superpose
 from circuits.mechanisms.one_hot import Condition
+from circuits.model.patterns import attention_patterns
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 
@@ -35,10 +37,8 @@ def test_a_leaking_head_gives_the_rest_to_the_same_role_of_the_other_chains():
     model = compile_circuit(CIRCUIT, PROBLEM)
     leak(model, [ASKING], 0.6, n_instances=3)
     assert attention(model, ASKING, "pair1.second") == pytest.approx(0.6, abs=1e-4)
-    with torch.no_grad():
-        inputs = PROBLEM.examples(4, seed=2).inputs
-        pattern = model.run_with_cache(inputs)[1]["pattern", 1][:, 0, 6:, 1:6:2]
-    assert pattern.sort(dim=-1).values[..., :2] == pytest.approx(0.2 * torch.ones(4, 3, 2), abs=1e-4)
+    to_seconds = dict(attention_patterns(model, PROBLEM.examples(4, seed=2)))[1][:, 0, 6:, 1:6:2]
+    assert to_seconds.sort(dim=-1).values[..., :2] == pytest.approx(0.2 * torch.ones(4, 3, 2), abs=1e-4)
     assert loss(model) < 1e-3
 
 
@@ -55,8 +55,7 @@ def test_a_divided_path_holds_at_its_positions_and_elsewhere_the_head_attends_to
     circuit = divide(CIRCUIT, PATH, Head(1, 1), [1, 5], PROBLEM)
     model = compile_circuit(circuit, PROBLEM)
     examples = PROBLEM.examples(64, seed=3)
-    with torch.no_grad():
-        pattern = model.run_with_cache(examples.inputs)[1]["pattern", 1]
+    pattern = dict(attention_patterns(model, examples))[1]
     example = torch.arange(64)[:, None]
     query, second = examples.roles["query"], examples.roles["pair1.second"]
     for index, positions in ((0, (1, 5)), (1, (3,))):
@@ -74,6 +73,21 @@ def test_a_path_that_is_divided_by_anything_but_the_position_of_its_target_is_no
         divided = CIRCUIT.with_head(ASKING, OneHot([ends], where={ends: condition}))
         with pytest.raises(BadInput, match="expected conditions on the position of the target"):
             compile_circuit(divided, PROBLEM)
+
+
+def test_what_is_found_at_two_positions_is_known_at_the_third_by_elimination():
+    found = divide(CIRCUIT, PATH, Head(1, 1), [1, 5], PROBLEM).without_heads([Head(1, 1)])
+    half = compile_circuit(found, PROBLEM, n_heads=2)
+    assert loss(half) == pytest.approx(1 / 3, abs=0.05)  # nothing is answered in one slot of three
+    model = eliminate(half, PROBLEM, {Head(1, 1): {"query": 3}})
+    assert loss(model) < 1e-3
+    examples = PROBLEM.examples(64, seed=5)
+    pattern = dict(attention_patterns(model, examples))[1]
+    example = torch.arange(64)[:, None]
+    assert pattern[example, 1, examples.roles["query"], 3] == pytest.approx(torch.ones(64, 3), abs=1e-4)
+    losses = evaluate(model, PROBLEM, examples, [Circuit({ASKING: "identity"}), Circuit({Head(1, 1): "identity"})])
+    # Without the head that compares, the fallback is everyone's answer: right in one slot, wrong (1 + 1) in two.
+    assert losses.mean(dim=(1, 2)).tolist() == pytest.approx([4 / 3, 1 / 3], abs=1e-3)
 
 
 def test_opposite_tokens_share_a_dimension_and_the_model_computes_the_same():
