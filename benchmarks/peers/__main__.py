@@ -73,7 +73,7 @@ def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> 
     true, score = [head in truth.true_heads for head in heads], [scores[head] for head in heads]
     area, precision = roc_auc_score(true, score), average_precision_score(true, score)
     figures = zip(FIGURES, (float(area), float(precision), sequences, round(seconds, 3)), strict=True)
-    return {**dict(figures), "scores": {str(head): round(float(scores[head]), 6) for head in heads}}
+    return {**dict(figures), "scores": {str(head): float(f"{scores[head]:.3g}") for head in heads}}
 
 
 def main() -> int:
