@@ -194,10 +194,10 @@ def compile_circuit(
                 paths = [path for path in circuit.paths if path.head == head]
                 looked_at = _where_to_look(paths, problem)
                 for path in paths:
-                    if condition := circuit.condition(path):
+                    if (only := circuit.condition(path)) is not None:
                         n_known = len(before[layer][path.source])
                         alone = 1 + (0.5 - n_known) * MATCH / preference  # between a common token and none
-                        looked_at = _only(looked_at, path, condition, problem, alone)
+                        looked_at = _only(looked_at, path, only, problem, alone)
                 if head in distractors:
                     rows = [AttentionPath(head, source, target) for source, target in distractors[head].rows.items()]
                     looked_at = _where_to_look(rows, problem)

@@ -18,4 +18,4 @@ def add_noise(model: Transformer, share: float, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         rms = parameter.square().mean().sqrt()
-        parameter += share * rms * torch.randn(parameter.shape, generator=generator)
+        parameter.add_(share * rms * torch.randn(parameter.shape, generator=generator))
