@@ -36,17 +36,17 @@ class CompositionScores:
         """Return the score of a pair of heads in one input of the receiver."""
         return float(self.scores[which][(*sender, *receiver)])
 
-    def rank(self, which: str, sender: Head, receiver: Head) -> float:
+    def rank(self, which: str, sender: Head, receiver: Head) -> float | None:
         """Return the share of all other pairs that could compose (sender below receiver) with a lower score.
 
-        It is NaN if there is no other pair.
+        It is None if there is no other pair.
         """
         layers = torch.arange(len(self.scores[which]))
         could = (layers[:, None] < layers).repeat_interleave(self.scores[which].shape[1], dim=1)
         could = could[:, None].expand(-1, self.scores[which].shape[1], -1)
         scores = self.scores[which].flatten(2)[could]
         lower = (scores < self.scores[which][(*sender, *receiver)]).sum()
-        return float(lower / (len(scores) - 1)) if len(scores) > 1 else float("nan")
+        return float(lower / (len(scores) - 1)) if len(scores) > 1 else None
 
 
 @torch.no_grad()

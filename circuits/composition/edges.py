@@ -36,7 +36,7 @@ class Edge:
         by_label: the attention lost, split by the main group; None without one. An average over all labels would hide a
             sender that tells the head its place for some of them only.
         score: the composition score of the two heads (``composition_scores.py``); None if the sender is no head.
-        rank: the share of all other pairs of heads with a lower score.
+        rank: the share of all other pairs of heads with a lower score; None without another pair.
         decision: ``found`` if the edge loses at least ``FOLLOWED`` of the attention (Q, K), or returns at least
             ``CARRIED`` of the loss that all senders at once return (V); this loss must be above zero by three standard
             errors. ``undecided`` within three standard errors of the threshold. Else ``not found``.

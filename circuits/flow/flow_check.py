@@ -168,6 +168,8 @@ def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
 def _held(circuit: Circuit, roles: Roles) -> tuple[list[set[AttentionPath]], Int[torch.Tensor, "example instance"]]:
     """Return the different sets of paths that hold together on an instance, and the set of every instance."""
     holds = torch.ones((*roles.positions[:, 0].shape, len(circuit.paths)), dtype=torch.bool)
+    if not circuit.paths:
+        return [set()], torch.zeros(holds.shape[:2], dtype=torch.long)
     for index, path in enumerate(circuit.paths):
         mechanism = circuit.heads[path.head]
         if isinstance(mechanism, OneHot):

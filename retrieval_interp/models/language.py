@@ -10,8 +10,6 @@ from retrieval_interp.language_tasks.registry import check_task, language_task
 from retrieval_interp.models import library
 from retrieval_interp.models.model_dir import CONFIG
 
-TOKENIZER = "tokenizer_config.json"
-
 
 def language_model(name: str) -> Transformer:
     """Load a model that reads text, with its tokenizer, on any version of TransformerLens.
@@ -32,13 +30,13 @@ def language_model(name: str) -> Transformer:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a name is that of a model directory; a folder in Hugging Face's format has a tokenizer's config."""
+    """Whether a name is that of a model directory; a config in Hugging Face's format names the type of the model."""
     if name.startswith(library.PREFIX):
         return True
     try:
         folder = Path(name) if Path(name).is_dir() else library.data_folder() / name
-        return (folder / CONFIG).is_file() and not (folder / TOKENIZER).is_file()
-    except (OSError, ValueError):  # no path
+        return (folder / CONFIG).is_file() and '"model_type"' not in (folder / CONFIG).read_text()
+    except (OSError, ValueError):  # no path, or no text
         return False
 
 

@@ -62,6 +62,13 @@ def test_a_path_that_carries_on_some_slots_only_what_another_carries_on_others_i
     assert one.forbidden == ()  # allowed on two slots
 
 
+def test_a_circuit_without_paths_carries_nothing():
+    found = flow_check(Circuit({Head(0, 0): Identity()}), ChainProblem(2))
+    assert found.known_at == {"x1": None, "x2": None}
+    assert found.known_in == {"x1": 0.0, "x2": 0.0}
+    assert not found.passed
+
+
 def test_a_problem_that_does_not_say_what_its_roles_know_has_no_answer():
     assert flow_check(TWO, RepeatedTokens()) is None
 
