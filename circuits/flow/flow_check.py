@@ -151,7 +151,8 @@ def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
         elif not known.all() and has_few_labels(roles):
             split = over_labels(known.double(), torch.ones_like(known), roles)
             found = ByLabel.of(split, roles, named)
-            by_label |= {component: found} if found else {}
+            if found:
+                by_label[component] = found
     carried = [one for flow in flows for one in flow.carried if one.path.source in problem.roles]
     paths = sorted({one.path for one in carried})
     allowed, useful = ({one.path for one in carried if one.allowed}, {one.path for one in carried if one.new})

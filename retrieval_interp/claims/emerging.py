@@ -50,7 +50,7 @@ def section_9(data: Path, models: Models, reports: Reports) -> list[Claim]:
             "0.031",
             f"{loss_said(loss)} (rule: {MSE[0]} to {MSE[1]}).",
             near[0],
-            "models export",
+            "models export RUN",
             near,
         ),
         claim(

@@ -52,7 +52,7 @@ def section_8(data: Path, models: Models, reports: Reports) -> list[Claim]:
             ", ".join(map(loss_said, losses.values()))
             + (f"; below {SOLVED} in {sum(solved)} of {len(solved)} seeds" if beside else ""),
             all(solved[: len(losses)]),
-            "models export",
+            "models export RUN",
         ),
         claim(
             "heads in the circuit",

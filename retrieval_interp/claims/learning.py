@@ -90,7 +90,7 @@ def section_7(data: Path) -> list[Claim]:
                 f"A to D, recipe {models.recipe}",
                 f"{share(rising, len(folders))} runs",
                 len(folders),
-                models.command("train", "ABCD"),
+                models.command("models export RUN", "ABCD"),
                 verdict_of(rising == len(folders), smaller=True),
             )
         )

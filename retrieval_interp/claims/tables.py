@@ -45,8 +45,9 @@ class Models:
         return f"recipe {self.recipe}, seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
 
     def command(self, command: str, names: Iterable[str]) -> str:
-        """Return the command that measured these transformers."""
-        return f"retrieval-interp {command} " + ", ".join(self.folders[name] for name in names)
+        """Return the command that measured these transformers: that of the first, and the folders of the others."""
+        first, *others = (f"data/{self.folders[name]}" for name in names)
+        return f"retrieval-interp {command} {first}" + (f" (and {', '.join(others)})" if others else "")
 
     def other_seeds(self, data: Path, name: str) -> list[Path]:
         """Return the folders of a transformer's other seeds, which stand for no transformer of the paper."""
