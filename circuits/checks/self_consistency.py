@@ -5,14 +5,16 @@ for itself, in the residual stream that the replaced heads below it have made. A
 pays it at least ``ENOUGH`` attention, for every label of the problem's main group that its condition covers. A head is
 self-consistent if all its paths are, and the loss with this head alone intact is below the threshold. A circuit is
 self-consistent if all its heads with paths are, and the loss with all of them intact at once is below the threshold.
+If the problem gives the losses of every instance, they must be below it for every label as well.
 Within three standard errors of its threshold, a number is undecided.
 
 A head that is not self-consistent misses something that a replaced head below it writes. Each head below is therefore
-left intact as well, one at a time. If this makes the head self-consistent, an edge between the two is missing: the
-mechanism of the lower head leaves out what the upper head needs.
+left intact as well, one at a time. If this makes the head self-consistent, an edge from the lower to the upper head is
+missing: the mechanism of the lower head leaves out what the upper head needs. The same is asked of all heads with paths
+at once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,9 +24,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.ablation.hooks import ablated
-from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency
+from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency, low
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.losses.loss import Loss
+from circuits.losses.loss_by_label import losses_by_label
 from circuits.losses.mean import Mean, per_example
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
@@ -77,16 +80,23 @@ def self_consistency(
 
 def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: Progress) -> SelfConsistency:
     content = heads_with_paths(circuit)
-    circuits = [Circuit(), circuit, circuit.without_heads(content)]
-    unablated, combined, intact = test.measure(circuits, progress=part_of(progress, 0.0, 0.4))
+    without = circuit.without_heads(content)
+    unablated, combined, intact = test.measure([Circuit(), circuit, without], progress=part_of(progress, 0.0, 0.4))
+    (by_label,) = losses_by_label(test.model, test.problem, sample.first, [without], _named(circuit))
     heads = consistency(test, sample.first, circuit, content)
     progress(0.6)
     heads = tuple(
-        head if head.decision == "holds" else replace(head, restored_by=_restored_by(test, sample.first, circuit, head))
+        head
+        if head.decision == "holds"
+        else replace(head, restored_by=dict(restoring(test, sample.first, circuit, [head.head])))
         for head in heads
     )
+    group = sample.roles.main_group
+    found = SelfConsistency(heads, unablated, combined, intact, test.threshold, group, by_label)
+    if found.together != "holds":
+        found = replace(found, restored_by=dict(restoring(test, sample.first, circuit, content)))
     progress(1.0)
-    return SelfConsistency(heads, unablated, combined, intact, test.threshold, sample.roles.main_group)
+    return found
 
 
 def heads_with_paths(circuit: Circuit) -> tuple[Head, ...]:
@@ -98,6 +108,11 @@ def heads_with_paths(circuit: Circuit) -> tuple[Head, ...]:
     return tuple(dict.fromkeys(path.head for path in role_paths(circuit)))
 
 
+def _named(circuit: Circuit) -> set[str]:
+    """Return the roles at the ends of a circuit's paths."""
+    return {role for path in role_paths(circuit) for role in (path.source, path.target)}
+
+
 def consistency(
     test: SequentialTest, examples: Examples, circuit: Circuit, heads: Sequence[Head]
 ) -> tuple[HeadConsistency, ...]:
@@ -105,31 +120,45 @@ def consistency(
 
     Args:
         test: measures the losses, on all of its examples.
-        examples: the examples that attention is averaged over.
+        examples: the examples that attention, and the loss for every label, are averaged over.
         circuit: the circuit.
         heads: the heads with paths.
     """
-    losses = test.measure(circuit.without_heads([head]) for head in heads)
+    intact = [circuit.without_heads([head]) for head in heads]
+    losses = test.measure(intact)
+    splits = losses_by_label(test.model, test.problem, examples, intact, _named(circuit))
     own = own_attention(test.model, circuit, examples)
     return tuple(
-        HeadConsistency(head, loss, test.threshold, tuple(one for one in own if one.path.head == head))
-        for head, loss in zip(heads, losses, strict=True)
+        HeadConsistency(head, loss, test.threshold, tuple(one for one in own if one.path.head == head), by_label)
+        for head, loss, by_label in zip(heads, losses, splits, strict=True)
     )
 
 
-def _restored_by(
-    test: SequentialTest, examples: Examples, circuit: Circuit, failing: HeadConsistency
-) -> Mapping[Head, Loss]:
-    """Return the heads below, each of which makes a head self-consistent if it is intact as well; best first."""
-    below = {head: circuit.without_heads([head]) for head in circuit.heads if head.layer < failing.head.layer}
-    tested = test.test({head: without.without_heads([failing.head]) for head, without in below.items()})
-    low = [head for head, own in tested.items() if own.decision == "below"]
-    found = {}
-    for head in sorted(low, key=lambda head: tested[head].loss.mean):
-        (again,) = consistency(test, examples, below[head], [failing.head])
-        if again.decision == "holds":
-            found[head] = again.loss
-    return found
+def are_self_consistent(test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]) -> bool:
+    """Whether heads with paths, intact at once, keep the loss low; a single one must also look where it should."""
+    if len(intact) == 1:
+        return consistency(test, examples, circuit, intact)[0].decision == "holds"
+    without = circuit.without_heads(intact)
+    tested = test.test_one(without)
+    if tested.decision != "below":
+        return False
+    (by_label,) = losses_by_label(test.model, test.problem, examples, [without])
+    return low(tested.loss, by_label, test.threshold) == "holds"
+
+
+def restoring(
+    test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]
+) -> Iterator[tuple[Head, Loss]]:
+    """Yield the heads below, each of which makes heads with paths self-consistent if it is intact as well; best first.
+
+    The loss is that with this head and the heads with paths intact.
+    """
+    below = [head for head in circuit.heads if head.layer < intact[-1].layer and head not in intact]
+    tested = test.test({head: circuit.without_heads([head, *intact]) for head in below})
+    for head in sorted(below, key=lambda head: tested[head].loss.mean):
+        low_too = tested[head].decision == "below"
+        if low_too and are_self_consistent(test, examples, circuit.without_heads([head]), intact):
+            yield head, tested[head].loss
 
 
 @torch.no_grad()

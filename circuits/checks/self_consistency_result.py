@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from circuits.circuit import AttentionPath, Head
+from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean
 from circuits.utils.lazy import pandas
@@ -52,6 +53,7 @@ class HeadConsistency:
         loss: the loss with this head intact and all other heads of the circuit replaced.
         threshold: a loss below it counts as low.
         attention: the head's own attention along each path, label by label.
+        by_label: the loss for each label at the role with the highest; None if the problem does not split its losses.
         restored_by: for a head that is not self-consistent, the lower heads, each of which makes it self-consistent if
             it is intact as well, with the loss.
     """
@@ -60,12 +62,13 @@ class HeadConsistency:
     loss: Loss
     threshold: float
     attention: tuple[OwnAttention, ...]
+    by_label: ByLabel | None = None
     restored_by: Mapping[Head, Loss] = field(default_factory=dict)
 
     @property
     def decision(self) -> Decision:
         """Whether the head is self-consistent."""
-        return _together([_below(self.loss, self.threshold), *(own.decision for own in self.attention)])
+        return _together([low(self.loss, self.by_label, self.threshold), *(own.decision for own in self.attention)])
 
     def lowest(self, path: AttentionPath) -> OwnAttention:
         """Return the label with the lowest attention along a path."""
@@ -74,7 +77,8 @@ class HeadConsistency:
     def sentence(self, group: str | None) -> str:
         """Return what the head does by itself, in words."""
         begin = {"holds": "is self-consistent", "fails": "is not self-consistent", "undecided": "is undecided"}
-        loss = f"with it intact the loss is {self.loss} (threshold {self.threshold:.3g})"
+        split = _split(self.by_label, self.threshold)
+        loss = f"with it intact the loss is {self.loss}{split} (threshold {self.threshold:.3g})"
         said = [
             f"{own.path.source} pays {own.attention.mean:.2f} to {own.path.target}{_on(group, own.label)}, and "
             f"{own.others[own.instead]:.2f} to {own.instead}"
@@ -82,16 +86,8 @@ class HeadConsistency:
             if own.decision != "holds"
         ]
         looks = f"; by itself {'; '.join(said)}" if said else ""
-        return f"{self.head} {begin[self.decision]}: {loss}{looks}.{self._missing}"
-
-    @property
-    def _missing(self) -> str:
-        if self.decision == "holds" or self.head.layer == 0:
-            return ""
-        if not self.restored_by:
-            return f" No single lower head makes {self.head} self-consistent if it is intact as well."
-        lower = ", or ".join(f"{head} is intact as well (loss {loss})" for head, loss in self.restored_by.items())
-        return f" {self.head} is self-consistent if {lower}."
+        missing = "" if self.decision == "holds" or self.head.layer == 0 else _missing(self.restored_by, str(self.head))
+        return f"{self.head} {begin[self.decision]}: {loss}{looks}.{missing}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,10 @@ class SelfConsistency:
         combined: the loss with all heads of the circuit replaced.
         intact: the loss with all heads with paths intact, and all other heads of the circuit replaced.
         threshold: a loss below it counts as low.
-        group: the problem's main group, by whose labels attention is split.
+        group: the problem's main group, by whose labels attention and losses are split.
+        by_label: ``intact`` for each label at the role with the highest; None if the problem does not split its losses.
+        restored_by: if this loss is not low, the other heads below the highest head with paths, each of which makes it
+            low if it is intact as well, with the loss.
     """
 
     heads: tuple[HeadConsistency, ...]
@@ -113,19 +112,30 @@ class SelfConsistency:
     intact: Loss
     threshold: float
     group: str | None
+    by_label: ByLabel | None = None
+    restored_by: Mapping[Head, Loss] = field(default_factory=dict)
 
     @property
     def decision(self) -> Decision:
         """Whether the circuit is self-consistent."""
-        return _together([_below(self.intact, self.threshold), *(head.decision for head in self.heads)])
+        return _together([self.together, *(head.decision for head in self.heads)])
+
+    @property
+    def together(self) -> Decision:
+        """Whether the loss is low with all heads with paths intact at once."""
+        return low(self.intact, self.by_label, self.threshold)
 
     def sentences(self) -> tuple[str, ...]:
         """Return one sentence for the circuit, and one for every head with paths."""
         begin = {"holds": "is self-consistent", "fails": "is not self-consistent", "undecided": "is undecided"}
         heads = f"all {len(self.heads)} heads with paths" if len(self.heads) > 1 else "its only head with paths"
-        loss = f"with {heads} intact the loss is {self.intact}; with all its heads replaced it is {self.combined}"
+        split = _split(self.by_label, self.threshold)
+        missing = "" if self.together == "holds" else _missing(self.restored_by, "the heads with paths")
+        loss = (
+            f"with {heads} intact the loss is {self.intact}{split}; with all its heads replaced it is {self.combined}"
+        )
         return (
-            f"The circuit {begin[self.decision]}: {loss}.",
+            f"The circuit {begin[self.decision]}: {loss}.{missing}",
             *(head.sentence(self.group) for head in self.heads),
         )
 
@@ -158,11 +168,14 @@ class SelfConsistency:
             "unablated": self.unablated.to_json(),
             "combined": self.combined.to_json(),
             "content_intact": self.intact.to_json(),
+            "by_label": self.by_label and self.by_label.to_json("losses"),
+            "restored_by": {str(head): loss.to_json() for head, loss in self.restored_by.items()},
             "group": self.group,
             "heads": {
                 str(one.head): {
                     "decision": one.decision,
                     "loss": one.loss.to_json(),
+                    "by_label": one.by_label and one.by_label.to_json("losses"),
                     "restored_by": {str(head): loss.to_json() for head, loss in one.restored_by.items()},
                     "attention": [
                         {
@@ -181,8 +194,29 @@ class SelfConsistency:
         }
 
 
-def _below(loss: Loss, threshold: float) -> Decision:
-    return _decided(loss.mean < threshold, loss.near(threshold))
+def low(loss: Loss, by_label: ByLabel | None, threshold: float) -> Decision:
+    """Return whether a loss is below the threshold, on average and, if it is split, for every label."""
+    means: list[Loss | Mean] = [loss, *(by_label.means.values() if by_label else ())]
+    return _together(_decided(one.mean < threshold, one.near(threshold)) for one in means)
+
+
+def _split(by_label: ByLabel | None, threshold: float) -> str:
+    """Return the labels whose loss is not clearly below the threshold, in words."""
+    if by_label is None:
+        return ""
+    high = {own: mean for own, mean in by_label.means.items() if mean.mean >= threshold or mean.near(threshold)}
+    each = (f"{mean.mean:.3f} ± {mean.standard_error:.3f} on {by_label.group} {own}" for own, mean in high.items())
+    return f", and {', '.join(each)} of {by_label.role}" if high else ""
+
+
+def _missing(restored_by: Mapping[Head, Loss], to: str) -> str:
+    """Return the missing edges in words: from a lower head to what it makes self-consistent if it is intact as well."""
+    if not restored_by:
+        return f" No single lower head, intact as well, makes {to} self-consistent."
+    lower = ", or ".join(
+        f"from {head} (with it intact as well the loss is {loss})" for head, loss in restored_by.items()
+    )
+    return f" An edge to {to} is missing: {lower}."
 
 
 def _decided(right: bool, near: bool) -> Decision:

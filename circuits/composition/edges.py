@@ -145,16 +145,20 @@ class Composition:
         return f"{path} {self._place(path)}{self._fetched(path)}.{self._open(path)}"
 
     def _place(self, path: AttentionPath) -> str:
-        if edges := self.of(path, "QK"):
-            return f"finds its place by {_listed(edge.said for edge in edges)}"
-        whole = [edge for edge in self.whole if edge.path == path and edge.input in "QK" and edge.decision == "found"]
-        if whole:
-            return f"finds its place by {_listed(edge.said for edge in whole)}, but by none of them alone"
+        if by := [*self._by(path, "Q"), *self._by(path, "K")]:
+            return f"finds its place by {_listed(by)}"
         return "does not lose its place by any exchange: it looks at a fixed position, or hardly at its target"
 
     def _fetched(self, path: AttentionPath) -> str:
-        edges = self.of(path, "V")
-        return f", and fetches what was written by {_listed(edge.said for edge in edges)}" if edges else ""
+        by = self._by(path, "V")
+        return f", and fetches what was written by {_listed(by)}" if by else ""
+
+    def _by(self, path: AttentionPath, which: str) -> list[str]:
+        """Return the found edges in one input of a path; if none is, but this input matters, all senders together."""
+        if edges := self.of(path, which):
+            return [edge.said for edge in edges]
+        whole = [edge for edge in self.whole if edge.path == path and edge.input == which and edge.decision == "found"]
+        return [f"{edge.said}, but by none of them alone" for edge in whole]
 
     def _open(self, path: AttentionPath) -> str:
         edges = [edge for edge in self.undecided if edge.path == path]

@@ -8,7 +8,7 @@ other rows, then one more of the paths that its attention shows, then all of the
 
 from collections.abc import Iterator, Sequence
 
-from circuits.checks.self_consistency import consistency, heads_with_paths
+from circuits.checks.self_consistency import are_self_consistent, heads_with_paths, restoring
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting, Trial
 from circuits.losses.sequential_test import IN_PASSING, SequentialTest
@@ -25,38 +25,25 @@ def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: C
     Args:
         fitting: tests the loss with all heads replaced, and keeps the log.
         test: tests the loss with heads with paths intact.
-        examples: the examples that attention is averaged over.
+        examples: the examples that attention, and the loss for every label, are averaged over.
         circuit: the circuit; it has a head with paths.
     """
     content = heads_with_paths(circuit)
     for intact in dict.fromkeys((*zip(content), content)):
-        if not _self_consistent(test, examples, circuit, intact):
+        if not are_self_consistent(test, examples, circuit, intact):
             circuit = _steered(fitting, test, examples, circuit, intact)
     return circuit
-
-
-def _self_consistent(test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]) -> bool:
-    """Whether heads with paths, intact at once, keep the loss low; a single one must also look where it should."""
-    if len(intact) == 1:
-        return consistency(test, examples, circuit, intact)[0].decision == "holds"
-    return test.test_one(circuit.without_heads(intact)).decision == "below"
 
 
 def _steered(
     fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]
 ) -> Circuit:
     """Return the circuit with the first change that makes the intact heads self-consistent, or as it is."""
-    below = [head for head in circuit.heads if head.layer < intact[-1].layer and head not in intact]
-    tested = test.test({head: circuit.without_heads([head, *intact]) for head in below})
-    for head in sorted(below, key=lambda head: tested[head].loss.mean):
-        if tested[head].decision != "below":
-            continue
-        if not _self_consistent(test, examples, circuit.without_heads([head]), intact):
-            continue
+    for head, _ in restoring(test, examples, circuit, intact):
         for mechanism in _fuller(fitting, head, circuit.heads[head]):
             changed = circuit.with_head(head, mechanism)
             combined = fitting.test.test_one(changed, max_examples=IN_PASSING)
-            taken = combined.decision == "below" and _self_consistent(test, examples, changed, intact)
+            taken = combined.decision == "below" and are_self_consistent(test, examples, changed, intact)
             fitting.trials.append(Trial("steer", head, mechanism, combined, taken))
             if taken:
                 return changed

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 
 from circuits.interchange.variables import Variable
 from circuits.losses.by_label import ByLabel
+from circuits.losses.loss import SURE
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch
 
@@ -62,19 +63,29 @@ class InterchangeResult:
     @property
     def carries(self) -> Bool[torch.Tensor, "variable layer role component"]:
         """Whether a role carries a variable to the answer of a component, after a layer."""
-        return self.accuracy[..., :-1] >= CARRIES
+        return (self.accuracy[..., :-1] >= CARRIES) & ~self.undecided
+
+    @property
+    def undecided(self) -> Bool[torch.Tensor, "variable layer role component"]:
+        """Whether an accuracy is within three standard errors of ``CARRIES``."""
+        return (self.accuracy - CARRIES)[..., :-1].abs() <= SURE * self.standard_error[..., :-1]
+
+    @property
+    def random_above(self) -> Bool[torch.Tensor, "variable layer component"]:
+        """Where random positions carry a variable: above the share without any intervention by three errors."""
+        return (self.random[..., :-1] - self.unpatched) > SURE * self.random_standard_error[..., :-1]
 
     @property
     def agreement(self) -> tuple[int, int, int] | None:
         """How often the model and the circuit agree on a cell: a variable, layer, role and component.
 
         The number of cells that both carry a variable through, the number that at least one of them does, and the
-        number that the circuit leaves undecided, which count for neither. None without a circuit.
+        number that the circuit or the model leaves undecided, which count for neither. None without a circuit.
         """
         if self.predicted is None:
             return None
         depends = ~self.accuracy[..., :-1].isnan()
-        undecided, paths = self.predicted == UNDECIDED, self.predicted > UNDECIDED
+        undecided, paths = (self.predicted == UNDECIDED) | self.undecided, self.predicted > UNDECIDED
         both, either = ((own & depends & ~undecided).sum() for own in (self.carries & paths, self.carries | paths))
         return int(both), int(either), int((undecided & depends).sum())
 
@@ -102,16 +113,23 @@ class InterchangeResult:
                 said.append(
                     f"{variable.name} reaches the answer{'s' * (len(components) > 1)} {', '.join(components)} {way}."
                 )
+        if self.undecided.any():
+            cells = [
+                f"{self.variables[index].name} at {self.roles[place]} {self._rows(row, row)} ({self.components[at]})"
+                for index, row, place, at in self.undecided.nonzero().tolist()
+            ]
+            said.append(f"Within three standard errors of {CARRIES:g}, so undecided: {', '.join(cells)}.")
         said.append(
             "Without an intervention instances give their partner's answer in a share of "
             f"{_list(self.components, self.unpatched)}."
         )
         if not (random := self.random[..., :-1]).isnan().all():
             index, row, at = largest(random - self.unpatched)
+            above, n_cells = int(self.random_above.sum()), int((~random.isnan()).sum())
             said.append(
-                f"At random positions it is a share of at most {random[index, row, at]:.3f} ± "
-                f"{self.random_standard_error[index, row, at]:.3f} ({self.components[at]}, with "
-                f"{self.variables[index].name} {self._rows(row, row)})."
+                f"At random positions it is higher by more than three standard errors in {above} of {n_cells} cells; "
+                f"the highest is {random[index, row, at]:.3f} ± {self.random_standard_error[index, row, at]:.3f} "
+                f"({self.components[at]}, with {self.variables[index].name} {self._rows(row, row)})."
             )
         if not self.control.isnan().all():
             index, row, place, at = furthest(self.own, self.control)
@@ -129,7 +147,7 @@ class InterchangeResult:
             both, either, undecided = self.agreement
             said.append(
                 f"Of the {either} cells that carry a variable by the model or by the circuit's paths, both say so of "
-                f"{both}; {undecided} more are undecided by the paths alone."
+                f"{both}; {undecided} more are undecided, by the paths alone or by the model."
             )
         return tuple(said)
 
@@ -193,6 +211,7 @@ class InterchangeResult:
             "components": [*self.components, "mean"],
             "examples": self.n_examples,
             **tensors,
+            "random_above": None if self.random.isnan().all() else int(self.random_above.sum()),
             "control_by_label": self.control_by_label and self.control_by_label.to_json(),
             "agreement": None if self.agreement is None else [*self.agreement],
             "sentences": [*self.sentences()],

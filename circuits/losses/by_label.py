@@ -17,7 +17,7 @@ MOST_LABELS = 16  # of a group by which means are split
 
 @dataclass(frozen=True)
 class ByLabel:
-    """Means for every label of the main group at one role: that at which the labels differ most.
+    """Means for every label of the main group at one role.
 
     Attributes:
         group: the main group, such as ``slot``.
@@ -31,11 +31,22 @@ class ByLabel:
 
     @classmethod
     def of(
-        cls, values: Float[torch.Tensor, "example role label"], roles: Roles, named: Collection[str] = ()
+        cls,
+        values: Float[torch.Tensor, "example role label"],
+        roles: Roles,
+        named: Collection[str] = (),
+        *,
+        worst: bool = False,
     ) -> ByLabel | None:
-        """Choose the role, of equal ones first a named one; None without any value.
+        """Choose the role at which the labels differ most, of equal ones first a named one; None without any value.
 
         Labels differ by chance, too: see the standard errors.
+
+        Args:
+            values: the value of every example for each label at each role; NaN without any.
+            roles: the roles.
+            named: the names of roles that come first.
+            worst: whether to choose the role with the highest mean of a label instead.
         """
         each = {
             role: {label: Mean.of(own) for label, own in enumerate(at.T)}
@@ -44,7 +55,7 @@ class ByLabel:
         there = {role: {label: mean for label, mean in own.items() if mean.n_examples} for role, own in each.items()}
         splits = [cls(str(roles.main_group), role, own) for role, own in there.items() if own]
         splits.sort(key=lambda split: split.role not in named)
-        return max(splits, key=lambda split: split.highest - split.lowest, default=None)
+        return max(splits, key=lambda split: split.highest - (0.0 if worst else split.lowest), default=None)
 
     @property
     def highest(self) -> float:

@@ -56,8 +56,9 @@ class CompositionStudy:
 
     @property
     def low(self) -> bool:
-        """Whether the loss with all heads of the circuit replaced is below the threshold."""
-        return self.self_consistency.combined.mean < self.self_consistency.threshold
+        """Whether the loss with all heads of the circuit replaced is clearly below the threshold."""
+        combined, threshold = self.self_consistency.combined, self.self_consistency.threshold
+        return combined.mean < threshold and not combined.near(threshold)
 
     def findings(self) -> dict[str, tuple[str, ...]]:
         """Return the findings in words, by the title of the measurement."""

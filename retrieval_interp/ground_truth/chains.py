@@ -113,8 +113,14 @@ class ChainProblem:
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch component"]:
         """Return the squared error of every one-hot answer; an answer of all zeros scores 1."""
+        return self.instance_losses(outputs, examples).mean(dim=1)
+
+    def instance_losses(
+        self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[Tensor, "batch chain component"]:
+        """Return the squared error of every one-hot answer of every chain."""
         answers, wanted = self.answers(outputs, examples)
-        return (answers - wanted).square().sum(dim=-1).mean(dim=1)
+        return (answers - wanted).square().sum(dim=-1)
 
     @property
     def variables(self) -> tuple[Variable, ...]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from circuits.errors import BadInput
+from circuits.losses.loss import SURE
 from circuits.losses.sample import check_number, stream_seed
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples
@@ -46,14 +47,19 @@ class RoleProbes:
     n_examples: int
 
     def knows(self, role: str) -> dict[str, list[tuple[int, int]]]:
-        """Return for every piece that a role ever knows the ranges of rows, first and last, in which it does."""
-        known = self.errors[:, self.roles.index(role)] < EMERGED
+        """Return for every piece that a role ever clearly knows the ranges of rows in which it does, first and last."""
+        known = ((self.errors < EMERGED) & ~self.undecided)[:, self.roles.index(role)]
         found = {}
         for piece, rows in zip(self.pieces, known.T.tolist(), strict=True):
             runs = [[row for row, _ in run] for there, run in groupby(enumerate(rows), lambda one: one[1]) if there]
             if runs:
                 found[piece] = [(run[0] - 1, run[-1] - 1) for run in runs]
         return found
+
+    @property
+    def undecided(self) -> Bool[torch.Tensor, "layer role piece"]:
+        """Whether an error is within three standard errors of ``EMERGED``."""
+        return (self.errors - EMERGED).abs() <= SURE * self.standard_errors
 
     def table(self) -> pd.DataFrame:
         """Return one row for each layer and role, with a column for each piece; layer -1 is before layer 0."""
@@ -84,6 +90,12 @@ class RoleProbes:
                 if first >= 0
             ]
             said.append(f"{role} comes to know {', '.join(runs)}." if runs else f"{role} comes to know nothing more.")
+        cells = [
+            f"{self.pieces[piece]} at {self.roles[place]} {_layers(row - 1, row - 1, last)}"
+            for row, place, piece in self.undecided.nonzero().tolist()
+        ]
+        if cells:
+            said.append(f"Within three standard errors of {EMERGED:g}, so undecided: {', '.join(cells)}.")
         return tuple(said)
 
     def to_json(self) -> dict[str, Any]:
@@ -94,6 +106,8 @@ class RoleProbes:
 
 
 def _layers(first: int, end: int, last: int) -> str:
+    if end == -1:
+        return "before layer 0"
     if end == last:
         return f"from layer {first} on"
     return f"after layer {first}" if first == end else f"after layers {first} to {end}"

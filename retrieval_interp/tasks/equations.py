@@ -199,6 +199,14 @@ class EquationsTask(Task):
         """Return the probability of any answer but the right one."""
         return self.prompted.losses(outputs, examples)
 
+    def instance_losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch chain component"]:
+        """Return the loss of the chain that is asked about; NaN for the others."""
+        found = outputs.new_full((len(examples), self.n_chains, 1), torch.nan)
+        found[:, 0] = self.losses(outputs, examples)
+        return found
+
     @property
     def variables(self) -> tuple[Variable, ...]:
         """The symbols x1 ... xD, the right-hand sides of a chain's equations; the answer depends on all of them."""

@@ -128,7 +128,7 @@ class RetrievalTask(VectorTask):
     ) -> Float[torch.Tensor, "batch chain component candidate"]:
         """Return the squared distance of every answer from the right answers of all chains."""
         rows = torch.arange(len(examples), device=outputs.device)[:, None]
-        slots = examples.roles["query"] - 2 * self.n_steps * self.n_chains
+        slots = examples.roles.group("slot", "query")
         return squared_distances(self.answers(outputs)[rows, slots], examples.targets[rows, slots])
 
     def draw(self, n: int, stream: RngStream, seed: int) -> VectorBatch:

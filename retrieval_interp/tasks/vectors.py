@@ -110,6 +110,14 @@ class VectorTask(Task):
         """Return the squared error of every symbol asked for, averaged over the N queries and K dimensions."""
         return (self.answers(outputs) - examples.targets).square().mean(dim=(1, 3))
 
+    def instance_losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch chain component"]:
+        """Return the squared error of every symbol asked for in every chain, averaged over the K dimensions."""
+        rows = torch.arange(len(examples), device=outputs.device)[:, None]
+        slots = examples.roles.group("slot", "query")
+        return (self.answers(outputs) - examples.targets).square().mean(dim=3)[rows, slots]
+
 
 def drawn_symbols(rng: np.random.Generator, n: int, *shape: int) -> Float[torch.Tensor, "example chain symbol dim"]:
     """Draw symbols from N(0, 1) for ``n`` examples of the given shape.

@@ -124,6 +124,35 @@ def test_heads_below_are_replaced_and_heads_above_do_not_matter():
     assert found.decision == "holds"
 
 
+def test_a_label_whose_loss_is_high_is_not_hidden_by_the_average():
+    """Pair 1 is joined in two of three slots only, so the answering head by itself misses the third."""
+    model, problem = one_step(n_layers=3)
+    joins = torch.eye(9)[[0, 1, 2, 2, 4, 4, 6, 7, 8]]  # slot 0 stands at 0 and 1, and is not joined
+    partly = Circuit({LOW: FixedPattern(joins, "given"), HIGH: ANSWER, Head(2, 0): "identity"})
+    found = self_consistency(model, problem, partly, n_examples=64, threshold=0.5)
+    assert found.intact.mean < 0.4
+    assert (found.by_label.group, found.by_label.role) == ("slot", "pair1.second")
+    assert [mean.mean > 0.6 for mean in found.by_label.means.values()] == [True, False, False]
+    assert found.together == "fails"
+    assert found.heads[0].by_label == found.by_label  # it is the only head with paths
+    assert [*found.restored_by] == [LOW]
+    assert "on slot 0 of pair1.second" in found.sentences()[0]
+    assert found.to_json()["by_label"]["losses"]["0"]["mean"] > 0.6
+
+
+class OnlyAverages:
+    def __init__(self, problem):
+        self.roles, self.loss_components, self.output_roles = problem.roles, problem.loss_components, ("query",)
+        self.examples, self.losses = problem.examples, problem.losses
+
+
+def test_a_problem_that_gives_averages_only_is_not_split():
+    model, problem = one_step()
+    found = self_consistency(model, OnlyAverages(problem), Circuit({LOW: JOIN, HIGH: ANSWER}), n_examples=32)
+    assert found.by_label is None
+    assert found.decision == "holds"
+
+
 def own(mean, error=0.01):
     return OwnAttention(PATH, 0, Mean(mean, error, 64), {"elsewhere": 1 - mean})
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -71,7 +72,8 @@ def test_at_random_positions_nothing_passes(walking, doubling):
     for result in (walking, doubling):
         assert result.random.shape == (3, len(result.accuracy[0]), 4)
         assert result.random.nan_to_num(0).max() == 0
-        assert "At random positions it is a share of at most 0.000 ± 0.000" in " ".join(result.sentences())
+        assert not result.random_above.any()
+        assert "higher by more than three standard errors in 0 of" in " ".join(result.sentences())
 
 
 class Crossed(ChainProblem):
@@ -98,6 +100,20 @@ def test_a_symbol_that_stands_where_no_role_says_is_found_by_the_random_position
     model = compile_circuit(minimal_circuit(1), ChainProblem(1, n_chains=4))
     result = interchange(model, problem, n_examples=256)
     assert 0 < result.random[0, 0, 0] < 0.1
+    assert result.random_above[0, 0, 0]
+    assert result.to_json()["random_above"] == int(result.random_above.sum())
+
+
+def test_an_accuracy_near_a_half_is_undecided(walking):
+    accuracy, errors = walking.accuracy.clone(), walking.standard_error.clone()
+    role = walking.roles.index("pair1.second")
+    accuracy[0, 0, role, 0], errors[0, 0, role, 0] = 0.55, 0.02
+    near = replace(walking, accuracy=accuracy, standard_error=errors)
+    assert near.undecided.nonzero().tolist() == [[0, 0, role, 0]]
+    assert not near.carries[0, 0, role, 0]
+    both, either, undecided = walking.agreement
+    assert near.agreement == (both - 1, either - 1, undecided + 1)
+    assert "so undecided: x1 at pair1.second before layer 0 (x1)" in " ".join(near.sentences())
 
 
 class ByOrder(ChainProblem):
