@@ -150,7 +150,7 @@ def _discovered(
         seed=seed,
         progress=part_of(progress, 0.0, 0.4),
     )
-    observed = ObservedPaths(model, mean_examples(model, problem, seed), heads.means)
+    observed = ObservedPaths(model, mean_examples(model, problem, seed), heads.means, heads.content)
     own = max(unablated.mean, 0.0)
     aim, last = (own + share * (allowed_loss(unablated, threshold) - own) for share in (AIM, LAST))
     shown_paths: dict[Head, Mechanism] = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}

@@ -1,6 +1,6 @@
 """The paths that a head's attention shows: from which role, to which role, and on which instances."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +34,9 @@ class Row:
     times: Float[Tensor, " query"]
 
 
+# The average attention from which on a path of a content head is a candidate if none of its paths exceeds ON. A head
+# that leaks to other instances may give its target less than half, and an MLP may still take what it has most of.
+LIKELY = 0.3
 Rows = dict[Ends, Row]
 Attention = Float[Tensor, "query_role key_role label"]
 
@@ -64,13 +67,21 @@ class ObservedPaths:
         rows: for every head, its paths and its rows to fixed positions, by source and target.
     """
 
-    def __init__(self, model: Transformer, examples: Examples, means: Mapping[Head, FixedPattern]) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        examples: Examples,
+        means: Mapping[Head, FixedPattern],
+        content: Collection[Head] = (),
+    ) -> None:
         """Read the paths from attention.
 
         Args:
             model: the model.
             examples: the examples that attention is averaged over.
             means: the heads' average patterns on the same examples.
+            content: the content heads; if none of its attention exceeds ``ON``, a content head has the paths on which
+                it exceeds ``LIKELY``.
         """
         self._means, self._roles = means, examples.roles
         self._times = examples.roles.times(examples.inputs.shape[1]).cpu()
@@ -79,9 +90,9 @@ class ObservedPaths:
         self._ends = [(source, to) for source in sources for to in self._roles.before(source) if to in distinct]
         groups = tuple(examples.roles.groups) or ("position",)
         seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
-        paths = {
-            head: self._paths({group: own[head.layer, head.index] for group, own in seen.items()}) for head in means
-        }
+        own = {head: {group: each[head.layer, head.index] for group, each in seen.items()} for head in means}
+        paths = {head: self._paths(own[head], ON) for head in means}
+        paths |= {head: self._paths(own[head], LIKELY) for head in content if not paths[head]}
         left = {head: self._left(own, sources) for head, own in paths.items()}
         places = observed_positions(model, examples, left, groups[0])
         self.rows: dict[Head, Rows] = {head: {} for head in means}
@@ -109,12 +120,12 @@ class ObservedPaths:
             left[path.ends[0]] &= ~path.there
         return {source: own for source, own in left.items() if source not in self._shared and own.any()}
 
-    def _paths(self, seen: Mapping[str, Attention]) -> list[_Seen]:
+    def _paths(self, seen: Mapping[str, Attention], on: float) -> list[_Seen]:
         """Return the paths that hold on some instances; of two from one role on one instance, only the stronger.
 
-        ``seen`` is a head's attention by the labels of every group.
+        ``seen`` is a head's attention by the labels of every group. A path holds for a label above ``on``.
         """
-        found = [path for ends in self._ends if (path := self._path(ends, seen))]
+        found = [path for ends in self._ends if (path := self._path(ends, seen, on))]
         kept: list[_Seen] = []
         taken: dict[str, Tensor] = {}
         for path in sorted(found, key=lambda path: -path.attention):
@@ -124,14 +135,14 @@ class ObservedPaths:
                 taken[source] = taken.get(source, path.there) | path.there
         return kept
 
-    def _path(self, ends: Ends, seen: Mapping[str, Attention]) -> _Seen | None:
+    def _path(self, ends: Ends, seen: Mapping[str, Attention], on: float) -> _Seen | None:
         """Return a path with the condition that fits best: attention near 1 where it holds, near 0 elsewhere."""
         (source, target), names, roles = ends, self._roles.names, self._roles
         found: list[_Seen] = []
         for group, by_label in seen.items():
             labels = roles.group(group, target).cpu()
             attention = by_label[names.index(source), names.index(target)][labels]
-            there = attention > ON
+            there = attention > on
             if there.any() and (source not in self._shared or there.sum(dim=1).max() == 1):
                 condition = None if there.all() else Condition(group, target, tuple(labels[there].unique().tolist()))
                 misfit = (attention - there.float()).square().mean().item()

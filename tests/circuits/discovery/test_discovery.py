@@ -19,6 +19,7 @@ from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.figures.attention_figure import attention_figure
 from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth.soften import leak
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model import attention
@@ -182,3 +183,13 @@ def test_a_row_that_became_simpler_can_stay_while_another_path_goes(compiled):
     fitting = Fitting(SequentialTest(model, problem, problem.examples(32, 1), 0.05), {}, seen)
     fewer = {m for _, m in fitting._fewer(Circuit({head: OneHot(rows, means[head])}), [head])}
     assert fewer == {OneHot([row], means[head]) for row in rows}
+
+
+def test_a_content_head_with_less_than_half_of_its_attention_on_its_target_still_shows_its_path():
+    problem, low, high = ChainProblem(1, n_chains=4), Head(0, 0), Head(1, 0)
+    circuit = Circuit({low: OneHot({"pair1.second": "pair1.first"}), high: OneHot({"query": "pair1.second"})})
+    model = compile_circuit(circuit, problem)
+    leak(model, [high], 0.42, problem.n_chains)
+    read = model, problem.examples(64, 0), mean_patterns(model, problem)
+    assert not ObservedPaths(*read).rows[high]
+    assert [*ObservedPaths(*read, content=[high]).rows[high]] == [("query", "pair1.second")]
