@@ -34,8 +34,8 @@ class Row:
     times: Float[Tensor, " query"]
 
 
-# The average attention from which on a path of a content head is a candidate if none of its paths exceeds ON. A head
-# that leaks to other instances may give its target less than half, and an MLP may still take what it has most of.
+# The average attention from which on a path is a candidate if the paths above ON do not explain the model. A head that
+# leaks to other instances may give its target less than half, and an MLP may still take what it has most of.
 LIKELY = 0.3
 Rows = dict[Ends, Row]
 Attention = Float[Tensor, "query_role key_role label"]
@@ -72,7 +72,7 @@ class ObservedPaths:
         model: Transformer,
         examples: Examples,
         means: Mapping[Head, FixedPattern],
-        content: Collection[Head] = (),
+        likely: Collection[Head] = (),
     ) -> None:
         """Read the paths from attention.
 
@@ -80,8 +80,8 @@ class ObservedPaths:
             model: the model.
             examples: the examples that attention is averaged over.
             means: the heads' average patterns on the same examples.
-            content: the content heads; if none of its attention exceeds ``ON``, a content head has the paths on which
-                it exceeds ``LIKELY``.
+            likely: heads that have, if their attention exceeds ``ON`` on no path, the paths on which it exceeds
+                ``LIKELY``.
         """
         self._means, self._roles = means, examples.roles
         self._times = examples.roles.times(examples.inputs.shape[1]).cpu()
@@ -92,7 +92,7 @@ class ObservedPaths:
         seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
         own = {head: {group: each[head.layer, head.index] for group, each in seen.items()} for head in means}
         paths = {head: self._paths(own[head], ON) for head in means}
-        paths |= {head: self._paths(own[head], LIKELY) for head in content if not paths[head]}
+        paths |= {head: self._paths(own[head], LIKELY) for head in likely if not paths[head]}
         left = {head: self._left(own, sources) for head, own in paths.items()}
         places = observed_positions(model, examples, left, groups[0])
         self.rows: dict[Head, Rows] = {head: {} for head in means}

@@ -38,12 +38,19 @@ def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: C
 def _steered(
     fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]
 ) -> Circuit:
-    """Return the circuit with the first change that makes the intact heads self-consistent, or as it is."""
+    """Return the circuit with the first change that makes the intact heads self-consistent, or as it is.
+
+    A lower head that gets its first path must be self-consistent, too.
+    """
+    content = heads_with_paths(circuit)
     for head, _ in restoring(test, examples, circuit, intact):
         for mechanism in _fuller(fitting, head, circuit.heads[head]):
             changed = circuit.with_head(head, mechanism)
             combined = fitting.test.test_one(changed, max_examples=IN_PASSING)
-            taken = combined.decision == "below" and are_self_consistent(test, examples, changed, intact)
+            new = [(one,) for one in heads_with_paths(changed) if one not in content]
+            taken = combined.decision == "below" and all(
+                are_self_consistent(test, examples, changed, heads) for heads in (intact, *new)
+            )
             fitting.trials.append(Trial("steer", head, mechanism, combined, taken))
             if taken:
                 return changed

@@ -192,4 +192,7 @@ def test_a_content_head_with_less_than_half_of_its_attention_on_its_target_still
     leak(model, [high], 0.42, problem.n_chains)
     read = model, problem.examples(64, 0), mean_patterns(model, problem)
     assert not ObservedPaths(*read).rows[high]
-    assert [*ObservedPaths(*read, content=[high]).rows[high]] == [("query", "pair1.second")]
+    assert [*ObservedPaths(*read, likely=[high]).rows[high]] == [("query", "pair1.second")]
+    found = discover(model, problem, n_examples=64)
+    assert found.found
+    assert ("query", "pair1.second") in found.circuit.heads[high].rows
