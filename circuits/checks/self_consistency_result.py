@@ -86,7 +86,7 @@ class HeadConsistency:
             if own.decision != "holds"
         ]
         looks = f"; by itself {'; '.join(said)}" if said else ""
-        missing = "" if self.decision == "holds" or self.head.layer == 0 else _missing(self.restored_by, str(self.head))
+        missing = "" if self.head.layer == 0 else _missing(self.decision, self.restored_by, str(self.head))
         return f"{self.head} {begin[self.decision]}: {loss}{looks}.{missing}"
 
 
@@ -130,7 +130,7 @@ class SelfConsistency:
         begin = {"holds": "is self-consistent", "fails": "is not self-consistent", "undecided": "is undecided"}
         heads = f"all {len(self.heads)} heads with paths" if len(self.heads) > 1 else "its only head with paths"
         split = _split(self.by_label, self.threshold)
-        missing = "" if self.together == "holds" else _missing(self.restored_by, "the heads with paths")
+        missing = _missing(self.together, self.restored_by, "the heads with paths")
         loss = (
             f"with {heads} intact the loss is {self.intact}{split}; with all its heads replaced it is {self.combined}"
         )
@@ -209,14 +209,16 @@ def _split(by_label: ByLabel | None, threshold: float) -> str:
     return f", and {', '.join(each)} of {by_label.role}" if high else ""
 
 
-def _missing(restored_by: Mapping[Head, Loss], to: str) -> str:
+def _missing(decision: Decision, restored_by: Mapping[Head, Loss], to: str) -> str:
     """Return the missing edges in words: from a lower head to what it makes self-consistent if it is intact as well."""
+    if decision == "holds":
+        return ""
     if not restored_by:
         return f" No single lower head, intact as well, makes {to} self-consistent."
     lower = ", or ".join(
         f"from {head} (with it intact as well the loss is {loss})" for head, loss in restored_by.items()
     )
-    return f" An edge to {to} is missing: {lower}."
+    return f" An edge to {to} {'is' if decision == 'fails' else 'may be'} missing: {lower}."
 
 
 def _decided(right: bool, near: bool) -> Decision:
