@@ -72,6 +72,7 @@ def composition_scores(model: Transformer) -> CompositionScores:
 def _reading(block: Any, part: str) -> Float[Tensor, "head d_model d_head"]:
     """Return a block's W_Q, W_K or W_V with the weight and the centring of the LayerNorm before it."""
     weight = getattr(block.attn, f"W_{part}")
+    weight = weight.repeat_interleave(len(block.attn.W_O) // len(weight), dim=0)  # heads may share keys and values
     if is_layer_norm(block.ln1):
         weight = weight * block.ln1.w[:, None]
         weight = weight - weight.mean(dim=1, keepdim=True)

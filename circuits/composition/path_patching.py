@@ -81,7 +81,7 @@ def path_patching(
     senders at once are measured without screening.
 
     Args:
-        model: any HookedTransformer whose blocks are like GPT-2's.
+        model: any HookedTransformer or TransformerBridge whose heads and MLPs add to the residual stream.
         problem: the model's task; all examples have the same length.
         circuit: the circuit; all paths of its one-hot heads are receivers.
         n_examples: the number of examples.
@@ -89,8 +89,8 @@ def path_patching(
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: the circuit does not fit the model or the examples, or has no path between roles; the model's blocks
-            are not like GPT-2's; or ``n_examples`` is out of range.
+        BadInput: the circuit does not fit the model or the examples, or has no path between roles; the examples have
+            padding; what heads and MLPs write does not add up (norms after them); or ``n_examples`` is out of range.
     """
     check_number(n_examples)
     device = next(model.parameters()).device
@@ -99,7 +99,7 @@ def path_patching(
         for n, stream in ((SCREENED, ", screening"), (n_examples, ""))
     )
     circuit.check(many.roles, model.cfg.n_layers, model.cfg.n_heads)
-    check_branching(model, many.inputs)
+    check_branching(model, many)
     patching = _Patching(model, problem, circuit, role_paths(circuit), seed)
     with shown(progress, "path patching") as progress:
         screened = patching.measured(few, lambda key: key.which == "V", part_of(progress, 0.0, 0.4))

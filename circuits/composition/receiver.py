@@ -12,12 +12,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from circuits.circuit import AttentionPath
+from circuits.composition.patched_head import Patched, PatchedHead, patched_head
 from circuits.composition.senders import written
 from circuits.composition.unablated import Unablated
-from circuits.errors import BadInput
 from circuits.losses.by_label import over_labels
 from circuits.losses.mean import per_example
-from circuits.model.block import after_mlp, normalised
 
 INPUTS = ("Q", "K", "V")
 
@@ -56,37 +55,17 @@ class Receiver:
         """The positions that they attend to."""
         return self.run.examples.roles[self.path.target]
 
-    @property
-    def _queries(self) -> Float[Tensor, "example instance d_head"]:
-        return self.run.part(self.path.head, "q")[self.run.example, self.source]
-
-    @property
-    def _keys(self) -> Float[Tensor, "example pos d_head"]:
-        return self.run.part(self.path.head, "k")
+    @cached_property
+    def head(self) -> PatchedHead:
+        """The head, read at the source."""
+        return patched_head(self.run, self.path.head, self.source)
 
     @cached_property
     def pattern(self) -> Float[Tensor, "example instance key"]:
-        """The head's own attention from the source.
+        """The head's own attention from the source."""
+        return self.head.pattern
 
-        Raises:
-            BadInput: the head computes its attention in another way than GPT-2's.
-        """
-        own = self.run.pattern(self.path.head)[self.run.example, self.source]
-        again = self._attention(self._queries, self._keys)
-        if not torch.allclose(own, again, atol=1e-3):
-            raise BadInput(f"{self.path.head} does not attend by the product of its queries and keys, as in GPT-2")
-        return own
-
-    def _attention(
-        self, queries: Float[Tensor, "*q example instance d_head"], keys: Float[Tensor, "*k example pos d_head"]
-    ) -> Float[Tensor, "*variant example instance pos"]:
-        scores = queries @ keys.transpose(-1, -2) / self.run.model.blocks[self.path.head.layer].attn.attn_scale
-        later = torch.arange(scores.shape[-1], device=scores.device) > self.source[..., None]
-        return scores.masked_fill(later, -torch.inf).softmax(dim=-1)
-
-    def patched(
-        self, which: str
-    ) -> tuple[Float[Tensor, "#sender example instance key"], Float[Tensor, "sender example instance d_head"]]:
+    def patched(self, which: str) -> Patched:
         """Return the head's attention and its output z at the source, with one input patched.
 
         There is one variant for every sender below the head, and a last one for all of them at once.
@@ -95,17 +74,7 @@ class Receiver:
             which: the input, ``Q``, ``K`` or ``V``.
         """
         role = self.path.source if which == "Q" else self.path.target
-        block, index = self.run.model.blocks[self.path.head.layer], self.path.head.index
-        weight, bias = getattr(block.attn, f"W_{which}")[index], getattr(block.attn, f"b_{which}")[index]
-        new = normalised(block.ln1, self._exchanged(role)) @ weight + bias  # [sender, example, instance, d_head]
-        keys, values = self._keys, self.run.part(self.path.head, "v")
-        if which == "Q":
-            pattern = self._attention(new, keys)
-            return pattern, pattern @ values
-        changed = (keys if which == "K" else values).repeat(len(new), 1, 1, 1)
-        changed[:, self.run.example, self.target] = new
-        pattern = self._attention(self._queries, changed) if which == "K" else self.pattern[None]
-        return pattern, pattern @ (values if which == "K" else changed)
+        return self.head.patched(which, self.run.examples.roles[role], self._exchanged(role))
 
     def _exchanged(self, role: str) -> Float[Tensor, "sender example instance d_model"]:
         """Return the head's input at a role, with the contribution of each sender, and of all, exchanged."""
@@ -135,10 +104,6 @@ class Receiver:
         """Return the losses with another output of the head at the source, where the path holds."""
         if not len(z) or not self.there.any():
             return self.run.losses.repeat(len(z), 1)
-        layer, index = self.path.head
-        block = self.run.model.blocks[layer]
         example, instance = self.there.nonzero(as_tuple=True)
-        at = self.source[example, instance]
-        own, middle = self.run.part(self.path.head, "z")[example, at], self.run.after_attention(layer)[example, at]
-        changed = (after_mlp(block, middle + (new[example, instance] - own) @ block.attn.W_O[index]) for new in z)
-        return torch.stack([self.run.losses_after(layer, (example, at), rows) for rows in changed])
+        at = example, self.source[example, instance]
+        return torch.stack([self.head.losses(at, new[example, instance]) for new in z])

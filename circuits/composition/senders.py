@@ -45,7 +45,8 @@ def written(
         else:
             parts.append(run.mlp(sender.layer)[run.example, at])
     found = torch.stack(parts)
-    constant = sum((run.model.blocks[below].attn.b_O for below in range(layer)), torch.zeros(()).to(found.device))
+    biases = [run.model.blocks[below].attn.b_O for below in range(layer)]  # None for some architectures
+    constant = sum((own for own in biases if own is not None), torch.zeros(()).to(found.device))
     residual = run.residual(layer)[run.example, at]
     furthest = (found.sum(dim=0) + constant - residual).abs().max()
     if not furthest <= ROUNDING * residual.abs().max():

@@ -1,12 +1,12 @@
 """One run of the unablated model, from which path patching starts."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from circuits.heads import Head
 from circuits.model.batching import ENTRIES_AT_ONCE
-from circuits.model.kept_run import KeptRun
+from circuits.model.kept_run import KeptRun, is_like_gpt2
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 
@@ -35,8 +35,9 @@ class Unablated:
         self.losses = problem.losses(outputs, examples).mean(dim=1)
         layers = range(model.cfg.n_layers)
         residuals = [*(self._cache[f"blocks.{layer}.hook_resid_pre"] for layer in layers), self._cache[last]]
-        keys, values = ([self._cache[f"blocks.{layer}.attn.hook_{part}"] for layer in layers] for part in "kv")
-        self._kept = KeptRun(model, residuals, keys, values, outputs)
+        known = layers if is_like_gpt2(model) else ()
+        keys, values = ([self._cache[f"blocks.{layer}.attn.hook_{part}"] for layer in known] for part in "kv")
+        self._kept = KeptRun(model, examples, residuals, keys, values, outputs)
 
     def residual(self, layer: int) -> Float[Tensor, "example pos d_model"]:
         """Return the residual stream that enters a layer; ``n_layers`` is the stream after the last."""
@@ -52,25 +53,19 @@ class Unablated:
 
     def part(self, head: Head, part: str) -> Float[Tensor, "example pos d_head"]:
         """Return the queries ``q``, the keys ``k``, the values ``v`` or the mixed values ``z`` of a head."""
-        return self._cache[f"blocks.{head.layer}.attn.hook_{part}"][:, :, head.index]
+        found = self._cache[f"blocks.{head.layer}.attn.hook_{part}"]
+        return found[:, :, self.index(head, found.shape[2])]
+
+    def index(self, head: Head, n_heads: int) -> int:
+        """Return the index of a head among ``n_heads``; heads share keys and values if there are fewer of these."""
+        return head.index * n_heads // int(self.model.cfg.n_heads)
 
     def pattern(self, head: Head) -> Float[Tensor, "example query key"]:
         """Return a head's attention pattern."""
         return self._cache[f"blocks.{head.layer}.attn.hook_pattern"][:, head.index]
 
-    def losses_after(
-        self, layer: int, at: tuple[Int[Tensor, " row"], Int[Tensor, " row"]], rows: Float[Tensor, "row d_model"]
-    ) -> Float[Tensor, " example"]:
-        """Return the losses when the model runs on after a layer, with some rows of the residual stream changed.
-
-        Args:
-            layer: the layer after which the residual stream is changed.
-            at: the examples and the positions of the rows.
-            rows: the changed rows.
-        """
-        first = int(at[1].min())  # attention is causal: the positions before it stay as they are
-        residual = self.residual(layer + 1)[:, first:].clone()
-        residual[at[0], at[1] - first] = rows
+    def losses_above(self, layer: int, residual: Float[Tensor, "example tail d_model"]) -> Float[Tensor, " example"]:
+        """Return the losses when the model runs on after a layer, from a residual stream at the last positions."""
         return self.problem.losses(self._kept.continued(layer + 1, residual[None])[0], self.examples).mean(dim=1)
 
 

@@ -114,7 +114,7 @@ class Exploration:
         """Find by which senders a head finds its place, on few examples; None if it has no path between roles.
 
         Raises:
-            BadInput: the model's blocks are not like GPT-2's.
+            BadInput: what heads and MLPs write does not add up to the residual stream, or the examples have padding.
         """
         alone = self._alone(head)
         if not has_role_paths(alone):

@@ -18,6 +18,7 @@ is the *interchange accuracy*.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -55,7 +56,7 @@ def interchange(
     The attention is the model's own. A role that an exchange does not change before a layer is not run there.
 
     Args:
-        model: any HookedTransformer whose blocks are like GPT-2's, without padding.
+        model: any HookedTransformer or TransformerBridge.
         problem: its task, which is ``Interchangeable``, with at least two instances in every example.
         circuit: a circuit whose predictions to compare; the problem then needs a layout.
         n_examples: the number of examples; in each of them, two instances are exchanged.
@@ -63,8 +64,8 @@ def interchange(
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: the problem has no high-level model or only one instance in an example, the model cannot be run block
-            by block, or the circuit does not fit.
+        BadInput: the problem has no high-level model or only one instance in an example, or the examples have padding;
+            the model cannot be run block by block, or the circuit does not fit.
     """
     if not isinstance(problem, Interchangeable):
         raise BadInput(f"{type(problem).__name__} has no variables that can be exchanged between instances")
@@ -72,7 +73,7 @@ def interchange(
     examples = problem.examples(n_examples, stream_seed(seed, "interchange")).to(next(model.parameters()).device)
     if examples.roles.positions.shape[2] < 2:
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
-    check_branching(model, examples.inputs)
+    check_branching(model, examples)
     roles, layers = examples.roles, range(model.cfg.n_layers + 1)
     names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
     partner, treated = _couples(examples, stream_seed(seed, "couples"))
@@ -169,7 +170,7 @@ class _Batch:
     ) -> None:
         self.model, self.problem, self.examples, self.partner, self.treated = model, problem, examples, partner, treated
         self.elsewhere = elsewhere
-        self.base = KeptRun.of(model, examples.inputs)
+        self.base = KeptRun.of(model, examples)
 
     def scores(
         self, outputs: Float[Tensor, "batch pos d_out"]
@@ -199,7 +200,8 @@ class _Batch:
     ) -> Iterator[tuple[int, int, tuple[Float[Tensor, "batch component"], Float[Tensor, "batch instance component"]]]]:
         """Yield every layer and the index of every role at which the exchange changes anything, with the scores."""
         exchanged = [*self._exchanged(names)]
-        source = KeptRun.of(self.model, self.problem.exchanged(self.examples, variable.role, self.partner))
+        swapped = self.problem.exchanged(self.examples, variable.role, self.partner)
+        source = KeptRun.of(self.model, replace(self.examples, inputs=swapped))
         for layer, (base, other) in enumerate(zip(self.base.residuals, source.residuals, strict=True)):
             differs = (base != other).any(dim=-1)
             for role, positions in enumerate(exchanged):

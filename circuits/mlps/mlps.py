@@ -14,6 +14,7 @@ with the linear map only, the MLP is needed, but not its nonlinearity.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
@@ -24,8 +25,8 @@ from circuits.losses.loss import Loss, check_threshold
 from circuits.losses.sample import check_number, stream_seed
 from circuits.mlps.mlp_report import INSTEAD, MLPLoss, MLPReport
 from circuits.model.batching import sequences_at_once
-from circuits.model.block import normalised
 from circuits.model.kept_run import KeptRun, check_branching
+from circuits.model.layers import layers as opened_layers
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.progress import Progress, part_of, shown
@@ -46,7 +47,7 @@ def mlp_ablations(
     """Replace the MLP of every layer, at every role and at all positions, and all MLPs at once.
 
     Args:
-        model: any HookedTransformer with MLPs whose blocks are like GPT-2's, without padding.
+        model: any HookedTransformer or TransformerBridge with MLPs.
         problem: its task; all examples have the same length.
         n_examples: the number of examples for the losses, and as many others for the means and the linear maps.
         threshold: a loss below it counts as low.
@@ -54,18 +55,19 @@ def mlp_ablations(
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: the model has no MLPs or cannot be run block by block, or a number is out of range.
+        BadInput: the model has no MLPs or cannot be run block by block, the examples have padding, or a number is out
+            of range.
     """
     check_number(n_examples)
     check_threshold(threshold)
-    layers = [layer for layer, block in enumerate(model.blocks) if hasattr(block, "mlp")]
+    layers = [layer for layer, block in enumerate(model.blocks) if getattr(block, "mlp", None)]
     if not layers:
         raise BadInput("the model has no MLPs; expected a model that is not attention-only")
     device = next(model.parameters()).device
     fit_on, test_on = (
         problem.examples(n_examples, stream_seed(seed, stream)).to(device) for stream in ("MLP fit", "MLP loss")
     )
-    check_branching(model, fit_on.inputs)
+    check_branching(model, fit_on)
     with shown(progress, "MLPs") as progress:
         stand_ins = _StandIns(model, layers, fit_on)
         progress(0.05)
@@ -87,19 +89,20 @@ def _losses(
     plain: list[Tensor] = []
     found: dict[tuple[int | None, str | None, str], list[Tensor]] = {}
     for part, done in _parts(model, examples):
-        run, middle = _kept(model, part, stand_ins.layers)
+        run, opened = KeptRun.of(model, part), opened_layers(model, part)
         plain.append(problem.losses(run.outputs, part))
         groups = _groups(part)
         for layer in stand_ins.layers:
+            residual = run.residuals[layer].repeat(len(INSTEAD), 1, 1)
             for role, there in groups.items():
+                replaced = partial(stand_ins.replaced, layer, groups if role is None else {role: there})
                 first = int(there.any(dim=0).nonzero()[0])
-                both = stand_ins.both(layer, groups if role is None else {role: there}, middle[layer])
-                residual = torch.where(there[..., None], both, run.residuals[layer + 1])[:, :, first:]
-                for instead, outputs in zip(INSTEAD, run.continued(layer + 1, residual), strict=True):
+                with torch.no_grad():
+                    after = opened.block(layer, residual, mlp=replaced).unflatten(0, (len(INSTEAD), -1))[:, :, first:]
+                for instead, outputs in zip(INSTEAD, run.continued(layer + 1, after), strict=True):
                     found.setdefault((layer, role, instead), []).append(problem.losses(outputs, part))
             progress(done[0] + (done[1] - done[0]) * (layer + 1) / model.cfg.n_layers)
-        for which, instead in enumerate(INSTEAD):
-            outputs = stand_ins.run(part, which)
+        for instead, outputs in zip(INSTEAD, stand_ins.run(part), strict=True):
             found.setdefault((None, None, instead), []).append(problem.losses(outputs, part))
     return torch.cat(plain).cpu(), {key: torch.cat(own).cpu() for key, own in found.items()}
 
@@ -113,52 +116,63 @@ class _StandIns:
         n = len(examples)
         sums: dict[int, list[Tensor]] = {layer: [] for layer in layers}
         for part, _ in _parts(model, examples):
-            run, middle = _kept(model, part, layers)
-            for layer in layers:
-                both = self._input(layer, middle[layer]), run.residuals[layer + 1] - middle[layer]
-                sums[layer].append(torch.stack(both).double().sum(dim=1))
+            for layer, both in self._seen(part):
+                sums[layer].append(both.double().sum(dim=1))
         self.means = {
             layer: torch.stack(own).sum(dim=0) / n for layer, own in sums.items()
         }  # [input or output, pos, d]
         moments: dict[tuple[int, str | None], Tensor] = {}
         for part, _ in _parts(model, examples):
-            run, middle = _kept(model, part, layers)
-            for layer in layers:
-                both = self._input(layer, middle[layer]), run.residuals[layer + 1] - middle[layer]
-                apart = torch.stack(both).double() - self.means[layer][:, None]
+            for layer, both in self._seen(part):
+                apart = both.double() - self.means[layer][:, None]
                 for role, there in _groups(part).items():
                     into, out = apart[:, there]
                     moment = into.T @ torch.cat([into, out], dim=1)
                     moments[layer, role] = moments.get((layer, role), torch.zeros_like(moment)) + moment
         self.maps = {key: _ridge(moment) for key, moment in moments.items()}
 
-    def _input(self, layer: int, middle: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        return normalised(self.model.blocks[layer].ln2, middle)
+    def _seen(self, examples: Examples) -> Iterator[tuple[int, Float[Tensor, "2 batch pos d_model"]]]:
+        """Yield every layer with the input and the output of its MLP."""
+        opened = opened_layers(self.model, examples)
+        residual = opened.embed()
+        for layer in range(self.model.cfg.n_layers):
+            seen: list[Tensor] = []
+
+            def see(into: Tensor, out: Tensor, seen: list[Tensor] = seen) -> Tensor:
+                seen.append(torch.stack([into, out]))
+                return out
+
+            residual = opened.block(layer, residual, mlp=see if layer in self.layers else None)
+            if seen:
+                yield layer, seen[0]
 
     @torch.no_grad()
-    def both(
-        self, layer: int, groups: Groups, middle: Float[Tensor, "batch pos d_model"]
-    ) -> Float[Tensor, "2 batch pos d_model"]:
-        """Return the residual stream after a layer with the mean, and with the linear maps, instead of the MLP.
+    def replaced(
+        self, layer: int, groups: Groups, into: Float[Tensor, "run pos d_model"], out: Float[Tensor, "run pos d_model"]
+    ) -> Float[Tensor, "run pos d_model"]:
+        """Return the outputs of an MLP in two runs of the same examples: the first with the mean, the second with maps.
 
-        The map of a later group takes precedence. Positions in no group have the mean.
+        The map of a later group takes precedence. Positions in no group have the mean if there is a group of all
+        positions, and else the MLP's own output.
         """
-        into, out = self.means[layer].to(middle.dtype)
-        apart, moved = self._input(layer, middle) - into, torch.zeros_like(middle)
+        mean_into, mean_out = self.means[layer].to(into.dtype)
+        apart = into.unflatten(0, (len(INSTEAD), -1))[1] - mean_into
+        moved = torch.zeros_like(apart)
         for role, there in groups.items():
-            moved[there] = apart[there] @ self.maps[layer, role].to(middle.dtype)
-        return torch.stack([middle + out, middle + out + moved])
+            moved[there] = apart[there] @ self.maps[layer, role].to(into.dtype)
+        anywhere = torch.stack([*groups.values()]).any(dim=0)[..., None]
+        stand_ins = torch.cat([mean_out.expand_as(moved), mean_out + moved])
+        return torch.where(anywhere.repeat(len(INSTEAD), 1, 1), stand_ins, out)
 
     @torch.no_grad()
-    def run(self, examples: Examples, which: int) -> Float[Tensor, "batch pos d_out"]:
-        """Return the model's outputs with all MLPs replaced at all positions; ``which`` is an index of ``INSTEAD``."""
-        groups, residual = _groups(examples), self.model(examples.inputs, stop_at_layer=0)
-        for layer, block in enumerate(self.model.blocks):
-            normal = normalised(block.ln1, residual)
-            residual = residual + block.attn(normal, normal, normal)
-            if layer in self.layers:
-                residual = self.both(layer, groups, residual)[which]
-        return self.model(residual, start_at_layer=self.model.cfg.n_layers)
+    def run(self, examples: Examples) -> Float[Tensor, "2 batch pos d_out"]:
+        """Return the model's outputs with all MLPs replaced at all positions, by their means and by their maps."""
+        opened, groups = opened_layers(self.model, examples), _groups(examples)
+        residual = opened.embed().repeat(len(INSTEAD), 1, 1)
+        for layer in range(self.model.cfg.n_layers):
+            replaced = partial(self.replaced, layer, groups) if layer in self.layers else None
+            residual = opened.block(layer, residual, mlp=replaced)
+        return opened.read(residual.flatten(0, 1)).unflatten(0, (len(INSTEAD), -1, residual.shape[1]))
 
 
 def _ridge(moment: Float[Tensor, "d_model both"]) -> Float[Tensor, "d_model d_model"]:
@@ -173,16 +187,6 @@ def _groups(examples: Examples) -> Groups:
     empty = torch.zeros(examples.inputs.shape[:2], dtype=torch.bool, device=examples.inputs.device)
     groups: Groups = {None: ~empty}
     return groups | {role: empty.scatter(1, examples.roles[role], True) for role in examples.roles.distinct}
-
-
-def _kept(
-    model: Transformer, examples: Examples, layers: list[int]
-) -> tuple[KeptRun, dict[int, Float[Tensor, "batch pos d_model"]]]:
-    """Return a kept run, and the residual stream between attention and MLP in some layers."""
-    names = {layer: f"blocks.{layer}.hook_resid_mid" for layer in layers}
-    with torch.no_grad():
-        _, cache = model.run_with_cache(examples.inputs, names_filter=[*names.values()])
-    return KeptRun.of(model, examples.inputs), {layer: cache[name] for layer, name in names.items()}
 
 
 def _parts(model: Transformer, examples: Examples) -> Iterator[tuple[Examples, tuple[float, float]]]:

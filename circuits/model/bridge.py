@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from circuits.errors import BadInput
-from circuits.model.hooked import HOOKING, edited, finished
-from circuits.model.layers import Edit, Layers, architecture
+from circuits.model.hooked import HOOKING, edited, edited_heads, edited_mlp, finished
+from circuits.model.layers import Edit, EditHeads, EditMLP, Layers, architecture
 from circuits.model.transformer import Transformer, attention_mask
 from circuits.problem import Examples
 
@@ -47,16 +47,21 @@ class BridgeLayers(Layers):
         return seen[0]
 
     def block(
-        self, layer: int, residual: Float[Tensor, "run pos d_model"], edit: Edit | None = None
+        self,
+        layer: int,
+        residual: Float[Tensor, "run pos d_model"],
+        edit: Edit | None = None,
+        heads: EditHeads | None = None,
+        mlp: EditMLP | None = None,
     ) -> Float[Tensor, "run pos d_model"]:
-        """Return the residual stream after a layer; ``edit`` changes its attention patterns on the way."""
+        """Return the residual stream after a layer, with its patterns, heads or MLP changed on the way."""
         if self._arguments is None:
             # Without padding they are the same for all examples.
             few = self.examples if self.examples.roles.valid is not None else self.examples.take(slice(0, 1))
             self._arguments = _caught(self.model, few)
         n, block = len(self.examples), self.model.blocks[layer]
         by_place, by_name = _repeated(self._arguments[layer], n, len(residual) // n)
-        with edited(block.attn.hook_pattern, edit):
+        with edited(block.attn.hook_pattern, edit), edited_heads(block.attn, heads), edited_mlp(block, mlp):
             found = block(residual, *by_place, **by_name)
         return found[0] if isinstance(found, tuple) else found
 

@@ -6,33 +6,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
 
 from circuits.errors import BadInput
 from circuits.model.block import after_mlp, is_standard, normalised
+from circuits.model.layers import layers
 from circuits.model.transformer import Transformer, is_bridge
+from circuits.problem import Examples
 
 CLOSE = 1e-3  # the largest deviation from the model's own outputs, relative to their largest number
 
 
 @dataclass(frozen=True)
 class KeptRun:
-    """The residual streams, keys and values of one run.
+    """The residual streams of one run and, if the model's blocks are like GPT-2's, its keys and values.
 
     The attention is causal. A run that branches off at a position therefore equals the kept run at all positions before
-    it, and only the rest is computed.
+    it. With the keys and values only the rest is computed; without them, all positions of the layers above are.
 
     Attributes:
         model: the model.
+        examples: the examples.
         residuals: the residual stream before layer 0 and after every layer, ``[batch, pos, d_model]`` each.
-        keys: the keys of every layer, ``[batch, pos, head, d_head]`` each, without rotary embeddings.
-        values: the values of every layer, ``[batch, pos, head, d_head]`` each.
+        keys: the keys of every layer, ``[batch, pos, head, d_head]`` each, without rotary embeddings; none if the
+            blocks are of another kind.
+        values: the values of every layer, ``[batch, pos, head, d_head]`` each; none if the blocks are of another kind.
         outputs: the model's outputs.
     """
 
     model: Transformer
+    examples: Examples
     residuals: Sequence[Float[Tensor, "batch pos d_model"]]
     keys: Sequence[Float[Tensor, "batch pos head d_head"]]
     values: Sequence[Float[Tensor, "batch pos head d_head"]]
@@ -40,14 +45,21 @@ class KeptRun:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, model: Transformer, inputs: Shaped[Tensor, "batch pos ..."]) -> KeptRun:
+    def of(cls, model: Transformer, examples: Examples) -> KeptRun:
         """Run a model and keep the run."""
-        layers = range(model.cfg.n_layers)
-        streams = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in layers)]
-        keys, values = ([f"blocks.{layer}.attn.hook_{name}" for layer in layers] for name in "kv")
-        outputs, cache = model.run_with_cache(inputs, names_filter=[*streams, *keys, *values])
+        if not is_like_gpt2(model):
+            opened = layers(model, examples)
+            residuals = [opened.embed()]
+            for layer in range(model.cfg.n_layers):
+                residuals.append(opened.block(layer, residuals[-1]))
+            outputs = opened.read(residuals[-1].flatten(0, 1)).unflatten(0, residuals[-1].shape[:2])
+            return cls(model, examples, residuals, (), (), outputs)
+        each = range(model.cfg.n_layers)
+        streams = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in each)]
+        keys, values = ([f"blocks.{layer}.attn.hook_{name}" for layer in each] for name in "kv")
+        outputs, cache = model.run_with_cache(examples.inputs, names_filter=[*streams, *keys, *values])
         kept = [[cache[name] for name in names] for names in (streams, keys, values)]
-        return cls(model, kept[0], kept[1], kept[2], outputs)
+        return cls(model, examples, kept[0], kept[1], kept[2], outputs)
 
     @torch.no_grad()
     def continued(
@@ -61,6 +73,13 @@ class KeptRun:
         """
         n_variants, n, tail, _ = residual.shape
         first = self.outputs.shape[1] - tail
+        if not self.keys:
+            opened = layers(self.model, self.examples)
+            rows = torch.cat([self.residuals[layer][:, :first].expand(n_variants, -1, -1, -1), residual], dim=2)
+            rows = rows.flatten(0, 1)
+            for above in range(layer, self.model.cfg.n_layers):
+                rows = opened.block(above, rows)
+            return opened.read(rows.flatten(0, 1)).unflatten(0, (n_variants, n, -1))
         rows = residual.flatten(0, 1)
         for block, *kept in zip(self.model.blocks[layer:], self.keys[layer:], self.values[layer:], strict=True):
             keys, values = (own[:, :first].repeat(n_variants, 1, 1, 1) for own in kept)
@@ -72,18 +91,23 @@ class KeptRun:
         return torch.cat([self.outputs[:, :first].expand(n_variants, -1, -1, -1), found], dim=2)
 
 
-def check_branching(model: Transformer, inputs: Shaped[Tensor, "batch pos ..."]) -> None:
-    """Check on one example that a run which branches off and changes nothing has the model's own outputs.
+def is_like_gpt2(model: Transformer) -> bool:
+    """Whether a model is a HookedTransformer with blocks like GPT-2's: attention, then an MLP, each after a norm."""
+    return not is_bridge(model) and is_standard(model.cfg)
+
+
+def check_branching(model: Transformer, examples: Examples) -> None:
+    """Check on two examples that a run which branches off and changes nothing has the model's own outputs.
 
     Raises:
-        BadInput: the model's blocks are not like GPT-2's, or the outputs differ.
+        BadInput: there is padding, the model is refused (circuits/model/layers.py), or the outputs differ.
     """
-    if is_bridge(model) or not is_standard(model.cfg) or model.cfg.positional_embedding_type == "shortformer":
-        raise BadInput(
-            "expected a HookedTransformer with blocks like GPT-2's: attention, then an optional MLP, each after a norm"
-        )
-    run = KeptRun.of(model, inputs[:1])
-    half = inputs.shape[1] // 2
+    if examples.roles.valid is not None:
+        raise BadInput("the examples have padding; expected examples of the same length")
+    few = examples.take(slice(0, 2))
+    layers(model, few)  # checks the model, and raises
+    run = KeptRun.of(model, few)
+    half = few.inputs.shape[1] // 2
     off = (run.continued(0, run.residuals[0][None, :, half:])[0] - run.outputs).abs().max()
     if not off <= CLOSE * run.outputs.abs().max():
         raise BadInput(f"the model's outputs cannot be computed block by block: they differ by {off:.2g}")

@@ -1,7 +1,8 @@
 """The seam: all that the engine asks of a transformer, one batch of examples at a time.
 
     embed()                         the residual stream that enters layer 0
-    block(layer, residual, edit)    a layer, with a function that changes its attention patterns
+    block(layer, residual, ...)     a layer, with functions that change its attention patterns, the queries, keys,
+                                    values and outputs of its heads, and the output of its MLP
     read(rows)                      the outputs, from the residual stream after the last layer
     by_parts(layer)                 whether the layer is the sum of its parts:
     values(layer, rows)                 the values of all heads
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from jaxtyping import Float
@@ -27,6 +28,9 @@ from circuits.model.transformer import Transformer, is_bridge, run
 from circuits.problem import Examples
 
 Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, query, key], before and after the change
+# Changes of the queries ``q``, keys ``k``, values ``v`` and outputs ``z`` of a layer's heads, [run, pos, head, d_head].
+EditHeads = Mapping[str, Callable[[Tensor], Tensor]]
+EditMLP = Callable[[Tensor, Tensor], Tensor]  # the input and the output of an MLP, and its output after the change
 CHECKED = 2  # examples that a model is checked on
 
 
@@ -51,9 +55,14 @@ class Layers(ABC):
 
     @abstractmethod
     def block(
-        self, layer: int, residual: Float[Tensor, "run pos d_model"], edit: Edit | None = None
+        self,
+        layer: int,
+        residual: Float[Tensor, "run pos d_model"],
+        edit: Edit | None = None,
+        heads: EditHeads | None = None,
+        mlp: EditMLP | None = None,
     ) -> Float[Tensor, "run pos d_model"]:
-        """Return the residual stream after a layer; ``edit`` changes its attention patterns on the way."""
+        """Return the residual stream after a layer, with its patterns, heads or MLP changed on the way."""
 
     @abstractmethod
     def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:

@@ -283,8 +283,8 @@ def taken_apart(
 ) -> "Further":
     """Add how the heads of a circuit find their place, and whether they find it without the model's other heads.
 
-    ``examples`` is the number that the validation took; path patching takes fewer. It needs a model whose blocks are
-    like GPT-2's, and is left out for others.
+    ``examples`` is the number that the validation took; path patching takes fewer. It needs a model whose
+    heads and MLPs add to the residual stream, and is left out for others.
     """
     import circuits
 

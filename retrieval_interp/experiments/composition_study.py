@@ -113,7 +113,7 @@ def composition_study(
     """Measure how the heads of a circuit find their place.
 
     Args:
-        model: a model trained on ``problem``, with blocks like GPT-2's.
+        model: a model trained on ``problem``.
         problem: the task.
         circuit: the model's circuit.
         n_examples: the number of examples of every measurement. Self-consistency, whose losses are near the threshold
@@ -123,8 +123,8 @@ def composition_study(
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: the circuit does not fit or has no path between roles, the model's blocks are not like GPT-2's, or a
-            number is out of range.
+        BadInput: the circuit does not fit or has no path between roles, what heads and MLPs write does not add up to
+            the residual stream, the examples have padding, or a number is out of range.
     """
     from circuits.checks.self_consistency import self_consistency
     from circuits.composition.path_patching import path_patching
@@ -144,7 +144,7 @@ def composition_study(
         if isinstance(problem, Interchangeable) and several:
             part = part_of(progress, 0.4, 0.7)
             exchanged = interchange(model, problem, circuit=predicting, **asked, progress=part)
-        if not model.cfg.attn_only:
+        if not getattr(model.cfg, "attn_only", False):
             mlps = mlp_ablations(model, problem, threshold=threshold, **asked, progress=part_of(progress, 0.7, 0.9))
         if isinstance(problem, RetrievalTask):
             probes = probe_roles(model, problem, **more, progress=part_of(progress, 0.9, 1.0))

@@ -10,6 +10,7 @@ from benchmarks.composition import edges_of
 from benchmarks.recovery import plant
 from circuits import AttentionPath, BadInput, Circuit, Condition, Head, OneHot, Roles, Uniform
 from circuits.composition.composition_scores import composition_scores
+from circuits.composition.patched_head import HookedHead, patched_head
 from circuits.composition.path_patching import Values, _decision, path_patching
 from circuits.composition.receiver import Receiver, exchanged
 from circuits.composition.sender import EMBED, Sender
@@ -284,13 +285,18 @@ def test_a_circuit_without_a_path_between_roles_has_no_receiver(model, problem):
 @pytest.mark.parametrize(
     "other", [{"parallel_attn_mlp": True}, {"positional_embedding_type": "rotary", "rotary_dim": 8}]
 )
-def test_other_blocks_than_those_of_gpt_2_are_refused(problem, circuit, other):
+def test_heads_of_other_hooked_transformers_are_patched_by_hooks(problem, circuit, other):
     cfg = {"n_layers": 2, "n_heads": 1, "d_model": 16, "d_head": 8, "n_ctx": 10, "d_vocab": 13, "d_vocab_out": 12}
     strange = HookedTransformer(HookedTransformerConfig(**cfg, act_fn="relu", seed=0, init_mode="gpt2", **other))
     for parameter in strange.parameters():
         parameter.data.normal_()
-    with pytest.raises(BadInput, match="GPT-2"):
-        path_patching(strange, problem, circuit, n_examples=8)
+    run = Unablated(strange, problem, problem.examples(8, 0))
+    head = patched_head(run, HIGH, run.examples.roles["query"])
+    assert isinstance(head, HookedHead)
+    own = run.residual(1)[run.example, head.source][None]
+    for which in "QKV":
+        assert torch.allclose(head.patched(which, head.source, own)[0], head.pattern, atol=1e-5)
+    assert len(path_patching(strange, problem, circuit, n_examples=8).edges) > 0
 
 
 def stock(normalization):

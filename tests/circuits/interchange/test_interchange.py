@@ -237,10 +237,3 @@ def test_a_problem_without_variables_or_with_one_instance_is_refused(model, prob
             compile_circuit(Circuit({"L0H0": {"pair1.second": "pair1.first"}, "L1H0": {"query": "pair1.second"}}), one),
             one,
         )
-
-
-def test_blocks_of_another_kind_are_refused():
-    model = compile_circuit(DOUBLING, PROBLEM)
-    model.cfg.parallel_attn_mlp = True
-    with pytest.raises(BadInput, match="like GPT-2's"):
-        interchange(model, PROBLEM, n_examples=4)

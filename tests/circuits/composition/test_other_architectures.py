@@ -1,0 +1,181 @@
+"""Path patching, runs that branch off and MLP ablations on models of other architectures, with random weights."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from circuits import AttentionPath, BadInput, Circuit, Head, OneHot, Roles
+from circuits.checks.self_consistency import self_consistency
+from circuits.composition.patched_head import HookedHead, ProductHead, patched_head
+from circuits.composition.path_patching import path_patching
+from circuits.composition.unablated import Unablated
+from circuits.losses.sample import stream_seed
+from circuits.mlps.mlps import mlp_ablations
+from circuits.model.kept_run import KeptRun, check_branching
+from circuits.model.layers import layers
+from circuits.model.patterns import attention_patterns
+from tests.circuits.model.test_architectures import PROBLEM, SUPPORTED, model_of
+
+HEAD = Head(1, 2)
+NORMS_AFTER = ("gemma2", "gemma3", "olmo2")  # what their heads write is normalised before it is added
+ADDING = tuple(name for name in (*SUPPORTED, "native") if name not in NORMS_AFTER)
+
+
+def refused(name):
+    """Skip an architecture that the installed TransformerLens cannot run."""
+    try:
+        layers(model_of(name), PROBLEM.examples(2, 0))
+    except BadInput as error:
+        pytest.skip(str(error))
+
+
+def read(name):
+    run = Unablated(model_of(name), PROBLEM, PROBLEM.examples(4, 0))
+    return run, patched_head(run, HEAD, run.examples.roles["b"])
+
+
+@pytest.mark.parametrize("name", ADDING)
+def test_an_input_that_is_not_changed_changes_nothing(name):
+    refused(name)
+    run, head = read(name)
+    at = run.examples.roles["b"]
+    own = run.part(HEAD, "z")[run.example, at]
+    for which, role in (("Q", "b"), ("K", "a"), ("V", "a")):
+        rows = run.residual(1)[run.example, run.examples.roles[role]].repeat(3, 1, 1, 1)
+        pattern, z = head.patched(which, run.examples.roles[role], rows)
+        torch.testing.assert_close(pattern.expand(3, -1, -1, -1), head.pattern.expand(3, -1, -1, -1))
+        torch.testing.assert_close(z, own.expand(3, -1, -1, -1), atol=1e-5, rtol=1e-4)
+    losses = head.losses((torch.arange(4), at[:, 0]), own[:, 0])
+    torch.testing.assert_close(losses, run.losses)
+
+
+@pytest.mark.parametrize("name", ADDING)
+def test_patched_queries_attend_as_if_the_residual_stream_of_the_source_were_another(name):
+    """Only the source's own key is another then, so the attention to all positions before it is in proportion."""
+    refused(name)
+    run, head = read(name)
+    at, changed = run.examples.roles["b"], run.residual(1).clone()
+    rows = torch.randn(1, 4, 1, 32, generator=torch.Generator().manual_seed(0))
+    changed[run.example, at] = rows[0]
+    seen = []
+
+    def see(pattern):
+        seen.append(pattern[:, HEAD.index])
+        return pattern
+
+    layers(run.model, run.examples).block(1, changed, see)
+    pattern, _ = head.patched("Q", at, rows)
+    first = int(at[0, 0])
+    found, expected = (own[..., :first] / own[..., :first].sum(-1, keepdim=True) for own in (
+        pattern[0], seen[0][run.example, at]
+    ))  # fmt: skip
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(pattern[0], head.pattern, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ADDING)
+def test_patched_values_are_mixed_by_the_same_attention(name):
+    refused(name)
+    run, head = read(name)
+    at = run.examples.roles["a"]
+    rows = torch.randn(1, 4, 1, 32, generator=torch.Generator().manual_seed(1))
+    opened = layers(run.model, run.examples)
+    own, new = (opened.values(1, part.reshape(-1, 32))[:, HEAD.index] for part in (
+        run.residual(1)[run.example, at], rows
+    ))  # fmt: skip
+    attention = head.pattern.gather(-1, at[..., None])
+    before = run.part(HEAD, "z")[run.example, run.examples.roles["b"]]
+    _, z = head.patched("V", at, rows)
+    torch.testing.assert_close(z[0], before + attention * (new - own)[:, None], atol=1e-5, rtol=1e-4)
+
+
+def test_a_head_of_gpt_2_gives_the_same_by_products_and_by_hooks(random_model, task):
+    run = Unablated(random_model, task, task.examples(4, 5))
+    source, at = (run.examples.roles[role] for role in ("query", "pair1.second"))
+    heads = [kind(run, Head(1, 1), source) for kind in (ProductHead, HookedHead)]
+    rows = torch.randn(3, *at.shape, random_model.cfg.d_model, generator=torch.Generator().manual_seed(2))
+    for which, place in (("Q", source), ("K", at), ("V", at)):
+        (one, z), (other, again) = (head.patched(which, place, rows) for head in heads)
+        torch.testing.assert_close(one.expand_as(other), other)
+        torch.testing.assert_close(z, again)
+    rows_z = torch.randn(4, random_model.cfg.d_head, generator=torch.Generator().manual_seed(3))
+    where = torch.arange(4), source[:, 0]
+    torch.testing.assert_close(*(head.losses(where, rows_z) for head in heads))
+
+
+@pytest.mark.parametrize("name", ADDING)
+def test_edges_are_measured_on_every_architecture_whose_parts_add_up(name):
+    refused(name)
+    found = path_patching(model_of(name), PROBLEM, Circuit({HEAD: OneHot({"b": "a"})}), n_examples=8)
+    assert [*found.attention] == [AttentionPath(HEAD, "b", "a")]
+    assert {str(edge.sender) for edge in found.edges} == {"embed", "L0H0", "L0H1", "L0H2", "L0H3", "L0 MLP"}
+    assert all(edge.attention_lost is not None for edge in found.edges if edge.input != "V")
+
+
+@pytest.mark.parametrize("name", NORMS_AFTER)
+def test_an_architecture_whose_parts_do_not_add_up_is_refused(name):
+    refused(name)
+    with pytest.raises(BadInput, match="heads and MLPs add to it"):
+        path_patching(model_of(name), PROBLEM, Circuit({HEAD: OneHot({"b": "a"})}), n_examples=8)
+
+
+@pytest.mark.parametrize("name", [*SUPPORTED, "native"])
+def test_a_run_that_branches_off_is_that_of_a_changed_residual_stream(name):
+    refused(name)
+    model, examples = model_of(name), PROBLEM.examples(3, 1)
+    check_branching(model, examples)
+    run = KeptRun.of(model, examples)
+    tail = torch.randn(2, 3, 5, 32, generator=torch.Generator().manual_seed(4))
+    outputs = run.continued(1, tail)
+    for own, changed in zip(outputs, tail, strict=True):
+
+        def put(residual, hook, changed=changed):
+            return torch.cat([residual[:, :-5], changed], dim=1)
+
+        expected = model.run_with_hooks(examples.inputs, fwd_hooks=[("blocks.1.hook_resid_pre", put)])
+        torch.testing.assert_close(own, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", [*SUPPORTED, "native"])
+def test_the_mean_of_an_mlp_is_that_of_plain_hooks(name):
+    refused(name)
+    model = model_of(name)
+    report = mlp_ablations(model, PROBLEM, n_examples=32)
+    fit, test = (PROBLEM.examples(32, stream_seed(0, stream)) for stream in ("MLP fit", "MLP loss"))
+    seen = []
+    with torch.no_grad():
+        handle = model.blocks[1].mlp.register_forward_hook(lambda module, into, out: seen.append(out))
+        model(fit.inputs)
+        handle.remove()
+        mean = (seen[0][0] if isinstance(seen[0], tuple) else seen[0]).mean(dim=0)
+
+        def put(module, into, out):
+            new = mean.expand(32, -1, -1)
+            return (new, *out[1:]) if isinstance(out, tuple) else new
+
+        handle = model.blocks[1].mlp.register_forward_hook(put)
+        expected = PROBLEM.losses(model(test.inputs), test).mean().item()
+        handle.remove()
+    assert report.loss(1, None, "mean").mean == pytest.approx(expected, abs=1e-4)
+    assert report.loss(1, "b", "mean").mean != pytest.approx(report.unablated.mean, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [*SUPPORTED, "native"])
+def test_heads_look_for_themselves_on_every_architecture(name):
+    refused(name)
+    found = self_consistency(model_of(name), PROBLEM, Circuit({HEAD: OneHot({"b": "a"})}), n_examples=8)
+    run = PROBLEM.examples(8, stream_seed(0, "self-consistency"))
+    (own,) = (one for layer, one in attention_patterns(model_of(name), run) if layer == 1)
+    b, a = (run.roles[role][:, 0] for role in ("b", "a"))
+    expected = own[torch.arange(8), HEAD.index, b, a].mean().item()
+    assert found.heads[0].attention[0].attention.mean == pytest.approx(expected, abs=1e-5)
+
+
+def test_padding_is_refused():
+    examples = PROBLEM.examples(4, 0)
+    valid = torch.ones(4, examples.inputs.shape[1], dtype=torch.bool)
+    valid[:, 0] = False
+    roles = Roles(examples.roles.names, examples.roles.positions, valid=valid)
+    with pytest.raises(BadInput, match="padding"):
+        check_branching(model_of("gpt2"), replace(examples, roles=roles))
