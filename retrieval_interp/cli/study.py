@@ -320,6 +320,54 @@ def beyond_training(
 
 
 @app.command()
+def equivalence(
+    model_dir: Model,
+    circuit: CircuitFile = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for equivalence.html and the table.")] = None,
+    examples: Examples = 512,
+    seed: Seed = 0,
+    threshold: Threshold = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Find all minimal circuits about as small as the smallest, and say whether a circuit is the only one.
+
+    Exits with 0 if it is the only one, 1 if there are others or it is undecided, 2 on bad input.
+    """
+    import circuits
+    from circuits.utils.files import check_writable
+    from retrieval_interp.models import library
+    from retrieval_interp.models.provenance import metadata
+
+    folder = library.find(model_dir)
+    task = library.own_task(folder)
+    hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
+    if hypothesis is None:
+        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
+    for path in (out / name for name in ("equivalence.csv", "equivalence.html") if out):
+        check_writable(path)
+    model = library.load(folder).model
+    from retrieval_interp.experiments.equivalence_page import write_equivalence
+
+    with progress_bar("equivalent circuits") as progress:
+        found = circuits.equivalence(
+            model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold, progress=progress
+        )
+    of = f" --circuit {circuit}" if circuit else ""
+    settings = f"--examples {examples} --seed {seed} --threshold {threshold:g}"
+    command = f"retrieval-interp study equivalence {model_dir}{of} {settings}"
+    page = write_equivalence(found, Path(model_dir).resolve().name, out, command) if out else None
+    if as_json:
+        print_json(command, metadata(model_dir, model), **found.to_json())
+    else:
+        for sentence in found.sentences():
+            typer.echo(sentence)
+        if page:
+            typer.echo(f"The page is at {page}")
+    raise typer.Exit(0 if found.decision == "holds" else 1)
+
+
+@app.command()
 def claims(
     out: Annotated[Path | None, typer.Option(help="Markdown file to write the table to.")] = None, as_json: Json = False
 ) -> None:

@@ -8,5 +8,6 @@
 - beyond_training.py: a model and its circuit under distribution shifts (shifts.py), against what the circuit predicts
   (shift_predictions.py)
 - thinking_ahead.py: myopic training: do pairs compute for later queries?
+- equivalence_page.py: the circuits that are equivalent to a model's circuit, as a page
 - runs.py: many small training runs, each kept as one line of a file
 """
