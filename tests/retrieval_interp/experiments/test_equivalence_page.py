@@ -7,7 +7,7 @@ import pytest
 from circuits import Circuit, Head, OneHot
 from circuits.discovery.equivalence import equivalence
 from circuits.ground_truth.compile import compile_circuit
-from retrieval_interp.__main__ import main
+from retrieval_interp.cli import main
 from retrieval_interp.experiments.equivalence_page import write_equivalence
 from retrieval_interp.ground_truth.chains import ChainProblem
 from tests.browser import opened
