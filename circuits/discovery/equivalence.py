@@ -6,7 +6,9 @@ of it. So of a path and its backup, each makes a circuit of its own.
 
 Sets are run by size, the smallest first. If there are few sets, all are run. If there are many, the sets that lack one
 or two of all candidates are run first. If such a set fails, no circuit lacks these paths: this takes for granted that a
-set fails if a set that contains it does. What then is still possible is run, up to a number of sets.
+set fails if a set that contains it does. What then is still possible is run, up to a number of sets. If there would be
+more, the search goes on from the known circuit: paths that are not needed are removed, one path is exchanged for
+another, and so on from every circuit that is found. Then there may be circuits that were not found.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from circuits.problem import Problem
 from circuits.utils.progress import Progress, shown
 
 MORE = 2  # paths that a circuit may have more than the smallest one
-MOST_SETS = 4096  # sets of paths that are run, without those that rule out others
+MOST_SETS = 1024  # sets of paths that are run, without those that rule out others
 LISTED = 10**6  # sets that are looked at before any is run
 
 
@@ -106,6 +108,7 @@ class _Search:
             sets = self._sets(size, cuts)
             if sets is None or len(sets) > left:
                 self.searched_all = False
+                self._exchange(left)
                 break
             for paths, decided in zip(sets, self._decided(sets), strict=True):
                 if decided.decision != "above":
@@ -113,6 +116,43 @@ class _Search:
             left -= len(sets)
             self.searched_to = size
             progress(0.1 + 0.9 * size / len(self.every))
+
+    def _exchange(self, left: int) -> None:
+        """Find circuits by exchange, from the known circuit on: remove what is not needed, put one path for another."""
+        queue = [self._shrunk(frozenset(self.candidates.own))]
+        seen: set[Paths] = set()
+        while queue and left > 0:
+            start = queue.pop(0)
+            self.found.append(start)
+            new = dict.fromkeys(
+                start - {gone} | {added} for gone in sorted(start) for added in sorted(self.every - start)
+            )
+            sets = [one for one in new if one not in seen and not any(own <= one for own in self.found)][:left]
+            seen.update(sets)
+            left -= len(sets)
+            for paths, decided in zip(sets, self._decided(sets), strict=True):
+                if decided.decision == "below":
+                    shrunk = self._shrunk(paths)
+                    if shrunk not in (*self.found, *queue):
+                        queue.append(shrunk)
+        found = [*dict.fromkeys([*self.found, *queue])]
+        self.found = [one for one in found if not any(other < one for other in found)]
+        fewest = min(map(len, self.found))
+        self.found = [one for one in self.found if len(one) <= fewest + self.more]
+
+    def _shrunk(self, paths: Paths) -> Paths:
+        """Remove paths, each time the one without which the loss is lowest, while the loss is below the threshold."""
+        while paths:
+            fewer = [paths - {path} for path in sorted(paths)]
+            low = [
+                (own.loss.mean, one)
+                for own, one in zip(self._decided(fewer), fewer, strict=True)
+                if own.decision == "below"
+            ]
+            if not low:
+                break
+            paths = min(low, key=lambda one: one[0])[1]
+        return paths
 
     def _sets(self, size: int, cuts: Sequence[Paths]) -> list[Paths] | None:
         """Return the sets of a size that have a path of every cut and contain no circuit; None if they are too many."""

@@ -139,7 +139,11 @@ class Equivalence:
     def bound(self) -> str:
         """How far the search went, in words."""
         which = f"sets of at most {self.searched_to} of {len(self.candidates)} candidate paths"
-        end = "" if self.searched_all else "; larger sets would have been too many"
+        end = (
+            ""
+            if self.searched_all
+            else "; larger sets would have been too many, and were only reached by exchanging paths one for one"
+        )
         if self.all_sets:
             return f"The search ran all {which}, but those that contain a circuit{end}."
         return (

@@ -72,11 +72,12 @@ def test_a_symbol_that_comes_by_two_ways_makes_two_circuits():
     assert found.not_needed == (JOINS,)
 
 
-def test_a_search_that_is_cut_short_is_undecided(backed_up):
+def test_a_search_that_is_cut_short_says_so_and_finds_circuits_by_exchange(backed_up):
     found = equivalence(backed_up, ONE, KNOWN, n_examples=128, most_sets=1)
     assert not found.searched_all
-    assert found.decision == "undecided"
     assert "larger sets would have been too many" in found.bound
+    assert {ANSWERS} in [one.paths for one in found.circuits]
+    assert found.decision == ("fails" if len(found.circuits) > 1 else "undecided")
 
 
 def test_of_two_overlapping_paths_the_circuits_own_stays(backed_up):
