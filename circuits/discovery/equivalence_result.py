@@ -88,10 +88,15 @@ class Equivalence:
         It fails if there are two circuits of which no undecided set is a part; it is undecided if the only circuit
         was found by a search that was cut short, or beside undecided sets.
         """
-        clear = [one for one in self.circuits if not any(paths < one.paths for paths in self.undecided)]
+        clear = self.clear
         if len(clear) > 1 or (clear and not clear[0].paths <= {*self.own}):
             return "fails"
         return "holds" if len(self.circuits) == 1 and not self.undecided and self.searched_all else "undecided"
+
+    @property
+    def clear(self) -> tuple[EquivalentCircuit, ...]:
+        """The circuits of which no undecided set is a part; the others may not be minimal."""
+        return tuple(one for one in self.circuits if not any(paths < one.paths for paths in self.undecided))
 
     @property
     def shared(self) -> tuple[AttentionPath, ...]:
@@ -177,7 +182,10 @@ class Equivalence:
                 "where to attend."
             )
         if self.undecided:
-            said.append(f"{len(self.undecided)} sets have a loss too close to the threshold to decide.")
+            doubt = (
+                f"; {n - len(self.clear)} of the {n} contain one, and may not be minimal" if len(self.clear) < n else ""
+            )
+            said.append(f"{len(self.undecided)} sets have a loss too close to the threshold to decide{doubt}.")
         said.append(self.bound)
         if self.left_out:
             said.append(
@@ -209,7 +217,10 @@ class Equivalence:
             "decision": self.decision,
             "threshold": self.threshold,
             "own": {"paths": [*map(str, self.own)], "loss": self.own_loss.to_json()},
-            "circuits": [{"paths": _texts(one.paths), "loss": one.loss.to_json()} for one in self.circuits],
+            "circuits": [
+                {"paths": _texts(one.paths), "loss": one.loss.to_json(), "surely_minimal": one in self.clear}
+                for one in self.circuits
+            ],
             "shared": [*map(str, self.shared)],
             "in_some": {str(path): self.times[path] for path in self.in_some},
             "not_needed": [*map(str, self.not_needed)],

@@ -4,6 +4,8 @@ With all heads replaced nothing looks for the members of pairs, so that a path t
 if it carries a symbol.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from circuits import AttentionPath, BadInput, Circuit, Head, OneHot
@@ -100,3 +102,14 @@ def test_numbers_and_tables_are_plain(backed_up):
     assert document["in_some"] == {str(ANSWERS): 1, str(BACKS_UP): 1}
     assert document["not_needed"] == [str(JOINS)]
     assert found.table()["path"].tolist() == [str(ANSWERS), str(BACKS_UP)]
+
+
+def test_a_circuit_with_an_undecided_part_may_not_be_minimal(backed_up):
+    """By hand: of the two circuits, a part of one is undecided. Then nobody knows whether the other is the only one."""
+    found = equivalence(backed_up, ONE, KNOWN, n_examples=128)
+    one, other = found.circuits
+    doubtful = replace(found, circuits=(one, replace(other, paths=other.paths | {JOINS})), undecided=(other.paths,))
+    assert doubtful.clear == (one,)
+    assert doubtful.decision == "undecided"
+    assert [circuit["surely_minimal"] for circuit in doubtful.to_json()["circuits"]] == [True, False]
+    assert "1 of the 2 contain one, and may not be minimal" in " ".join(doubtful.sentences())
