@@ -257,6 +257,7 @@ def test_discovery_finds_the_circuit_of_a_transformer_that_somebody_else_trained
 
 @pytest.mark.slow
 def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("circuits.discovery.observed_paths.LIKELY", 2.0)
     for module in ("observed_paths", "observed_positions"):
         monkeypatch.setattr(f"circuits.discovery.{module}.ON", 2.0)  # attention shows no path
     code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path / "circuit.yaml")
