@@ -14,6 +14,9 @@ from circuits.model.transformer import Transformer
 from circuits.utils.lazy import torch, transformers
 
 
+OWN_CODE = {"trust_remote_code": False}  # a model's own code is never run, and never asked about
+
+
 def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype | None = None) -> Transformer:
     """Load a language model with its tokenizer, in evaluation mode.
 
@@ -28,20 +31,17 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
         dtype: its precision; by default float32.
 
     Raises:
-        BadInput: there is no such model, it has no tokenizer or no safetensors, or TransformerLens does not support its
-            architecture, or drops changes of its attention patterns.
+        BadInput: there is no such model, it has no tokenizer or no safetensors, or lacks some weights; or
+            TransformerLens does not support its architecture, or drops changes of its attention patterns.
     """
     from transformer_lens.model_bridge import TransformerBridge
 
     from circuits.model.layers import check_edits
 
-    options = {"use_safetensors": True, "attn_implementation": "eager"}  # pickle files are never loaded
     steps = {
-        "no model in Hugging Face's format": lambda: transformers.AutoConfig.from_pretrained(name),
+        "no model in Hugging Face's format": lambda: transformers.AutoConfig.from_pretrained(name, **OWN_CODE),
         "no tokenizer": lambda: _tokenizer(name),
-        "no weights of a causal language model": lambda: transformers.AutoModelForCausalLM.from_pretrained(
-            name, dtype=dtype or torch.float32, **options
-        ),
+        "no weights of a causal language model": lambda: _weights(name, dtype or torch.float32),
         "an architecture that TransformerLens does not support": lambda: TransformerBridge.boot_transformers(
             str(name), hf_model=found[2].to(device).eval(), tokenizer=found[1], device=device, dtype=found[2].dtype
         ),
@@ -62,6 +62,15 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
     return model
 
 
+def _weights(name: str | Path, dtype: torch.dtype) -> transformers.PreTrainedModel:
+    options = {"use_safetensors": True, "attn_implementation": "eager"}  # pickle files are never loaded
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    model, info = load(name, dtype=dtype, output_loading_info=True, **options, **OWN_CODE)
+    if missing := sorted(info["missing_keys"]):  # transformers fills them with random numbers
+        raise BadInput(f"{len(missing)} are missing, such as {missing[0]}")
+    return model
+
+
 @contextmanager
 def _no_bars() -> Iterator[None]:
     """Hide the bars of loading from a disk, within a ``with`` block; downloads have bars of their own."""
@@ -76,7 +85,7 @@ def _no_bars() -> Iterator[None]:
 
 
 def _tokenizer(name: str | Path) -> transformers.PreTrainedTokenizerBase:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(name)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **OWN_CODE)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # what comes where the files are missing
         raise BadInput("its vocabulary is empty")
     return tokenizer

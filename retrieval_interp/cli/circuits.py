@@ -202,6 +202,7 @@ def reproduce(
     """
     from retrieval_interp.models import provenance
     from retrieval_interp.models.hub import PREFIX
+    from retrieval_interp.models.language import is_local
     from retrieval_interp.models.model_dir import REPORT
     from retrieval_interp.reproduction.reproduce import Settings, circuit_of, differences
     from retrieval_interp.reproduction.stored_report import read_report
@@ -209,9 +210,13 @@ def reproduce(
     path = report / REPORT if report.is_dir() else report
     stored = read_report(path)
     settings, hypothesis = Settings.of(stored, path), circuit_of(stored, path)
-    if model_dir is None and settings.model.startswith(PREFIX):  # a stranger's report must not start a download
-        raise BadInput(f"{path}: its model is on the Hub; name it with --model {settings.model}")
-    asked = (stored["metadata"].get(key) for key in ("task", "metric"))
+    asked = [stored["metadata"].get(key) for key in ("task", "metric")]
+    for name in asked:
+        if not isinstance(name, str | None):
+            raise BadInput(f"{path}: its task or metric is {name!r}; expected a name")
+    far = settings.model.startswith(PREFIX) or (asked[0] is not None and not is_local(settings.model))
+    if model_dir is None and far:  # a stranger's report must not start a download
+        raise BadInput(f"{path}: its model is not on this machine; name it with --model {settings.model}")
     model, problem = opened(model_dir or settings.model, *asked)
     from circuits.validation.report_files import Further, to_json
 

@@ -29,6 +29,11 @@ def language_model(name: str) -> Transformer:
     return model
 
 
+def is_local(name: str) -> bool:
+    """Whether ``language_model`` loads a name without a download."""
+    return Path(name).is_dir() or (_is_ours(name) and not name.startswith(library.PREFIX))
+
+
 def _is_ours(name: str) -> bool:
     """Whether a name is that of a model directory; a config in Hugging Face's format names the type of the model."""
     if name.startswith(library.PREFIX):

@@ -1,6 +1,9 @@
+import json
+
 import pytest
 import torch
 import transformers
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from circuits import BadInput, Examples, Roles, role_attention
@@ -59,4 +62,24 @@ def test_one_that_drops_edits_and_a_folder_without_a_model_are_refused(tokenizer
     huggingface_model("opt").save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(BadInput, match=r"^OPTForCausalLM"):
+        from_pretrained(tmp_path)
+
+
+def test_weights_that_are_missing_are_not_replaced_by_random_numbers(tokenizer, tmp_path):
+    model = huggingface_model("gpt2")
+    weights = {name: own for name, own in model.state_dict().items() if ".h.1." not in name and "lm_head" not in name}
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    save_file({name: own.clone() for name, own in weights.items()}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(BadInput, match=r"are missing, such as transformer\.h\.1\."):
+        from_pretrained(tmp_path)
+
+
+def test_a_model_with_code_of_its_own_is_refused_without_a_question(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked a question"))
+    tokenizer.save_pretrained(tmp_path)
+    config = {"model_type": "strange", "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "own.py").write_text("raise SystemExit('ran')\n")
+    with pytest.raises(BadInput, match="no model in Hugging Face's format"):
         from_pretrained(tmp_path)

@@ -77,8 +77,13 @@ def test_what_a_report_says_otherwise_is_named(report, tmp_path, capsys):
         (lambda report: report["metadata"].update(model="nobody"), "nobody: no such model directory"),
         (
             lambda report: report["metadata"].update(model="hf:a/b"),
-            "its model is on the Hub; name it with --model hf:a/b",
+            "its model is not on this machine; name it with --model hf:a/b",
         ),
+        (
+            lambda report: report["metadata"].update(model="someone/else", task="ioi"),
+            "its model is not on this machine; name it with --model someone/else",
+        ),
+        (lambda report: report["metadata"].update(task=["ioi"]), "its task or metric is ['ioi']; expected a name"),
         (lambda report: report.update(examples=1), "report.json: 1 examples; expected at least 2"),
         (lambda report: report.update(examples=10**30), f"report.json: {10**30} examples; expected"),
         (lambda report: report.update(seed="1"), "its seed is missing or invalid"),
