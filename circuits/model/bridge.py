@@ -32,7 +32,7 @@ class _Stop(Exception):  # not an error: nothing above is needed
 class BridgeLayers(Layers):
     """A TransformerBridge on a batch of examples."""
 
-    _arguments: list[Arguments] | None = None  # of each block
+    _arguments: tuple[list[Arguments], list[Arguments], int] | None = None  # of each block: of one example, of a batch
 
     def embed(self) -> Float[Tensor, "example pos d_model"]:
         """Return the residual stream that enters layer 0."""
@@ -56,11 +56,13 @@ class BridgeLayers(Layers):
     ) -> Float[Tensor, "run pos d_model"]:
         """Return the residual stream after a layer, with its patterns, heads or MLP changed on the way."""
         if self._arguments is None:
-            # Without padding they are the same for all examples.
-            few = self.examples if self.examples.roles.valid is not None else self.examples.take(slice(0, 1))
-            self._arguments = _caught(self.model, few)
-        n, block = len(self.examples), self.model.blocks[layer]
-        by_place, by_name = _repeated(self._arguments[layer], n, len(residual) // n)
+            first = torch.zeros(2, dtype=torch.long, device=residual.device)
+            alike = self.examples.roles.valid is None or len(self.examples) == 1
+            batch = self.examples.take(first) if alike else self.examples
+            self._arguments = _caught(self.model, batch.take(slice(0, 1))), _caught(self.model, batch), len(batch)
+        one, all_, n = self._arguments
+        block = self.model.blocks[layer]
+        by_place, by_name = _repeated(one[layer], all_[layer], n, len(residual))
         with edited(block.attn.hook_pattern, edit), edited_heads(block.attn, heads), edited_mlp(block, mlp):
             found = block(residual, *by_place, **by_name)
         return found[0] if isinstance(found, tuple) else found
@@ -126,15 +128,19 @@ def _caught(model: Transformer, examples: Examples) -> list[Arguments]:
     return [caught[layer] for layer in range(len(caught))]
 
 
-def _repeated(own: Any, n: int, times: int) -> Any:
-    """Return what a block is called with, for several runs of the same ``n`` examples, and without a cache of keys."""
-    if isinstance(own, tuple):
-        return tuple(_repeated(one, n, times) for one in own)
-    if isinstance(own, dict):
-        return {name: name != "use_cache" and _repeated(one, n, times) for name, one in own.items()}
-    if isinstance(own, Tensor) and own.ndim > 1 and len(own) == n > 1:
-        return own.repeat(times, *[1] * (own.ndim - 1))
-    return None if isinstance(own, Cache) else own
+def _repeated(one: Any, batch: Any, n: int, n_runs: int) -> Any:
+    """Return what a block is called with, for runs of the same ``n`` examples, and without a cache of keys.
+
+    A tensor belongs to the examples if it is ``n`` times as long for all of them as for the first. (It may hold the
+    heads of each example side by side.)
+    """
+    if isinstance(batch, tuple):
+        return tuple(_repeated(*both, n, n_runs) for both in zip(one, batch, strict=True))
+    if isinstance(batch, dict):
+        return {name: name != "use_cache" and _repeated(one[name], own, n, n_runs) for name, own in batch.items()}
+    if isinstance(batch, Tensor) and batch.ndim > 1 and len(batch) == n * len(one):
+        return batch.repeat(-(-n_runs // n), *[1] * (batch.ndim - 1))[: n_runs * len(one)]
+    return None if isinstance(batch, Cache) else batch
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
 from circuits.utils.lazy import torch, transformers
 
-
 OWN_CODE = {"trust_remote_code": False}  # a model's own code is never run, and never asked about
 
 

@@ -31,6 +31,7 @@ Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, 
 # Changes of the queries ``q``, keys ``k``, values ``v`` and outputs ``z`` of a layer's heads, [run, pos, head, d_head].
 EditHeads = Mapping[str, Callable[[Tensor], Tensor]]
 EditMLP = Callable[[Tensor, Tensor], Tensor]  # the input and the output of an MLP, and its output after the change
+WRONG_PARTS = (AttributeError, RuntimeError, TypeError, ValueError, IndexError)  # of an architecture with other parts
 CHECKED = 2  # examples that a model is checked on
 
 
@@ -133,16 +134,22 @@ def _checked(opened: Layers) -> frozenset[int]:
     """Return the layers that are the sum of their parts.
 
     Raises:
-        BadInput: the layers, one after the other, do not give the model's outputs.
+        BadInput: the layers, one after the other, cannot be run or do not give the model's outputs.
     """
-    model, residual = opened.model, opened.embed()
+    model, outputs = opened.model, run(opened.model, opened.examples)
     adding_up = []
-    for layer in range(model.cfg.n_layers):
-        if _adds_up(opened, layer, residual):
-            adding_up.append(layer)
-        residual = opened.block(layer, residual)
-    outputs = run(model, opened.examples)
-    again = opened.read(residual.flatten(0, 1)).reshape(outputs.shape)
+    try:
+        residual = opened.embed()
+        for layer in range(model.cfg.n_layers):
+            if _adds_up(opened, layer, residual):
+                adding_up.append(layer)
+            residual = opened.block(layer, residual)
+        again = opened.read(residual.flatten(0, 1)).reshape(outputs.shape)
+    except BadInput:
+        raise
+    except WRONG_PARTS as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"{architecture(model)}: the layers cannot be run one by one ({reason})") from error
     valid = opened.examples.roles.valid
     if valid is not None:
         outputs, again = outputs[valid], again[valid]
@@ -163,7 +170,7 @@ def _adds_up(opened: Layers, layer: int, residual: Float[Tensor, "run pos d_mode
         values = opened.values(layer, residual.flatten(0, 1)).unflatten(0, (n, length))
         mixed = torch.einsum("hqk,nkhv->nqhv", pattern, values)
         parts = opened.after(layer, residual.flatten(0, 1), mixed.flatten(0, 1)).reshape(whole.shape)
-    except (AttributeError, RuntimeError, TypeError, ValueError, IndexError):  # an architecture with other parts
+    except WRONG_PARTS:
         return False
     return close(parts, whole)
 
