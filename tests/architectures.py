@@ -33,6 +33,8 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("Mistral", {**GROUPED, "sliding_window": 4}),
     "olmo2": ("Olmo2", GROUPED),
     "mixtral": ("Mixtral", {**GROUPED, **EXPERTS}),
+    "bloom": ("Bloom", {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    "mpt": ("Mpt", {"vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 32}),
     "opt": ("OPT", {**WIDTHS, "ffn_dim": 48, "word_embed_proj_dim": 32}),
     "gptj": ("GPTJ", {**GPT, "rotary_dim": 4}),
 }

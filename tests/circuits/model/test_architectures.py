@@ -23,6 +23,7 @@ from circuits.model.patterns import attention_patterns
 from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge
 
 SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral")
+ALIBI = ("bloom", "mpt")  # biases of attention for each head; four heads, as many as examples
 SLOW = ("olmo2",)  # on TransformerLens 3.9, whose bridge calls the norms after its blocks by the names of those before
 CIRCUITS = [
     Circuit(),
@@ -74,6 +75,14 @@ def test_evaluation_of_every_architecture_equals_plain_hooks(name):
     opened = layers(model, examples)
     fast = [opened.by_parts(layer) for layer in range(2)]
     assert fast == [True, True] or (name in SLOW and not TRANSFORMER_LENS_4)
+
+
+@pytest.mark.parametrize("name", ALIBI)
+@pytest.mark.parametrize("n", [1, 3, 4, 8])
+def test_biases_of_heads_are_not_taken_for_those_of_examples(name, n):
+    model, examples = model_of(name), PROBLEM.examples(n, seed=0)
+    found, expected = evaluate(model, PROBLEM, examples, CIRCUITS), with_hooks(model, examples)
+    assert (found - expected).abs().max() <= 1e-6
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gemma2", "olmo2"])
