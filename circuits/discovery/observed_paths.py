@@ -65,6 +65,7 @@ class ObservedPaths:
 
     Attributes:
         rows: for every head, its paths and its rows to fixed positions, by source and target.
+        single: for every head, its rows to a single fixed position each, in some cases of a source.
     """
 
     def __init__(
@@ -94,20 +95,23 @@ class ObservedPaths:
         paths = {head: self._paths(own[head], ON) for head in means}
         paths |= {head: self._paths(own[head], LIKELY) for head in likely if not paths[head]}
         left = {head: self._left(own, sources) for head, own in paths.items()}
-        places = observed_positions(model, examples, left, groups[0])
+        places, single = observed_positions(model, examples, left, groups[0])
         self.rows: dict[Head, Rows] = {head: {} for head in means}
+        self.single: dict[Head, Rows] = {head: {} for head in means}
         n_positions = examples.inputs.shape[1]
         at_once = sequences_at_once(model.cfg.n_heads, n_positions)
         for head in means:
-            for ends, condition in [*((path.ends, path.condition) for path in paths[head]), *places[head].items()]:
-                total, times = torch.zeros(n_positions, n_positions), torch.zeros(n_positions)
-                self.rows[head][ends] = Row(condition, total, times)
+            shown = [*((path.ends, path.condition) for path in paths[head]), *places[head].items()]
+            for rows, conditions in ((self.rows, shown), (self.single, single[head].items())):
+                for ends, condition in conditions:
+                    total, times = torch.zeros(n_positions, n_positions), torch.zeros(n_positions)
+                    rows[head][ends] = Row(condition, total, times)
         for start in range(0, len(examples), at_once):
             batch = examples.take(slice(start, start + at_once))
             for layer, padded in attention_patterns(model, batch):
                 pattern = batch.roles.aligned(padded)
                 for head in (head for head in means if head.layer == layer):
-                    for (source, _), row in self.rows[head].items():
+                    for (source, _), row in self._rows(head).items():
                         example, instance = _there(row.condition, batch.roles, source).nonzero(as_tuple=True)
                         place = batch.roles.group("position", source)[example, instance]
                         row.total.index_add_(0, place.cpu(), pattern[example, head.index, place].float().cpu())
@@ -149,9 +153,12 @@ class ObservedPaths:
                 found.append(_Seen(ends, condition, there, (attention * there).mean().item(), misfit))
         return min(found, key=lambda path: path.misfit, default=None)
 
+    def _rows(self, head: Head) -> Rows:
+        return {**self.rows[head], **self.single[head]}
+
     def mechanism(self, head: Head, ends: Iterable[Ends]) -> FixedPattern | OneHot:
         """Return a mechanism with some of a head's paths, and its average where none of them holds."""
-        mean, rows = self._means[head], {these: self.rows[head][these] for these in ends}
+        mean, rows = self._means[head], {these: self._rows(head)[these] for these in ends}
         if not rows:
             return mean
         total = self._times[:, None] * mean.weights - sum((row.total for row in rows.values()), torch.zeros(()))

@@ -24,8 +24,8 @@ Left = Mapping[Head, Mapping[str, Bool[Tensor, "example instance"]]]
 
 def observed_positions(
     model: Transformer, examples: Examples, left: Left, group: str
-) -> dict[Head, dict[Ends, Condition]]:
-    """Find rows that lead from a role to two or more fixed positions, by the labels of another role.
+) -> tuple[dict[Head, dict[Ends, Condition]], dict[Head, dict[Ends, Condition]]]:
+    """Find rows that lead from a role to fixed positions, by the labels of another role.
 
     Args:
         model: the model.
@@ -34,7 +34,8 @@ def observed_positions(
         group: the group of the labels.
 
     Returns:
-        For every head its rows, by source and position (``position 3``), each with its condition.
+        For every head its rows to two or more positions, by source and position (``position 3``), each with its
+        condition; and the rows to a single position, for sources that have no others.
 
     Raises:
         BadInput: the examples do not have the group.
@@ -56,11 +57,15 @@ def observed_positions(
                 attended = torch.einsum("bck,bcrl,bc->rlk", rows, of_label[part], there)
                 total[head, source] = total[head, source] + attended.cpu()
     found: dict[Head, dict[Ends, Condition]] = {head: {} for head in left}
+    single: dict[Head, dict[Ends, Condition]] = {head: {} for head in left}
     for (head, source), attended in total.items():
         there = left[head][source]
         times = torch.einsum("bcrl,bc->rl", of_label.cpu(), there.float())
-        found[head] |= _rows(source, attended / times.clamp(min=1)[..., None], there, roles, group)
-    return found
+        attention = attended / times.clamp(min=1)[..., None]
+        several = _rows(source, attention, there, roles, group, fewest=2)
+        found[head] |= several
+        single[head] |= {} if several else _rows(source, attention, there, roles, group, fewest=1)
+    return found, single
 
 
 def _rows(
@@ -69,8 +74,11 @@ def _rows(
     left: Bool[Tensor, "example instance"],
     roles: Roles,
     group: str,
+    fewest: int,
 ) -> dict[Ends, Condition]:
     """Return the rows of one source of a head, by the labels of the role that explain most of its attention.
+
+    There are none if they lead to less than ``fewest`` positions.
 
     A role is skipped if its labels determine the position of the source: attention may then follow that position.
     """
@@ -89,6 +97,6 @@ def _rows(
         there = {place: condition.holds(roles).cpu() for place, condition in rows.items()}
         possible = all((left & (stands >= place))[own].all() for place, own in there.items())
         told = sum(shares[label].item() * (left & (labels == label)).sum().item() for label in on)
-        if len(rows) > 1 and possible and told > most:
+        if len(rows) >= fewest and possible and told > most:
             best, most = {(source, f"position {place}"): condition for place, condition in rows.items()}, told
     return best

@@ -3,7 +3,7 @@
 A circuit tells every head where to look, so that a mechanism may leave out what a head above looks for. Here one
 head with paths at a time is intact, and then all at once. If they are not self-consistent, one lower head at a time is
 intact as well. A lower head with which they are gets less simple mechanisms: first its average in the place of its
-other rows, then one more of the paths that its attention shows, then all of them.
+other rows, then one more of the paths and fixed positions that its attention shows, then all of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,8 @@ def _steered(
 
 def _fuller(fitting: Fitting, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
     """Yield less simple mechanisms of a head, the simplest first."""
-    seen, own = fitting.observed.rows[head], mechanism if isinstance(mechanism, OneHot) else None
+    seen = [*fitting.observed.rows[head], *fitting.observed.single[head]]
+    own = mechanism if isinstance(mechanism, OneHot) else None
     rows = [ends for ends in own.rows if ends in seen] if own else []
     average = fitting.observed.mechanism(head, rows)
     if own:

@@ -56,8 +56,11 @@ class MLPReport:
 
     @property
     def needed(self) -> tuple[tuple[int, str], ...]:
-        """The layers and roles at which the loss with the mean is above the threshold by three standard errors."""
-        return tuple(place for place, loss in self._with_means() if self._above(loss))
+        """The layers and roles at which the loss with the mean is above the threshold by three standard errors.
+
+        There are none if the model's own loss is not clearly below it.
+        """
+        return tuple(place for place, loss in self._with_means() if self._above(loss) and self._below(self.unablated))
 
     @property
     def undecided(self) -> tuple[tuple[int, str], ...]:
@@ -97,6 +100,13 @@ class MLPReport:
     def sentences(self) -> tuple[str, ...]:
         """Return the findings in words."""
         said, quiet = [f"The loss of the model is {self.unablated}."], []
+        mean, linear = (self.loss(None, None, instead) for instead in INSTEAD)
+        together = f"With all MLPs replaced at once the loss is {mean} (means) and {linear} (linear maps)."
+        if not self._below(self.unablated):
+            open_ = (
+                f"It is not clearly below the threshold {self.threshold:g}, so it is not decided which MLPs are needed."
+            )
+            return (*said, unsolved, together)
         for layer in dict.fromkeys(own.layer for own in self.losses if own.layer is not None):
             roles, open_ = ([role for where, role in own if where == layer] for own in (self.needed, self.undecided))
             if roles:
@@ -111,15 +121,13 @@ class MLPReport:
                 if self._below(everywhere):
                     quiet.append(str(layer))
                 else:
-                    undecided = " (undecided)" if everywhere.near(self.threshold) else ""
+                    is_ = "it is undecided whether the MLP is" if everywhere.near(self.threshold) else "the MLP is"
                     said.append(
-                        f"Layer {layer}: the MLP is needed at all roles together only, {everywhere}{undecided}."
+                        f"Layer {layer}: {is_} needed at all positions together ({everywhere}), but at no role."
                     )
         if quiet:
             said.append(f"Layer{'s' * (len(quiet) > 1)} {', '.join(quiet)}: the MLP is needed at no role.")
-        mean, linear = (self.loss(None, None, instead) for instead in INSTEAD)
-        said.append(f"With all MLPs replaced at once the loss is {mean} (means) and {linear} (linear maps).")
-        return tuple(said)
+        return (*said, together)
 
     def _with_linear_maps(self, layer: int, roles: Sequence[str]) -> Iterator[str]:
         """Say of every role that needs the MLP of a layer whether a linear map does as well."""
