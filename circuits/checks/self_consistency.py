@@ -56,7 +56,8 @@ def self_consistency(
     Args:
         model: any HookedTransformer without padding.
         problem: the model's task; all examples have the same length.
-        circuit: the circuit; heads that it does not name are intact throughout.
+        circuit: the circuit. Heads that it does not name are intact throughout; if there are any below a head with
+            paths, the circuit is undecided at best.
         n_examples: the number of examples.
         seed: the seed of the examples.
         threshold: a loss below it counts as low; the paper uses 0.05.
@@ -92,7 +93,9 @@ def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: 
         for head in heads
     )
     group = sample.roles.main_group
-    found = SelfConsistency(heads, unablated, combined, intact, test.threshold, group, by_label)
+    cfg, top = test.model.cfg, content[-1].layer
+    unnamed = sum(Head(layer, index) not in circuit.heads for layer in range(top) for index in range(cfg.n_heads))
+    found = SelfConsistency(heads, unablated, combined, intact, test.threshold, group, by_label, unnamed)
     if found.together != "holds":
         found = replace(found, restored_by=dict(restoring(test, sample.first, circuit, content)))
     progress(1.0)

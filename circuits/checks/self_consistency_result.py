@@ -102,6 +102,8 @@ class SelfConsistency:
         threshold: a loss below it counts as low.
         group: the problem's main group, by whose labels attention and losses are split.
         by_label: ``intact`` for each label at the role with the highest; None if the problem does not split its losses.
+        unnamed: the number of heads below the highest head with paths that the circuit does not name, and that stay
+            intact. With any, nothing is shown to hold.
         restored_by: if this loss is not low, the other heads below the highest head with paths, each of which makes it
             low if it is intact as well, with the loss.
     """
@@ -113,12 +115,14 @@ class SelfConsistency:
     threshold: float
     group: str | None
     by_label: ByLabel | None = None
+    unnamed: int = 0
     restored_by: Mapping[Head, Loss] = field(default_factory=dict)
 
     @property
     def decision(self) -> Decision:
         """Whether the circuit is self-consistent."""
-        return _together([self.together, *(head.decision for head in self.heads)])
+        open_: list[Decision] = ["undecided"] if self.unnamed else []
+        return _together([*open_, self.together, *(head.decision for head in self.heads)])
 
     @property
     def together(self) -> Decision:
@@ -131,6 +135,11 @@ class SelfConsistency:
         heads = f"all {len(self.heads)} heads with paths" if len(self.heads) > 1 else "its only head with paths"
         split = _split(self.by_label, self.threshold)
         missing = _missing(self.together, self.restored_by, "the heads with paths")
+        if self.unnamed:
+            these = "1 lower head stays" if self.unnamed == 1 else f"{self.unnamed} lower heads stay"
+            missing = (
+                f" {these} intact, because the circuit does not name them; they may tell it where to look.{missing}"
+            )
         loss = (
             f"with {heads} intact the loss is {self.intact}{split}; with all its heads replaced it is {self.combined}"
         )
@@ -140,13 +149,16 @@ class SelfConsistency:
         )
 
     def table(self) -> pandas.DataFrame:
-        """Return one row for every path and label: the head's own attention, and the loss with the head intact."""
-        return pandas.DataFrame(
+        """Return one row for every path and label: the head's own attention, and the loss with the head intact.
+
+        The last row has the loss with all heads with paths intact.
+        """
+        together = {"head": "all", "head_decision": self.decision, **_losses(self.intact, self.by_label)}
+        heads = (
             {
                 "head": str(one.head),
                 "head_decision": one.decision,
-                "loss": one.loss.mean,
-                "loss_se": one.loss.standard_error,
+                **_losses(one.loss, one.by_label),
                 "path": str(own.path),
                 "label": own.label,
                 "attention": own.attention.mean,
@@ -159,6 +171,7 @@ class SelfConsistency:
             for one in self.heads
             for own in one.attention
         )
+        return pandas.DataFrame([*heads, together])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers and texts."""
@@ -170,6 +183,7 @@ class SelfConsistency:
             "content_intact": self.intact.to_json(),
             "by_label": self.by_label and self.by_label.to_json("losses"),
             "restored_by": {str(head): loss.to_json() for head, loss in self.restored_by.items()},
+            "unnamed": self.unnamed,
             "group": self.group,
             "heads": {
                 str(one.head): {
@@ -198,6 +212,16 @@ def low(loss: Loss, by_label: ByLabel | None, threshold: float) -> Decision:
     """Return whether a loss is below the threshold, on average and, if it is split, for every label."""
     means: list[Loss | Mean] = [loss, *(by_label.means.values() if by_label else ())]
     return _together(_decided(one.mean < threshold, one.near(threshold)) for one in means)
+
+
+def _losses(loss: Loss, by_label: ByLabel | None) -> dict[str, Any]:
+    """Return a loss, and the highest loss of a label, as columns of the table."""
+    found = {"loss": loss.mean, "loss_se": loss.standard_error}
+    if by_label is None:
+        return found
+    label, mean = max(by_label.means.items(), key=lambda own: own[1].mean)
+    highest = {"highest": mean.mean, "highest_se": mean.standard_error}
+    return found | highest | {"highest_at": f"{by_label.group} {label} of {by_label.role}"}
 
 
 def _split(by_label: ByLabel | None, threshold: float) -> str:

@@ -6,7 +6,7 @@ intact as well. A lower head with which they are gets less simple mechanisms: fi
 other rows, then one more of the paths and fixed positions that its attention shows, then all of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from circuits.checks.self_consistency import are_self_consistent, heads_with_paths, restoring
 from circuits.circuit import Circuit, Head
@@ -38,13 +38,15 @@ def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: C
 def _steered(
     fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]
 ) -> Circuit:
-    """Return the circuit with the first change that makes the intact heads self-consistent, or as it is.
+    """Return the circuit with the simplest change that makes the intact heads self-consistent, or as it is.
 
     A lower head that gets its first path must be self-consistent, too.
     """
     content = heads_with_paths(circuit)
-    for head, _ in restoring(test, examples, circuit, intact):
-        for mechanism in _fuller(fitting, head, circuit.heads[head]):
+    lower = [head for head, _ in restoring(test, examples, circuit, intact)]
+    fuller = {head: _fuller(fitting, head, circuit.heads[head]) for head in lower}
+    for step in range(max((len(own) for own in fuller.values()), default=0)):
+        for head, mechanism in ((head, own[step]) for head, own in fuller.items() if step < len(own)):
             changed = circuit.with_head(head, mechanism)
             combined = fitting.test.test_one(changed, max_examples=IN_PASSING)
             new = [(one,) for one in heads_with_paths(changed) if one not in content]
@@ -57,8 +59,8 @@ def _steered(
     return circuit
 
 
-def _fuller(fitting: Fitting, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
-    """Yield less simple mechanisms of a head, the simplest first."""
+def _fuller(fitting: Fitting, head: Head, mechanism: Mechanism) -> list[Mechanism]:
+    """Return less simple mechanisms of a head, the simplest first."""
     seen = [*fitting.observed.rows[head], *fitting.observed.single[head]]
     own = mechanism if isinstance(mechanism, OneHot) else None
     rows = [ends for ends in own.rows if ends in seen] if own else []
@@ -68,4 +70,4 @@ def _fuller(fitting: Fitting, head: Head, mechanism: Mechanism) -> Iterator[Mech
         average = OneHot(own.rows, rest, dict(own.where))
     others = [[*rows, ends] for ends in seen if ends not in rows]
     fuller = [average, *(fitting.observed.mechanism(head, more) for more in (*others, [*seen]))]
-    yield from (one for one in dict.fromkeys(fuller) if one != mechanism)
+    return [one for one in dict.fromkeys(fuller) if one != mechanism]

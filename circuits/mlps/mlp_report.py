@@ -103,8 +103,8 @@ class MLPReport:
         mean, linear = (self.loss(None, None, instead) for instead in INSTEAD)
         together = f"With all MLPs replaced at once the loss is {mean} (means) and {linear} (linear maps)."
         if not self._below(self.unablated):
-            open_ = (
-                f"It is not clearly below the threshold {self.threshold:g}, so it is not decided which MLPs are needed."
+            unsolved = (
+                f"It is not clearly below the threshold {self.threshold:g}: which MLPs are needed is not decided."
             )
             return (*said, unsolved, together)
         for layer in dict.fromkeys(own.layer for own in self.losses if own.layer is not None):

@@ -58,7 +58,7 @@ def write_composition(
     Raises:
         BadInput: the folder cannot be written.
     """
-    figures = {"edges": circuit_diagram(circuit, roles, n_layers, composition=study.path_patching)}
+    figures = {"edges": circuit_diagram(circuit, roles, n_layers, composition=study.edges)}
     if study.interchange:
         figures["interchange"] = interchange_figure(study.interchange)
         if not study.interchange.control[..., :-1].isnan().all():

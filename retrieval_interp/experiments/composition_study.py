@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from circuits.checks.self_consistency_result import SelfConsistency
 from circuits.circuit import Circuit
 from circuits.composition.edges import Composition
+from circuits.errors import BadInput
 from circuits.flow.flow_check import FlowCheck, LaidOut, flow_check
 from circuits.flow.layout import Layout
 from circuits.interchange.interchange_result import InterchangeResult
@@ -40,7 +41,7 @@ class CompositionStudy:
 
     Attributes:
         flow: the flow check, without the weights.
-        path_patching: the senders of every path.
+        path_patching: the senders of every path; or why they could not be measured.
         self_consistency: what the content heads do by themselves.
         interchange: which symbol passes through which role and layer.
         mlps: where MLPs are needed.
@@ -48,7 +49,7 @@ class CompositionStudy:
     """
 
     flow: FlowCheck | None
-    path_patching: Composition
+    path_patching: Composition | str
     self_consistency: SelfConsistency
     interchange: InterchangeResult | None
     mlps: MLPReport | None
@@ -60,12 +61,17 @@ class CompositionStudy:
         combined, threshold = self.self_consistency.combined, self.self_consistency.threshold
         return combined.mean < threshold and not combined.near(threshold)
 
+    @property
+    def edges(self) -> Composition | None:
+        """The senders of every path, if they could be measured."""
+        return None if isinstance(self.path_patching, str) else self.path_patching
+
     def findings(self) -> dict[str, tuple[str, ...]]:
         """Return the findings in words, by the title of the measurement."""
         said = {
             "Self-consistency": self.self_consistency.sentences(),
             "Flow check": self.flow.sentences(self.low) if self.flow else (),
-            "Path patching": self.path_patching.sentences(),
+            "Path patching": self.edges.sentences() if self.edges else (f"Left out: {self.path_patching}",),
             "Interchange interventions": self.interchange.sentences() if self.interchange else (),
             "MLPs": self.mlps.sentences() if self.mlps else (),
             "Probes": self.probes.sentences() if self.probes else (),
@@ -79,7 +85,7 @@ class CompositionStudy:
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the tables, by name."""
         parts: tuple[Tabular | None, ...] = (
-            self.path_patching,
+            self.edges,
             self.self_consistency,
             self.interchange,
             self.mlps,
@@ -92,7 +98,7 @@ class CompositionStudy:
         parts = {
             "self_consistency": self.self_consistency.to_json(),
             "flow_check": self.flow and self.flow.to_json(self.low),
-            "path_patching": self.path_patching.to_json(),
+            "path_patching": self.edges and self.edges.to_json(),
             "interchange": self.interchange and self.interchange.to_json(),
             "mlps": self.mlps and self.mlps.to_json(),
             "role_probes": self.probes and self.probes.to_json(),
@@ -123,8 +129,8 @@ def composition_study(
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: the circuit does not fit or has no path between roles, what heads and MLPs write does not add up to
-            the residual stream, the examples have padding, or a number is out of range.
+        BadInput: the circuit does not fit or has no path between roles, the examples have padding, or a number is out
+            of range.
     """
     from circuits.checks.self_consistency import self_consistency
     from circuits.composition.path_patching import path_patching
@@ -139,7 +145,11 @@ def composition_study(
         consistent = self_consistency(
             model, problem, circuit, threshold=threshold, **more, progress=part_of(progress, 0.0, 0.1)
         )
-        edges = path_patching(model, problem, circuit, **asked, progress=part_of(progress, 0.1, 0.4))
+        edges: Composition | str
+        try:
+            edges = path_patching(model, problem, circuit, **asked, progress=part_of(progress, 0.1, 0.4))
+        except BadInput as error:  # the circuit fits, as was seen above; what this model writes does not add up
+            edges = str(error)
         exchanged, mlps, probes = None, None, None
         if isinstance(problem, Interchangeable) and several:
             part = part_of(progress, 0.4, 0.7)

@@ -140,6 +140,23 @@ def test_a_label_whose_loss_is_high_is_not_hidden_by_the_average():
     assert found.to_json()["by_label"]["losses"]["0"]["mean"] > 0.6
 
 
+def test_a_circuit_that_leaves_lower_heads_intact_is_undecided():
+    model, problem = one_step()
+    found = self_consistency(model, problem, Circuit({HIGH: ANSWER}), n_examples=32)
+    assert (found.unnamed, found.together, found.decision) == (1, "holds", "undecided")
+    assert "1 lower head stays intact" in found.sentences()[0]
+    assert found.to_json()["unnamed"] == 1
+
+
+def test_the_table_ends_with_the_loss_of_all_heads_with_paths_intact():
+    model, problem = one_step()
+    found = self_consistency(model, problem, Circuit({LOW: JOIN, HIGH: ANSWER}), n_examples=32)
+    last = found.table().iloc[-1]
+    assert (last["head"], last["head_decision"]) == ("all", "holds")
+    assert last["loss"] == found.intact.mean
+    assert last["highest"] == found.by_label.highest
+
+
 class OnlyAverages:
     def __init__(self, problem):
         self.roles, self.loss_components, self.output_roles = problem.roles, problem.loss_components, ("query",)

@@ -143,6 +143,9 @@ def test_all_twelve_heads_of_transformer_a_are_replaced_by_three_paths_on_slots_
     model, task, _ = load("transformer_a")
     found = discover(model, task, n_examples=128)
     one_hots = {str(head): own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
+    copied = one_hots.pop("L3H0")  # brings the x1 of the slot that L2H0 leaves out, from where L1H0 has copied it
+    ((ends, condition),) = copied.where
+    assert (ends, condition.labels) == (("query", "position 23"), (1,))
     assert {head: [*own.paths] for head, own in one_hots.items()} == {
         "L2H0": [("query", "pair1.second")],
         "L4H0": [("query", "pair2.second")],

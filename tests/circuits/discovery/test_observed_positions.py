@@ -17,7 +17,7 @@ def attention(of_slot_0: int, of_slot_1: int) -> torch.Tensor:
 
 
 def test_where_the_slot_tells_to_which_position_a_role_attends_each_position_has_a_row() -> None:
-    rows = _rows("query", attention(2, 0), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot")
+    rows = _rows("query", attention(2, 0), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot", 2)
     assert rows == {
         ("query", "position 2"): Condition("slot", "second", (0,)),
         ("query", "position 0"): Condition("slot", "second", (1,)),
@@ -25,13 +25,13 @@ def test_where_the_slot_tells_to_which_position_a_role_attends_each_position_has
 
 
 def test_a_role_that_attends_to_one_position_whatever_the_slot_has_no_row() -> None:
-    assert _rows("query", attention(2, 2), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot") == {}
+    assert _rows("query", attention(2, 2), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot", 2) == {}
 
 
 def test_rows_do_not_take_chains_on_which_a_path_is_on_nor_look_ahead() -> None:
     left = torch.tensor([[True, False], [False, True]])  # a path is on where the second stands at slot 1
-    assert _rows("query", attention(2, 0), left, ROLES, "slot") == {}
-    assert _rows("query", attention(2, 5), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot") == {}
+    assert _rows("query", attention(2, 0), left, ROLES, "slot", 2) == {}
+    assert _rows("query", attention(2, 5), torch.ones(2, 2, dtype=torch.bool), ROLES, "slot", 2) == {}
 
 
 def test_a_label_that_tells_where_the_role_itself_stands_tells_nothing_of_content() -> None:
@@ -40,8 +40,8 @@ def test_a_label_that_tells_where_the_role_itself_stands_tells_nothing_of_conten
     roles = Roles(("first", "second", "query"), positions, {"slot": slots})
     found, everywhere = torch.zeros(3, 2, 6), torch.ones(2, 2, dtype=torch.bool)
     found[0, 0, 1] = found[0, 1, 0] = 0.9
-    assert _rows("second", found, everywhere, roles, "slot") == {}
-    assert len(_rows("query", found, everywhere, roles, "slot")) == 2
+    assert _rows("second", found, everywhere, roles, "slot", 2) == {}
+    assert len(_rows("query", found, everywhere, roles, "slot", 2)) == 2
 
 
 def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(random_model, task) -> None:
@@ -51,6 +51,14 @@ def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(random_m
         ("query", "position 5"): Condition("slot", "pair1.first", (1,)),
     }
     left = {head: {"query": torch.ones_like(examples.roles["query"], dtype=torch.bool)}}
-    assert observed_positions(random_model, examples, left, "slot") == {head: {}}
+    assert observed_positions(random_model, examples, left, "slot") == ({head: {}}, {head: {}})
     with ablated(random_model, Circuit({head: OneHot([*where], where=where)}), examples.roles):
-        assert observed_positions(random_model, examples, left, "slot") == {head: where}
+        assert observed_positions(random_model, examples, left, "slot") == ({head: where}, {head: {}})
+
+
+def test_a_row_to_a_single_position_is_kept_apart(random_model, task) -> None:
+    examples, head, ends = task.examples(16, seed=0), Head(1, 0), ("query", "position 2")
+    where = {ends: Condition("slot", "pair1.first", (0,))}
+    left = {head: {"query": torch.ones_like(examples.roles["query"], dtype=torch.bool)}}
+    with ablated(random_model, Circuit({head: OneHot([ends], where=where)}), examples.roles):
+        assert observed_positions(random_model, examples, left, "slot") == ({head: {}}, {head: where})

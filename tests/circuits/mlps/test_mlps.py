@@ -119,6 +119,13 @@ def test_the_table_and_the_json_have_every_loss():
     assert len(json.loads(json.dumps(report.to_json()))["losses"]) == len(table) == 8
 
 
+def test_no_mlp_of_a_model_that_does_not_solve_its_task_is_called_needed():
+    report = mlp_ablations(hand_written("copy"), Function("abs"), n_examples=200)
+    assert report.unablated.mean > 0.05
+    assert report.needed == ()
+    assert any("not decided" in sentence for sentence in report.sentences())
+
+
 def test_a_model_without_mlps_is_refused():
     with pytest.raises(BadInput, match="no MLPs"):
         mlp_ablations(hand_written("copy", attn_only=True), Function("copy"))

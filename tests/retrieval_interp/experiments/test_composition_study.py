@@ -3,13 +3,15 @@ import json
 
 import pytest
 
-from circuits import BadInput, Circuit, Head, Uniform
+from circuits import BadInput, Circuit, Head, OneHot, Uniform
 from circuits.flow.flow_check import flow_check
 from retrieval_interp import load
 from retrieval_interp.experiments.composition_page import write_composition
 from retrieval_interp.experiments.composition_study import TABLES, _without_nan, composition_study
 from retrieval_interp.models.library import data_folder
+from tests.architectures import bridge
 from tests.browser import opened
+from tests.circuits.model.test_architectures import PROBLEM
 from tests.command import run
 
 
@@ -114,3 +116,14 @@ def test_bad_input_is_said_in_one_line(arguments, said, tmp_path, capsys, monkey
     code, out, errors = run(capsys, "study", "composition", *arguments)
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert said in errors
+
+
+def test_what_cannot_be_patched_is_left_out_and_the_rest_is_measured():
+    """Gemma 2 normalises what its heads write before it is added."""
+    circuit = Circuit({Head(1, 2): OneHot({"b": "a"})} | {Head(0, index): "uniform" for index in range(4)})
+    study = composition_study(bridge("gemma2"), PROBLEM, circuit, n_examples=8, threshold=9.0)
+    assert study.edges is None
+    assert "heads and MLPs add to it" in study.path_patching
+    assert study.to_json()["path_patching"] is None
+    assert study.mlps is not None
+    assert "edges" not in study.tables()
