@@ -171,7 +171,7 @@ class SelfConsistency:
             for one in self.heads
             for own in one.attention
         )
-        return pandas.DataFrame([*heads, together])
+        return pandas.DataFrame([*heads, together]).astype({"label": "Int64", "examples": "Int64"})
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers and texts."""
