@@ -202,7 +202,7 @@ def reproduce(
     """
     from retrieval_interp.models import provenance
     from retrieval_interp.models.hub import PREFIX
-    from retrieval_interp.models.language import is_local
+    from retrieval_interp.models.library import is_local
     from retrieval_interp.models.model_dir import REPORT
     from retrieval_interp.reproduction.reproduce import Settings, circuit_of, differences
     from retrieval_interp.reproduction.stored_report import read_report

@@ -1,14 +1,11 @@
 """Language models by name, the toolkit's own and pretrained ones, and language models on a task."""
 
-from pathlib import Path
-
 from circuits.errors import BadInput
 from circuits.model.language import from_pretrained
 from circuits.model.transformer import Transformer
 from retrieval_interp.language_tasks.metric import Metric, MetricProblem
 from retrieval_interp.language_tasks.registry import check_task, language_task
 from retrieval_interp.models import library
-from retrieval_interp.models.model_dir import CONFIG
 
 
 def language_model(name: str) -> Transformer:
@@ -21,28 +18,12 @@ def language_model(name: str) -> Transformer:
     Raises:
         BadInput: there is no such model, it has no tokenizer, or TransformerLens does not support it.
     """
-    if not _is_ours(name):
+    if not library.is_ours(name):
         return from_pretrained(name)
     model: Transformer = library.load(name).model
     if model.tokenizer is None:
         raise BadInput(f"{name}: reads no text; expected a model with a tokenizer")
     return model
-
-
-def is_local(name: str) -> bool:
-    """Whether ``language_model`` loads a name without a download."""
-    return Path(name).is_dir() or (_is_ours(name) and not name.startswith(library.PREFIX))
-
-
-def _is_ours(name: str) -> bool:
-    """Whether a name is that of a model directory; a config in Hugging Face's format names the type of the model."""
-    if name.startswith(library.PREFIX):
-        return True
-    try:
-        folder = Path(name) if Path(name).is_dir() else library.data_folder() / name
-        return (folder / CONFIG).is_file() and '"model_type"' not in (folder / CONFIG).read_text()
-    except (OSError, ValueError):  # no path, or no text
-        return False
 
 
 def on_task(name: str, task: str, metric: str = Metric.logit_difference) -> tuple[Transformer, MetricProblem]:

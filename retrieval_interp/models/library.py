@@ -56,6 +56,22 @@ def find(name: str | Path) -> Path:
     raise BadInput(f"{name}: no such model directory, nor a transformer that comes with the toolkit ({known})")
 
 
+def is_local(name: str) -> bool:
+    """Whether a name leads to a model on this machine, ours or in Hugging Face's format, without a download."""
+    return Path(name).is_dir() or (is_ours(name) and not name.startswith(PREFIX))
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name is that of a model directory; a config in Hugging Face's format names the type of the model."""
+    if name.startswith(PREFIX):
+        return True
+    try:
+        folder = Path(name) if Path(name).is_dir() else data_folder() / name
+        return (folder / CONFIG).is_file() and '"model_type"' not in (folder / CONFIG).read_text()
+    except (OSError, ValueError):  # no path, or no text
+        return False
+
+
 def load(name: str | Path) -> Loaded:
     """Load a model directory, a repository of the Hugging Face Hub, or a transformer that comes with the toolkit.
 
