@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from jaxtyping import Float
+
 from circuits.errors import BadInput
 from circuits.losses.interval import Interval
+from circuits.model.transformer import Transformer
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import torch
 from retrieval_interp.experiments.runs import RUNS, all_runs, check_length, read_runs, train_in_intervals
@@ -31,6 +35,14 @@ NOTHING_KNOWN, KNOWN_IN_PART, LEARNED, MASTERED = 0.75, 0.7, 0.5, 0.05
 FRESH, FRESH_SEED = 2048, 0  # the number and the seed of the examples that give the final losses
 
 
+class MLPs(StrEnum):
+    """The layers that have an MLP, which can compare what heads fetched."""
+
+    NONE = "none"
+    LAST = "last"
+    EVERY = "every"
+
+
 @dataclass(frozen=True)
 class TrainingCondition:
     """Properties of a model and its task that may decide whether Assumption 1 holds.
@@ -38,22 +50,23 @@ class TrainingCondition:
     Attributes:
         step_order: ``last_first``, with pairs shuffled within blocks at fixed positions, or ``any``.
         n_heads: the number of heads per layer; together they are as wide as the model.
-        mlp: whether every layer has an MLP, which can compare what heads fetched.
+        mlps: the layers that have an MLP.
     """
 
     step_order: StepOrder
     n_heads: int
-    mlp: bool
+    mlps: MLPs
 
     def __str__(self) -> str:
         where = "over the sequence" if self.step_order is StepOrder.ANY else "within blocks"
         heads = "one head" if self.n_heads == 1 else f"{self.n_heads} heads"
-        return f"{'MLPs' if self.mlp else 'attention only'}, {heads}, pairs shuffled {where}"
+        mlps = {MLPs.NONE: "attention only", MLPs.LAST: "MLP in the last layer", MLPs.EVERY: "MLPs"}[self.mlps]
+        return f"{mlps}, {heads}, pairs shuffled {where}"
 
 
 CONDITIONS = tuple(
-    TrainingCondition(order, heads, mlp)
-    for mlp, heads, order in product((False, True), (1, 8), (StepOrder.LAST_FIRST, StepOrder.ANY))
+    TrainingCondition(order, heads, mlps)
+    for mlps, heads, order in product((MLPs.NONE, MLPs.EVERY), (1, 8), (StepOrder.LAST_FIRST, StepOrder.ANY))
 )
 
 
@@ -67,10 +80,10 @@ class Point:
 
     def preset(self, steps: int) -> Preset:
         """Return the preset of the model: width 64, batches of 128, learning rate 0.002."""
-        heads = self.condition.n_heads
+        heads, mlp = self.condition.n_heads, self.condition.mlps is not MLPs.NONE
         return Preset(
             RetrievalTask(self.n_steps, step_order=self.condition.step_order),
-            Architecture(self.n_layers, heads, d_model=64, d_head=64 // heads, mlp=self.condition.mlp),
+            Architecture(self.n_layers, heads, d_model=64, d_head=64 // heads, mlp=mlp),
             Recipe(steps=steps, batch=128, training_examples=2**17, lr=2e-3),
         )
 
@@ -97,7 +110,7 @@ class Run:
         n_steps: D, the number of hops.
         step_order: the order of the pairs, from the condition.
         n_heads: the number of heads per layer, from the condition.
-        mlp: whether the layers have MLPs, from the condition.
+        mlps: the layers that have an MLP, from the condition.
         n_layers: the number of layers.
         seed: the seed of weights and data.
         steps: the largest number of training steps.
@@ -108,7 +121,7 @@ class Run:
     n_steps: int
     step_order: StepOrder
     n_heads: int
-    mlp: bool
+    mlps: MLPs
     n_layers: int
     seed: int
     steps: int
@@ -124,19 +137,29 @@ class Run:
     @property
     def point(self) -> Point:
         """The model that was trained."""
-        return Point(self.n_steps, self.n_layers, TrainingCondition(self.step_order, self.n_heads, self.mlp))
+        return Point(self.n_steps, self.n_layers, TrainingCondition(self.step_order, self.n_heads, self.mlps))
 
 
 Key = tuple[int, Point]  # the seed, and the model
 
 
-def train_point(key: Key, steps: int, progress: Callable[[float], None] = lambda share: None) -> Run:
-    """Train one model until every symbol is mastered, or for all steps."""
+def trained(
+    key: Key, steps: int, progress: Callable[[float], None] = lambda share: None
+) -> tuple[Transformer, RetrievalTask, int]:
+    """Train one model until every symbol is mastered, or for all steps.
+
+    Returns:
+        the model, its task, and the step at which training ended.
+    """
     from retrieval_interp.models.build import VectorTransformer
 
     seed, point = key
-    preset, condition = point.preset(steps), point.condition
+    preset = point.preset(steps)
     model = VectorTransformer(preset.config, seed)
+    if point.condition.mlps is MLPs.LAST:
+        for block in model.blocks[:-1]:  # an MLP that writes nothing, and stays as it is
+            for weight in block.mlp.parameters():
+                torch.nn.init.zeros_(weight).requires_grad_(False)
     take_step = TrainingStep(model, preset.task, preset.recipe)
     take_step.compile()
     step = 0
@@ -144,20 +167,23 @@ def train_point(key: Key, steps: int, progress: Callable[[float], None] = lambda
         progress(step / steps)
         if max(losses) < MASTERED:
             break
-    examples = preset.task.examples(FRESH, FRESH_SEED)
+    return model, preset.task, step
+
+
+def fresh_losses(model: Transformer, task: RetrievalTask) -> Float[torch.Tensor, "example component"]:
+    """Return the losses on examples that no model was trained on."""
+    examples = task.examples(FRESH, FRESH_SEED)
     with torch.no_grad():
-        final = preset.task.losses(model(examples.inputs), examples).mean(dim=0).tolist()
-    return Run(
-        point.n_steps,
-        condition.step_order,
-        condition.n_heads,
-        condition.mlp,
-        point.n_layers,
-        seed,
-        steps,
-        step,
-        dict(zip(preset.task.loss_components, final, strict=True)),
-    )
+        return task.losses(model(examples.inputs), examples)
+
+
+def train_point(key: Key, steps: int, progress: Callable[[float], None] = lambda share: None) -> Run:
+    """Train one model until every symbol is mastered, or for all steps, and return what it learned."""
+    seed, point = key
+    own = point.condition
+    model, task, stopped = trained(key, steps, progress)
+    final = dict(zip(task.loss_components, fresh_losses(model, task).mean(dim=0).tolist(), strict=True))
+    return Run(point.n_steps, own.step_order, own.n_heads, own.mlps, point.n_layers, seed, steps, stopped, final)
 
 
 def experiment(

@@ -83,7 +83,7 @@ def tables(tmp_path):
     for models in (SMALL, PAPER):
         (tmp_path / models.folders["D"] / "attention.csv").write_text(f"# by hand\nstep,{columns}\n{rows}")
     (tmp_path / "depth_sweep").mkdir()
-    world = {"step_order": "last_first", "n_heads": 8, "mlp": True, "seed": 0, "steps": 100, "stopped": 100}
+    world = {"step_order": "last_first", "n_heads": 8, "mlps": "every", "seed": 0, "steps": 100, "stopped": 100}
     trained = [(1, 1, {"x1": 0.02}), (2, 1, {"x1": 0.8, "x2": 0.76}), (2, 3, {"x1": 0.01, "x2": 0.02})]
     runs = [{"n_steps": hops, "n_layers": layers, "losses": losses} | world for hops, layers, losses in trained]
     (tmp_path / "depth_sweep" / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))

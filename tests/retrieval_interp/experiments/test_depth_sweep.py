@@ -7,6 +7,7 @@ from retrieval_interp.cli import main
 from retrieval_interp.experiments import depth_sweep as depth_sweep
 from retrieval_interp.experiments.depth_sweep import (
     CONDITIONS,
+    MLPs,
     Point,
     Run,
     TrainingCondition,
@@ -23,14 +24,14 @@ from retrieval_interp.tasks.retrieval import StepOrder
 from retrieval_interp.training.training_step import TrainingStep
 from tests.browser import opened
 
-PLAIN = TrainingCondition(StepOrder.LAST_FIRST, 8, mlp=False)
-COMPARING = TrainingCondition(StepOrder.LAST_FIRST, 8, mlp=True)
+PLAIN = TrainingCondition(StepOrder.LAST_FIRST, 8, MLPs.NONE)
+COMPARING = TrainingCondition(StepOrder.LAST_FIRST, 8, MLPs.EVERY)
 
 
 def a_run(point, seed, *losses):
     own = point.condition
     named = {f"x{k}": loss for k, loss in enumerate(losses, start=1)}
-    return Run(point.n_steps, own.step_order, own.n_heads, own.mlp, point.n_layers, seed, 100, 100, named)
+    return Run(point.n_steps, own.step_order, own.n_heads, own.mlps, point.n_layers, seed, 100, 100, named)
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_the_runs_go_on_where_they_stopped_and_none_is_repeated(tmp_path, monkey
 
 @pytest.mark.parametrize("change", [{"n_layers": 9}, {"step_order": "middle"}, {"losses": {"x1": -1}}, {"colour": 1}])
 def test_a_damaged_file_of_runs_is_one_line(tmp_path, change):
-    line = {"n_steps": 1, "step_order": "last_first", "n_heads": 1, "mlp": True, "n_layers": 1, "seed": 0}
+    line = {"n_steps": 1, "step_order": "last_first", "n_heads": 1, "mlps": "every", "n_layers": 1, "seed": 0}
     line |= {"steps": 100, "stopped": 100, "losses": {"x1": 0.5}}
     (tmp_path / RUNS).write_text(json.dumps(line) + "\n")
     assert len(read(tmp_path)) == 1
