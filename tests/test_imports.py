@@ -82,6 +82,8 @@ study interventions --preset nothing ; study interventions --preset induction
 study interventions --seeds 1 ; study interventions --steps 3
 study interventions --out NOWHERE ; study interventions --out odd_runs ; study depth-sweep 9
 study depth-sweep --seeds 0 ; study depth-sweep --steps 3
+study fewer-layers --seeds 0 ; study fewer-layers --steps 3 ; study fewer-layers --out NOWHERE
+study fewer-layers --out odd_runs
 study depth-sweep --out NOWHERE ; study depth-sweep --out odd_runs ; study sweep nothing
 study sweep damaged.yaml ; study sweep odd.yaml ; study sweep unknown.yaml ; study sweep census --scale paper
 study sweep figure4 --engine local --address here:1 ; study sweep figure4 --gpus 1 ; study sweep figure4 --engine frob

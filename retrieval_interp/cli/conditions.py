@@ -97,6 +97,35 @@ def depth_sweep(
     typer.echo(f"The page is at {page}")
 
 
+@app.command("fewer-layers")
+def fewer_layers(
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_SEEDS, help="Number of runs of every model.")] = 10,
+    steps: Annotated[int, typer.Option(min=1, help="Maximum number of training steps of a run.")] = 6000,
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the page; unfinished work is continued.")] = Path(
+        "reports/fewer_layers"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Train models with one layer fewer than the bound on depth, and ask how those do it that learn the symbol."""
+    from circuits.utils.files import check_writable
+    from retrieval_interp.experiments import fewer_layers as room
+    from retrieval_interp.experiments.fewer_layers_page import FILES, write_fewer_layers
+    from retrieval_interp.models.provenance import versions
+
+    for name in FILES:
+        check_writable(out / name)
+    with runs_bar() as progress:
+        outcomes = room.experiment(seeds, steps, out, progress)
+    command = f"retrieval-interp study fewer-layers --seeds {seeds} --steps {steps}"
+    page = write_fewer_layers(outcomes, out, command)
+    if as_json:
+        print_json(command, versions(), rows=room.rows(outcomes), sentences=room.sentences(outcomes))
+        return
+    for sentence in room.sentences(outcomes):
+        typer.echo(sentence)
+    typer.echo(f"The page is at {page}")
+
+
 @app.command("thinking-ahead")
 def thinking_ahead(
     preset: PresetName = "tiny",

@@ -25,6 +25,7 @@ from circuits.utils.lazy import torch
 from retrieval_interp.experiments.runs import RUNS, all_runs, check_length, read_runs, train_in_intervals
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
+from retrieval_interp.tasks.task import Task
 from retrieval_interp.theory.depth import layers_by_position, layers_causal
 from retrieval_interp.training.training_step import TrainingStep
 
@@ -145,7 +146,7 @@ Key = tuple[int, Point]  # the seed, and the model
 
 def trained(
     key: Key, steps: int, progress: Callable[[float], None] = lambda share: None
-) -> tuple[Transformer, RetrievalTask, int]:
+) -> tuple[Transformer, Task, int]:
     """Train one model until every symbol is mastered, or for all steps.
 
     Returns:
@@ -170,7 +171,7 @@ def trained(
     return model, preset.task, step
 
 
-def fresh_losses(model: Transformer, task: RetrievalTask) -> Float[torch.Tensor, "example component"]:
+def fresh_losses(model: Transformer, task: Task) -> Float[torch.Tensor, "example component"]:
     """Return the losses on examples that no model was trained on."""
     examples = task.examples(FRESH, FRESH_SEED)
     with torch.no_grad():

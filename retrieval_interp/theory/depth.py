@@ -75,6 +75,22 @@ def layers_by_position(n_steps: int) -> int:
     return _checked(n_steps).bit_length()
 
 
+def least_loss_one_layer(n_heads: int, n_pairs: int) -> float:
+    """Return the least squared error of x1 after one layer, if the attention to a position ignores the symbol there.
+
+    Nothing at a second member tells whether its pair is the one in question. So head h brings the query the sum of
+    w_hk x1_k over the second members k, times a factor; only the factor may depend on the question. H heads bring H
+    sums of M independent symbols with mean 0 and variance 1. The best estimate of one symbol from them has the error
+    1 - |P e_k|^2, where P projects on the rows of w, and the trace of P is at most min(H, M). The mean over k is
+    1 - min(H, M) / M.
+
+    Args:
+        n_heads: H, the number of heads of the layer.
+        n_pairs: M, the number of pairs that may be the one in question.
+    """
+    return 1 - min(n_heads, n_pairs) / n_pairs
+
+
 class Depth(NamedTuple):
     """The number of layers that D hops (retrieval steps) need, and the paper's bound.
 
