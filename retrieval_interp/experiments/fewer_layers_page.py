@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 import plotly.graph_objects as go
 
+from circuits.utils.lazy import pandas as pd
 from retrieval_interp.experiments.depth_sweep import LEARNED, NOTHING_KNOWN
 from retrieval_interp.experiments.fewer_layers import Outcome, rows, sentences
 from retrieval_interp.experiments.runs import RUNS
