@@ -141,9 +141,14 @@ class Fitting:
         yield from ((head, simpler) for simpler in others if simpler != mechanism)
 
     def _simpler(self, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
-        """Yield the mechanisms that could replace a head's own, simplest first: no path, paths, a map of positions."""
+        """Yield the mechanisms that could replace a head's own, simplest first.
+
+        No path, fixed positions that roles attend to, paths, a map of all positions.
+        """
         if isinstance(mechanism, FixedPattern):
             yield from SIMPLE.values()
+            if places := self.observed.positions(head):
+                yield from (OneHot(places, elsewhere) for elsewhere in ELSEWHERE)
         for shown in (mechanism, self.observed.mechanism(head, self.observed.rows[head])):
             if isinstance(shown, OneHot):
                 yield from (OneHot(shown.rows, elsewhere, dict(shown.where)) for elsewhere in ELSEWHERE)

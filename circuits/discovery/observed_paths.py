@@ -81,8 +81,8 @@ class ObservedPaths:
             model: the model.
             examples: the examples that attention is averaged over.
             means: the heads' average patterns on the same examples.
-            likely: heads that have, if their attention exceeds ``ON`` on no path, the paths on which it exceeds
-                ``LIKELY``.
+            likely: heads that also have, from roles without a path on which attention exceeds ``ON``, the paths on
+                which it exceeds ``LIKELY``.
         """
         self._means, self._roles = means, examples.roles
         self._times = examples.roles.times(examples.inputs.shape[1]).cpu()
@@ -93,7 +93,9 @@ class ObservedPaths:
         seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
         own = {head: {group: each[head.layer, head.index] for group, each in seen.items()} for head in means}
         paths = {head: self._paths(own[head], ON) for head in means}
-        paths |= {head: self._paths(own[head], LIKELY) for head in likely if not paths[head]}
+        for head in likely:
+            told = {path.ends[0] for path in paths[head]}
+            paths[head] += [path for path in self._paths(own[head], LIKELY) if path.ends[0] not in told]
         left = {head: self._left(own, sources) for head, own in paths.items()}
         places, single = observed_positions(model, examples, left, groups[0])
         self.rows: dict[Head, Rows] = {head: {} for head in means}
@@ -152,6 +154,19 @@ class ObservedPaths:
                 misfit = (attention - there.float()).square().mean().item()
                 found.append(_Seen(ends, condition, there, (attention * there).mean().item(), misfit))
         return min(found, key=lambda path: path.misfit, default=None)
+
+    def positions(self, head: Head) -> dict[str, str]:
+        """Return the rows to fixed positions that a head's average shows in the place of paths on some instances.
+
+        If a head always attends to one position, it attends to a role on the instances on which the role stands there.
+        """
+        found: dict[str, str] = {}
+        for source in {source for (source, _), row in self.rows[head].items() if row.condition is not None}:
+            stands = self._roles.group("position", source).unique().cpu()
+            shares, places = self._means[head].weights[stands].max(dim=-1)
+            if len(stands) > 1 and (shares > ON).all() and len(places.unique()) == 1:
+                found[source] = f"position {int(places[0])}"
+        return found
 
     def _rows(self, head: Head) -> Rows:
         return {**self.rows[head], **self.single[head]}

@@ -15,10 +15,13 @@ from circuits import (
     validate,
 )
 from circuits.checks.content_or_position import content_or_position, mean_patterns
+from circuits.circuit import AttentionPath
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.figures.attention_figure import attention_figure
 from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth.divide import divide
+from circuits.ground_truth.eliminate import eliminate
 from circuits.ground_truth.soften import leak
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
@@ -199,3 +202,29 @@ def test_a_content_head_with_less_than_half_of_its_attention_on_its_target_still
     found = discover(model, problem, n_examples=64)
     assert found.found
     assert ("query", "pair1.second") in found.circuit.heads[high].rows
+
+
+def test_a_path_with_less_than_half_of_the_attention_shows_beside_a_clear_one_from_another_role():
+    problem, head = ChainProblem(2, n_chains=4), Head(1, 0)
+    rows = {"pair2.second": "pair2.first", "query": "pair1.second"}  # the first by position, the second by symbols
+    others = {Head(0, 0): {"pair1.second": "pair1.first"}, Head(2, 0): {"query": "pair2.second"}}
+    model = compile_circuit(Circuit({**others, head: rows}), problem)
+    leak(model, [head], 0.42, problem.n_chains)
+    read = model, problem.examples(64, 0), mean_patterns(model, problem)
+    assert [*ObservedPaths(*read).rows[head]] == [("pair2.second", "pair2.first")]
+    assert {*ObservedPaths(*read, likely=[head]).rows[head]} == {*rows.items()}
+
+
+def test_a_head_that_always_attends_to_one_position_gets_it_as_its_row_and_not_the_role_that_stands_there_at_times():
+    problem, head = ChainProblem(1), Head(1, 1)
+    path = AttentionPath(Head(1, 0), "query", "pair1.second")
+    whole = Circuit({Head(0, 0): {"pair1.second": "pair1.first"}, path.head: {"query": "pair1.second"}})
+    found_in_two = divide(whole, path, head, [1, 5], problem).without_heads([head])
+    model = eliminate(compile_circuit(found_in_two, problem, n_heads=2), problem, {head: {"query": 3}})
+    read = model, problem.examples(64, 0), mean_patterns(model, problem)
+    seen = ObservedPaths(*read)
+    assert seen.rows[head]["query", "pair1.second"].condition is not None
+    assert seen.positions(head) == {"query": "position 3"}
+    assert seen.positions(path.head) == {}
+    found = discover(model, problem, n_examples=64)
+    assert found.circuit.heads[head].rows == (("query", "position 3"),)
