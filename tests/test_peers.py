@@ -7,6 +7,7 @@ from benchmarks.ground_truth.truth import GroundTruth
 from benchmarks.peers.__main__ import METHODS, held_against
 from benchmarks.peers.acdc import acdc, survival
 from benchmarks.peers.attribution import eap, eap_ig
+from benchmarks.peers.faithfulness import cmd, cpr, faithfulness
 from benchmarks.peers.head_scores import by_attention, by_edges
 from benchmarks.peers.metric import measured
 from circuits import Circuit, Head
@@ -97,4 +98,20 @@ def test_attention_does_not_tell_a_head_that_only_looks(truth):
 def test_the_figures_of_a_method_that_knows_the_truth_are_1(truth):
     figures = held_against(truth, lambda truth: ({head: head in truth.true_heads for head in truth.all_heads}, 5))
     assert (figures["area"], figures["precision"], figures["sequences"]) == (1.0, 1.0, 5)
+    assert figures["faithfulness"] == pytest.approx([0, figures["faithfulness"][1], 1, 1, 1], abs=0.02)
     assert set(METHODS) == {"discovery", "ACDC", "EAP", "EAP-IG", "attention", "chance"}
+
+
+def test_the_curve_of_faithfulness_is_1_as_soon_as_both_needed_heads_are_the_models_own(truth, on):
+    heads = truth.all_heads
+    at_last = faithfulness(on, {head: place for place, head in enumerate(heads)})  # L0H0, the joining head, is last
+    assert at_last[0] == pytest.approx(0, abs=0.05)
+    assert at_last[3] < 0.5
+    assert at_last[4] == pytest.approx(1)
+
+
+def test_cpr_and_cmd_are_areas_worked_out_by_hand():
+    curve = [0.0, 0.5, 1.5]  # trapezoids of 0.25 and 1.0, each half as wide as all; to 1: 0.75 and 0.5
+    assert cpr(curve) == pytest.approx(0.625)
+    assert cmd(curve) == pytest.approx(0.625)
+    assert (cpr([1, 1, 1]), cmd([1, 1, 1])) == (1, 0)

@@ -4,13 +4,14 @@
 
 Every method gives each head a number (``head_scores.py``). The true heads are those with a path that the task needs;
 a head that another one backs up counts neither as true nor as false. Per level, the area under the ROC curve and the
-average precision are averaged over the models. Peers see 32 examples, each with the next one as its counterfactual, and
+average precision are averaged over the models, with the CPR and the CMD of MIB (``faithfulness.py``), measured on fresh
+examples. Peers see 32 examples, each with the next one as its counterfactual, and
 measure one metric (``metric.py``). Sequences are forward passes times examples; a backward pass counts as another two.
 Discovery also reads attention patterns, in four runs of 1,024 sequences, which are counted. It is told the positions of
 roles, the peers are not.
 
 Success, written down before the first run: on every level, discovery has at least the average precision and the area of
-every peer, in fewer sequences than ACDC. The exit code is 0 if so, and 1 if not.
+every peer, in fewer sequences than ACDC. The exit code is 0 if so, and 1 if not. CPR and CMD do not count.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from benchmarks.ground_truth.levels import LEVELS
 from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth
 from benchmarks.peers.acdc import survival
 from benchmarks.peers.attribution import eap, eap_ig
+from benchmarks.peers.faithfulness import cmd, cpr, faithfulness
 from benchmarks.peers.graph import Edges
 from benchmarks.peers.head_scores import Scores, by_attention, by_chance, by_discovery, by_edges
 from benchmarks.peers.metric import Measured, measured
@@ -34,6 +36,7 @@ from circuits.checks.content_or_position import MEAN_EXAMPLES
 from retrieval_interp.models.provenance import versions
 
 N_EXAMPLES, SEED = 32, 7
+FRESH_EXAMPLES, FRESH = 128, 8  # of the curves of faithfulness
 THRESHOLDS = (0.3, 0.1, 0.03, 0.01, 0.003)  # of ACDC: shares of what the model gets right
 READINGS = 4  # runs in which a discovery of a problem with one group reads attention patterns
 Found = tuple[Scores, int]  # and the number of sequences
@@ -61,19 +64,27 @@ METHODS: dict[str, Callable[[GroundTruth], Found]] = {
     "attention": lambda truth: (by_attention(truth, N_EXAMPLES, SEED), N_EXAMPLES),
     "chance": lambda truth: (by_chance(truth, SEED), 0),
 }
-FIGURES = ("area", "precision", "sequences", "seconds")
+FIGURES = ("area", "precision", "CPR", "CMD", "sequences", "seconds")
 
 
 def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> dict[str, Any]:
-    """Return the area under the ROC curve, the average precision, what they cost, and every head's number."""
+    """Return a method's figures, every head's number, and the faithfulness of the first 0, 1, 2, ... heads."""
     began = time.perf_counter()
     scores, sequences = method(truth)
     seconds = time.perf_counter() - began
     heads = [head for head in truth.all_heads if head not in truth.open_heads]
     true, score = [head in truth.true_heads for head in heads], [scores[head] for head in heads]
-    area, precision = roc_auc_score(true, score), average_precision_score(true, score)
-    figures = zip(FIGURES, (float(area), float(precision), sequences, round(seconds, 3)), strict=True)
-    return {**dict(figures), "scores": {str(head): float(f"{scores[head]:.3g}") for head in heads}}
+    curve = faithfulness(measured(truth, FRESH_EXAMPLES, FRESH), scores)
+    return {
+        "area": float(roc_auc_score(true, score)),
+        "precision": float(average_precision_score(true, score)),
+        "CPR": cpr(curve),
+        "CMD": cmd(curve),
+        "sequences": sequences,
+        "seconds": round(seconds, 3),
+        "scores": {str(head): float(f"{scores[head]:.3g}") for head in heads},
+        "faithfulness": [round(value, 4) for value in curve],
+    }
 
 
 def main() -> int:
