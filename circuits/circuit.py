@@ -209,7 +209,7 @@ class Circuit:
                         condition.holds(roles)
                     except BadInput as error:
                         raise BadInput(f"{self._at(path)}{path.head}: {error}") from None
-                if is_role(target) and (roles[target] > roles[source]).any():
+                if roles.causal and is_role(target) and (roles[target] > roles[source]).any():
                     raise BadInput(
                         f"{self._at(path)}{path} is against the causal mask: {target!r} comes after {source!r}"
                     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jaxtyping import Bool, Float, Int, Shaped
 
@@ -25,12 +25,15 @@ class Roles:
             (``circuits.Condition``).
         valid: True where there is a token and not padding, ``[batch, pos]``, if the examples have different lengths;
             the tokens of an example are side by side, and the padding may be on either side. None without padding.
+        causal: whether a position can attend to itself and earlier ones only; False for a model that attends in both
+            directions.
     """
 
     names: tuple[str, ...]
     positions: Int[torch.Tensor, "batch role instance"]
     groups: Mapping[str, torch.Tensor] = field(default_factory=dict)
     valid: Bool[torch.Tensor, "batch pos"] | None = None
+    causal: bool = True
 
     @classmethod
     def of(
@@ -38,6 +41,7 @@ class Roles:
         positions: Mapping[str, torch.Tensor],
         groups: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
         valid: torch.Tensor | None = None,
+        causal: bool = True,
     ) -> Roles:
         """Make roles from positions by name, such as ``Roles.of({"source": positions, "target": positions})``.
 
@@ -46,6 +50,7 @@ class Roles:
                 ``[batch, instance]``.
             groups: for every group, the labels of every role, in the same shape.
             valid: True where there is a token and not padding, ``[batch, pos]``; such as a tokenizer's attention mask.
+            causal: False for a model that attends in both directions.
 
         Raises:
             BadInput: the shapes differ, or have another number of dimensions; or a role is at padding.
@@ -66,7 +71,7 @@ class Roles:
         tokens = None if valid is None else torch.as_tensor(valid).bool()
         if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(next(iter(positions.values())))):
             raise BadInput(f"valid has the shape {[*tokens.shape]}; expected [batch, positions]")
-        return cls(tuple(positions), stacked(positions), labels, tokens)
+        return cls(tuple(positions), stacked(positions), labels, tokens, causal)
 
     def __post_init__(self) -> None:
         for group, labels in self.groups.items():
@@ -159,8 +164,14 @@ class Roles:
         return self.positions.shape[0]
 
     def before(self, name: str) -> tuple[str, ...]:
-        """Return the roles that come before this one in every example and instance, so that it can attend to them."""
-        return tuple(other for other in self.names if bool((self[other] < self[name]).all()))
+        """Return the roles that come before this one in every example and instance, so that it can attend to them.
+
+        Without a causal mask, it can attend to all roles that never share its position.
+        """
+        own = self[name]
+        return tuple(
+            other for other in self.names if bool((self[other] < own if self.causal else self[other] != own).all())
+        )
 
     @property
     def distinct(self) -> tuple[str, ...]:
@@ -215,7 +226,8 @@ class Roles:
 
     def _with(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Roles:
         labels = {name: change(own) for name, own in self.groups.items()}
-        return Roles(self.names, change(self.positions), labels, None if self.valid is None else change(self.valid))
+        valid = None if self.valid is None else change(self.valid)
+        return replace(self, positions=change(self.positions), groups=labels, valid=valid)
 
     def labels(self, example: int, n_positions: int) -> list[str]:
         """Return a label for every position of one example: ``instance:role``, or the position if it has no role.

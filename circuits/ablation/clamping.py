@@ -62,7 +62,7 @@ def clamped(model: Transformer, clamps: Sequence[Clamp], roles: Roles) -> Iterat
     """Clamp a model within a ``with`` block. Gradients flow through all scores that no clamp forbids.
 
     Args:
-        model: any HookedTransformer with causal attention; ``torch.compile`` would ignore the clamps.
+        model: any HookedTransformer; ``torch.compile`` would ignore the clamps.
         clamps: the clamps.
         roles: the roles of the batch that will be run.
 
@@ -101,8 +101,8 @@ def closed_scores(
             closed |= clamp.closed(roles, n_positions)[:, None]
         elif clamp.head.layer == layer:
             closed[:, clamp.head.index] |= clamp.closed(roles, n_positions)
-    causal = torch.ones(n_positions, n_positions, dtype=torch.bool, device=closed.device).tril()
-    if (closed | ~causal).all(dim=-1).any():
+    hidden = torch.ones(n_positions, n_positions, dtype=torch.bool, device=closed.device).triu(1)
+    if (closed | hidden if roles.causal else closed).all(dim=-1).any():
         raise BadInput(f"the clamps leave a position in layer {layer} nothing to attend to")
     return closed
 

@@ -208,7 +208,8 @@ class Batch:
 
     def _stacked(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
         shape = len(fork.by_heads), self.n, self.cfg.n_heads, self.n_positions, self.n_positions
-        stack = torch.full(shape, FREE, device=self.examples.inputs.device).tril()
+        stack = torch.full(shape, FREE, device=self.examples.inputs.device)
+        stack = stack.tril() if self.examples.roles.causal else stack
         for own, heads in zip(stack, fork.by_heads, strict=True):
             for index, mechanism in heads:
                 own[:, index] = self._pattern(Head(layer, index), mechanism)

@@ -114,6 +114,7 @@ def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Flo
             expected = f"[1 or {len(roles)}, {n_positions}, {n_positions}]"
             raise BadInput(f"the pattern of {mechanism} has the shape {[*pattern.shape]}; expected {expected}")
         check_weights(str(mechanism), in_numpy(pattern))
+        check_causal(str(mechanism), in_numpy(pattern), roles)
     return roles.within(pattern.to(roles.positions.device))
 
 
@@ -124,7 +125,7 @@ def in_numpy(weights: torch.Tensor | np.ndarray) -> np.ndarray:
 
 
 def check_weights(what: str, weights: Shaped[np.ndarray, "*batch query key"]) -> None:
-    """Check attention weights: each row sums to 1 or less, and no query attends to a later key.
+    """Check attention weights: each row sums to 1 or less.
 
     Raises:
         BadInput: the weights are not attention weights; the message begins with ``what``.
@@ -133,20 +134,29 @@ def check_weights(what: str, weights: Shaped[np.ndarray, "*batch query key"]) ->
         raise BadInput(f"{what} has an entry that is not a weight; expected finite numbers of 0 or more")
     if (weights.sum(axis=-1) > 1.01).any():  # in half precision a row may sum to slightly more than 1
         raise BadInput(f"{what} has a row that sums to more than 1; expected 1 or less")
-    if np.triu(weights, 1).any():
+
+
+def check_causal(what: str, weights: Shaped[np.ndarray, "*batch query key"], roles: Roles) -> None:
+    """Check that no query attends to a later key, unless the roles are those of a model without a causal mask.
+
+    Raises:
+        BadInput: a query attends to a later key; the message begins with ``what``.
+    """
+    if roles.causal and np.triu(weights, 1).any():
         raise BadInput(f"{what} is against the causal mask: a query attends to a later key")
 
 
 @dataclass(frozen=True)
 class Uniform(Mechanism):
-    """Attend equally to all positions that the causal mask allows."""
+    """Attend equally to all positions that the causal mask allows; without one, to all."""
 
     name = "uniform"
     own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Return 1/(p+1) at every key up to the query's position p."""
-        seen = torch.ones(n_positions, n_positions, device=roles.positions.device).tril()
+        """Return 1/(p+1) at every key up to the query's position p; without a causal mask, 1/n at all n keys."""
+        seen = torch.ones(n_positions, n_positions, device=roles.positions.device)
+        seen = seen.tril() if roles.causal else seen
         return (seen / seen.sum(dim=-1, keepdim=True))[None]
 
 

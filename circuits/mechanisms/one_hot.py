@@ -233,6 +233,6 @@ def _row(
         return ROWS[target].pattern(roles, n_positions)[0][at]
     fixed = POSITION.fullmatch(target)
     to = roles.first[:, None] + torch.full_like(at, int(fixed[1])) if fixed else roles[target]
-    if (to > at)[there].any():
+    if roles.causal and (to > at)[there].any():
         raise BadInput(f"{target!r} comes after a position that attends to it, against the causal mask")
     return torch.nn.functional.one_hot(to, n_positions).float()

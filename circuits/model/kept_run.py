@@ -100,10 +100,13 @@ def check_branching(model: Transformer, examples: Examples) -> None:
     """Check on two examples that a run which branches off and changes nothing has the model's own outputs.
 
     Raises:
-        BadInput: there is padding, the model is refused (circuits/model/layers.py), or the outputs differ.
+        BadInput: there is padding or no causal mask, the model is refused (circuits/model/layers.py), or the outputs
+            differ.
     """
     if examples.roles.valid is not None:
         raise BadInput("the examples have padding; expected examples of the same length")
+    if not examples.roles.causal:
+        raise BadInput("the model attends in both directions; expected one with a causal mask")
     few = examples.take(slice(0, 2))
     layers(model, few)  # checks the model, and raises
     run = KeptRun.of(model, few)

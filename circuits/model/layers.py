@@ -92,8 +92,13 @@ def layers(model: Transformer, examples: Examples) -> Layers:
     """Return a model on a batch of examples, layer by layer; the model is checked once for each length.
 
     Raises:
-        BadInput: changes of the model's attention patterns have no effect, or its layers do not give its outputs.
+        BadInput: changes of the model's attention patterns have no effect, its layers do not give its outputs, or only
+            one of model and roles has a causal mask.
     """
+    causal = getattr(model.cfg, "attention_dir", "causal") == "causal"
+    if causal != examples.roles.causal:
+        has = "a causal mask" if causal else "attention in both directions"
+        raise BadInput(f"the model has {has}; expected roles with causal={causal}")
     key = examples.inputs.shape[1], examples.roles.valid is not None
     known = _known.setdefault(model, {})
     if key not in known:

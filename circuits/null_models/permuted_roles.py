@@ -78,7 +78,8 @@ def permuted(roles: Roles, fixed: tuple[str, ...], seed: int) -> Roles:
     def in_order(own: Tensor) -> Tensor:
         return own.flatten(1).gather(1, order.to(own.device)).view_as(own)
 
-    return Roles(roles.names, in_order(roles.positions), {name: in_order(own) for name, own in roles.groups.items()})
+    groups = {name: in_order(own) for name, own in roles.groups.items()}
+    return replace(roles, positions=in_order(roles.positions), groups=groups)
 
 
 def _groups(roles: Roles, fixed: tuple[str, ...]) -> list[list[int]]:

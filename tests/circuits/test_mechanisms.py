@@ -172,7 +172,7 @@ def test_groups_go_with_the_examples_that_are_taken():
         (lambda: Roles(("a",), torch.zeros(1, 1, 2).long(), {"slot": torch.zeros(1, 1, 1).long()}), "slot"),
         (lambda: OneHot({"query": "position 3"}).pattern(IN_SLOTS, 4), "against the causal mask"),
         (lambda: FixedPattern(torch.ones(2, 3)), "the same length"),
-        (lambda: FixedPattern(torch.full((2, 2), 0.5)), "causal mask"),
+        (lambda: FixedPattern(torch.full((4, 4), 0.25)).pattern(ROLES, 4), "causal mask"),
         (lambda: FixedPattern(2 * torch.eye(2)), "more than 1"),
         (lambda: FixedPattern(-torch.eye(2)), "not a weight"),
         (lambda: FixedPattern(torch.full((2, 2), torch.nan)), "not a weight"),
