@@ -13,10 +13,11 @@ measured once, on examples of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from jaxtyping import Float
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from circuits.ablation.evaluation import evaluate
 from circuits.checks.content_or_position import mean_patterns
@@ -24,8 +25,9 @@ from circuits.circuit import Circuit
 from circuits.errors import BadInput, Unsolved
 from circuits.losses.loss import SURE, Loss
 from circuits.losses.sample import stream_seed
-from circuits.model.batching import ENTRIES_AT_ONCE, sequences_at_once
-from circuits.model.transformer import Transformer, run
+from circuits.model.batching import sequences_at_once
+from circuits.model.layers import layers
+from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, at_end
@@ -46,7 +48,8 @@ class Metric(StrEnum):
 class MetricProblem:
     """A language task for one model, as a ``circuits.Problem``.
 
-    With ``kl``, the targets are the unablated model's log-probabilities, ``[batch, instance, d_vocab]``.
+    With ``kl``, the targets are the unablated model's residual stream after the last layer, ``[batch, instance,
+    d_model]``. Its log-probabilities are read from them batch by batch, so that a large vocabulary takes no memory.
 
     Attributes:
         task: the task.
@@ -59,6 +62,7 @@ class MetricProblem:
     model: Transformer
     metric: Metric
     whole: float
+    _read: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False, compare=False)
 
     @classmethod
     def of(
@@ -135,15 +139,26 @@ class MetricProblem:
 
     @torch.no_grad()
     def with_targets(self, examples: Examples) -> Examples:
-        """Return prompts with the unablated model's log-probabilities as targets."""
+        """Return prompts with the unablated model's residual stream after the last layer as targets."""
         device, found = next(self.model.parameters()).device, []
-        length = examples.inputs.shape[1]
-        outputs_at_once = max(1, ENTRIES_AT_ONCE // (length * self.model.cfg.d_vocab))
-        at_once = min(sequences_at_once(self.model.cfg.n_heads, length), outputs_at_once)
+        at_once = sequences_at_once(self.model.cfg.n_heads, examples.inputs.shape[1])
         for start in range(0, len(examples), at_once):
             some = examples.take(slice(start, start + at_once)).to(device)
-            found.append(at_end(run(self.model, some), some).log_softmax(dim=-1).to(examples.inputs.device))
-        return Examples(examples.inputs, torch.cat(found), examples.roles, examples.counterfactual)
+            opened = layers(self.model, some)
+            residual = opened.embed()
+            for layer in range(self.model.cfg.n_layers):
+                residual = opened.block(layer, residual)
+            found.append(at_end(residual, some).to(examples.inputs.device))
+        return replace(examples, targets=torch.cat(found))
+
+    @torch.no_grad()
+    def _unablated(self, examples: Examples) -> Float[torch.Tensor, "batch instance d_vocab"]:
+        """Return the unablated model's log-probabilities; those of a batch are kept as long as the batch."""
+        targets = examples.targets
+        if targets not in self._read:
+            logits = layers(self.model, examples).read(targets.flatten(0, 1)).unflatten(0, targets.shape[:2])
+            self._read[targets] = logits.log_softmax(dim=-1)
+        return self._read[targets]
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
@@ -151,8 +166,8 @@ class MetricProblem:
         """Return the share that is lost, of every example, averaged over its instances."""
         logits = at_end(outputs, examples)
         if self.metric == Metric.kl:
-            own = logits.log_softmax(dim=-1)
-            apart = (examples.targets.exp() * (examples.targets - own)).sum(dim=-1)
+            expected, own = self._unablated(examples), logits.log_softmax(dim=-1)
+            apart = (expected.exp() * (expected - own)).sum(dim=-1)
             return apart.mean(dim=1, keepdim=True) / self.whole
         if self.metric == Metric.probability:
             logits = logits.log_softmax(dim=-1)
