@@ -39,28 +39,28 @@ class GreaterThan(LanguageTask):
         nouns = single_tokens(self.tokenizer, "the nouns of greater_than", NOUNS, "The ", LEAST_NOUNS)
         before = "the year "
         centuries = single_tokens(self.tokenizer, "the centuries of greater_than", CENTURIES, before, LEAST_CENTURIES)
+        first, needed = next(iter(centuries)), YEARS[1:99]
         years: dict[str, int] = {}
         for century in [*centuries]:
             own = single_tokens(self.tokenizer, "the years of greater_than", YEARS, before + century, 0)
-            if {"01", *YEARS[2:99]} <= {*own}:  # a few years, such as 1800, are one token
+            if {*needed} <= {*own}:  # a few years, such as 1800, are one token
                 years |= own
             else:
                 del centuries[century]
-        single_tokens(
-            self.tokenizer, "the years of greater_than", YEARS, before + next(iter(centuries), CENTURIES[0]), 98
-        )
+        if not centuries:  # raises
+            single_tokens(self.tokenizer, "the years of greater_than", needed, before + first, len(needed))
         words = {"noun": nouns, "XX": centuries, "YY": years, "end": centuries}
         return Template.of(self.tokenizer, TEXT, words), words
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw ``n`` prompts; YY is 02 to 98.
+        """Draw ``n`` prompts; YY is 02 to 98, or to 97 if 99 is not a token after any century.
 
         Raises:
             BadInput: a year is not two tokens in this tokenizer.
         """
         template, words = self._template
         noun, century = (drawn(rng, [*words[slot].values()], n, 1)[:, 0] for slot in ("noun", "XX"))
-        year = torch.from_numpy(rng.integers(2, 99, n))
+        year = torch.from_numpy(rng.integers(2, 99 if "99" in words["YY"] else 98, n))
         of_year = torch.tensor([words["YY"].get(one, NONE) for one in YEARS])
         fixed = {"noun": noun, "XX": century, "end": century}
         clean, counterfactual = (

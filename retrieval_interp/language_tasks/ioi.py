@@ -5,9 +5,9 @@
     BABA    Today John and Mary went to the store . John gave a drink to   ->   Mary, not John
                   S1   S1+1 IO                      S2                end
 
-The group ``template`` is 0 for ABBA and 1 for BABA. In the counterfactual prompt, three other names stand in the places
-of the names (the paper's ABC). The prompts have four wordings. The first two names stand at the same
-positions in all of them; the lengths differ, with padding on the right.
+The group ``template`` is 0 for ABBA and 1 for BABA. In the counterfactual prompt, three other names, all different,
+stand in the places of the names (the paper's ABC). The prompts have four wordings. The first two names stand at the
+same positions in all of them; the lengths differ, with padding on the right.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class IOI(LanguageTask):
         templates, words = self._templates
         which, swapped = (torch.from_numpy(rng.integers(0, high, n)) for high in (len(templates), 2))
         io, s = drawn(rng, [*words["A"].values()], n, 2).T
-        others = drawn(rng, [*words["A"].values()], n, 3).T
+        others = drawn(rng, [*words["A"].values()], n, 3, torch.stack([io, s], dim=1)).T
         things = {slot: drawn(rng, [*words[slot].values()], n, 1)[:, 0] for slot in ("PLACE", "OBJECT")}
         names = {"A": torch.where(swapped == 1, s, io), "B": torch.where(swapped == 1, io, s), "S": s}
         length = max(len(one.tokens) for one in templates)

@@ -61,10 +61,19 @@ def answers(
     return both[..., None]
 
 
-def drawn(rng: np.random.Generator, tokens: Sequence[int], n: int, each: int) -> Int[torch.Tensor, "n each"]:
-    """Draw ``each`` different tokens, ``n`` times."""
-    order = rng.random((n, len(tokens))).argpartition(each - 1, axis=1)[:, :each]
-    return torch.tensor([*tokens])[torch.from_numpy(rng.permuted(order, axis=1))]
+def drawn(
+    rng: np.random.Generator,
+    tokens: Sequence[int],
+    n: int,
+    each: int,
+    but: Int[torch.Tensor, "n other"] | None = None,
+) -> Int[torch.Tensor, "n each"]:
+    """Draw ``each`` different tokens, ``n`` times, and none of those in the same row of ``but``."""
+    own, key = torch.tensor([*tokens]), rng.random((n, len(tokens)))
+    if but is not None:
+        key[(own[:, None] == but[:, None]).any(dim=2).numpy()] = np.inf
+    order = key.argpartition(each - 1, axis=1)[:, :each]
+    return own[torch.from_numpy(rng.permuted(order, axis=1))]
 
 
 def at_end(
