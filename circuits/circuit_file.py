@@ -13,7 +13,8 @@ heads:
       - {to: pair2.first, slot: [1]}
       - position 3                   # the default row; or a role, uniform, identity, previous or zero
   L3H0: mean                         # the head's average; or map: one key for each query; or given: any numbers
-  L4H0: {mechanism: window, width: 3}     # a mechanism of your own (mechanisms/registry.py)
+  L4H0: resample                   # ablated: it attends as on the counterfactual input of the same example
+  L5H0: {mechanism: window, width: 3}     # a mechanism of your own (mechanisms/registry.py)
 patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # the file with the numbers of fixed patterns
 """
 
@@ -29,12 +30,14 @@ import yaml
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import FIXED, SIMPLE, Mechanism
+from circuits.mechanisms.mechanism import FIXED, SIMPLE, Mechanism, Resample
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.mechanisms.registry import registered
 from circuits.pattern_file import PATTERNS, fixed_patterns, load_patterns, patterns_digest, save_patterns
 from circuits.utils.files import read_text, write_atomically
 from circuits.utils.yaml_file import LARGEST_FILE, SafeLoader, parse
+
+NAMED: dict[str, Mechanism] = {**SIMPLE, Resample.name: Resample()}
 
 
 def load_circuit(path: Path | str) -> Circuit:
@@ -158,9 +161,9 @@ class _Reader:
             name = self.text(node, line)
             if name in FIXED:
                 return self.pattern(head, name, line)
-            return SIMPLE[name] if name in SIMPLE else self.own(head, name, {}, line)
+            return NAMED[name] if name in NAMED else self.own(head, name, {}, line)
         if not isinstance(node, yaml.MappingNode):
-            raise BadInput(f"{line}: {head} is a list; expected {', '.join((*SIMPLE, *FIXED))}, or paths")
+            raise BadInput(f"{line}: {head} is a list; expected {', '.join((*NAMED, *FIXED))}, or paths")
         if "mechanism" in (entries := self.entries(node)):
             parameters = {key: self.value(value, line) for key, (line, value) in entries.items() if key != "mechanism"}
             return self.own(head, self.text(entries["mechanism"][1], line), parameters, line)
@@ -190,7 +193,7 @@ class _Reader:
         kind = registered(name)
         if kind is None:
             raise BadInput(
-                f"{line}: {head} is {name!r}; expected {', '.join((*SIMPLE, *FIXED))}, paths, or a registered mechanism"
+                f"{line}: {head} is {name!r}; expected {', '.join((*NAMED, *FIXED))}, paths, or a registered mechanism"
             )
         try:
             made = kind(**parameters)

@@ -16,6 +16,7 @@ from circuits import (
     Identity,
     OneHot,
     Previous,
+    Resample,
     Roles,
     Uniform,
     load_circuit,
@@ -99,7 +100,7 @@ def test_difference_names_the_heads_and_both_opinions():
 
 
 def test_a_saved_circuit_is_read_back_equal(tmp_path):
-    circuit = parse_circuit(TEXT)
+    circuit = parse_circuit(TEXT).with_head(Head(2, 1), Resample())
     save_circuit(circuit, str(tmp_path / "circuit.yaml"))
     assert load_circuit(str(tmp_path / "circuit.yaml")) == circuit
 
