@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from circuits.errors import BadInput
+from circuits.errors import check_seed
 
 
 class RngStream(StrEnum):
@@ -17,6 +17,5 @@ class RngStream(StrEnum):
     def generator(self, *seeds: int) -> np.random.Generator:
         """Return a new generator for this stream and these seeds."""
         for seed in seeds:
-            if not 0 <= seed < 2**63:
-                raise BadInput(f"seed {seed} cannot be used; expected a whole number from 0 to 2^63 - 1")
+            check_seed(seed)
         return np.random.default_rng([list(RngStream).index(self), *seeds])

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit, Head
-from circuits.errors import BadInput
+from circuits.errors import BadInput, check_seed
 from circuits.flow.flow_check import LaidOut
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
@@ -146,6 +146,7 @@ def compile_circuit(
     Raises:
         BadInput: the circuit does not fit the problem or does not solve it, or has heads that are not one-hot.
     """
+    check_seed(seed)
     distractors = distractors or {}
     if not circuit.paths:
         raise BadInput("the circuit has no path; expected at least one")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from circuits.errors import BadInput
+from circuits.errors import BadInput, check_seed
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
@@ -17,9 +17,13 @@ class Sample:
     """``n`` fresh examples of a problem; the first ``BLOCK`` of them equal those of ``problem.examples``.
 
     Every later block has its own seed, derived from the seed of the sample.
+
+    Raises:
+        BadInput: the number of examples is out of range.
     """
 
     def __init__(self, problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> None:
+        check_number(n)
         self.problem, self.seed, self.device, self._n = problem, seed, device, n
         self._drawn: dict[int, Examples] = {0: self._draw(0)}
 
@@ -55,18 +59,23 @@ class Sample:
 
 
 def stream_seed(seed: int, stream: str) -> int:
-    """Return a seed derived from another seed and a name; its random numbers are independent of the other seed's."""
+    """Return a seed derived from another seed and a name; its random numbers are independent of the other seed's.
+
+    Raises:
+        BadInput: the seed is not a whole number, or is out of range.
+    """
+    check_seed(seed)
     return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
 
 
-def check_number(n: int) -> None:
+def check_number(n: object) -> None:
     """Check a number of examples.
 
     Raises:
-        BadInput: the number is too small for a standard error, or its losses would not fit into memory.
+        BadInput: it is not a whole number, is too small for a standard error, or its losses would not fit into memory.
     """
-    if not 2 <= n <= MOST_EXAMPLES:
-        raise BadInput(f"{n} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
+    if not isinstance(n, int) or isinstance(n, bool) or not 2 <= n <= MOST_EXAMPLES:
+        raise BadInput(f"{n!r} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
 
 
 def blocks(start: int, stop: int) -> list[slice]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.losses.interval import Interval
 from circuits.losses.loss import Loss, strict_threshold
-from circuits.losses.sample import Sample, check_number, stream_seed
+from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import REPLACEMENTS
@@ -154,7 +154,6 @@ def against_chance(
     Raises:
         BadInput: the circuit does not fit the model or the examples, or there are too few or too many examples.
     """
-    check_number(n_examples)
     sample = Sample(problem, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
     rng = np.random.default_rng(seed)
     test = SequentialTest(model, problem, sample, threshold)

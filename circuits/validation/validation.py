@@ -29,7 +29,7 @@ from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.flow.flow_check import flow_check
 from circuits.losses.loss import strict_threshold
-from circuits.losses.sample import Sample, check_number, stream_seed
+from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.model.attention import ATTENTION_EXAMPLES, role_attention
 from circuits.model.transformer import Transformer
@@ -106,7 +106,6 @@ def _validated(
     settings: Settings,
     progress: Callable[[float], None],
 ) -> ValidationReport:
-    check_number(settings.n_examples)
     if not circuit.heads:
         raise BadInput("the circuit names no head; there is nothing to validate")
     n_layers, n_heads = model.cfg.n_layers, model.cfg.n_heads

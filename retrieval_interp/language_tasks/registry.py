@@ -27,7 +27,9 @@ def language_task(name: str, tokenizer: transformers.PreTrainedTokenizerBase) ->
     """Return a language task for a tokenizer.
 
     Raises:
-        BadInput: there is no such task.
+        BadInput: there is no such task, or no tokenizer.
     """
     check_task(name)
+    if not isinstance(tokenizer, transformers.PreTrainedTokenizerBase):
+        raise BadInput(f"{name}: the tokenizer is {tokenizer!r:.60}; expected a tokenizer of transformers")
     return LANGUAGE_TASKS[name](tokenizer)
