@@ -30,6 +30,10 @@ class Examples:
     counterfactual: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
+        if len(self.roles) != len(self):
+            raise BadInput(f"the roles belong to {len(self.roles)} examples; the inputs are {len(self)}")
+        if self.roles.valid is not None and self.roles.valid.shape[1] != self.inputs.shape[1]:
+            raise BadInput(f"valid has {self.roles.valid.shape[1]} positions; the inputs have {self.inputs.shape[1]}")
         if self.counterfactual is not None and self.counterfactual.shape != self.inputs.shape:
             shapes = f"{[*self.counterfactual.shape]}; the inputs have {[*self.inputs.shape]}"
             raise BadInput(f"the counterfactual inputs have the shape {shapes}")

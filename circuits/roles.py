@@ -81,6 +81,8 @@ class Roles:
             raise BadInput(f"{len(self.names)} role names for {self.positions.shape[1]} rows of positions")
         if len(set(self.names)) != len(self.names):
             raise BadInput(f"role names repeat: {', '.join(self.names)}")
+        if not len(self):
+            raise BadInput("0 examples; expected at least 1")
         if self.valid is not None:
             if (self.valid[:, 1:] != self.valid[:, :-1]).sum(dim=1).amax() > 1 or not self.valid.any(dim=1).all():
                 raise BadInput("padding on both sides of an example, or within it; expected tokens on one side")

@@ -92,26 +92,41 @@ class BridgeLayers(Layers):
 
 @torch.no_grad()
 def check_edits_of_bridge(model: Transformer) -> None:
-    """Check on a few tokens that changes of the attention patterns have an effect in every layer.
+    """Check on a few tokens that changes of the attention patterns have an effect, in every layer that writes anything.
 
     Raises:
         BadInput: they have none, or a layer has no attention patterns.
     """
-    tokens = torch.arange(4, device=next(model.parameters()).device)[None] % model.cfg.d_vocab
     for layer, block in enumerate(model.blocks):
-        outputs = []
-        point = getattr(getattr(block, "attn", None), "hook_pattern", None)
-        if point is None:
+        if getattr(getattr(block, "attn", None), "hook_pattern", None) is None:
             raise BadInput(f"{architecture(model)}: layer {layer} has no attention patterns; expected some in all")
-        for edit in (None, lambda own: torch.eye(4, device=own.device, dtype=own.dtype).expand_as(own)):
-            with edited(point, edit), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # TransformerLens 4 warns of what is found here
-                outputs.append(model(tokens))
-        if outputs[0].isfinite().all() and torch.equal(*outputs):
+        heads, written, outputs = _attending(model, block.attn, None)
+        others, _, changed = _attending(model, block.attn, lambda own: torch.eye(4).to(own).expand_as(own))
+        if outputs.isfinite().all() and torch.equal(outputs, changed) and written.any():
+            dropped = heads.any() and torch.equal(heads, others)
             raise BadInput(
-                f"{architecture(model)}: TransformerLens drops changes of the attention patterns of layer {layer}; "
+                f"{architecture(model)}: changes of the attention patterns of layer {layer} have no effect: "
+                f"{'TransformerLens drops them' if dropped else 'it writes the same, wherever its heads attend'}; "
                 "expected an architecture whose attention can be replaced"
             )
+
+
+def _attending(model: Transformer, attention: Any, edit: Edit | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what a layer's heads computed on four tokens, what the layer wrote, and the model's outputs."""
+    tokens = torch.arange(4, device=next(model.parameters()).device)[None] % model.cfg.d_vocab
+    seen: list[Tensor] = []
+
+    def see(own: Tensor) -> Tensor:
+        seen.append(own)
+        return own
+
+    with ExitStack() as stack:
+        for point, own in ((attention.hook_pattern, edit), (attention.hook_z, see), (attention.hook_out, see)):
+            stack.enter_context(edited(point, own))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # TransformerLens 4 warns of changes that it drops
+        outputs: Tensor = model(tokens)
+    return seen[0], seen[1], outputs
 
 
 def _caught(model: Transformer, examples: Examples) -> list[Arguments]:

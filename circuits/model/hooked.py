@@ -15,6 +15,8 @@ from circuits.model.block import after_attention, after_mlp, head_values, is_sta
 from circuits.model.layers import Edit, EditHeads, EditMLP, Layers
 from circuits.model.transformer import attention_mask
 
+# From this size on, TransformerLens's transposed copy of the unembedding in every run takes longer than the product.
+LARGE_VOCABULARY = 2**12
 HOOKING = threading.Lock()  # several threads add hooks to one model
 
 
@@ -57,7 +59,11 @@ class HookedLayers(Layers):
 
     def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
         """Return the outputs, from any rows of the residual stream after the last layer."""
-        found: Tensor = self.model(rows[None], start_at_layer=self.model.cfg.n_layers)[0]
+        model, unembed = self.model, self.model.unembed
+        if unembed.W_U.shape[1] >= LARGE_VOCABULARY and not getattr(model.cfg, "output_logits_soft_cap", 0) > 0:
+            final = normalised(model.ln_final, rows) if hasattr(model, "ln_final") else rows
+            return torch.addmm(unembed.b_U, final, unembed.W_U)
+        found: Tensor = model(rows[None], start_at_layer=model.cfg.n_layers)[0]
         return found
 
     def values(self, layer: int, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.errors import BadInput
-from circuits.model.transformer import Transformer, is_bridge, run
+from circuits.model.transformer import Transformer, check_inputs, is_bridge, run
 from circuits.problem import Examples
 
 Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, query, key], before and after the change
@@ -92,13 +92,10 @@ def layers(model: Transformer, examples: Examples) -> Layers:
     """Return a model on a batch of examples, layer by layer; the model is checked once for each length.
 
     Raises:
-        BadInput: changes of the model's attention patterns have no effect, its layers do not give its outputs, or only
-            one of model and roles has a causal mask.
+        BadInput: the model cannot read the examples; changes of its attention patterns have no effect, or its layers
+            do not give its outputs.
     """
-    causal = getattr(model.cfg, "attention_dir", "causal") == "causal"
-    if causal != examples.roles.causal:
-        has = "a causal mask" if causal else "attention in both directions"
-        raise BadInput(f"the model has {has}; expected roles with causal={causal}")
+    check_inputs(model, examples)
     key = examples.inputs.shape[1], examples.roles.valid is not None
     known = _known.setdefault(model, {})
     if key not in known:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 
+from circuits.errors import BadInput
 from circuits.problem import Examples
 from circuits.utils.lazy import Deferred, torch
 
@@ -65,7 +66,38 @@ def attention_mask(examples: Examples) -> dict[str, torch.Tensor]:
     return {} if valid is None else {"attention_mask": valid.long()}
 
 
+def check_inputs(model: Transformer, examples: Examples) -> None:
+    """Check that a model can read some examples.
+
+    Raises:
+        BadInput: they are on another device or too long; only one of model and roles has a causal mask; or the model
+            reads tokens, and they are none of its tokens.
+    """
+    inputs, cfg = examples.inputs, model.cfg
+    device = next(model.parameters()).device
+    if inputs.device != device:
+        raise BadInput(f"the inputs are on {inputs.device}, the model on {device}; expected one device (Examples.to)")
+    if inputs.shape[1] > cfg.n_ctx:
+        raise BadInput(f"the inputs have {inputs.shape[1]} positions; the model reads at most {cfg.n_ctx}")
+    causal = getattr(cfg, "attention_dir", "causal") == "causal"
+    if causal != examples.roles.causal:
+        has = "a causal mask" if causal else "attention in both directions"
+        raise BadInput(f"the model has {has}; expected roles with causal={causal}")
+    if not is_bridge(model) and type(model.embed).__name__ != "Embed":
+        return  # vectors
+    if inputs.ndim != 2 or inputs.is_floating_point():
+        raise BadInput(f"the model reads tokens [batch, pos]; got {[*inputs.shape]} of {inputs.dtype}")
+    low, high = (int(own) for own in inputs.aminmax())
+    if low < 0 or high >= cfg.d_vocab:
+        raise BadInput(f"token {low if low < 0 else high} is none of the model's; expected 0 to {cfg.d_vocab - 1}")
+
+
 def run(model: Transformer, examples: Examples) -> Float[torch.Tensor, "batch pos d_out"]:
-    """Return the model's outputs on some examples, with any hooks that the model has."""
+    """Return the model's outputs on some examples, with any hooks that the model has.
+
+    Raises:
+        BadInput: as ``check_inputs``.
+    """
+    check_inputs(model, examples)
     outputs: torch.Tensor = model(examples.inputs, **attention_mask(examples))
     return outputs

@@ -20,7 +20,7 @@ from circuits.model.bridge import BridgeLayers
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.model.layers import layers
 from circuits.model.patterns import attention_patterns
-from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge
+from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge, shaken
 
 SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral")
 ALIBI = ("bloom", "mpt")  # biases of attention for each head; four heads, as many as examples
@@ -92,7 +92,7 @@ def test_a_layer_whose_parts_do_not_add_up_is_run_as_a_whole(name, monkeypatch):
     assert (evaluate(model, PROBLEM, examples, CIRCUITS) - with_hooks(model, examples)).abs().max() <= 1e-6
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "neox"])
+@pytest.mark.parametrize("name", [*SUPPORTED, *ALIBI])
 def test_gradients_layer_by_layer_equal_those_with_hooks(name):
     model, examples, circuit = model_of(name), PROBLEM.examples(3, seed=1), CIRCUITS[2]
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -126,6 +126,63 @@ def test_a_bridge_that_drops_edits_is_refused_in_one_line_with_its_architecture(
     ):
         with pytest.raises(BadInput, match=r"^(OPTForCausalLM|GPTJForCausalLM|TransformerLensNative): .*layer 0"):
             work()
+
+
+@pytest.mark.parametrize("what", ["read", "write"])
+def test_a_layer_whose_heads_read_or_write_nothing_is_not_taken_for_one_that_drops_edits(what):
+    model, examples = bridge("gpt2"), PROBLEM.examples(3, seed=0)
+    attention = model.blocks[0].attn.original_component
+    with torch.no_grad():
+        for own in (attention.c_attn if what == "read" else attention.c_proj).parameters():
+            own.zero_()
+        if what == "read":
+            attention.c_proj.bias.zero_()
+    assert (evaluate(model, PROBLEM, examples, CIRCUITS) - with_hooks(model, examples)).abs().max() <= 1e-6
+
+
+def test_a_layer_that_writes_the_same_wherever_it_attends_is_not_said_to_drop_edits():
+    model = bridge("gpt2")
+    with torch.no_grad():
+        model.blocks[0].attn.original_component.c_proj.weight.zero_()
+    with pytest.raises(BadInput, match=r"layer 0 have no effect: it writes the same, wherever its heads attend"):
+        evaluate(model, PROBLEM, PROBLEM.examples(2, seed=0), [Circuit()])
+
+
+@pytest.mark.parametrize("cap", [-1.0, *([] if TRANSFORMER_LENS_4 else [0.5])])
+@pytest.mark.parametrize("norm", ["LN", "LNPre", None])
+def test_outputs_of_a_large_vocabulary_are_those_of_the_model(norm, cap):
+    sizes = {"n_layers": 1, "n_heads": 2, "d_model": 8, "d_head": 4, "n_ctx": LENGTH, "d_vocab": 5000}
+    more = {} if cap < 0 else {"output_logits_soft_cap": cap}
+    cfg = HookedTransformerConfig(**sizes, **more, attn_only=True, normalization_type=norm, seed=0, device="cpu")
+    model, examples = shaken(HookedTransformer(cfg)).eval(), PROBLEM.examples(3, seed=0)
+    opened = layers(model, examples)
+    with torch.no_grad():
+        found = opened.read(opened.block(0, opened.embed()).flatten(0, 1)).unflatten(0, (3, LENGTH))
+        assert (found - model(examples.inputs)).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "hooked"])
+def test_examples_that_a_model_cannot_read_are_refused_in_one_line(name):
+    sizes = {"n_layers": 2, "n_heads": 4, "d_model": 32, "d_head": 8, "n_ctx": 32, "d_vocab": VOCABULARY}
+    hooked = HookedTransformerConfig(**sizes, attn_only=True, seed=0, device="cpu")
+    model = HookedTransformer(hooked) if name == "hooked" else model_of(name)
+    at = Roles.of({"a": torch.zeros(2, dtype=torch.long), "b": torch.full((2,), 2)})
+    for inputs, said in (
+        (torch.zeros(2, 33, dtype=torch.long), "the inputs have 33 positions; the model reads at most 32"),
+        (torch.full((2, 5), VOCABULARY), "token 31 is none of the model's; expected 0 to 30"),
+        (torch.full((2, 5), -1), "token -1 is none of the model's; expected 0 to 30"),
+        (torch.rand(2, 5, 32), r"reads tokens \[batch, pos\]; got \[2, 5, 32\] of torch.float32"),
+        (torch.zeros(2, 5, dtype=torch.long, device="meta"), "the inputs are on meta, the model on cpu"),
+    ):
+        examples = Examples(inputs, torch.zeros(2, dtype=torch.long), at)
+        for work in (
+            lambda examples=examples: evaluate(model, PROBLEM, examples, [Circuit()]),
+            lambda examples=examples: run_ablated(model, CIRCUITS[1], examples),
+            lambda examples=examples: role_attention(model, examples),
+        ):
+            with pytest.raises(BadInput, match=said) as refused:
+                work()
+            assert "\n" not in str(refused.value)
 
 
 def test_patterns_of_a_bridge_are_those_of_its_cache_and_can_be_viewed():

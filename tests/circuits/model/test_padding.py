@@ -1,5 +1,7 @@
 """Prompts of different lengths in one batch: the results of each prompt alone, on whichever side the padding is."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -128,6 +130,18 @@ def test_no_mechanism_attends_to_padding_and_every_row_of_a_token_keeps_its_sum(
     assert not pattern.transpose(1, 2)[~roles.valid].any()
     if mechanism is not FALLING:
         assert torch.allclose(pattern.sum(dim=-1)[roles.valid], torch.tensor(1.0))
+
+
+def test_examples_whose_parts_do_not_belong_together_are_refused():
+    one = Last("left").examples()
+    for changed, what in (
+        ({"inputs": one.inputs[:, :5]}, "valid has 12 positions; the inputs have 5"),
+        ({"inputs": one.inputs[:2]}, "the roles belong to 3 examples; the inputs are 2"),
+    ):
+        with pytest.raises(BadInput, match=what):
+            replace(one, **changed)
+    with pytest.raises(BadInput, match="0 examples; expected at least 1"):
+        one.take(slice(0, 0))
 
 
 def test_padding_on_both_sides_and_roles_at_padding_are_refused():
