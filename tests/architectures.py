@@ -21,6 +21,7 @@ GPT = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_pos
 GROUPED = {**WIDTHS, "num_key_value_heads": 2}
 WINDOW = {"head_dim": 8, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+FALCON = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 HEADS = {"gpt2": "LMHeadModel"}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT),
@@ -35,6 +36,10 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("Mixtral", {**GROUPED, **EXPERTS}),
     "bloom": ("Bloom", {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
     "mpt": ("Mpt", {"vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 32}),
+    "falcon": ("Falcon", FALCON),
+    "falcon_alibi": ("Falcon", {**FALCON, "alibi": True}),
+    "falcon_rw": ("Falcon", {**FALCON, "alibi": True, "multi_query": False, "parallel_attn": False, "bias": True}),
+    "gptbigcode": ("GPTBigCode", GPT),
     "opt": ("OPT", {**WIDTHS, "ffn_dim": 48, "word_embed_proj_dim": 32}),
     "gptj": ("GPTJ", {**GPT, "rotary_dim": 4}),
 }

@@ -22,8 +22,8 @@ from circuits.model.layers import layers
 from circuits.model.patterns import attention_patterns
 from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge, shaken
 
-SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral")
-ALIBI = ("bloom", "mpt")  # biases of attention for each head; four heads, as many as examples
+SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral", "falcon")
+ALIBI = ("bloom", "mpt", "falcon_alibi", "falcon_rw")  # biases of attention for each head
 SLOW = ("olmo2",)  # on TransformerLens 3.9, whose bridge calls the norms after its blocks by the names of those before
 CIRCUITS = [
     Circuit(),
@@ -183,6 +183,11 @@ def test_examples_that_a_model_cannot_read_are_refused_in_one_line(name):
             with pytest.raises(BadInput, match=said) as refused:
                 work()
             assert "\n" not in str(refused.value)
+
+
+def test_a_bridge_whose_layers_cannot_be_run_one_by_one_is_refused():
+    with pytest.raises(BadInput, match=r"^GPTBigCodeForCausalLM: the layers cannot be run one by one"):
+        evaluate(model_of("gptbigcode"), PROBLEM, PROBLEM.examples(2, seed=0), [Circuit()])
 
 
 def test_patterns_of_a_bridge_are_those_of_its_cache_and_can_be_viewed():
