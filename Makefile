@@ -1,7 +1,7 @@
 # Two commands, each alone, on a machine with Python 3.11+, make and git:
 #   make demo   validates the trained transformer in data/ and writes its report
 #   make test   lints, type-checks and tests
-# (make test-transformer-lens-4 runs the tests of the engine and of the models with TransformerLens 4, in .venv-tl4.)
+# (make test-transformer-lens-4 runs the tests of the engine, the models, the tasks and llm with TransformerLens 4, in .venv-tl4.)
 # (make quick runs the tests that take no longer than a moment: the loop while you change code.)
 # (Python keeps the bytecode of what is imported, also where the environment says otherwise: without it every process
 # compiles PyTorch's and TransformerLens's sources anew. To compile all libraries in advance takes longer than the rest.)
@@ -25,7 +25,8 @@ test: $(INSTALLED)
 	$(BIN)/pytest
 
 test-transformer-lens-4: .venv-tl4/.installed
-	.venv-tl4/bin/pytest tests/circuits tests/retrieval_interp/models tests/retrieval_interp/tasks
+	.venv-tl4/bin/pytest tests/circuits tests/retrieval_interp/models tests/retrieval_interp/tasks \
+		tests/retrieval_interp/language_tasks tests/retrieval_interp/llm
 
 quick: $(INSTALLED)
 	$(BIN)/pytest -m "not slow"
