@@ -1,7 +1,8 @@
 # Two commands, each alone, on a machine with Python 3.11+, make and git:
 #   make demo   validates the trained transformer in data/ and writes its report
 #   make test   lints, type-checks and tests
-# (make test-transformer-lens-4 runs the tests of the engine, the models, the tasks and llm with TransformerLens 4, in .venv-tl4.)
+# (make test-transformer-lens-4 runs the tests of the engine, the models, the tasks and llm with TransformerLens 4, in .venv-tl4;
+# make quick-transformer-lens-4 the fast ones of what differs between the versions, as CI does.)
 # (make quick runs the tests that take no longer than a moment: the loop while you change code.)
 # (Python keeps the bytecode of what is imported, also where the environment says otherwise: without it every process
 # compiles PyTorch's and TransformerLens's sources anew. To compile all libraries in advance takes longer than the rest.)
@@ -13,7 +14,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-transformer-lens-4 quick docs notebooks pictures clean
+.PHONY: demo test test-transformer-lens-4 quick-transformer-lens-4 quick docs notebooks pictures clean
 
 demo: $(INSTALLED)
 	$(BIN)/retrieval-interp demo
@@ -27,6 +28,10 @@ test: $(INSTALLED)
 test-transformer-lens-4: .venv-tl4/.installed
 	.venv-tl4/bin/pytest tests/circuits tests/retrieval_interp/models tests/retrieval_interp/tasks \
 		tests/retrieval_interp/language_tasks tests/retrieval_interp/llm
+
+quick-transformer-lens-4: .venv-tl4/.installed
+	.venv-tl4/bin/pytest -m "not slow" tests/circuits/model tests/circuits/ablation \
+		tests/retrieval_interp/models tests/retrieval_interp/language_tasks
 
 quick: $(INSTALLED)
 	$(BIN)/pytest -m "not slow"
