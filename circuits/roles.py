@@ -168,12 +168,12 @@ class Roles:
     def before(self, name: str) -> tuple[str, ...]:
         """Return the roles that come before this one in every example and instance, so that it can attend to them.
 
-        Without a causal mask, it can attend to all roles that never share its position.
+        Without a causal mask, it can attend to all roles that do not always share its position.
         """
         own = self[name]
-        return tuple(
-            other for other in self.names if bool((self[other] < own if self.causal else self[other] != own).all())
-        )
+        if self.causal:
+            return tuple(other for other in self.names if bool((self[other] < own).all()))
+        return tuple(other for other in self.names if bool((self[other] != own).any()))
 
     @property
     def distinct(self) -> tuple[str, ...]:

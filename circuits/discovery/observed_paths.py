@@ -129,16 +129,25 @@ class ObservedPaths:
     def _paths(self, seen: Mapping[str, Attention], on: float) -> list[_Seen]:
         """Return the paths that hold on some instances; of two from one role on one instance, only the stronger.
 
+        The same is true of two that lead from one position to different ones, if two roles meet there.
+
         ``seen`` is a head's attention by the labels of every group. A path holds for a label above ``on``.
         """
         found = [path for ends in self._ends if (path := self._path(ends, seen, on))]
         kept: list[_Seen] = []
         taken: dict[str, Tensor] = {}
+        looked_at = torch.full((len(self._roles), len(self._times)), -1)
         for path in sorted(found, key=lambda path: -path.attention):
             source = path.ends[0]
-            if source not in taken or not (taken[source] & path.there).any():
+            example, instance = path.there.nonzero(as_tuple=True)
+            at, to = (self._roles[role].cpu()[example, instance] for role in path.ends)
+            others = looked_at[example, at]
+            if (source not in taken or not (taken[source] & path.there).any()) and (
+                (others < 0) | (others == to)
+            ).all():
                 kept.append(path)
                 taken[source] = taken.get(source, path.there) | path.there
+                looked_at[example, at] = to
         return kept
 
     def _path(self, ends: Ends, seen: Mapping[str, Attention], on: float) -> _Seen | None:
