@@ -5,10 +5,10 @@
 Every method gives each head a number (``head_scores.py``). The true heads are those with a path that the task needs;
 a head that another one backs up counts neither as true nor as false. Per level, the area under the ROC curve and the
 average precision are averaged over the models, with the CPR and the CMD of MIB (``faithfulness.py``), measured on fresh
-examples. Peers see 32 examples, each with the next one as its counterfactual, and
-measure one metric (``metric.py``). Sequences are forward passes times examples; a backward pass counts as another two.
-Discovery also reads attention patterns, in four runs of 1,024 sequences, which are counted. It is told the positions of
-roles, the peers are not.
+examples. Peers see 32 examples, each with the next one as its counterfactual, and measure one metric (``metric.py``).
+Seconds are CPU time. Sequences are forward passes times examples; a backward pass counts as another two. Discovery also
+reads attention patterns, in four runs of 1,024 sequences, which are counted. It is told the positions of roles, the
+peers are not.
 
 Success, written down before the first run: on every level, discovery has at least the average precision and the area of
 every peer, in fewer sequences than ACDC. The exit code is 0 if so, and 1 if not. CPR and CMD do not count.
@@ -36,7 +36,7 @@ from circuits.checks.content_or_position import MEAN_EXAMPLES
 from retrieval_interp.models.provenance import versions
 
 N_EXAMPLES, SEED = 32, 7
-FRESH_EXAMPLES, FRESH = 128, 8  # of the curves of faithfulness
+FRESH = 8  # the seed of the examples for the curves of faithfulness
 THRESHOLDS = (0.3, 0.1, 0.03, 0.01, 0.003)  # of ACDC: shares of what the model gets right
 READINGS = 4  # runs in which a discovery of a problem with one group reads attention patterns
 Found = tuple[Scores, int]  # and the number of sequences
@@ -69,12 +69,12 @@ FIGURES = ("area", "precision", "CPR", "CMD", "sequences", "seconds")
 
 def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> dict[str, Any]:
     """Return a method's figures, every head's number, and the faithfulness of the first 0, 1, 2, ... heads."""
-    began = time.perf_counter()
+    began = time.process_time()
     scores, sequences = method(truth)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     heads = [head for head in truth.all_heads if head not in truth.open_heads]
     true, score = [head in truth.true_heads for head in heads], [scores[head] for head in heads]
-    curve = faithfulness(measured(truth, FRESH_EXAMPLES, FRESH), scores)
+    curve = faithfulness(measured(truth, N_EXAMPLES, FRESH), scores)
     return {
         "area": float(roc_auc_score(true, score)),
         "precision": float(average_precision_score(true, score)),

@@ -21,7 +21,7 @@ from circuits.model.hooked_transformer import HookedTransformer
 
 Written = Float[Tensor, "sender batch pos d_model"]
 Edges = Float[Tensor, "receiver sender"]
-FLAGS = ("use_attn_result", "use_attn_in", "use_hook_mlp_in")  # each head's output and input, and each MLP's input
+FLAGS = ("use_attn_in", "use_hook_mlp_in")  # each head's input, and each MLP's
 
 
 class Graph:
@@ -88,7 +88,11 @@ class Graph:
             return written[0]
 
         def write(x: Tensor, hook: Any) -> None:
-            written.extend([x] if x.ndim == 3 else x.unbind(dim=2))
+            written.append(x)
+
+        def write_heads(x: Tensor, hook: Any) -> None:
+            each = torch.einsum("bphv,hvd->hbpd", x, self.model.blocks[hook.layer()].attn.W_O)
+            written.extend(each)
 
         def read(first: int, n: int) -> Callable[[Tensor, Any], Tensor]:
             def hooked(x: Tensor, hook: Any) -> Tensor:
@@ -102,7 +106,7 @@ class Graph:
             first = self._first(layer)
             hooks += [
                 (f"blocks.{layer}.hook_attn_in", read(first, self.n_heads)),
-                (f"blocks.{layer}.attn.hook_result", write),
+                (f"blocks.{layer}.attn.hook_z", write_heads),
                 (f"blocks.{layer}.hook_mlp_in", read(first + self.n_heads, 1)),
                 (f"blocks.{layer}.hook_mlp_out", write),
             ]
@@ -114,7 +118,7 @@ class Graph:
 
 @contextmanager
 def _apart(model: HookedTransformer) -> Iterator[None]:
-    """Let a model compute the inputs and outputs of its heads one by one, within a ``with`` block."""
+    """Let a model compute the inputs of its heads one by one, within a ``with`` block."""
     before = {flag: getattr(model.cfg, flag) for flag in FLAGS}
     try:
         for flag in FLAGS:
