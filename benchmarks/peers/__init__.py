@@ -7,4 +7,5 @@
 - head_scores.py: how much each head counts: from edges, attention, a discovery, and by chance
 - faithfulness.py: what the heads that count most do alone: MIB's CPR and CMD (Mueller et al. 2025)
 - __main__.py: the benchmark
+- page.py: its results, with the curves
 """
