@@ -73,6 +73,7 @@ WORKING = {  # valid lines
     "study scratchpad": "writing --examples 8 --seed 0",
     "study emergence": "transformer_d --seed 0",
     "study interventions": "--preset tiny --seeds 2 --steps 20 --out new",
+    "study mirage": "induction --examples 8 --seed 0 --out new",
     "study beyond-training": "induction --examples 8 --seed 0",
     "study thinking-ahead": "--preset tiny --seeds 2 --steps 20 --out new",
     "study depth-sweep": "1 --seeds 1 --steps 20 --out new",
