@@ -68,6 +68,7 @@ def mirage(
             "depth": {group: depth_ways.depth_verdict(ways, group) for group in groups},
         }
         tables = {"counts": room.counts_table(found), "depth_kinds": depth_ways.depth_kinds(ways)}
+        tables["compared"] = room.compared_table(found)
         tables |= {"rises": room.rises_table(found), "depth": depth_ways.depth_table(ways)}
         made = [{"run": run.name, "seed": run.seed, "layers": run.n_layers, "source": run.source} for run in measured]
         rows = {name: records(table) for name, table in tables.items()}

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from circuits.utils.lazy import pandas as pd
 from retrieval_interp.mirage.answer_metrics import CHAIN, METRICS, SQUARED, WEIGHT, WITHIN
@@ -92,12 +93,17 @@ def log_odds_way(attention: Curve) -> Curve | None:
     return None if first >= 0 else {step: 1 - value / first for step, value in odds.items()}
 
 
-def cases(found: Sequence[Risen]) -> list[tuple[str, str]]:
-    """Return the run and the symbol of every case: exact match jumps."""
+def cases(found: Sequence[Risen], slots: bool = False) -> list[tuple[str, str, str]]:
+    """Return the run, the symbol and the slot of every case: exact match jumps.
+
+    Args:
+        found: the rises.
+        slots: whether the cases are of single slots, instead of all slots together.
+    """
     return [
-        (one.run, one.of)
+        (one.run, one.of, one.slot)
         for one in found
-        if (one.metric, one.slot, one.rise.kind) == (EXACT, ALL, JUMPS) and one.of != CHAIN
+        if (one.metric, one.rise.kind) == (EXACT, JUMPS) and (one.slot != ALL) == slots and one.of != CHAIN
     ]
 
 
@@ -106,17 +112,42 @@ def verdict(found: Sequence[Risen]) -> str:
     own = cases(found)
     if len(own) < LEAST_CASES:
         return UNDECIDED
-    both = sum(all(kind == JUMPS for kind in _kinds(found, *case)) for case in own) / len(own)
+    both = sum(all(_jumps(found, case, metric) for metric in CONTINUOUS) for case in own) / len(own)
     return NOT_A_MIRAGE if both >= MOST else A_MIRAGE if both <= FEW else UNDECIDED
 
 
-def _kinds(found: Sequence[Risen], run: str, of: str) -> list[str]:
-    """Return how the continuous metrics of a symbol rise in a run."""
-    return [
-        one.rise.kind
+def _jumps(found: Sequence[Risen], case: tuple[str, str, str], metric: str) -> bool:
+    """Return whether a metric of a run, a symbol and a slot jumps."""
+    return any((one.run, one.of, one.slot, one.metric, one.rise.kind) == (*case, metric, JUMPS) for one in found)
+
+
+def compared_table(found: Sequence[Risen]) -> pd.DataFrame:
+    """Return how long the rise of each metric takes beside that of the squared error, for the same run and symbol.
+
+    There is a row for all slots together and for single slots. Columns: ``pairs``, the number of curves that rise, and
+    are resolved, in both; ``shorter``, those in which the metric's rise takes fewer steps; ``ratio``, ``low`` and
+    ``high``, the median, lowest and highest of the metric's steps over those of the squared error.
+    """
+    lengths = {
+        (one.run, one.of, one.slot, one.metric): one.rise.ends - one.rise.begins
         for one in found
-        if (one.run, one.of, one.slot) == (run, of, ALL) and one.metric in CONTINUOUS
-    ]  # fmt: skip
+        if one.rise.kind in (JUMPS, GRADUAL) and one.rise.begins is not None and one.rise.ends is not None
+    }
+    rows = []
+    for metric, single in product((name for name in METRICS if name != SQUARED), (False, True)):
+        ratios = pd.Series(
+            [
+                length / lengths[run, of, slot, SQUARED]
+                for (run, of, slot, name), length in lengths.items()
+                if name == metric and (slot != ALL) == single and (run, of, slot, SQUARED) in lengths
+            ],
+            dtype=float,
+        )
+        row = {"metric": metric, "slots": "each" if single else "together", "pairs": len(ratios)}
+        shorter = int((ratios < 1).sum())
+        numbers = {"shorter": shorter, "ratio": ratios.median(), "low": ratios.min(), "high": ratios.max()}
+        rows.append({**row, **numbers})
+    return pd.DataFrame(rows)
 
 
 def inside(found: Sequence[Risen], run: str) -> str:
@@ -169,10 +200,14 @@ def counts_table(found: Sequence[Risen]) -> pd.DataFrame:
 
 def sentences(runs: Sequence[RunCurves], found: Sequence[Risen]) -> list[str]:
     """Return the verdict over training, and a sentence for every run."""
-    own = cases(found)
-    jump = {metric: sum(_jumps(found, case, metric) for case in own) for metric in CONTINUOUS}
-    listed = ", ".join(f"the {metric} jumps in {number}" for metric, number in jump.items())
-    told = [f"Over training: {verdict(found)}. Exact match {EXACT} jumps in {len(own)} cases; of these, {listed}."]
+    told = [f"Over training: {verdict(found)}. {_of_cases(found, False)} Split by slot: {_of_cases(found, True)}"]
+    exact = {row["slots"]: row for row in compared_table(found).to_dict("records") if row["metric"] == EXACT}
+    for slots, what in (("together", "symbols"), ("each", "symbols and single slots")):
+        if (row := exact[slots])["pairs"]:
+            told.append(
+                f"The rise of exact match {EXACT} takes fewer steps than that of the squared error in "
+                f"{row['shorter']} of {row['pairs']} {what}; its length is {row['ratio']:.2f} times as long at the median."
+            )
     for run in runs:
         if not run.over_training:
             continue
@@ -194,8 +229,11 @@ def sentences(runs: Sequence[RunCurves], found: Sequence[Risen]) -> list[str]:
     return told
 
 
-def _jumps(found: Sequence[Risen], case: tuple[str, str], metric: str) -> bool:
-    return any((one.run, one.of, one.slot, one.metric, one.rise.kind) == (*case, ALL, metric, JUMPS) for one in found)
+def _of_cases(found: Sequence[Risen], slots: bool) -> str:
+    """Return the number of cases in words."""
+    own = cases(found, slots)
+    listed = ", ".join(f"the {name} jumps in {sum(_jumps(found, case, name) for case in own)}" for name in CONTINUOUS)
+    return f"Exact match {EXACT} jumps in {len(own)} cases; of these, {listed}."
 
 
 def _said(one: Rise) -> str:

@@ -13,11 +13,11 @@ from circuits.utils.lazy import pandas as pd
 from retrieval_interp.mirage.answer_metrics import METRICS
 from retrieval_interp.mirage.depth_ways import Way, depth_kinds, depth_sentences, depth_table
 from retrieval_interp.mirage.metric_curves import RunCurves
-from retrieval_interp.mirage.mirage import Risen, counts_table, rises_table, sentences
+from retrieval_interp.mirage.mirage import Risen, compared_table, counts_table, rises_table, sentences
 from retrieval_interp.mirage.rises import KINDS
 from retrieval_interp.results import write_results
 
-FILES = ("curves.csv", "rises.csv", "counts.csv", "depth.csv", "depth_kinds.csv", "mirage.html")
+FILES = ("curves.csv", "rises.csv", "counts.csv", "compared.csv", "depth.csv", "depth_kinds.csv", "mirage.html")
 COLOURS = dict(zip(METRICS, plotly.colors.qualitative.Safe, strict=False))
 ROW_HEIGHT = 190  # pixels
 
@@ -107,9 +107,11 @@ def write_mirage(
     """
     kinds, counts = depth_kinds(ways), counts_table(found)
     tables = {"curves": curves_table(runs).round(4), "rises": rises_table(found).round(4), "counts": counts.round(4)}
+    tables["compared"] = compared_table(found).round(4)
     tables |= {"depth": depth_table(ways).round(4), "depth_kinds": kinds.round(4)}
     return write_results(
         folder, "mirage", command, tables, {"training": training_figure(runs), "depth": depth_figure(ways)},
-        told=[*sentences(runs, found), *depth_sentences(ways)], counts=counts, depth_kinds=kinds, kinds=KINDS,
+        told=[*sentences(runs, found), *depth_sentences(ways)], counts=counts, compared=tables["compared"],
+        depth_kinds=kinds, kinds=KINDS,
         rises=len(found), ways=len(ways),
     )  # fmt: skip

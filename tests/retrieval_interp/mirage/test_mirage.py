@@ -18,12 +18,16 @@ from retrieval_interp.mirage.depth_ways import (
 from retrieval_interp.mirage.metric_curves import RunCurves, emerged_paths, metric_curves
 from retrieval_interp.mirage.mirage import (
     A_MIRAGE,
+    ALL,
     EXACT,
     GRADUAL_INSIDE,
     JUMP_INSIDE,
     LOG_ODDS,
     NOT_A_MIRAGE,
     UNDECIDED,
+    Risen,
+    cases,
+    compared_table,
     counts_table,
     inside,
     rises,
@@ -31,7 +35,7 @@ from retrieval_interp.mirage.mirage import (
     verdict,
 )
 from retrieval_interp.mirage.mirage_page import write_mirage
-from retrieval_interp.mirage.rises import GRADUAL, JUMPS
+from retrieval_interp.mirage.rises import GRADUAL, JUMPS, Rise
 from retrieval_interp.models import presets
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.sweep.store import Result
@@ -103,11 +107,28 @@ def test_a_steep_curve_jumps_in_every_metric():
     assert {one.rise.kind for one in found} == {JUMPS}
     assert verdict(found) == NOT_A_MIRAGE
     told = sentences(runs, found)
-    assert told[0] == (
-        "Over training: not a mirage. Exact match within 0.25 jumps in 6 cases; of these, the squared error jumps in "
-        "6, the weight jumps in 6."
+    assert told[0].startswith(
+        "Over training: not a mirage. Exact match within 0.25 jumps in 6 cases; of these, the squared"
     )
-    assert len(told) == 1 + 3
+    assert "in 6, the weight jumps in 6. Split by slot: Exact match within 0.25 jumps in 0 cases" in told[0]
+    assert len(told) == 1 + 1 + 3
+
+
+def test_the_length_of_a_rise_is_compared_with_that_of_the_squared_error():
+    """By hand: the squared error rises from step 900 to 1,100; exact match within 0.25 in half of that."""
+    curves = {SQUARED: (900.0, 1100.0), EXACT: (950.0, 1050.0)}
+    found = [
+        Risen("run", "x1", slot, metric, Rise(JUMPS, 1.0, *ends), None)
+        for metric, ends in curves.items()
+        for slot in (ALL, "0")
+    ]
+    rows = compared_table(found).query("pairs > 0").to_dict("records")
+    assert [(row["metric"], row["slots"], row["shorter"], row["ratio"]) for row in rows] == [
+        (EXACT, "together", 1, 0.5),
+        (EXACT, "each", 1, 0.5),
+    ]
+    assert cases(found) == [("run", "x1", ALL)]
+    assert cases(found, slots=True) == [("run", "x1", "0")]
 
 
 def test_a_curve_that_is_gradual_in_every_metric_is_no_case():
@@ -135,7 +156,7 @@ def test_attention_that_jumps_can_be_gradual_in_its_log_odds():
     assert odds.rise.kind == GRADUAL
     assert inside(found, "seed 0") == GRADUAL_INSIDE
     assert odds.foretold == pytest.approx(1.0, abs=0.05)  # even odds at step 1000, where the output begins
-    assert "(gradual inside)" in sentences(runs, found)[1]
+    assert "(gradual inside)" in sentences(runs, found)[-1]
 
 
 def test_attention_that_jumps_in_its_log_odds_too_jumps_inside():
@@ -264,6 +285,7 @@ def test_the_page_shows_both_figures_without_a_network(tmp_path):
         assert page.locator("#training .scatterlayer .trace").count() == 4 * 2 * 3 + 3
         assert page.locator("#depth .main-svg").count() > 0
         assert page.locator("#counts-table tr").count() == 1 + 5
+        assert page.locator("#compared-table tr").count() == 1 + 2 * 5
         assert page.locator("#depth-table tr").count() == 1 + 3
         assert complaints == []
 
