@@ -206,7 +206,7 @@ def sentences(runs: Sequence[RunCurves], found: Sequence[Risen]) -> list[str]:
         if (row := exact[slots])["pairs"]:
             told.append(
                 f"The rise of exact match {EXACT} takes fewer steps than that of the squared error in "
-                f"{row['shorter']} of {row['pairs']} {what}; its length is {row['ratio']:.2f} times as long at the median."
+                f"{row['shorter']} of {row['pairs']} {what}; at the median it takes {row['ratio']:.2f} times as many."
             )
     for run in runs:
         if not run.over_training:
