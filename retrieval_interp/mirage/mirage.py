@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from statistics import median
 
 from circuits.utils.lazy import pandas as pd
 from retrieval_interp.mirage.answer_metrics import CHAIN, METRICS, SQUARED, WEIGHT, WITHIN
@@ -218,10 +219,10 @@ def sentences(runs: Sequence[RunCurves], found: Sequence[Risen]) -> list[str]:
         of_paths = [one for one in found if (one.run, one.metric) == (run.name, LOG_ODDS)]
         counted = Counter(one.rise.kind for one in of_paths)
         paths = ", ".join(f"{counted[kind]} {kind}" for kind in KINDS if counted[kind]) or "none"
-        before = sorted(one.foretold for one in of_paths if one.foretold is not None)
+        before = [one.foretold for one in of_paths if one.foretold is not None]
         gone = ""
         if before:
-            gone = f"; when the output begins to rise, {before[0]:.0%} to {before[-1]:.0%} of their way is gone"
+            gone = f"; when the output begins to rise, {median(before):.0%} of their way is gone, at the median"
         told.append(
             f"{run.name} ({run.source}): {'; '.join(parts)}. Paths, in log-odds: {paths} ({inside(found, run.name)})"
             f"{gone}."
