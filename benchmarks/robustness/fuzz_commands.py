@@ -76,6 +76,7 @@ WORKING = {  # valid lines
     "study mirage": "induction --examples 8 --seed 0 --out new",
     "study beyond-training": "induction --examples 8 --seed 0",
     "study thinking-ahead": "--preset tiny --seeds 2 --steps 20 --out new",
+    "study thinking-without-words": "--hops 2 --seeds 2 --steps 20 --out new",
     "study depth-sweep": "1 --seeds 1 --steps 20 --out new",
     "study fewer-layers": "--seeds 1 --steps 20 --out new",
     "study sweep": "plan.yaml --out new --device cpu",

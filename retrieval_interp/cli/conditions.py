@@ -156,3 +156,33 @@ def thinking_ahead(
     for sentence in room.sentences(outcomes):
         typer.echo(sentence)
     typer.echo(f"The page is at {page}")
+
+
+@app.command("thinking-without-words")
+def thinking_without_words(
+    hops: Annotated[int, typer.Option(min=2, max=7, help="Number of hops D.")] = 4,
+    seeds: Seeds = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = 1200,
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the page; unfinished work is continued.")] = Path(
+        "reports/thinking_without_words"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Train models of two layers that read words, their own residual streams or nothing, to test what extends depth."""
+    from circuits.utils.files import check_writable
+    from retrieval_interp.experiments import thinking_without_words as room
+    from retrieval_interp.experiments.thinking_without_words_page import FILES, write_thinking_without_words
+    from retrieval_interp.models.provenance import versions
+
+    for name in FILES:
+        check_writable(out / name)
+    with runs_bar() as progress:
+        outcomes = room.experiment(hops, steps, seeds, out, progress)
+    command = f"retrieval-interp study thinking-without-words --hops {hops} --seeds {seeds} --steps {steps}"
+    page = write_thinking_without_words(outcomes, out, command)
+    if as_json:
+        print_json(command, versions(), verdicts=room.verdicts(outcomes), rows=records(room.summary(outcomes)))
+        return
+    for sentence in room.sentences(outcomes):
+        typer.echo(sentence)
+    typer.echo(f"The page is at {page}")

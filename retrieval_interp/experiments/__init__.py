@@ -9,6 +9,7 @@
 - beyond_training.py: a model and its circuit under distribution shifts (shifts.py), against what the circuit predicts
   (shift_predictions.py)
 - thinking_ahead.py: myopic training: do pairs compute for later queries?
+- thinking_without_words.py: do residual streams that are read again extend depth?
 - equivalence_page.py: the circuits that are equivalent to a model's circuit, as a page
 - runs.py: many small training runs, each kept as one line of a file
 """

@@ -75,10 +75,16 @@ class VectorTask(Task):
     def assemble(self, draws: VectorBatch) -> Examples:
         """Arrange the drawn symbols as sequences, with targets and roles."""
 
-    def position_codes(self) -> Float[torch.Tensor, "pos dim"]:
-        """Return rotary position codes: cos(p θ_i), sin(p θ_i) with θ_i = 10000^(-2i/K), ``[pos, K]``."""
+    def position_codes(self, n_positions: int | None = None) -> Float[torch.Tensor, "pos dim"]:
+        """Return rotary position codes: cos(p θ_i), sin(p θ_i) with θ_i = 10000^(-2i/K), ``[pos, K]``.
+
+        Args:
+            n_positions: the number of positions; None: those of an example.
+        """
         i = torch.arange(self.n_dims // 2)
-        angle = torch.arange(self.n_positions)[:, None] * 10000.0 ** (-2 * i / self.n_dims)
+        angle = torch.arange(self.n_positions if n_positions is None else n_positions)[:, None] * 10000.0 ** (
+            -2 * i / self.n_dims
+        )
         return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
 
     def inputs(self, symbols: Float[torch.Tensor, "example pos dim"]) -> Float[torch.Tensor, "example pos d_in"]:

@@ -4,19 +4,22 @@ from circuits import BadInput
 from circuits.flow.layout import Layout
 from retrieval_interp.theory.chain_layout import chain_layout
 from retrieval_interp.theory.information_flow import spread
-from retrieval_interp.theory.writing import fewest_written, fewest_written_table, hops, hops_table
+from retrieval_interp.theory.writing import fewest_written, fewest_written_table, hops, hops_table, thinking_hops
 
 LONG = 40
 
 
-def by_simulation(n_layers, n_written, order):
-    """The chain with one position more for every written symbol, always the furthest that is known by then."""
+def by_simulation(n_layers, n_written, order, reads="words"):
+    """The chain with one position more for every step, which finds the one before it and reads the furthest symbol that
+    is known by then, or all that is known there, or nothing."""
     layout, reached = chain_layout(LONG, order), 0
+    layout = Layout({**layout.start, "query": layout.start["query"] | {"own"}}, layout.places | {"own"})
     for written in range(n_written + 1):
         last = "query" if not written else f"written{written}"
-        known = next(state for layer, state in enumerate(spread(layout, causal=True)) if layer == n_layers)
-        reached = max(int(piece[1:]) for piece in known[last] if piece.startswith("x"))
-        start = {**layout.start, f"written{written + 1}": frozenset({f"x{reached}", f"w{written + 1}"})}
+        known = next(state for layer, state in enumerate(spread(layout, causal=True)) if layer == n_layers)[last]
+        reached = max(int(piece[1:]) for piece in known if piece.startswith("x"))
+        read = {"words": {f"x{reached}"}, "thoughts": known, "pauses": set()}[reads]
+        start = {**layout.start, f"written{written + 1}": frozenset({"own", f"w{written + 1}", *read})}
         layout = Layout(start, layout.places)
     return reached
 
@@ -26,6 +29,14 @@ def by_simulation(n_layers, n_written, order):
 @pytest.mark.parametrize("order", [None, range(1, LONG + 1)])
 def test_the_number_of_hops_is_that_of_the_simulation(n_layers, n_written, order):
     assert hops(n_layers, n_written) == by_simulation(n_layers, n_written, order)
+
+
+@pytest.mark.parametrize("n_layers", [2, 3, 4])
+@pytest.mark.parametrize("n_thoughts", [0, 1, 2, 3])
+def test_a_thought_is_worth_one_hop_more_than_a_word_and_a_pause_none(n_layers, n_thoughts):
+    assert thinking_hops(n_layers, n_thoughts) == by_simulation(n_layers, n_thoughts, None, "thoughts")
+    assert thinking_hops(n_layers, n_thoughts) == hops(n_layers, n_thoughts) + n_thoughts
+    assert hops(n_layers) == by_simulation(n_layers, n_thoughts, None, "pauses")
 
 
 def test_seven_hops_take_four_layers_or_fewer_and_some_writing():
@@ -54,3 +65,5 @@ def test_numbers_that_make_no_sense_are_refused(n_layers, n_written):
         hops(n_layers, n_written)
     with pytest.raises(BadInput, match="0 hops; expected at least 1"):
         fewest_written(0, 2)
+    with pytest.raises(BadInput, match="expected 2 to 64 layers"):
+        thinking_hops(1, 2)
