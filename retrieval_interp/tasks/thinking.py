@@ -20,6 +20,7 @@ from jaxtyping import Float
 from circuits.problem import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.tasks.next_symbol import NextSymbolTask
+from retrieval_interp.tasks.retrieval import StepOrder  # noqa: F401  # annotates an inherited field of the dataclass
 
 WORDS, THOUGHTS, PAUSES = "words", "thoughts", "pauses"  # what a position after the queries reads
 
