@@ -216,9 +216,10 @@ def verdicts(outcomes: Sequence[Outcome]) -> dict[str, str]:
     found["information flow"] = f"refuted for {', '.join(refuted)}" if refuted else "not refuted"
     words, thoughts = (_share([as_words(one) for one in _of(outcomes, name)]) for name in (WORDS, THOUGHTS))
     further = _share([beyond_words(one) for one in _of(outcomes, THOUGHTS)])
+    paused = _share([one.reached[0] >= 1 for one in _of(outcomes, PAUSES)])
     found["thoughts do what words do"] = _decided(thoughts, holds and words >= MOST)
-    found["a thought is worth more than a word"] = _decided(further, holds)
-    found["pauses add nothing"] = "undecided" if not holds else "no" if PAUSES in refuted else "yes"
+    found["a thought is worth more than a word"] = _decided(further, holds and (thoughts >= MOST or further >= MOST))
+    found["pauses add nothing"] = _decided(1.0, holds and paused >= MOST) if PAUSES not in refuted else "no"
     return found
 
 

@@ -43,7 +43,7 @@ def hops_figure(outcomes: Sequence[Outcome]) -> go.Figure:
         )  # fmt: skip
         figure.add_traces([line, dots])
     figure.update_xaxes(title_text="steps: words, thoughts or pauses", dtick=1)
-    figure.update_yaxes(title_text="hops reached", dtick=1, rangemode="tozero")
+    figure.update_yaxes(title_text="hops reached", dtick=1, range=[-0.2, outcomes[0].n_steps + 0.3])
     return figure.update_layout(template="plotly_white", height=380, margin={"t": 30})
 
 

@@ -79,7 +79,8 @@ CONTROL, FLOW, SAME, MORE, NOTHING = verdicts(by_hand())
     ("outcomes", "expected"),
     [
         (by_hand(), {CONTROL: "holds", FLOW: "not refuted", SAME: "yes", MORE: "no", NOTHING: "yes"}),
-        (by_hand(thoughts={1: 0}), {SAME: "no", MORE: "no"}),
+        (by_hand(thoughts={1: 0}), {SAME: "no", MORE: "undecided"}),
+        (by_hand(pauses={2: 2}), {FLOW: "not refuted", NOTHING: "undecided"}),
         (by_hand(few=2, thoughts={1: 0}), {SAME: "undecided"}),
         (by_hand(thoughts={1: 0, 2: 1, 3: 1}), {FLOW: "not refuted", SAME: "yes", MORE: "yes"}),
         (by_hand(few=4, thoughts={1: 0, 2: 0, 3: 1}), {FLOW: "refuted for thoughts", MORE: "no"}),
