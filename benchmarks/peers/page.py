@@ -74,8 +74,8 @@ def figure(kind: str, rows: Sequence[dict[str, Any]]) -> go.Figure:
 
 
 def better(levels: dict[str, dict[str, dict[str, float]]]) -> list[str]:
-    """Return where a peer is better than discovery by 0.01 or more, and what each method costs, in sentences."""
-    said = []
+    """Return first where a peer is better than discovery by 0.01 or more, then what each method costs, in sentences."""
+    ahead, behind = [], []
     for key, (name, sign) in FIGURES.items():
         texts = []
         for level, methods in levels.items():
@@ -83,11 +83,13 @@ def better(levels: dict[str, dict[str, dict[str, float]]]) -> list[str]:
             best = max((method for method in shown if method != "discovery"), key=lambda one: sign * shown[one])
             if sign * shown[best] > sign * shown["discovery"]:
                 texts.append(f"{best} on {level} ({shown[best]:.2f}; discovery {shown['discovery']:.2f})")
-        said.append(f"{name}, better than discovery: {', '.join(texts) or 'no peer on any level'}.")
+        where = f"{name}, better than discovery: {', '.join(texts) or 'no peer on any level'}."
+        (ahead if texts else behind).append(where)
     methods = next(iter(levels.values()))
     costs = {method: np.mean([level[method]["sequences"] for level in levels.values()]) for method in methods}
     cheapest_first = sorted(costs.items(), key=lambda item: item[1])
-    return [*said, f"Sequences for a model: {', '.join(f'{method} {n:,.0f}' for method, n in cheapest_first)}."]
+    cost = f"Sequences for a model: {', '.join(f'{method} {n:,.0f}' for method, n in cheapest_first)}."
+    return [*ahead, cost, *behind]
 
 
 def _read(path: Path) -> dict[str, Any]:
