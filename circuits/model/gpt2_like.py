@@ -41,6 +41,7 @@ class HookedTransformerConfig:
     attn_only: bool = False
     use_attn_scale: bool = True
     attn_scale: float = -1.0
+    attention_dir: str = "causal"
     init_weights: bool = True
     initializer_range: float = -1.0
     seed: int | None = None
@@ -199,7 +200,8 @@ class Attention(nn.Module):
             k, v = past_kv_cache_entry.append(k, v)
         scores = q.transpose(1, 2) @ k.permute(0, 2, 3, 1) / self.attn_scale
         before = k.shape[1] - q.shape[1]
-        seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device=q.device).tril(before)
+        seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device=q.device)
+        seen = seen.tril(before) if self.cfg.attention_dir == "causal" else seen
         if attention_mask is not None:
             seen = seen & attention_mask[:, None, None].bool()
         scores = self.hook_attn_scores(scores.masked_fill(~seen, -torch.inf))
