@@ -34,6 +34,11 @@ class Examples:
             raise BadInput(f"the roles belong to {len(self.roles)} examples; the inputs are {len(self)}")
         if self.roles.valid is not None and self.roles.valid.shape[1] != self.inputs.shape[1]:
             raise BadInput(f"valid has {self.roles.valid.shape[1]} positions; the inputs have {self.inputs.shape[1]}")
+        low, high = (int(own) for own in self.roles.positions.aminmax())
+        if low < 0 or high >= self.inputs.shape[1]:
+            raise BadInput(
+                f"a role is at position {low if low < 0 else high}; the inputs have {self.inputs.shape[1]} positions"
+            )
         if self.counterfactual is not None and self.counterfactual.shape != self.inputs.shape:
             shapes = f"{[*self.counterfactual.shape]}; the inputs have {[*self.inputs.shape]}"
             raise BadInput(f"the counterfactual inputs have the shape {shapes}")

@@ -119,7 +119,7 @@ def edited(point: nn.Module, edit: Edit | None) -> Iterator[None]:
     thread = threading.get_ident()
 
     def override(module: nn.Module, inputs: tuple[Tensor, ...], pattern: Tensor) -> Tensor:
-        return edit(pattern) if threading.get_ident() == thread else pattern
+        return edit(pattern).contiguous() if threading.get_ident() == thread else pattern  # some models call view
 
     with HOOKING:
         handle = point.register_forward_hook(override)

@@ -80,7 +80,7 @@ def test_evaluation_of_every_architecture_equals_plain_hooks(name):
 @pytest.mark.parametrize("name", ALIBI)
 @pytest.mark.parametrize("n", [1, 3, 4, 8])
 def test_biases_of_heads_are_not_taken_for_those_of_examples(name, n):
-    model, examples = model_of(name), PROBLEM.examples(n, seed=0)
+    model, examples = bridge(name), PROBLEM.examples(n, seed=0)  # a model is checked on the first examples of a length
     found, expected = evaluate(model, PROBLEM, examples, CIRCUITS), with_hooks(model, examples)
     assert (found - expected).abs().max() <= 1e-6
 

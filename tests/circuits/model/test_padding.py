@@ -137,6 +137,8 @@ def test_examples_whose_parts_do_not_belong_together_are_refused():
     for changed, what in (
         ({"inputs": one.inputs[:, :5]}, "valid has 12 positions; the inputs have 5"),
         ({"inputs": one.inputs[:2]}, "the roles belong to 3 examples; the inputs are 2"),
+        ({"roles": Roles.of({"end": torch.tensor([4, 12, 0])})}, "a role is at position 12; the inputs have 12"),
+        ({"roles": Roles.of({"end": torch.tensor([4, -1, 0])})}, "a role is at position -1"),
     ):
         with pytest.raises(BadInput, match=what):
             replace(one, **changed)
