@@ -85,13 +85,14 @@ class Equivalence:
     def decision(self) -> Literal["holds", "fails", "undecided"]:
         """Whether the circuit is the only one.
 
-        It fails if there are two circuits of which no undecided set is a part; it is undecided if the only circuit
-        was found by a search that was cut short, or beside undecided sets.
+        It fails if there are two circuits of which no undecided set is a part. It holds only if all sets were run: a
+        set can pass although a larger one fails, so a set that was ruled out by a larger one may be another circuit.
         """
         clear = self.clear
         if len(clear) > 1 or (clear and not clear[0].paths <= {*self.own}):
             return "fails"
-        return "holds" if len(self.circuits) == 1 and not self.undecided and self.searched_all else "undecided"
+        every = self.all_sets and self.searched_all
+        return "holds" if len(self.circuits) == 1 and not self.undecided and every else "undecided"
 
     @property
     def clear(self) -> tuple[EquivalentCircuit, ...]:
@@ -166,6 +167,8 @@ class Equivalence:
         elif self.decision == "fails":
             many = f"{n} circuits of {paths} are minimal and have" if n > 1 else f"one of {paths} is minimal and has"
             first = f"The circuit is not the only one: {many} {low}."
+        elif n == 1 and not self.undecided:
+            first = "No other circuit was found. Whether it is the only one is undecided: not all sets were run."
         else:
             first = (
                 f"It is undecided whether the circuit is the only one: {n} of {paths or '0 paths'} found, with {low}."
@@ -218,7 +221,7 @@ class Equivalence:
             "threshold": self.threshold,
             "own": {"paths": [*map(str, self.own)], "loss": self.own_loss.to_json()},
             "circuits": [
-                {"paths": _texts(one.paths), "loss": one.loss.to_json(), "surely_minimal": one in self.clear}
+                {"paths": _texts(one.paths), "loss": one.loss.to_json(), "has_undecided_part": one not in self.clear}
                 for one in self.circuits
             ],
             "shared": [*map(str, self.shared)],

@@ -15,19 +15,11 @@ from circuits.mlps.mlps import mlp_ablations
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.layers import layers
 from circuits.model.patterns import attention_patterns
-from tests.circuits.model.test_architectures import PROBLEM, SUPPORTED, model_of
+from tests.circuits.model.test_architectures import PROBLEM, RUNNING, model_of
 
 HEAD = Head(1, 2)
 NORMS_AFTER = ("gemma2", "gemma3", "olmo2")  # what their heads write is normalised before it is added
-ADDING = tuple(name for name in (*SUPPORTED, "native") if name not in NORMS_AFTER)
-
-
-def refused(name):
-    """Skip an architecture that the installed TransformerLens cannot run."""
-    try:
-        layers(model_of(name), PROBLEM.examples(2, 0))
-    except BadInput as error:
-        pytest.skip(str(error))
+ADDING = tuple(name for name in RUNNING if name not in NORMS_AFTER)
 
 
 def read(name):
@@ -37,7 +29,6 @@ def read(name):
 
 @pytest.mark.parametrize("name", ADDING)
 def test_an_input_that_is_not_changed_changes_nothing(name):
-    refused(name)
     run, head = read(name)
     at = run.examples.roles["b"]
     own = run.part(HEAD, "z")[run.example, at]
@@ -53,7 +44,6 @@ def test_an_input_that_is_not_changed_changes_nothing(name):
 @pytest.mark.parametrize("name", ADDING)
 def test_patched_queries_attend_as_if_the_residual_stream_of_the_source_were_another(name):
     """Only the source's own key is another then, so the attention to all positions before it is in proportion."""
-    refused(name)
     run, head = read(name)
     at, changed = run.examples.roles["b"], run.residual(1).clone()
     rows = torch.randn(1, 4, 1, 32, generator=torch.Generator().manual_seed(0))
@@ -76,7 +66,6 @@ def test_patched_queries_attend_as_if_the_residual_stream_of_the_source_were_ano
 
 @pytest.mark.parametrize("name", ADDING)
 def test_patched_values_are_mixed_by_the_same_attention(name):
-    refused(name)
     run, head = read(name)
     at = run.examples.roles["a"]
     rows = torch.randn(1, 4, 1, 32, generator=torch.Generator().manual_seed(1))
@@ -106,7 +95,6 @@ def test_a_head_of_gpt_2_gives_the_same_by_products_and_by_hooks(random_model, t
 
 @pytest.mark.parametrize("name", ADDING)
 def test_edges_are_measured_on_every_architecture_whose_parts_add_up(name):
-    refused(name)
     found = path_patching(model_of(name), PROBLEM, Circuit({HEAD: OneHot({"b": "a"})}), n_examples=8)
     assert [*found.attention] == [AttentionPath(HEAD, "b", "a")]
     assert {str(edge.sender) for edge in found.edges} == {"embed", "L0H0", "L0H1", "L0H2", "L0H3", "L0 MLP"}
@@ -115,14 +103,12 @@ def test_edges_are_measured_on_every_architecture_whose_parts_add_up(name):
 
 @pytest.mark.parametrize("name", NORMS_AFTER)
 def test_an_architecture_whose_parts_do_not_add_up_is_refused(name):
-    refused(name)
     with pytest.raises(BadInput, match="heads and MLPs add to it"):
         path_patching(model_of(name), PROBLEM, Circuit({HEAD: OneHot({"b": "a"})}), n_examples=8)
 
 
-@pytest.mark.parametrize("name", [*SUPPORTED, "native"])
+@pytest.mark.parametrize("name", RUNNING)
 def test_a_run_that_branches_off_is_that_of_a_changed_residual_stream(name):
-    refused(name)
     model, examples = model_of(name), PROBLEM.examples(3, 1)
     check_branching(model, examples)
     run = KeptRun.of(model, examples)
@@ -137,9 +123,8 @@ def test_a_run_that_branches_off_is_that_of_a_changed_residual_stream(name):
         torch.testing.assert_close(own, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", [*SUPPORTED, "native"])
+@pytest.mark.parametrize("name", RUNNING)
 def test_the_mean_of_an_mlp_is_that_of_plain_hooks(name):
-    refused(name)
     model = model_of(name)
     report = mlp_ablations(model, PROBLEM, n_examples=32)
     fit, test = (PROBLEM.examples(32, stream_seed(0, stream)) for stream in ("MLP fit", "MLP loss"))
@@ -161,9 +146,8 @@ def test_the_mean_of_an_mlp_is_that_of_plain_hooks(name):
     assert report.loss(1, "b", "mean").mean != pytest.approx(report.unablated.mean, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", [*SUPPORTED, "native"])
+@pytest.mark.parametrize("name", RUNNING)
 def test_heads_look_for_themselves_on_every_architecture(name):
-    refused(name)
     found = self_consistency(model_of(name), PROBLEM, Circuit({HEAD: OneHot({"b": "a"})}), n_examples=8)
     run = PROBLEM.examples(8, stream_seed(0, "self-consistency"))
     (own,) = (one for layer, one in attention_patterns(model_of(name), run) if layer == 1)

@@ -113,11 +113,40 @@ def test_the_statements_count_what_was_learned_and_how():
     assert first["loss"] == pytest.approx(0.15)
     assert (few["bound"], few["below_bound"]) == (0.5, 1)  # 0.4 + 3 * 0.01 is below a half
     assert (second["bound"], second["below_bound"], second["by_way_of_x1"]) == (None, None, 1)
-    said = sentences([*some, two_hops(1, 0.8, 0.1)])
-    assert sum("does not breach" in one for one in said) == 1  # one of two runs is not more than half
+    said = sentences(some)
+    assert all("undecided whether the condition breaches" in one for one in said[:3])  # too few of ten runs
     assert "1 of 3 models of one layer" in said[3]
-    assert "does not hold (2 of 4 do" in said[4]
-    assert "holds (1 of 1 do" in said[5]
+    assert "is undecided before all models have 10 runs (2 of 4 do" in said[4]
+    assert "is undecided before all models have 10 runs (1 of 1 do" in said[5]
+
+
+@pytest.mark.parametrize(
+    ("learned", "runs", "says"),
+    [
+        (5, 5, "undecided"),
+        (6, 6, "breaches"),
+        (5, 10, "does not breach"),
+        (0, 5, "does not breach"),
+        (4, 8, "undecided"),
+    ],
+)
+def test_a_condition_breaches_if_more_than_half_of_ten_runs_learn_the_symbol(learned, runs, says):
+    """What the runs that are not finished could still change is undecided."""
+    some = [one_hop(seed, 0.1 if seed < learned else 0.9) for seed in range(runs)]
+    assert f"{says} " in sentences(some)[0]
+    assert ("undecided" in sentences(some)[0]) == (says == "undecided")
+
+
+def test_mechanisms_are_stated_when_every_model_has_ten_runs():
+    def run(point, seed):
+        own, symbols = point.condition, [f"x{k}" for k in range(1, point.n_steps + 1)]
+        shape = (point.n_steps, point.n_layers, own.step_order, own.n_heads, own.mlps, seed, 100, 100)
+        losses = dict.fromkeys(symbols, 0.1)
+        return Outcome(*shape, losses, losses, 4, 0, 4, 1, 0.9 if point.n_layers > 1 else None)
+
+    said = sentences([run(point, seed) for seed in range(10) for point in POINTS])
+    assert sum("does not breach" in one for one in said) == 0
+    assert "query (two layers) holds (120 of 120 do" in said[-1]
 
 
 def test_the_runs_go_on_where_they_stopped_and_none_is_repeated(tmp_path, monkeypatch):
