@@ -83,9 +83,7 @@ def validate(
     if task is None:
         folder = library.find(model_dir)
         own = library.own_task(folder)  # raises first if this is not a model directory
-        hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
-        if hypothesis is None:
-            raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+        hypothesis = library.chosen_circuit(folder, circuit)
         hypothesis.check_names(own.roles, *library.own_size(folder))  # before the slow loading of the model
     elif circuit is None:
         raise BadInput("--task needs a circuit; name one with --circuit")

@@ -1,8 +1,9 @@
 """The commands of the study that train small models under several conditions, and compare them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +32,18 @@ def _with_steps(preset: str, steps: int | None) -> "Preset":
     return chosen if steps is None else replace(chosen, recipe=replace(chosen.recipe, steps=steps))
 
 
+def _report(as_json: bool, command: str, page: Path, said: Sequence[str], **results: Any) -> None:
+    """Print what was found, in words, and where the page is; or with ``--json`` one document with the results."""
+    from retrieval_interp.models.provenance import versions
+
+    if as_json:
+        print_json(command, versions(), **results)
+        return
+    for sentence in said:
+        typer.echo(sentence)
+    typer.echo(f"The page is at {page}")
+
+
 @app.command()
 def interventions(
     preset: PresetName = "tiny",
@@ -46,7 +59,6 @@ def interventions(
     from retrieval_interp.experiments import interventions as room
     from retrieval_interp.experiments.interventions_page import PAGE, write_interventions
     from retrieval_interp.experiments.runs import RUNS
-    from retrieval_interp.models.provenance import versions
 
     chosen = _with_steps(preset, steps)
     for name in (RUNS, PAGE):
@@ -55,13 +67,7 @@ def interventions(
         outcomes = room.experiment(preset, chosen, seeds, out, progress)
     command = f"retrieval-interp study interventions --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
     page = write_interventions(outcomes, out, command)
-    table = room.summary(outcomes)
-    if as_json:
-        print_json(command, versions(), rows=records(table))
-        return
-    for sentence in room.sentences(outcomes):
-        typer.echo(sentence)
-    typer.echo(f"The page is at {page}")
+    _report(as_json, command, page, room.sentences(outcomes), rows=records(room.summary(outcomes)))
 
 
 @app.command("depth-sweep")
@@ -81,7 +87,6 @@ def depth_sweep(
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import depth_sweep as room
     from retrieval_interp.experiments.depth_sweep_page import FILES, write_depth_sweep
-    from retrieval_interp.models.provenance import versions
 
     for name in FILES:
         check_writable(out / name)
@@ -89,12 +94,7 @@ def depth_sweep(
         runs = room.experiment(asked, seeds, steps, out, progress)
     command = f"retrieval-interp study depth-sweep {' '.join(map(str, asked))} --seeds {seeds} --steps {steps}"
     page = write_depth_sweep(runs, out, command)
-    if as_json:
-        print_json(command, versions(), rows=records(room.table(runs)))
-        return
-    for sentence in room.sentences(runs):
-        typer.echo(sentence)
-    typer.echo(f"The page is at {page}")
+    _report(as_json, command, page, room.sentences(runs), rows=records(room.table(runs)))
 
 
 @app.command("fewer-layers")
@@ -110,7 +110,6 @@ def fewer_layers(
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import fewer_layers as room
     from retrieval_interp.experiments.fewer_layers_page import FILES, write_fewer_layers
-    from retrieval_interp.models.provenance import versions
 
     for name in FILES:
         check_writable(out / name)
@@ -118,12 +117,8 @@ def fewer_layers(
         outcomes = room.experiment(seeds, steps, out, progress)
     command = f"retrieval-interp study fewer-layers --seeds {seeds} --steps {steps}"
     page = write_fewer_layers(outcomes, out, command)
-    if as_json:
-        print_json(command, versions(), rows=room.rows(outcomes), sentences=room.sentences(outcomes))
-        return
-    for sentence in room.sentences(outcomes):
-        typer.echo(sentence)
-    typer.echo(f"The page is at {page}")
+    said = room.sentences(outcomes)
+    _report(as_json, command, page, said, rows=room.rows(outcomes), sentences=said)
 
 
 @app.command("thinking-ahead")
@@ -140,7 +135,6 @@ def thinking_ahead(
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import thinking_ahead as room
     from retrieval_interp.experiments.thinking_ahead_page import FILES, write_thinking_ahead
-    from retrieval_interp.models.provenance import versions
 
     chosen = _with_steps(preset, steps)
     for name in FILES:
@@ -149,13 +143,8 @@ def thinking_ahead(
         outcomes = room.experiment(preset, chosen, seeds, out, progress)
     command = f"retrieval-interp study thinking-ahead --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
     page = write_thinking_ahead(outcomes, out, command)
-    if as_json:
-        tables = {"losses": records(room.summary(outcomes)), "arose": records(room.arose(outcomes))}
-        print_json(command, versions(), verdict=room.verdict(outcomes), **tables)
-        return
-    for sentence in room.sentences(outcomes):
-        typer.echo(sentence)
-    typer.echo(f"The page is at {page}")
+    tables = {"losses": records(room.summary(outcomes)), "arose": records(room.arose(outcomes))}
+    _report(as_json, command, page, room.sentences(outcomes), verdict=room.verdict(outcomes), **tables)
 
 
 @app.command("thinking-without-words")
@@ -172,7 +161,6 @@ def thinking_without_words(
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import thinking_without_words as room
     from retrieval_interp.experiments.thinking_without_words_page import FILES, write_thinking_without_words
-    from retrieval_interp.models.provenance import versions
 
     for name in FILES:
         check_writable(out / name)
@@ -180,9 +168,5 @@ def thinking_without_words(
         outcomes = room.experiment(hops, steps, seeds, out, progress)
     command = f"retrieval-interp study thinking-without-words --hops {hops} --seeds {seeds} --steps {steps}"
     page = write_thinking_without_words(outcomes, out, command)
-    if as_json:
-        print_json(command, versions(), verdicts=room.verdicts(outcomes), rows=records(room.summary(outcomes)))
-        return
-    for sentence in room.sentences(outcomes):
-        typer.echo(sentence)
-    typer.echo(f"The page is at {page}")
+    tables = {"verdicts": room.verdicts(outcomes), "rows": records(room.summary(outcomes))}
+    _report(as_json, command, page, room.sentences(outcomes), **tables)

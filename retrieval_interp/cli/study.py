@@ -187,7 +187,6 @@ def elimination(
 
     Exits with 0 if the answers follow the changed rows, 1 if not, 2 on bad input.
     """
-    from circuits.circuit_file import load_circuit
     from retrieval_interp.experiments.elimination import elimination as measured
     from retrieval_interp.experiments.elimination import partial_path
     from retrieval_interp.models import library
@@ -197,9 +196,7 @@ def elimination(
     folder = library.find(model_dir)
     if not isinstance(task := library.own_task(folder), RetrievalTask) or task.step_order is StepOrder.ANY:
         raise BadInput(f"{model_dir}: expected a model of the retrieval problem with pairs in blocks")
-    hypothesis = library.own_circuit(folder) if circuit is None else load_circuit(circuit)
-    if hypothesis is None:
-        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+    hypothesis = library.chosen_circuit(folder, circuit)
     partial_path(hypothesis, task)  # before the slow loading of the model
     model = library.load(folder).model
     with progress_bar("changing rows") as progress:
@@ -231,7 +228,6 @@ def composition(
 
     Exits with 0 if the circuit is self-consistent, 1 if it is not or undecided, 2 on bad input.
     """
-    from circuits.circuit_file import load_circuit
     from circuits.flow.flow_check import ROLE_EXAMPLES
     from circuits.role_paths import role_paths
     from circuits.utils.files import check_writable
@@ -241,9 +237,7 @@ def composition(
 
     folder = library.find(model_dir)
     task = library.own_task(folder)
-    hypothesis = library.own_circuit(folder) if circuit is None else load_circuit(circuit)
-    if hypothesis is None:
-        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+    hypothesis = library.chosen_circuit(folder, circuit)
     hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
     role_paths(hypothesis)
     for path in (out / name for name in FILES if out):
@@ -285,7 +279,6 @@ def beyond_training(
 
     Exits with 0 if every prediction of the circuit agrees with the model, 1 if not or undecided, 2 on bad input.
     """
-    from circuits.circuit_file import load_circuit
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments.beyond_training import FILES
     from retrieval_interp.experiments.beyond_training import beyond_training as measured
@@ -295,9 +288,7 @@ def beyond_training(
 
     folder = library.find(model_dir)
     task = check_shiftable(library.own_task(folder), model_dir)
-    hypothesis = library.own_circuit(folder) if circuit is None else load_circuit(circuit)
-    if hypothesis is None:
-        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+    hypothesis = library.chosen_circuit(folder, circuit)
     hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
     for path in (out / name for name in FILES if out):
         check_writable(path)
@@ -340,9 +331,7 @@ def equivalence(
 
     folder = library.find(model_dir)
     task = library.own_task(folder)
-    hypothesis = library.own_circuit(folder) if circuit is None else circuits.load_circuit(circuit)
-    if hypothesis is None:
-        raise BadInput(f"{model_dir}: has no circuit.yaml; name one with --circuit")
+    hypothesis = library.chosen_circuit(folder, circuit)
     hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
     for path in (out / name for name in ("equivalence.csv", "equivalence.html") if out):
         check_writable(path)

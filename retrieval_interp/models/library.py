@@ -99,6 +99,22 @@ def own_circuit(folder: Path) -> Circuit | None:
     return load_circuit(path) if path.exists() else None
 
 
+def chosen_circuit(name: str | Path, path: Path | None = None) -> Circuit:
+    """Return the circuit of a file; or if none is given, the one in a model directory.
+
+    Args:
+        name: the model, as for ``find``.
+        path: a circuit file.
+
+    Raises:
+        BadInput: the file is damaged or missing; or none is given, and the model has no circuit.
+    """
+    circuit = own_circuit(find(name)) if path is None else load_circuit(path)
+    if circuit is None:
+        raise BadInput(f"{name}: has no {CIRCUIT}; name one with --circuit")
+    return circuit
+
+
 def own_task(folder: Path) -> Task:
     """Return the task of a model directory, without loading the model.
 

@@ -224,6 +224,15 @@ def test_partial_losses_out_of_order_are_counted(tables):
     assert (row.measured, row.verdict) == ("3 of 4 [0.30, 0.95] runs", "differs")
 
 
+def test_runs_in_which_fewer_than_two_partial_losses_fell_are_counted_apart(tables):
+    """By the protocol's rule they are in order; they say nothing about it."""
+    log = tables / "transformer_c" / "log.jsonl"
+    log.write_text(re.sub(r'"(x[23])": [\d.]+', r'"\1": 0.75', log.read_text()))
+    row = section_7(tables)["A to D, recipe small"]
+    assert "4 of 4" in row.measured
+    assert "1 of them fewer than two symbols fell" in row.measured
+
+
 @pytest.mark.parametrize(
     "table",
     [
