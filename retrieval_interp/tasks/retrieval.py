@@ -106,6 +106,11 @@ class RetrievalTask(VectorTask):
         return [k for k in range(first, self.n_steps + 1) if k != self.left_out]
 
     @property
+    def trained_positions(self) -> slice:
+        """The queries, which stand last."""
+        return slice(-self.n_chains, None)
+
+    @property
     def layout(self) -> Layout:
         """What each role of one chain knows at the start; for ``any``, in one of the possible orders."""
         steps = range(1, self.n_steps + 1)

@@ -136,6 +136,11 @@ class Task(ABC):
         """The names of the training losses; the loss components, unless training has its own targets."""
         return self.loss_components
 
+    @property
+    def trained_positions(self) -> slice:
+        """The positions whose outputs the training losses need; a training pass may return these alone."""
+        return slice(None)
+
     def training_losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch trained"]:

@@ -1,6 +1,7 @@
 """The forward pass for training: the same weights and outputs as the transformer, with fewer and larger products.
 
-One product computes the queries, keys and values of all heads of a layer, and there are no hooks.
+One product computes the queries, keys and values of all heads of a layer, and there are no hooks. The last layer writes
+only at the positions whose outputs the loss reads.
 """
 
 from typing import Any
@@ -14,24 +15,33 @@ from circuits.model.block import is_layer_norm
 from circuits.model.transformer import Transformer
 
 
+EVERYWHERE = slice(None)
+
+
 def training_pass(
-    model: Transformer, inputs: Shaped[Tensor, "batch pos *d_input"]
-) -> Float[Tensor, "batch pos d_vocab_out"]:
+    model: Transformer, inputs: Shaped[Tensor, "batch pos *d_input"], positions: slice = EVERYWHERE
+) -> Float[Tensor, "batch read d_vocab_out"]:
     """Return the outputs of a transformer of ``retrieval_interp.models.build``, with gradients.
 
     Args:
         model: a causal transformer with sequential attention and MLP, as all models of this package.
         inputs: vectors ``[batch, pos, d_input]`` or tokens ``[batch, pos]``.
+        positions: the positions whose outputs are returned.
     """
     residual = model.embed(inputs) + model.pos_embed.W_pos[: inputs.shape[1]]
-    for block in model.blocks:
+    *lower, last = model.blocks
+    for block in lower:
         residual = layer(block, residual)
+    residual = layer(last, residual, positions)
     return model.unembed(normalised(getattr(model, "ln_final", nn.Identity()), residual))
 
 
-def layer(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-    """Return the residual stream after a layer."""
-    return after_mlp(block, residual + attention(block.attn, normalised(block.ln1, residual)))
+def layer(
+    block: Any, residual: Float[Tensor, "batch pos d_model"], positions: slice = EVERYWHERE
+) -> Float[Tensor, "batch read d_model"]:
+    """Return the residual stream at some positions after a layer."""
+    attended = attention(block.attn, normalised(block.ln1, residual), positions)
+    return after_mlp(block, residual[:, positions] + attended)
 
 
 def after_mlp(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
@@ -43,10 +53,13 @@ def after_mlp(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float
     return residual + functional.linear(mlp.act_fn(hidden), mlp.W_out.T, mlp.b_out)
 
 
-def attention(attn: Any, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-    """Return the output of all heads of a layer, which is added to the residual stream."""
+def attention(
+    attn: Any, x: Float[Tensor, "batch pos d_model"], positions: slice = EVERYWHERE
+) -> Float[Tensor, "batch read d_model"]:
+    """Return the output of all heads of a layer at some positions, which is added to the residual stream there."""
     q, k, v = queries_keys_values(attn, x)
-    pattern = (q @ k.mT / attn.attn_scale).masked_fill(future(x), -torch.inf).softmax(-1)
+    scores = q[:, :, positions] @ k.mT / attn.attn_scale
+    pattern = scores.masked_fill(future(x)[positions], -torch.inf).softmax(-1)
     return projected(attn, pattern @ v)
 
 

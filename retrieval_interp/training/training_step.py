@@ -143,7 +143,7 @@ class TrainingStep:
         self.optimizer = adamw(((n, p) for n, p in self.model.named_parameters() if p.requires_grad), self.recipe)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.autocast = in_bfloat16(self.recipe, self.device)
-        self.forward: Any = partial(training_pass, self.model)
+        self.forward: Any = partial(training_pass, self.model, positions=self.task.trained_positions)
 
     def compile(self) -> None:
         """Compile the forward and the backward pass; without a working compiler, print a warning and do not compile."""
