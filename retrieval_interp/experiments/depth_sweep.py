@@ -9,6 +9,7 @@ MLPs, one head or eight, pairs shuffled within their blocks or over the whole se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
@@ -158,9 +159,11 @@ def trained(
     preset = point.preset(steps)
     model = VectorTransformer(preset.config, seed)
     if point.condition.mlps is MLPs.LAST:
-        for block in model.blocks[:-1]:  # an MLP that writes nothing, and stays as it is
+        for block in model.blocks[:-1]:  # an MLP that writes nothing, stays as it is, and need not be computed
             for weight in block.mlp.parameters():
                 torch.nn.init.zeros_(weight).requires_grad_(False)
+            block.cfg = copy(block.cfg)
+            block.cfg.attn_only = True
     take_step = TrainingStep(model, preset.task, preset.recipe)
     take_step.compile()
     step = 0
