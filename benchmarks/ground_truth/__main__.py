@@ -1,6 +1,6 @@
 """Test discovery on models whose circuit is known, from easy to hard.
 
-    python -m benchmarks.ground_truth [--seeds 6] [--json]
+    python -m benchmarks.ground_truth [--seeds 6] [--level NAME ...] [--json]
 
 What each level adds to compiled circuits is written in ``levels.py``. Every model is checked to carry its circuit: its
 loss is low, also with the planted patterns in the planted heads, and high without any path that is needed. Precision
@@ -58,12 +58,13 @@ def discovered(truth: GroundTruth) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--level", nargs="+", choices=LEVELS, default=[*LEVELS], help="the levels; by default all")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     rows = []
-    for name, level in LEVELS.items():
+    for name in arguments.level:
         for seed in range(arguments.seeds):
-            truth = level(seed)
+            truth = LEVELS[name](seed)
             check = carried(truth)
             sizes = {"steps": truth.problem.n_steps, "layers": truth.model.cfg.n_layers}
             sizes |= {"heads": truth.model.cfg.n_heads, "needed": len(truth.needed)}
@@ -72,13 +73,14 @@ def main() -> int:
             print(f"\r{name}: {seed + 1} of {arguments.seeds}   ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     levels = {}
-    for name in LEVELS:
+    for name in arguments.level:
         own = [row for row in rows if row["level"] == name]
         levels[name] = {key: sum(row[key] for row in own) / len(own) for key in AVERAGED}
         levels[name]["passed"] = min(levels[name]["precision"], levels[name]["recall"]) >= GOAL
     passed = all(row["carried"] for row in rows) and all(level["passed"] for level in levels.values())
     if arguments.json:
-        command = f"python -m benchmarks.ground_truth --seeds {arguments.seeds} --json"
+        which = "" if arguments.level == [*LEVELS] else f" --level {' '.join(arguments.level)}"
+        command = f"python -m benchmarks.ground_truth --seeds {arguments.seeds}{which} --json"
         print(
             json.dumps({"command": command, **versions(), "passed": passed, "levels": levels, "models": rows}, indent=2)
         )

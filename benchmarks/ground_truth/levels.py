@@ -1,4 +1,4 @@
-"""Levels of ground truth, from easy to hard; every one is the compiled model of a random circuit, changed.
+"""Levels of ground truth, from easy to hard; all but the last are compiled models of random circuits, changed.
 
 The circuits are drawn as in ``benchmarks/recovery.py``, for 1 to 3 steps in turn, with at most 4 layers of 2 or 3
 heads.
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
+from benchmarks.ground_truth.interchange_trained import everywhere, task_of, trained_model
 from benchmarks.ground_truth.truth import GroundTruth, carried
 from benchmarks.recovery import Planted, plant, with_backup
 from circuits import Circuit, Head, OneHot
@@ -163,10 +164,16 @@ def combined(seed: int) -> GroundTruth:
     return _with_noise(replace(truth, model=superpose(truth.model)), seed)
 
 
+def trained(seed: int) -> GroundTruth:
+    """Trained on the minimal task to carry the circuit, by interchange interventions (``interchange_trained.py``)."""
+    planted = everywhere(drawn(seed, n_chains=4))
+    return replace(truth_of(planted, trained_model(planted, seed)), problem=task_of(planted))
+
+
 LEVELS: dict[str, Callable[[int], GroundTruth]] = {
     level.__name__: level
     for level in (
         *(compiled, soft, leaking, noisy, superposed, divided, eliminating, backed_up),
-        *(combined, scattered),
+        *(combined, scattered, trained),
     )
 }

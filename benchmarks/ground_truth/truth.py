@@ -7,6 +7,7 @@ from circuits import Circuit, Head, evaluate
 from circuits.circuit import AttentionPath
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.tasks.retrieval import RetrievalTask
 
 THRESHOLD = 0.05  # a loss below it counts as low, as in discovery
 CHECKED_ON = 256  # examples; a seed of their own
@@ -26,7 +27,7 @@ class GroundTruth:
     """
 
     model: HookedTransformer
-    problem: ChainProblem
+    problem: ChainProblem | RetrievalTask
     circuit: Circuit
     needed: tuple[Alternatives, ...]
     positional: frozenset[Head] = frozenset()

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from benchmarks.ground_truth.truth import GroundTruth
 from benchmarks.peers.graph import Graph
+from circuits import Examples
+from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.tasks.retrieval import RetrievalTask
 
 Metric = Callable[[Float[Tensor, "batch pos d_out"]], Float[Tensor, ""]]
 
@@ -31,9 +34,16 @@ def measured(truth: GroundTruth, n_examples: int, seed: int) -> Measured:
     other = examples.inputs.roll(1, dims=0)
 
     def right(outputs: Tensor) -> Tensor:
-        answers, wanted = truth.problem.answers(outputs, examples)
+        answers, wanted = _answers(truth.problem, outputs, examples)
         return (answers * wanted).sum(dim=-1).mean()
 
     with torch.no_grad():
         low, high = right(truth.model(other)), right(truth.model(examples.inputs))
     return Measured(Graph(truth.model, examples.inputs, other), lambda outputs: (right(outputs) - low) / (high - low))
+
+
+def _answers(problem: ChainProblem | RetrievalTask, outputs: Tensor, examples: Examples) -> tuple[Tensor, Tensor]:
+    """Return the model's answers and the right ones, as vectors."""
+    if isinstance(problem, ChainProblem):
+        return problem.answers(outputs, examples)
+    return problem.answers(outputs), examples.targets

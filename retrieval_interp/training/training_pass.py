@@ -14,7 +14,6 @@ from torch.nn import functional
 from circuits.model.block import is_layer_norm
 from circuits.model.transformer import Transformer
 
-
 EVERYWHERE = slice(None)
 
 

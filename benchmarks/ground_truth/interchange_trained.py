@@ -1,0 +1,84 @@
+"""Models that were trained to carry a given circuit, on the minimal task: their shape, their weights, their training.
+
+    python -m benchmarks.ground_truth.interchange_trained [--seeds 30]
+
+The circuits are drawn as for the other levels, with four chains and without distractors; the models are transformers of
+the minimal task (``RetrievalTask``), 32 wide, with MLPs. ``circuits.ground_truth.interchange_training`` trains them. A
+seed whose weights are in ``data/interchange_trained`` is not trained again. Whether a model carries its circuit is not
+asked here: no seed is left out.
+"""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.recovery import Planted
+from circuits import OneHot
+from circuits.ground_truth.interchange_training import train_to_carry
+from retrieval_interp.models.build import VectorTransformer
+from retrieval_interp.models.checkpoints import fill, load_tensors, save_tensors
+from retrieval_interp.models.library import data_folder
+from retrieval_interp.models.presets import Architecture
+from retrieval_interp.tasks.retrieval import RetrievalTask
+
+STEPS = {1: 1000, 2: 2500, 3: 4000}  # by the number of hops
+D_MODEL, D_HEAD = 32, 16
+
+
+def weights_of(seed: int) -> Path:
+    """Return the file of a seed's weights."""
+    return data_folder() / "interchange_trained" / f"seed_{seed:02}.safetensors"
+
+
+def task_of(planted: Planted) -> RetrievalTask:
+    """Return the minimal task with the hops and the chains of a planted circuit."""
+    return RetrievalTask(planted.problem.n_steps, planted.problem.n_chains)
+
+
+def untrained(planted: Planted, seed: int) -> VectorTransformer:
+    """Return the model before its training."""
+    shape = Architecture(planted.n_layers, planted.n_heads, D_MODEL, D_HEAD)
+    return VectorTransformer(shape.config(task_of(planted)), seed)
+
+
+def trained_model(planted: Planted, seed: int) -> VectorTransformer:
+    """Return the trained model of a seed."""
+    model = untrained(planted, seed)
+    fill(model, load_tensors(weights_of(seed))[0], weights_of(seed))
+    return model
+
+
+def everywhere(planted: Planted) -> Planted:
+    """Return a planted circuit whose heads attend uniformly from where they have no path, instead of to nothing.
+
+    What a trained head writes there has no effect if it is something that the head may write; nothing at all is not.
+    """
+    circuit = planted.circuit
+    for head, own in circuit.heads.items():
+        assert isinstance(own, OneHot)
+        circuit = circuit.with_head(head, OneHot(own.rows, elsewhere="uniform"))
+    return replace(planted, circuit=circuit, distractors={})
+
+
+def main() -> None:
+    from benchmarks.ground_truth.levels import drawn  # which reads the weights
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=30)
+    for seed in range(parser.parse_args().seeds):
+        if weights_of(seed).exists():
+            continue
+        planted = drawn(seed, n_chains=4)
+        model, steps = untrained(planted, seed), STEPS[planted.problem.n_steps]
+        losses = train_to_carry(model, task_of(planted), planted.circuit, steps=steps, batch=32, lr=3e-3, seed=seed)
+        weights_of(seed).parent.mkdir(parents=True, exist_ok=True)
+        trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
+        half = {name: own.half() for name, own in model.state_dict().items() if name in trained}
+        save_tensors(weights_of(seed), half)
+        last = ", ".join(f"{loss:.3f}" for loss in losses[-100:].mean(dim=0).tolist())
+        print(f"seed {seed}: {steps} steps; the last losses of the four runs are {last}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
