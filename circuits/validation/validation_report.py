@@ -21,6 +21,7 @@ from circuits.circuit import Circuit
 from circuits.circuit_file import dump_circuit
 from circuits.composition.edges import Composition
 from circuits.discovery.discovery import Discovery
+from circuits.discovery.equivalence_result import Equivalence
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
@@ -131,6 +132,7 @@ class ValidationReport:
         discovery: Discovery | None = None,
         composition: Composition | None = None,
         self_consistency: SelfConsistency | None = None,
+        equivalence: Equivalence | None = None,
     ) -> Path:
         """Write report.json, report.md and report.html into a folder, and return the path of the page.
 
@@ -140,13 +142,15 @@ class ValidationReport:
             discovery: the discovery that found the circuit, shown if given.
             composition: the result of ``path_patching``, shown if given.
             self_consistency: the result of ``self_consistency``, shown if given.
+            equivalence: the result of ``equivalence``, shown if given.
 
         Raises:
             BadInput: a file cannot be written to the folder.
         """
         from circuits.validation.report_files import Further, write_report
 
-        return write_report(self, Path(folder), Further(chance, discovery, composition, self_consistency))
+        further = Further(chance, discovery, composition, self_consistency, equivalence)
+        return write_report(self, Path(folder), further)
 
     def plot(self) -> plotly.graph_objects.Figure:
         """Plot the loss without each attention path."""
