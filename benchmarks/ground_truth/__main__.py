@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 from benchmarks.ground_truth.levels import LEVELS
-from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth, carried, precision_and_recall
+from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth, carried, paths_found, precision_and_recall
 from circuits import OneHot, discover
 from circuits.errors import Unsolved
 from retrieval_interp.models.provenance import versions
@@ -36,9 +36,10 @@ def discovered(truth: GroundTruth) -> dict[str, Any]:
     except Unsolved as error:
         return {**dict.fromkeys(AVERAGED, 0.0), "loss": None, "wrong": [str(error)], "missed": []}
     seconds = time.perf_counter() - began
-    paths = {*found.circuit.paths}
+    paths = paths_found(found.circuit, truth)
     precision, recall = precision_and_recall(paths, truth.needed)
     heads = {head for head, own in found.circuit.heads.items() if own.paths or isinstance(own, OneHot)}
+    heads |= {path.head for path in paths}
     heads -= truth.open_heads
     right = heads & truth.true_heads
     planted = {path for alternatives in truth.needed for path in alternatives}

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from circuits import Circuit, Head, evaluate
+from circuits import Circuit, Head, Previous, evaluate
 from circuits.circuit import AttentionPath
+from circuits.flow.fixed_paths import fixed_paths
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.tasks.retrieval import RetrievalTask
@@ -81,6 +82,22 @@ def carried(truth: GroundTruth) -> Carried:
     examples = truth.problem.examples(CHECKED_ON, seed=987654321)
     losses = evaluate(truth.model, truth.problem, examples, circuits).mean(dim=(1, 2)).tolist()
     return Carried(losses[0], losses[1], min(losses[2:]))
+
+
+def paths_found(circuit: Circuit, truth: GroundTruth) -> frozenset[AttentionPath]:
+    """Return the paths of a found circuit, among them the planted ones that its maps, averages and ``previous`` have.
+
+    Such a pattern has a row everywhere, and elsewhere the head is free. So where it has planted paths, it has no other.
+    """
+    planted = {path for paths in truth.needed for path in paths}
+    fixed = {*fixed_paths(circuit, truth.problem.examples(CHECKED_ON, seed=0).roles)} & planted
+    found = set(fixed)
+    for path in circuit.paths:
+        own = {
+            one for one in planted if one.head == path.head and (one.source, one.target) in truth.problem.layout.joined
+        }
+        found |= own if own and isinstance(circuit.heads[path.head], Previous) else {path}
+    return frozenset(found)
 
 
 def precision_and_recall(found: Iterable[AttentionPath], needed: Iterable[Alternatives]) -> tuple[float, float]:

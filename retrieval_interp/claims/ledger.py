@@ -9,6 +9,7 @@ from pathlib import Path
 
 from circuits.errors import BadInput
 from retrieval_interp.claims.claim import Claim
+from retrieval_interp.claims.departures import departures
 from retrieval_interp.claims.depth import section_5
 from retrieval_interp.claims.emerging import section_9
 from retrieval_interp.claims.found_circuits import appendix_e, section_8
@@ -41,6 +42,7 @@ def ledger(data: Path) -> list[Claim]:
             *section_7(data),
             *(claim for own in reports for claim in section_8(data, *own)),
             *(claim for own in reports for claim in section_9(data, *own)),
+            *departures(data),
             *(claim for own in reports for claim in appendix_e(data, *own)),
         ]
     except BadInput:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from circuits import BadInput
+from retrieval_interp.claims.departures import departures
 from retrieval_interp.claims.found_circuits import joins_pairs
 from retrieval_interp.claims.ledger import ledger
 from retrieval_interp.claims.tables import FIGURE4, PAPER, SMALL, TableMissing
@@ -370,3 +371,31 @@ def test_the_readme_gives_for_every_transformer_the_numbers_of_its_report():
         assert (
             said["attention paths, without those of fixed patterns"] == f"{len(report['paths'])} in {len(heads)} heads"
         )
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict", "way"),
+    [
+        (100, "holds", "100%"),
+        (199, "holds", "50%"),
+        (220, "differs", "43%"),
+        (800, "differs", "0%"),
+        (None, "differs", "0%"),
+    ],
+)
+def test_a_departure_decides_if_alone_it_goes_half_of_the_way_in_log_steps(tables, step, verdict, way):
+    def learns_x1_at(folder, when):
+        folder.mkdir(exist_ok=True)
+        losses = {10: 1.0, 900: 1.0} if when is None else {when - 1: 1.0, when + 1: 0.0}
+        lines = [json.dumps({"step": at, "loss": x1, "components": {"x1": x1}}) for at, x1 in losses.items()]
+        (folder / "log.jsonl").write_text("\n".join(lines))
+
+    paper = tables / PAPER.folders["D"]
+    learns_x1_at(paper, 400)
+    learns_x1_at(tables / SMALL.folders["D"], 100)
+    learns_x1_at(paper.with_name(f"{paper.name}_clipping"), step)
+    found = {one.claim: one for one in departures(tables)}
+    decided = found.pop("D: clipping alone decides when x1 is learned")
+    assert decided.verdict == verdict
+    assert f" {way} of the way" in decided.measured
+    assert [one.verdict for one in found.values()] == ["not measured"] * 6  # two others of D, four of A
