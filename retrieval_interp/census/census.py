@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import circuits
 from circuits.checks.statements import STATEMENTS, Decision
@@ -20,6 +20,7 @@ from circuits.errors import BadInput, Unsolved
 from circuits.flow.flow_check import ROLE_EXAMPLES
 from circuits.losses.loss import allowed_loss, check_threshold
 from circuits.mechanisms.one_hot import OneHot
+from circuits.model.transformer import Transformer
 from circuits.utils.files import read_text, write_atomically
 from retrieval_interp.models.library import load
 from retrieval_interp.models.model_dir import CIRCUIT, WEIGHTS
@@ -29,6 +30,7 @@ from retrieval_interp.records import record_of
 from retrieval_interp.sweep.job import Job
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.store import Store
+from retrieval_interp.tasks.task import Task
 
 FOUND = "census.json"
 AGAIN = f"remove {FOUND} to examine the model again"
@@ -55,8 +57,12 @@ class Finding:
         explains: whether the loss is at most twice the unablated loss, plus a tenth of the threshold.
         content: the number of content heads.
         divided: the number of content heads that have paths on some chains only.
+        only_one: whether the circuit is the only one, ``holds``, ``fails`` or ``undecided``; None if there is none or its
+            loss is not clearly below the threshold, and in files of older versions.
+        equivalents: the number of circuits that ``equivalence`` found; None if ``only_one`` is.
+        shared: the number of paths that all of them have; None if ``only_one`` is.
         evaluations: the number of sequences that discovery ran.
-        seconds: the duration of discovery and validation.
+        seconds: the duration of discovery, validation and the search for equivalent circuits.
         metadata: the hash of the model's weights, device, precision and versions; empty in files of older versions.
         circuit_sha256: the hash of the circuit beside the finding; None if none was found, and in files of older
             versions.
@@ -74,13 +80,17 @@ class Finding:
     explains: bool = False
     content: int = 0
     divided: int = 0
+    only_one: str | None = None
+    equivalents: int | None = None
+    shared: int | None = None
     evaluations: int = 0
     seconds: float = 0.0
     metadata: dict[str, str] = field(default_factory=dict)
     circuit_sha256: str | None = None
 
     def __post_init__(self) -> None:
-        known = {*self.statements} <= {*STATEMENTS} and {*self.statements.values()} <= {*get_args(Decision)}
+        decisions = {*self.statements.values()} | ({self.only_one} - {None})
+        known = {*self.statements} <= {*STATEMENTS} and decisions <= {*get_args(Decision)}
         contradicts = (
             not known or self.holds > self.found or self.found > self.solved or (self.loss is None) == self.solved
         )
@@ -224,6 +234,7 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
     report = circuits.validate(
         model, task, discovery.circuit, n_examples=EXAMPLES, seed=JUDGE_ON, threshold=threshold, max_examples=MOST
     )
+    only = _equivalence(model, task, discovery.circuit, threshold) if discovery.found else {}
     roles = task.examples(ROLE_EXAMPLES, SELECT_ON).roles
     content = [discovery.circuit.heads[head] for head in discovery.heads.content]
     finding = Finding(
@@ -239,6 +250,7 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
         explains=report.combined.mean <= allowed_loss(report.unablated, report.threshold),
         content=len(content),
         divided=sum(not own.on_all_instances(roles) for own in content if isinstance(own, OneHot)),
+        **only,
         evaluations=discovery.n_evaluations,
         seconds=round(time.perf_counter() - started, 1),
         metadata=made,
@@ -246,3 +258,14 @@ def examine(job: Job, progress: Callable[[float], None], folder: Path, threshold
     )
     named = replace(discovery.circuit, name=str(run), description="Found by: retrieval-interp study census.")
     return Examined(finding, named if discovery.found else None)
+
+
+def _equivalence(model: Transformer, task: Task, circuit: Circuit, threshold: float) -> dict[str, Any]:
+    """Return what a finding says of other circuits that would do; nothing if this one's loss is not clearly low."""
+    try:
+        found = circuits.equivalence(
+            model, task, circuit, threshold=threshold, seed=JUDGE_ON, progress=lambda share: None
+        )
+    except BadInput:
+        return {}
+    return {"only_one": found.decision, "equivalents": len(found.circuits), "shared": len(found.shared)}

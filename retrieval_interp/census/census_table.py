@@ -46,19 +46,21 @@ def table(examined: Sequence[Examined]) -> pd.DataFrame:
                     "explains": finding.explains,
                 },
                 **{how: "; ".join(name for name, own in finding.statements.items() if own == how) for how in OPEN},
-                **{"content": finding.content, "divided": finding.divided},
+                **{name: getattr(finding, name) for name in ("content", "divided", *UNIQUE)},
                 **{"least": least(preset(finding.preset).task)},
                 **(_circuit_columns(one.circuit, preset(finding.preset).task) if one.circuit else {}),
                 **{"evaluations": finding.evaluations, "seconds": finding.seconds},
             }
         )
-    return pd.DataFrame(rows, columns=[*COLUMNS]).astype({"heads": "Int64", "paths": "Int64", "least": "Int64"})
+    whole = dict.fromkeys(("heads", "paths", "least", "equivalents", "shared"), "Int64")
+    return pd.DataFrame(rows, columns=[*COLUMNS]).astype(whole)
 
 
+UNIQUE = ("only_one", "equivalents", "shared")  # columns that the censuses of older versions leave empty
 OPEN = ("fails", "undecided")  # the decisions other than ``holds``
 COLUMNS = (
     *("preset", "seed", "solved", "found", "holds", "loss", "unablated", "explains", *OPEN, "content", "divided"),
-    *("least", "heads", "layers", "paths"),
+    *(*UNIQUE, "least", "heads", "layers", "paths"),
     *("joins_first", "walks", "flow_check", "canonical_form", "evaluations", "seconds"),
 )
 
@@ -129,6 +131,16 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
             f"the others, pairs also attend to other pairs. {_share(circuits['flow_check'])} pass the flow check.",
             f"{name}: {forms}; the most frequent, in {times} circuits: {most_frequent}.",
         ]
+        searched = circuits[circuits["only_one"].notna()]
+        if len(searched):
+            said = Counter(searched["only_one"])
+            several = searched[searched["equivalents"] > 1]
+            nothing = int((several["shared"] == 0).sum())
+            lines.append(
+                f"{name}: of {len(searched)} circuits, {said['holds']} are the only one, {said['fails']} are not, and "
+                f"{said['undecided']} are undecided. Several were found for {len(several)} models, up to "
+                f"{searched['equivalents'].max()} for one; for {nothing} of these no path is in all of them."
+            )
     return lines
 
 

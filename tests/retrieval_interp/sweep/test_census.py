@@ -6,7 +6,7 @@ import pytest
 from circuits import BadInput, Circuit, Head, OneHot, Previous, load_circuit
 from retrieval_interp.census.census import FOUND, Census, Examined, Finding
 from retrieval_interp.census.census_page import write_census
-from retrieval_interp.census.census_table import sentences, table
+from retrieval_interp.census.census_table import UNIQUE, sentences, table
 from retrieval_interp.cli import main
 from retrieval_interp.models.build import build
 from retrieval_interp.models.library import load
@@ -38,11 +38,12 @@ DOUBLES = Circuit(  # pair 2 stands before pair 1, which can take over what it k
 def by_hand() -> list[Examined]:
     """Six models with D = 2: three that walk, one that doubles, one lost, one unsolved."""
     looked = {"unablated": 0.004, "explains": True, "content": 2, "divided": 1}
+    unique = [("holds", 1, 3), ("fails", 4, 0), ("fails", 2, 1)]
     judged = {"accounts for the output": "holds", "complete": "undecided", "minimal": "holds"}
     statements = [judged, judged, {**judged, "minimal": "fails"}]
     walking = [
-        Examined(Finding("tiny", seed, 0.05, True, True, seed != 2, statements[seed], 0.01, **looked), WALKS)
-        for seed in range(3)
+        Examined(Finding("tiny", seed, 0.05, True, True, seed != 2, statements[seed], 0.01, **looked, **found), WALKS)
+        for seed, found in enumerate(dict(zip(UNIQUE, one, strict=True)) for one in unique)
     ]
     return [
         *walking,
@@ -59,13 +60,17 @@ def test_the_table_says_of_every_circuit_what_it_does(by_hand: list[Examined]) -
     assert rows.loc[3, ["heads", "layers", "paths", "least"]].tolist() == [4, "0 1 2 3", 4, 3]
     assert rows.loc[3, ["joins_first", "walks", "flow_check"]].tolist() == [True, False, True]
     assert rows.loc[4:, "heads"].isna().all()
+    assert rows.loc[1, [*UNIQUE]].tolist() == ["fails", 4, 0]
+    assert rows.loc[3:, [*UNIQUE]].isna().all(axis=None)
     assert rows["canonical_form"].nunique() == 2
     assert rows["fails"].tolist() == ["", "", "minimal", "", "", ""]
     assert rows["undecided"].tolist() == ["complete"] * 3 + [""] * 3
 
 
 def test_the_sentences_count(by_hand: list[Examined]) -> None:
-    solved, judged, looking, heads, first, walks, kinds = sentences(table(by_hand))
+    solved, judged, looking, heads, first, walks, kinds, unique = sentences(table(by_hand))
+    assert "of 3 circuits, 1 are the only one, 2 are not, and 0 are undecided" in unique
+    assert "for 2 models, up to 4 for one; for 1 of these no path is in all" in unique
     assert "minimal 1" in judged
     assert "complete 3" in judged
     assert "content heads: 2 in 3, 3 in 1. 3 of 9 have paths on some slots only. 3 of 4" in looking
@@ -87,6 +92,11 @@ def test_the_page_shows_every_model_and_kind_offline(by_hand: list[Examined], tm
         assert page.locator("#canonical-forms tr").nth(1).locator("td").nth(1).text_content() == "3"
         assert page.locator("#heads .points path").count() == 2
         assert "task not solved" in (page.locator("#models").text_content() or "")
+        columns = page.locator("#models tr").first.locator("th").all_inner_texts()
+        each = [page.locator("#models tr").nth(row).locator("td") for row in (2, 4, 6)]
+        place = columns.index("the only circuit?")
+        assert [cells.count() for cells in each] == [len(columns)] * 3
+        assert [cells.nth(place).inner_text() for cells in each] == ["fails", "", ""]
         assert complaints == []
     assert len((tmp_path / "census.csv").read_text().splitlines()) == 2 + 6
 
