@@ -9,7 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
-from benchmarks.ground_truth.interchange_trained import everywhere, task_of, trained_model
+from benchmarks.ground_truth.interchange_trained import stored_model, truth_with
 from benchmarks.ground_truth.truth import GroundTruth, carried
 from benchmarks.recovery import Planted, plant, with_backup
 from circuits import Circuit, Head, OneHot
@@ -166,8 +166,8 @@ def combined(seed: int) -> GroundTruth:
 
 def trained(seed: int) -> GroundTruth:
     """Trained on the minimal task to carry the circuit, by interchange interventions (``interchange_trained.py``)."""
-    planted = everywhere(drawn(seed, n_chains=4))
-    return replace(truth_of(planted, trained_model(planted, seed)), problem=task_of(planted))
+    planted = drawn(seed, n_chains=4)
+    return truth_with(planted, stored_model(planted, seed))
 
 
 LEVELS: dict[str, Callable[[int], GroundTruth]] = {
