@@ -3,15 +3,14 @@
     python -m benchmarks.ground_truth.interchange_trained [--seeds 30]
 
 The circuits are drawn as for the other levels, with four chains and without distractors; the models are transformers of
-the minimal task (``RetrievalTask``), with MLPs. ``circuits.ground_truth.interchange_training`` trains them. A model that
-does not carry its circuit (``truth.py``) is trained anew with twice as many steps, and then with four times as many. No
-seed is left out, also if this does not help. A seed whose weights are in ``data/interchange_trained`` is not trained
-again.
+the minimal task (``RetrievalTask``), with MLPs. ``circuits.ground_truth.interchange_training`` trains them. A model
+that does not carry its circuit (``truth.py``) is trained anew with twice as many steps, and then with four times as
+many. No seed is left out, also if this does not help. A seed whose weights are in ``data/interchange_trained`` is not
+trained again.
 """
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.ground_truth.truth import GroundTruth, carried
@@ -53,21 +52,16 @@ def stored_model(planted: Planted, seed: int) -> VectorTransformer:
     return model
 
 
-def everywhere(planted: Planted) -> Planted:
-    """Return a planted circuit whose heads attend uniformly from where they have no path, instead of to nothing.
+def truth_with(planted: Planted, model: VectorTransformer) -> GroundTruth:
+    """Return a trained model with its circuit.
 
-    What a trained head writes there has no effect if it is something that the head may write; nothing at all is not.
+    From where a head has no path it attends uniformly, and not to nothing as in compiled models: what it writes there
+    has no effect if it is something that the head may write, and nothing at all is not.
     """
     circuit = planted.circuit
     for head, own in circuit.heads.items():
         assert isinstance(own, OneHot)
         circuit = circuit.with_head(head, OneHot(own.rows, elsewhere="uniform"))
-    return replace(planted, circuit=circuit, distractors={})
-
-
-def truth_with(planted: Planted, model: VectorTransformer) -> GroundTruth:
-    """Return a trained model with its circuit."""
-    circuit = everywhere(planted).circuit
     return GroundTruth(model, task_of(planted), circuit, tuple(frozenset([path]) for path in circuit.paths))
 
 

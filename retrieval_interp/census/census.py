@@ -57,8 +57,8 @@ class Finding:
         explains: whether the loss is at most twice the unablated loss, plus a tenth of the threshold.
         content: the number of content heads.
         divided: the number of content heads that have paths on some chains only.
-        only_one: whether the circuit is the only one, ``holds``, ``fails`` or ``undecided``; None if there is none, or if
-            its loss is not clearly below the threshold, and in files of older versions.
+        only_one: whether the circuit is the only one, ``holds``, ``fails`` or ``undecided``; None if there is none, or
+            if its loss is not clearly below the threshold, and in files of older versions.
         equivalents: the number of circuits that ``equivalence`` found; None if ``only_one`` is.
         shared: the number of paths that all of them have; None if ``only_one`` is.
         evaluations: the number of sequences that discovery ran.
