@@ -28,7 +28,7 @@ from circuits.circuit import AttentionPath, Circuit
 from circuits.errors import BadInput, check_size
 from circuits.flow.flow_check import LaidOut
 from circuits.interchange.predicted import answers_if_exchanged
-from circuits.interchange.variables import Interchangeable
+from circuits.interchange.variables import Interchangeable, couples
 from circuits.losses.sample import stream_seed
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.layers import check_edits
@@ -123,7 +123,7 @@ class _Plan:
             path: the path.
             seed: the seed of the couples.
         """
-        partner = _partners(examples.roles, seed)
+        partner, _ = couples(examples.roles, seed)
         with _four_runs(model, self.circuit, path, examples.roles, partner):
             outputs = model(examples.inputs.repeat(len(RUNS), *[1] * (examples.inputs.ndim - 1)))
         distances = [self.problem.distances(part, examples) for part in outputs.chunk(len(RUNS))]
@@ -135,15 +135,6 @@ class _Plan:
             each = [away[:, :, component].gather(2, own[..., None]).mean() for component, own in whose.items()]
             found.append(torch.stack(each).mean() if each else away.sum() * 0)
         return torch.stack(found)
-
-
-def _partners(roles: Roles, seed: int) -> Int[Tensor, "batch instance"]:
-    """Return every instance's partner: all instances of an example are paired at random; an odd one stays alone."""
-    n, n_instances = len(roles), roles.positions.shape[2]
-    order = torch.rand(n, n_instances, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
-    beside = torch.arange(n_instances) ^ 1
-    beside[beside == n_instances] = n_instances - 1
-    return order[:, beside].gather(1, order.argsort(dim=1)).to(roles.positions.device)
 
 
 @contextmanager

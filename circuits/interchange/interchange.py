@@ -30,7 +30,7 @@ from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES, LaidOut
 from circuits.interchange.interchange_result import InterchangeResult, furthest
 from circuits.interchange.predicted import predicted_accuracy
-from circuits.interchange.variables import Interchangeable, Variable
+from circuits.interchange.variables import Interchangeable, Variable, couples
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.sample import check_number, stream_seed
 from circuits.model.batching import sequences_at_once
@@ -76,7 +76,7 @@ def interchange(
     check_branching(model, examples)
     roles, layers = examples.roles, range(model.cfg.n_layers + 1)
     names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
-    partner, treated = _couples(examples, stream_seed(seed, "couples"))
+    partner, treated = couples(examples.roles, stream_seed(seed, "couples"))
     elsewhere = _random_positions(examples, treated, stream_seed(seed, "random positions"))
     shape = len(problem.variables), len(layers), len(names) + 1, n_examples  # the last role is the random positions
     n_instances, n_components = partner.shape[1], len(problem.loss_components)
@@ -221,17 +221,3 @@ def _random_positions(examples: Examples, treated: Bool[Tensor, "batch instance"
     drawn = torch.rand(taken.shape, generator=torch.Generator().manual_seed(seed)).to(taken.device)
     first = drawn.masked_fill(taken, 2.0).argsort(dim=1)[:, :2]
     return first.masked_fill(((~taken).sum(dim=1) < 2)[:, None], -1)
-
-
-def _couples(examples: Examples, seed: int) -> tuple[Int[Tensor, "batch instance"], Bool[Tensor, "batch instance"]]:
-    """Pair up the instances of every example at random.
-
-    Returns:
-        Every instance's partner, which is itself for an odd one out; and whether it belongs to the first couple.
-    """
-    n, n_instances = len(examples), examples.roles.positions.shape[2]
-    order = torch.rand(n, n_instances, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
-    place = order.argsort(dim=1)  # of every instance in the order
-    beside = place ^ 1  # 0 and 1, 2 and 3, and so on
-    partner = order.gather(1, torch.where(beside < n_instances, beside, place))
-    return partner.to(examples.inputs.device), (place < 2).to(examples.inputs.device)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from circuits.problem import Examples, Problem
+from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
 
@@ -59,3 +60,19 @@ def exchange(
     rows, changed = torch.arange(len(inputs), device=inputs.device)[:, None], inputs.clone()
     changed[rows, at] = inputs[rows, at.gather(1, partner)]
     return changed
+
+
+def couples(
+    roles: Roles, seed: int
+) -> tuple[Int[torch.Tensor, "batch instance"], Bool[torch.Tensor, "batch instance"]]:
+    """Pair up the instances of every example at random.
+
+    Returns:
+        every instance's partner, which is itself for an odd one out; and whether it belongs to the first couple.
+    """
+    n, n_instances = len(roles), roles.positions.shape[2]
+    order = torch.rand(n, n_instances, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
+    place = order.argsort(dim=1)  # of every instance in the order
+    beside = place ^ 1  # 0 and 1, 2 and 3, and so on
+    partner = order.gather(1, torch.where(beside < n_instances, beside, place))
+    return partner.to(roles.positions.device), (place < 2).to(roles.positions.device)
