@@ -7,7 +7,7 @@ For presets transformer_a and transformer_d, in turns within one run:
     plain       a simple step: eager fp32 VectorTransformer, torch.optim.AdamW, gradients clipped
     ours        retrieval_interp.training.training_step.TrainingStep
     returning   the same, with freed memory returned to the system after each step (glibc's default)
-    products    the matrix products of the plain step (forward, and two for each in the backward pass) in the
+    products    the matrix products that the loss needs (forward, and two for each in the backward pass) in the
                 precision of our step, on existing operands; no step can be faster
     generating  the generation of one batch, which is part of our step
 
@@ -68,19 +68,27 @@ def returning(step: Callable[[], object]) -> Callable[[], None]:
 
 
 def products(preset: Preset, dtype: torch.dtype) -> tuple[Callable[[], object], float]:
-    """Return a function that computes the matrix products of one plain step, and their number of operations."""
+    """Return a function that computes the matrix products of one step, and their number of operations.
+
+    The last layer writes only at the positions that the loss reads.
+    """
     shape, task, batch = preset.architecture, preset.task, preset.recipe.batch
-    rows, width, heads = batch * task.n_positions, shape.d_model, shape.n_heads * shape.d_head
-    layers = shape.n_layers
-    linear = [(task.d_input, width, 1), (width, task.d_output, 1), (width, heads, 3 * layers), (heads, width, layers)]
-    if shape.mlp:
-        linear += [(width, 4 * width, layers), (4 * width, width, layers)]
+    width, heads, lower = shape.d_model, shape.n_heads * shape.d_head, shape.n_layers - 1
+    every, read = task.n_positions, len(range(task.n_positions)[task.trained_positions])
+    linear = [(every, task.d_input, width, 1), (read, width, task.d_output, 1), (every, width, heads, 3 * (lower + 1))]
+    for positions, layers in ((every, lower), (read, 1)):
+        linear.append((positions, heads, width, layers))
+        if shape.mlp:
+            linear += [(positions, width, 4 * width, layers), (positions, 4 * width, width, layers)]
     sizes = []  # (batch, m, k, n, number of times)
-    for k, n, times in linear:
+    for positions, k, n, times in linear:
+        rows = batch * positions
         sizes += [(1, rows, k, n, times), (1, rows, n, k, times), (1, k, rows, n, times)]
-    matrices, positions = batch * shape.n_heads, task.n_positions
-    sizes += [(matrices, positions, shape.d_head, positions, 2 * layers)]
-    sizes += [(matrices, positions, positions, shape.d_head, 4 * layers)]
+    matrices = batch * shape.n_heads
+    for positions, layers in ((every, lower), (read, 1)):
+        sizes += [(matrices, positions, shape.d_head, every, 2 * layers)]
+        sizes += [(matrices, positions, every, shape.d_head, 2 * layers)]
+        sizes += [(matrices, every, positions, shape.d_head, 2 * layers)]
     operands = [(torch.randn(b, m, k, dtype=dtype), torch.randn(b, k, n, dtype=dtype), t) for b, m, k, n, t in sizes]
 
     def multiply() -> None:
