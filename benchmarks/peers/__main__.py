@@ -1,6 +1,6 @@
 """Hold discovery against what else finds circuits: which heads matter, on the models of ``benchmarks/ground_truth``.
 
-    python -m benchmarks.peers [--seeds 6] [--json]
+    python -m benchmarks.peers [--seeds 6] [--level NAME ...] [--json]
 
 Every method gives each head a number (``head_scores.py``). The true heads are those with a path that the task needs;
 a head that another one backs up counts neither as true nor as false. Per level, the area under the ROC curve and the
@@ -90,10 +90,11 @@ def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--level", nargs="+", choices=LEVELS, default=[*LEVELS], help="the levels; by default all")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for level in LEVELS:
+    for level in arguments.level:
         for seed in range(arguments.seeds):
             truth = LEVELS[level](seed)
             true = [*map(str, sorted(truth.true_heads))]
@@ -102,10 +103,11 @@ def main() -> int:
                 rows.append({"level": level, "seed": seed, "true": true, "method": name, **found})
             print(f"\r{level}: {seed + 1} of {arguments.seeds}   ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    table = {level: {name: _mean(rows, level, name) for name in METHODS} for level in LEVELS}
+    table = {level: {name: _mean(rows, level, name) for name in METHODS} for level in arguments.level}
     ahead = {level: _ahead(of_level) for level, of_level in table.items()}
     if arguments.json:
-        command = f"python -m benchmarks.peers --seeds {arguments.seeds} --json"
+        which = "" if arguments.level == [*LEVELS] else f" --level {' '.join(arguments.level)}"
+        command = f"python -m benchmarks.peers --seeds {arguments.seeds}{which} --json"
         print(json.dumps({"command": command, **versions(), "ahead": ahead, "levels": table, "models": rows}, indent=2))
         return not all(ahead.values())
     for level, of_level in table.items():
