@@ -4,7 +4,7 @@ import random
 
 from benchmarks.ground_truth.truth import GroundTruth
 from benchmarks.peers.graph import Edges, Graph
-from circuits import Discovery, Head, role_attention
+from circuits import Discovery, Head, OneHot, role_attention
 
 Scores = dict[Head, float]
 
@@ -22,10 +22,16 @@ def by_attention(truth: GroundTruth, n_examples: int, seed: int) -> Scores:
 
 
 def by_discovery(found: Discovery) -> Scores:
-    """Return 1 for a head that is neither uniform nor identity, plus, below 1, what its mean ablation alone costs."""
-    alone = {head: max(loss.mean, 0.0) for head, loss in found.heads.alone.items()}
-    simple = {head for head, mechanism in found.circuit.heads.items() if str(mechanism) in ("uniform", "identity")}
-    return {head: (head not in simple) + loss / (1 + loss) for head, loss in alone.items()}
+    """Return 2 for a head with a path or a row to a position, 1 for another pattern, 0 for uniform and identity.
+
+    Added, below 1, is what the head's mean ablation alone costs.
+    """
+    circuit, scores = found.circuit, {}
+    for head, loss in found.heads.alone.items():
+        own, cost = circuit.heads[head], max(loss.mean, 0.0)
+        patterned = str(own) not in ("uniform", "identity")
+        scores[head] = patterned + bool(own.paths or isinstance(own, OneHot)) + cost / (1 + cost)
+    return scores
 
 
 def by_chance(truth: GroundTruth, seed: int) -> Scores:
