@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.ground_truth.idle_heads import ABLATIONS, costs
 from benchmarks.ground_truth.levels import LEVELS, backed_up, compiled
 from benchmarks.ground_truth.truth import carried, precision_and_recall
 from circuits import Head
@@ -36,6 +37,16 @@ def test_a_path_that_another_one_backs_up_is_not_needed_alone():
     assert carried(replace(truth, needed=alone)).least < 0.01
     assert truth.open_heads
     assert not truth.true_heads & truth.open_heads
+
+
+def test_an_idle_head_of_a_compiled_model_costs_nothing_and_a_needed_one_costs_by_every_ablation_of_its_output():
+    truth = compiled(1)
+    for head, losses in costs(truth).items():
+        changes = {name: losses[name] - losses["own"] for name in ABLATIONS}
+        if head in truth.true_heads:
+            assert min(changes[name] for name in ("mean output", "uniform", "identity")) > 0.1
+        else:
+            assert max(changes.values()) < 1e-6
 
 
 @pytest.mark.slow
