@@ -75,7 +75,8 @@ def products(preset: Preset, dtype: torch.dtype) -> tuple[Callable[[], object], 
     shape, task, batch = preset.architecture, preset.task, preset.recipe.batch
     width, heads, lower = shape.d_model, shape.n_heads * shape.d_head, shape.n_layers - 1
     every, read = task.n_positions, len(range(task.n_positions)[task.trained_positions])
-    linear = [(every, task.d_input, width, 1), (read, width, task.d_output, 1), (every, width, heads, 3 * (lower + 1))]
+    linear = [(every, task.d_input, width, 1), (read, width, task.d_output, 1), (read, width, heads, 1)]
+    linear.append((every, width, heads, 3 * lower + 2))  # of the last layer, keys and values only
     for positions, layers in ((every, lower), (read, 1)):
         linear.append((positions, heads, width, layers))
         if shape.mlp:

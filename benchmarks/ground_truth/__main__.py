@@ -19,7 +19,14 @@ import time
 from typing import Any
 
 from benchmarks.ground_truth.levels import LEVELS
-from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth, carried, paths_found, precision_and_recall
+from benchmarks.ground_truth.truth import (
+    THRESHOLD,
+    GroundTruth,
+    carried,
+    maps_without_paths,
+    paths_found,
+    precision_and_recall,
+)
 from circuits import OneHot, discover
 from circuits.errors import Unsolved
 from retrieval_interp.models.provenance import versions
@@ -53,6 +60,7 @@ def discovered(truth: GroundTruth) -> dict[str, Any]:
         "loss": found.combined.mean,
         "wrong": [*map(str, sorted(paths - planted))],
         "missed": [*map(str, sorted(path for one in truth.needed if not one & paths for path in one))],
+        "maps_without_paths": maps_without_paths(found.circuit, truth),
     }
 
 

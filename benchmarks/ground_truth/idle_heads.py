@@ -9,8 +9,9 @@ For every head of a model: the model's own loss, and the loss with this head alo
     uniform        its attention is uniform
     identity       every position attends to itself
 
-A head whose mean output costs nothing tells the model nothing about the example. The level *trained* trains heads
-without paths to be so. Whatever else an ablation of such a head costs comes from the ablation.
+A head whose mean output costs nothing tells the model nothing about the example that it needs and has from nowhere
+else. The level *trained* trains heads without paths to be so, all of them at once. Whatever another ablation of such a
+head costs does not come from what it says about the example.
 """
 
 import argparse

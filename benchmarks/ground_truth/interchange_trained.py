@@ -27,6 +27,7 @@ STEPS = {1: 1000, 2: 2500, 3: 4000}  # by the number of hops
 D_MODEL = {1: 32, 2: 32, 3: 48}
 D_HEAD, LR = 16, 3e-3
 LONGER = (1, 2, 4)  # times as many steps
+CHOSEN_ON = 123456789  # the seed of the examples that say whether to train longer; the benchmark judges on others
 
 
 def weights_of(seed: int) -> Path:
@@ -70,7 +71,9 @@ def train(planted: Planted, seed: int) -> tuple[VectorTransformer, int]:
     for times in LONGER:
         model, steps = untrained(planted, seed), times * STEPS[planted.problem.n_steps]
         train_to_carry(model, task_of(planted), planted.circuit, steps=steps, batch=32, lr=LR, seed=seed)
-        if carried(truth_with(planted, model)).ok:
+        for weight in model.parameters():
+            weight.data = weight.half().float()  # as it is stored
+        if carried(truth_with(planted, model), CHOSEN_ON).ok:
             break
     return model, steps
 
@@ -89,7 +92,8 @@ def main() -> None:
         learned = {name for name, weight in model.named_parameters() if weight.requires_grad}
         half = {name: own.half() for name, own in model.state_dict().items() if name in learned}
         save_tensors(weights_of(seed), half, {"steps": str(steps)})
-        print(f"seed {seed}: {steps} steps, {carried(truth_with(planted, model))}", file=sys.stderr, flush=True)
+        check = carried(truth_with(planted, model), CHOSEN_ON)
+        print(f"seed {seed}: {steps} steps, {check}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

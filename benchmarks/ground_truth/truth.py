@@ -70,7 +70,7 @@ class Carried:
         return max(self.loss, self.planted) < THRESHOLD / 2 and self.least > 2 * THRESHOLD
 
 
-def carried(truth: GroundTruth) -> Carried:
+def carried(truth: GroundTruth, seed: int = 987654321) -> Carried:
     """Measure whether a model carries its planted circuit, on examples that no other step sees."""
     circuits = [Circuit(), truth.circuit]
     for paths in truth.needed:
@@ -79,7 +79,7 @@ def carried(truth: GroundTruth) -> Carried:
             without = without.without(path, "identity")
         circuits.append(without)
     circuits += [Circuit({head: "identity"}) for head in truth.positional]
-    examples = truth.problem.examples(CHECKED_ON, seed=987654321)
+    examples = truth.problem.examples(CHECKED_ON, seed)
     losses = evaluate(truth.model, truth.problem, examples, circuits).mean(dim=(1, 2)).tolist()
     return Carried(losses[0], losses[1], min(losses[2:]))
 
@@ -87,17 +87,30 @@ def carried(truth: GroundTruth) -> Carried:
 def paths_found(circuit: Circuit, truth: GroundTruth) -> frozenset[AttentionPath]:
     """Return the paths of a found circuit, among them the planted ones that its maps, averages and ``previous`` have.
 
-    Such a pattern has a row everywhere, and elsewhere the head is free. So where it has planted paths, it has no other.
+    Such a pattern has a row everywhere, also where the head is free. So only planted paths of maps and averages count,
+    if they hold on all instances; of ``previous`` the planted ones, or else the one path that it is. A circuit's
+    ``maps_without_paths`` are counted apart.
     """
     planted = {path for paths in truth.needed for path in paths}
-    fixed = {*fixed_paths(circuit, truth.problem.examples(CHECKED_ON, seed=0).roles)} & planted
-    found = set(fixed)
+    found = {path for path in _of_fixed_patterns(circuit, truth) if path in planted}
     for path in circuit.paths:
         own = {
             one for one in planted if one.head == path.head and (one.source, one.target) in truth.problem.layout.joined
         }
         found |= own if own and isinstance(circuit.heads[path.head], Previous) else {path}
     return frozenset(found)
+
+
+def maps_without_paths(circuit: Circuit, truth: GroundTruth) -> list[str]:
+    """Return the paths of maps and averages in heads that have no planted path: what the circuit says of idle heads."""
+    planted = {path.head for paths in truth.needed for path in paths}
+    return [str(path) for path in _of_fixed_patterns(circuit, truth) if path.head not in planted]
+
+
+def _of_fixed_patterns(circuit: Circuit, truth: GroundTruth) -> list[AttentionPath]:
+    """Return the paths of maps and averages that hold on all instances."""
+    roles = truth.problem.examples(CHECKED_ON, seed=0).roles
+    return [path for path, condition in fixed_paths(circuit, roles).items() if condition is None]
 
 
 def precision_and_recall(found: Iterable[AttentionPath], needed: Iterable[Alternatives]) -> tuple[float, float]:

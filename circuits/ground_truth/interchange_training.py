@@ -10,11 +10,13 @@ have no effect, as in the strict form of Gupta et al. (2024, *InterpBench*). Eac
     others      every head's output is that of another example, except at the sources of the head's paths
 
 Whose answers are asked for in *output* and *attention* follows from the paths alone
-(``circuits.interchange.predicted``). Where they leave it open, nothing is asked.
+(``circuits.interchange.predicted``). Where they leave it open, nothing is asked. In *attention* the partner's target
+may stand after the source; there a position looks ahead, which no attention of the model's own does.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -32,7 +34,7 @@ from circuits.interchange.variables import Interchangeable, couples
 from circuits.losses.sample import stream_seed
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.layers import check_edits
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import Transformer, check_inputs
 from circuits.problem import Examples
 from circuits.roles import Roles
 from circuits.utils.progress import Progress, shown
@@ -55,13 +57,15 @@ def train_to_carry(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Float[Tensor, "step run"]:
-    """Train a model in place to solve a problem by the paths of a circuit, and by nothing else.
+    """Train a model in place towards solving a problem by the paths of a circuit, and by nothing else.
 
-    AdamW with 5% warm-up, cosine decay and clipping at 1.
+    Whether it came that far is not checked. The optimiser is AdamW, with 5% of the steps of linear warm-up, a cosine to
+    zero over the others, weight decay 0.01, and gradients clipped at 1.
 
     Args:
         model: any HookedTransformer, with as many layers and heads as the circuit names.
-        problem: its task, which is ``Interchangeable`` and has a layout and at least two instances in every example.
+        problem: its task, which is ``Interchangeable``, with squared distances, and has a layout; every example has at
+            least two instances, and all have the same length.
         circuit: the circuit; all of its heads are one-hot, and its rows are paths without conditions.
         steps: the number of training steps.
         batch: the number of fresh examples of every step.
@@ -70,27 +74,32 @@ def train_to_carry(
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Returns:
-        the loss of every step in the four runs: the squared distance of an answer from the one that is asked for.
+        the loss of every step in the four runs: the distance of an answer from the one that is asked for, averaged over
+        examples, instances and components (``problem.distances``).
 
     Raises:
         BadInput: the circuit does not fit the model or the problem, has other rows than paths, or does not solve the
-            problem; or a number is out of range.
+            problem; the problem has other distances, one instance, or padding; no weight can be trained; or a number is
+            out of range.
     """
     check_size("the number of steps", steps, 1, 10**7)
     check_size("the batch", batch, 2, 10**5)
+    if not isinstance(lr, int | float) or not 0 < lr < 1e3:
+        raise BadInput(f"lr is {lr!r}; expected a number above 0")
     check_edits(model)
-    plan = _Plan(problem, circuit)
-    circuit.check(problem.examples(2, seed=0).roles, model.cfg.n_layers, model.cfg.n_heads)
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    plan, weights = _Plan(problem, circuit), [weight for weight in model.parameters() if weight.requires_grad]
+    if not weights:
+        raise BadInput("no weight of the model can be trained; expected some that require a gradient")
+    plan.check(model, problem.examples(2, seed=0).to(weights[0].device))
     optimizer = torch.optim.AdamW(weights, lr=lr, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps + 1, pct_start=0.05)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(_of_highest, steps=steps))
     losses = torch.empty(steps, len(RUNS))
     with shown(progress, "interchange training") as progress:
         for step in range(steps):
             examples = problem.examples(batch, stream_seed(seed, f"step {step}")).to(weights[0].device)
+            path, drawn = circuit.paths[step % len(circuit.paths)], stream_seed(seed, f"couples of step {step}")
             optimizer.zero_grad()
-            path, couples = circuit.paths[step % len(circuit.paths)], stream_seed(seed, f"couples of step {step}")
-            each = plan.losses(model, examples, path, couples)
+            each = plan.losses(model, examples, path, drawn)
             each.mean().backward()
             nn.utils.clip_grad_norm_(weights, 1.0)
             optimizer.step()
@@ -98,6 +107,14 @@ def train_to_carry(
             losses[step] = each.detach()
             progress((step + 1) / steps)
     return losses
+
+
+def _of_highest(step: int, steps: int) -> float:
+    """Return the share of the highest learning rate at a step: linear warm-up, then a cosine to zero."""
+    warm = max(1, steps // 20)
+    if step < warm:
+        return (step + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
 class _Plan:
@@ -108,11 +125,40 @@ class _Plan:
         rows = [own.rows if isinstance(own, OneHot) and not own.where else None for own in circuit.heads.values()]
         if not rows or any(own is None for own in rows) or len(circuit.paths) < sum(len(own or ()) for own in rows):
             raise BadInput("expected a circuit of one-hot heads whose rows are paths without conditions")
+        if problem.layout.alike:
+            raise BadInput("some roles of the problem look alike; expected roles that paths can tell apart")
         self.asked = {path: self._answers(path) for path in circuit.paths}
+        missing = [
+            name for name, one in zip(problem.loss_components, self._answers(None), strict=True) if one is not False
+        ]
+        if missing:
+            raise BadInput(
+                f"by its paths, the circuit does not answer {missing[0]}; expected one that solves the problem"
+            )
 
-    def _answers(self, path: AttentionPath) -> list[bool | None]:
+    def _answers(self, path: AttentionPath | None) -> list[bool | None]:
         found = answers_if_exchanged(self.circuit, self.problem.layout, self.problem.read_at, path)
         return [found[name] for name in self.problem.loss_components]
+
+    def check(self, model: Transformer, examples: Examples) -> None:
+        """Check a model and the problem's examples.
+
+        Raises:
+            BadInput: the circuit or the examples do not fit the model, the examples have padding or one instance, or
+                the distances are no squared errors of all instances.
+        """
+        self.circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
+        check_inputs(model, examples)
+        if examples.roles.valid is not None:
+            raise BadInput("the examples have padding; expected examples of the same length")
+        if examples.roles.positions.shape[2] < 2:
+            raise BadInput(
+                "every example has one instance only; expected at least two, which exchange what paths bring"
+            )
+        with torch.no_grad():
+            distances = self.problem.distances(model(examples.inputs), examples)
+        if not (distances >= 0).all():
+            raise BadInput("the problem's distances are negative or missing; expected squared errors of all instances")
 
     def losses(self, model: Transformer, examples: Examples, path: AttentionPath, seed: int) -> Float[Tensor, " run"]:
         """Return the loss of each of the four runs; in two of them, couples of instances exchange what a path brings.

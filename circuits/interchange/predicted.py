@@ -66,7 +66,7 @@ def predicted_accuracy(
 
 
 def answers_if_exchanged(
-    circuit: Circuit, layout: Layout, read_at: Mapping[str, str], path: AttentionPath
+    circuit: Circuit, layout: Layout, read_at: Mapping[str, str], path: AttentionPath | None
 ) -> dict[str, bool | None]:
     """Return whose answers a circuit gives if two instances exchange what one of its paths brings.
 
@@ -74,7 +74,7 @@ def answers_if_exchanged(
         circuit: the circuit; only its paths count.
         layout: what every role knows at the start.
         read_at: the role at which each component is read.
-        path: the path.
+        path: the path; None if nothing is exchanged.
 
     Returns:
         for every component, whether it is the partner's answer; None if the paths leave it open.

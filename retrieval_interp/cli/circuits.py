@@ -172,7 +172,7 @@ def discover(
     further = Further(chance, found)
     if found.found and has_role_paths(circuit):
         further = taken_apart(further, model, problem, circuit, tested.n_examples, seed, threshold)
-        further = with_equivalents(further, model, problem, circuit, seed, threshold)
+        further = with_equivalents(further, model, problem, circuit, tested.n_examples, seed, threshold)
     page = tested.save(report, **vars(further)) if report else None
     if as_json:
         print(json.dumps(to_json(tested, further), indent=2))
@@ -229,7 +229,7 @@ def reproduce(
     if "self_consistency" in stored:
         further = taken_apart(further, model, problem, hypothesis, *of[1:])
     if "equivalence" in stored:
-        further = with_equivalents(further, model, problem, hypothesis, *of[2:])
+        further = with_equivalents(further, model, problem, hypothesis, *of[1:])
     document = json.loads(json.dumps(to_json(again, further)))
     found = [*differences(stored, document)]
     if as_json:
@@ -359,17 +359,32 @@ def validated(
 
 
 def with_equivalents(
-    further: "Further", model: "Transformer", problem: "Problem", circuit: "Circuit", seed: int, threshold: float
+    further: "Further",
+    model: "Transformer",
+    problem: "Problem",
+    circuit: "Circuit",
+    examples: int,
+    seed: int,
+    threshold: float,
 ) -> "Further":
     """Add which other circuits would do.
 
-    This is left out, with a line, if the loss with all heads replaced is not clearly below the threshold.
+    ``examples`` is the number that the validation took; the search takes at most 512. It is left out, with a line, if
+    the loss with all heads replaced is not clearly below the threshold.
     """
     import circuits
 
     try:
         with progress_bar("equivalent circuits") as progress:
-            found = circuits.equivalence(model, problem, circuit, threshold=threshold, seed=seed, progress=progress)
+            found = circuits.equivalence(
+                model,
+                problem,
+                circuit,
+                n_examples=min(examples, MOST_EXAMPLES // 2),
+                threshold=threshold,
+                seed=seed,
+                progress=progress,
+            )
     except BadInput as error:
         typer.echo(f"Whether the circuit is the only one was left out: {error}", err=True)
         return further

@@ -39,11 +39,6 @@ class NextSymbolTask(RetrievalTask):
         """x1 ... xD at the queries, and the next symbol at pairs 1 ... D - 1."""
         return (*self.loss_components, *(f"x{k + 1} at pair{k}.second" for k in range(1, self.n_steps)))
 
-    @property
-    def trained_positions(self) -> slice:
-        """All positions: pairs are asked, too."""
-        return slice(None)
-
     def training_losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch trained"]:

@@ -26,6 +26,7 @@ from circuits.roles import Roles
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.high_level import chain_variables, squared_distances
+from retrieval_interp.tasks.task import Task
 from retrieval_interp.tasks.vectors import VectorBatch, VectorTask, drawn_symbols, shuffles
 from retrieval_interp.theory.chain_layout import chain_layout
 
@@ -107,8 +108,9 @@ class RetrievalTask(VectorTask):
 
     @property
     def trained_positions(self) -> slice:
-        """The queries, which stand last."""
-        return slice(-self.n_chains, None)
+        """The queries, which stand last; all positions if a subclass has training losses of its own."""
+        own = type(self).training_losses is not Task.training_losses
+        return slice(None) if own else slice(-self.n_chains, None)
 
     @property
     def layout(self) -> Layout:

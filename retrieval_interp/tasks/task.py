@@ -144,5 +144,8 @@ class Task(ABC):
     def training_losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch trained"]:
-        """Return the training losses of every example; ``losses``, unless training has its own targets."""
+        """Return the training losses of every example; ``losses``, unless training has its own targets.
+
+        The outputs may be those at ``trained_positions`` alone.
+        """
         return self.losses(outputs, examples)
