@@ -1,48 +1,68 @@
-"""Ours: which departure from the paper's recipe decides when the first head emerges (docs/protocol.md)."""
+"""Ours: which departure from the paper's recipe decides when x1 is learned (docs/protocol.md)."""
 
 import math
 from pathlib import Path
+from typing import Any
 
 from retrieval_interp.claims.claim import Claim, verdict_of
 from retrieval_interp.claims.tables import PAPER, SMALL, crossings
-from retrieval_interp.models.model_dir import LOG
+from retrieval_interp.models.model_dir import LOG, read_config
+from retrieval_interp.training.curves import read_losses
 
-DEPARTURES = {  # one for each run; the folders are those of the paper's recipe, with the name at their end
-    "initialisation": "initializer_range=none",
-    "decay": "decay=0.4",
-    "clipping": "max_grad_norm=1",
+DEPARTURES: dict[str, tuple[str, Any]] = {  # the name at the end of a run's folder: a field of the recipe, its value
+    "initialisation": ("initializer_range", None),
+    "decay": ("decay", 0.4),
+    "clipping": ("max_grad_norm", 1),
 }
-ALSO_A = {"float32": "precision=float32"}
+ALSO_A: dict[str, tuple[str, Any]] = {"float32": ("precision", "float32")}
 DECIDES = 0.5  # the least share of the way in log(step)
 
 
 def departures(data: Path) -> list[Claim]:
     """Return a row for each departure, for D and for A."""
     return [
-        _row(data, model, name, setting)
-        for model, also in (("D", {}), ("A", ALSO_A))
-        for name, setting in {**DEPARTURES, **also}.items()
+        *(_row(data, "D", name) for name in DEPARTURES),
+        *(_row(data, "A", name) for name in (*DEPARTURES, *ALSO_A)),
     ]
 
 
-def _row(data: Path, model: str, name: str, setting: str) -> Claim:
-    """Return the row of one departure; a run that is not there is not measured."""
+def _row(data: Path, model: str, name: str) -> Claim:
+    """Return the row of one departure; a run that is missing, unfinished or of other settings is not measured."""
+    field, value = {**DEPARTURES, **ALSO_A}[name]
     paper, small = data / PAPER.folders[model], data / SMALL.folders[model]
-    run = paper.with_name(f"{paper.name}_{name}")
+    run, setting = paper.with_name(f"{paper.name}_{name}"), f"{field}={'none' if value is None else value}"
     section, claim = f"{'9.2' if model == 'D' else '8.2'} (ours)", f"{model}: {name} alone decides when x1 is learned"
     which = f"recipe paper with {setting}, seed 0"
-    if not (run / LOG).exists():
+    if not _finished(run, field, value):
         return Claim(section, claim, "-", which)
     before, changed, after = (crossings(folder / LOG)[0] for folder in (paper, run, small))
     said = ", ".join("never" if step is None else f"{step:.0f}" for step in (changed, before, after))
-    measured = f"x1 falls below 0.5 at step {said} (with it; without it; with recipe small)"
+    of_small = f"{SMALL.said(data, model)}, {read_config(small)['made']['recipe']['steps']} steps"
+    measured = f"x1 falls below 0.5 at step {said} (with it; without it; {of_small})"
     decides = None
     if before and after and before != after:
         share = _share(before, changed or math.inf, after)
         measured += f": {share:.0%} of the way in log(step) (decides: from {DECIDES:.0%})"
         decides = share >= DECIDES
-    command = f"retrieval-interp train transformer_{model.lower()} --seed 0 --set {setting}"
+    if name == "decay" and changed and changed < (begins := _decay_begins(run)):
+        measured += f". The decay begins at step {begins:.0f}, after that, so that it cannot decide"
+    checkpoints = " --set checkpoint_every=20" if model == "D" else ""
+    command = f"retrieval-interp train transformer_{model.lower()} --seed 0{checkpoints} --set {setting}"
     return Claim(section, claim, "-", which, measured, 1, command, verdict_of(decides))
+
+
+def _finished(run: Path, field: str, value: object) -> bool:
+    """Whether there is a run with this setting and a log to its last step."""
+    if not (run / LOG).exists():
+        return False
+    recipe = read_config(run)["made"].get("recipe", {})
+    return field in recipe and recipe[field] == value and max(read_losses(run / LOG)["loss"]) >= recipe["steps"]
+
+
+def _decay_begins(run: Path) -> float:
+    """Return the step at which the learning rate of a run begins to fall."""
+    recipe = read_config(run)["made"]["recipe"]
+    return float(recipe["steps"] * (1 - recipe["decay"]))
 
 
 def _share(before: float, changed: float, after: float) -> float:

@@ -386,7 +386,10 @@ def test_the_readme_gives_for_every_transformer_the_numbers_of_its_report():
 def test_a_departure_decides_if_alone_it_goes_half_of_the_way_in_log_steps(tables, step, verdict, way):
     def learns_x1_at(folder, when):
         folder.mkdir(exist_ok=True)
-        losses = {10: 1.0, 900: 1.0} if when is None else {when - 1: 1.0, when + 1: 0.0}
+        recipe = {"steps": 1000, "max_grad_norm": 1, "decay": 0.0}
+        config = {"format": 1, "task": {}, "architecture": {}, "made": {"seed": 7, "recipe": recipe}}
+        (folder / "config.json").write_text(json.dumps(config))
+        losses = {10: 1.0, 1000: 1.0} if when is None else {when - 1: 1.0, when + 1: 0.0, 1000: 0.0}
         lines = [json.dumps({"step": at, "loss": x1, "components": {"x1": x1}}) for at, x1 in losses.items()]
         (folder / "log.jsonl").write_text("\n".join(lines))
 
@@ -399,3 +402,13 @@ def test_a_departure_decides_if_alone_it_goes_half_of_the_way_in_log_steps(table
     assert decided.verdict == verdict
     assert f" {way} of the way" in decided.measured
     assert [one.verdict for one in found.values()] == ["not measured"] * 6  # two others of D, four of A
+
+
+@pytest.mark.parametrize("recipe", [{"steps": 1000, "max_grad_norm": 1}, {"steps": 200, "max_grad_norm": None}])
+def test_a_run_that_is_unfinished_or_has_not_the_setting_decides_nothing(tables, recipe):
+    run = tables / f"{PAPER.folders['D']}_clipping"
+    shutil.copytree(tables / PAPER.folders["D"], run)
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "made": {**config["made"], "recipe": recipe}}))
+    found = {one.claim: one.verdict for one in departures(tables)}
+    assert found["D: clipping alone decides when x1 is learned"] == "not measured"
