@@ -18,7 +18,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.ground_truth.levels import LEVELS
+from benchmarks.ground_truth.levels import LEVELS, named
 from benchmarks.ground_truth.truth import (
     THRESHOLD,
     GroundTruth,
@@ -88,8 +88,7 @@ def main() -> int:
         levels[name]["passed"] = min(levels[name]["precision"], levels[name]["recall"]) >= GOAL
     passed = all(row["carried"] for row in rows) and all(level["passed"] for level in levels.values())
     if arguments.json:
-        which = "" if arguments.level == [*LEVELS] else f" --level {' '.join(arguments.level)}"
-        command = f"python -m benchmarks.ground_truth --seeds {arguments.seeds}{which} --json"
+        command = f"python -m benchmarks.ground_truth --seeds {arguments.seeds}{named(arguments.level)} --json"
         print(
             json.dumps({"command": command, **versions(), "passed": passed, "levels": levels, "models": rows}, indent=2)
         )

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.ground_truth.levels import LEVELS
+from benchmarks.ground_truth.levels import LEVELS, named
 from benchmarks.ground_truth.truth import GroundTruth
 from circuits import Circuit, Examples, Head, evaluate, mean_patterns
 from retrieval_interp.models.provenance import versions
@@ -72,8 +72,9 @@ def main() -> None:
     print(file=sys.stderr)
     highest = {name: max(row[name] - row["own"] for row in rows if row["idle"]) for name in ABLATIONS}
     if arguments.json:
-        command = f"python -m benchmarks.ground_truth.idle_heads --seeds {arguments.seeds}"
-        command += f" --level {' '.join(arguments.level)} --json"
+        command = (
+            f"python -m benchmarks.ground_truth.idle_heads --seeds {arguments.seeds}{named(arguments.level)} --json"
+        )
         document = {"command": command, **versions(), "highest_cost_of_an_idle_head": highest, "heads": rows}
         print(json.dumps(document, indent=2))
         return

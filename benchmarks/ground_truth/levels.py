@@ -5,7 +5,7 @@ heads.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -168,6 +168,11 @@ def trained(seed: int) -> GroundTruth:
     """Trained on the minimal task to carry the circuit, by interchange interventions (``interchange_trained.py``)."""
     planted = drawn(seed, n_chains=4)
     return truth_with(planted, stored_model(planted, seed))
+
+
+def named(levels: Sequence[str]) -> str:
+    """Return the option of a command that runs some levels only; nothing for all."""
+    return "" if [*levels] == [*LEVELS] else f" --level {' '.join(levels)}"
 
 
 LEVELS: dict[str, Callable[[int], GroundTruth]] = {

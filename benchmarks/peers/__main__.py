@@ -23,7 +23,7 @@ from typing import Any
 
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from benchmarks.ground_truth.levels import LEVELS
+from benchmarks.ground_truth.levels import LEVELS, named
 from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth
 from benchmarks.peers.acdc import survival
 from benchmarks.peers.attribution import eap, eap_ig
@@ -106,8 +106,7 @@ def main() -> int:
     table = {level: {name: _mean(rows, level, name) for name in METHODS} for level in arguments.level}
     ahead = {level: _ahead(of_level) for level, of_level in table.items()}
     if arguments.json:
-        which = "" if arguments.level == [*LEVELS] else f" --level {' '.join(arguments.level)}"
-        command = f"python -m benchmarks.peers --seeds {arguments.seeds}{which} --json"
+        command = f"python -m benchmarks.peers --seeds {arguments.seeds}{named(arguments.level)} --json"
         print(json.dumps({"command": command, **versions(), "ahead": ahead, "levels": table, "models": rows}, indent=2))
         return not all(ahead.values())
     for level, of_level in table.items():

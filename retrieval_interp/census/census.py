@@ -94,7 +94,8 @@ class Finding:
         contradicts = (
             not known or self.holds > self.found or self.found > self.solved or (self.loss is None) == self.solved
         )
-        if contradicts or (self.circuit_sha256 is not None and not self.found):
+        told = {self.only_one is None, self.equivalents is None, self.shared is None}
+        if contradicts or len(told) > 1 or (not self.found and (self.circuit_sha256, self.only_one) != (None, None)):
             raise ValueError("its fields contradict each other")
         numbers = (self.loss or 0, self.unablated or 0, self.content - self.divided, self.divided, self.evaluations)
         if min(*numbers, self.seconds) < 0:

@@ -136,11 +136,16 @@ def sentences(rows: pd.DataFrame, left_out: int = 0) -> list[str]:
             said = Counter(searched["only_one"])
             several = searched[searched["equivalents"] > 1]
             nothing = int((several["shared"] == 0).sum())
-            lines.append(
+            line = (
                 f"{name}: of {len(searched)} circuits, {said['holds']} are the only one, {said['fails']} are not, and "
-                f"{said['undecided']} are undecided. Several were found for {len(several)} models, up to "
-                f"{searched['equivalents'].max()} for one; for {nothing} of these no path is in all of them."
             )
+            line += f"{said['undecided']} are undecided."
+            if len(several):
+                line += (
+                    f" Several were found for {len(several)} models, up to {searched['equivalents'].max()} for one; "
+                )
+                line += f"for {nothing} of these no path is in all of them."
+            lines.append(line)
     return lines
 
 

@@ -89,10 +89,14 @@ def test_an_mlp_in_the_last_layer_alone_leaves_the_others_silent(monkeypatch):
     monkeypatch.setattr(TrainingStep, "compile", lambda self: None)
     from retrieval_interp.experiments.depth_sweep import trained
 
-    model, _, _ = trained((0, Point(2, 2, TrainingCondition(BLOCKS, 2, MLPs.LAST))), 20)
+    model, task, _ = trained((0, Point(2, 2, TrainingCondition(BLOCKS, 2, MLPs.LAST))), 20)
     first, last = (block.mlp for block in model.blocks)
     assert all((weight == 0).all() for weight in first.parameters())
     assert not any((weight == 0).all() for weight in last.parameters())
+    inputs = task.examples(4, seed=0).inputs
+    silent = model(inputs)  # the first MLP is not computed; if it is, it writes nothing
+    model.blocks[0].cfg = model.cfg
+    assert torch.equal(model(inputs), silent)
 
 
 def test_a_model_is_trained_and_measured(monkeypatch):

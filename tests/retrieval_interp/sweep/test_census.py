@@ -133,6 +133,9 @@ def test_the_command_finds_the_circuit_of_every_model_that_has_one(
     (path,) = load_circuit(store.path(Run("induction", 0)) / CIRCUIT).paths
     assert str(path) == "L1H0 query -> pair1.second"  # what joins the pairs is an average, a path of a fixed pattern
     assert not (store.path(Run("induction", 1)) / CIRCUIT).exists()
+    assert first["only_one"] in ("holds", "fails", "undecided")
+    assert first["equivalents"] >= 1
+    assert (second["only_one"], second["equivalents"], second["shared"]) == (None, None, None)
 
 
 @pytest.mark.slow

@@ -3,13 +3,30 @@ import torch
 
 from retrieval_interp import RetrievalTask, VectorTransformer
 from retrieval_interp.models.presets import Architecture
+from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.next_symbol import NextSymbolTask
+from retrieval_interp.tasks.retrieval import StepOrder
+from retrieval_interp.tasks.writing import WritingTask
 from retrieval_interp.training.training_pass import training_pass
 
 SHAPES = [Architecture(1, 2, 16, 8), Architecture(3, 2, 16, 8), Architecture(2, 4, 16, 4, mlp=False)]
 
 
-@pytest.mark.parametrize("task", [RetrievalTask(2, 3), NextSymbolTask(2, 3)])
+class FirstToo(RetrievalTask):
+    """A task of somebody else, whose training losses read the first position, too."""
+
+    def training_losses(self, outputs, examples):
+        return torch.cat([self.losses(outputs, examples), outputs[:, :1].square().mean(dim=2)], dim=1)
+
+
+TASKS = [
+    *(RetrievalTask(2, 3, step_order=order) for order in StepOrder),
+    RetrievalTask(3, 2, implicit_curriculum=False),
+    *(NextSymbolTask(2, 3), FirstToo(2, 3), ConditionalTask(), WritingTask(3, 2)),
+]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_losses_and_gradients_are_those_of_the_transformers_own_pass(task, shape):
     model, examples = VectorTransformer(shape.config(task), seed=1), task.examples(8, seed=0)
