@@ -18,7 +18,8 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.ground_truth.levels import LEVELS, named
+from benchmarks.ground_truth.interchange_trained import check_weights
+from benchmarks.ground_truth.levels import COMPILED, LEVELS, named
 from benchmarks.ground_truth.truth import (
     THRESHOLD,
     GroundTruth,
@@ -67,9 +68,10 @@ def discovered(truth: GroundTruth) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--level", nargs="+", choices=LEVELS, default=[*LEVELS], help="the levels; by default all")
+    parser.add_argument("--level", nargs="+", choices=LEVELS, default=[*COMPILED], help="by default all compiled ones")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
+    check_weights(arguments.level, arguments.seeds, parser)
     rows = []
     for name in arguments.level:
         for seed in range(arguments.seeds):

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.ground_truth.interchange_trained import check_weights
 from benchmarks.ground_truth.levels import LEVELS, named
 from benchmarks.ground_truth.truth import GroundTruth
 from circuits import Circuit, Examples, Head, evaluate, mean_patterns
@@ -61,6 +62,7 @@ def main() -> None:
     parser.add_argument("--level", nargs="+", choices=LEVELS, default=["trained"])
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
+    check_weights(arguments.level, arguments.seeds, parser)
     rows = []
     for level in arguments.level:
         for seed in range(arguments.seeds):

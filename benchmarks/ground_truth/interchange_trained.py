@@ -11,6 +11,7 @@ trained again.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.ground_truth.truth import GroundTruth, carried
@@ -33,6 +34,14 @@ CHOSEN_ON = 123456789  # the seed of the examples that say whether to train long
 def weights_of(seed: int) -> Path:
     """Return the file of a seed's weights."""
     return data_folder() / "interchange_trained" / f"seed_{seed:02}.safetensors"
+
+
+def check_weights(levels: Sequence[str], n_seeds: int, parser: argparse.ArgumentParser) -> None:
+    """End the program with one line if the level *trained* is asked for and the weights of a seed are missing."""
+    missing = [str(seed) for seed in range(n_seeds) if "trained" in levels and not weights_of(seed).exists()]
+    if missing:
+        train = f"python -m benchmarks.ground_truth.interchange_trained --seeds {n_seeds}"
+        parser.error(f"level trained: no weights of seeds {', '.join(missing)}; make them with {train}")
 
 
 def task_of(planted: Planted) -> RetrievalTask:

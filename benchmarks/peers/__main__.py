@@ -23,7 +23,8 @@ from typing import Any
 
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from benchmarks.ground_truth.levels import LEVELS, named
+from benchmarks.ground_truth.interchange_trained import check_weights
+from benchmarks.ground_truth.levels import COMPILED, LEVELS, named
 from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth
 from benchmarks.peers.acdc import survival
 from benchmarks.peers.attribution import eap, eap_ig
@@ -90,9 +91,10 @@ def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--level", nargs="+", choices=LEVELS, default=[*LEVELS], help="the levels; by default all")
+    parser.add_argument("--level", nargs="+", choices=LEVELS, default=[*COMPILED], help="by default all compiled ones")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
+    check_weights(arguments.level, arguments.seeds, parser)
     rows: list[dict[str, Any]] = []
     for level in arguments.level:
         for seed in range(arguments.seeds):
