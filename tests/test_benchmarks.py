@@ -44,8 +44,8 @@ def test_the_benchmark_of_the_explorer_tries_what_was_not_tried_before(model, pr
 def test_the_products_of_a_step_are_counted_as_by_hand():
     _, operations = training.products(MICRO, torch.float32)
     rows, read = 4 * 6, 4 * 2  # 4 sequences of 2 chains times 3; the only layer writes at the 2 queries
-    # The input is 8 wide, keys and values 16; where the loss reads: queries, the heads' output, an MLP of 16x64 and back,
-    # and an output of 4; three products for each.
+    # The input is 8 wide, keys and values 16; where the loss reads: queries, the heads' output, an MLP of 16x64 and
+    # back, and an output of 4; three products for each.
     everywhere, at_queries = 8 * 16 + 2 * 16 * 16, 2 * 16 * 16 + 2 * 16 * 64 + 16 * 4
     linear = 3 * 2 * (rows * everywhere + read * at_queries)
     attention = 6 * 2 * (4 * 2) * 2 * 6 * 8  # scores of 2 queries on 6 keys and mixing, once forward and twice backward
