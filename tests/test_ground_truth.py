@@ -7,8 +7,8 @@ import torch
 
 from benchmarks.ground_truth.idle_heads import ABLATIONS, costs
 from benchmarks.ground_truth.levels import LEVELS, backed_up, compiled
-from benchmarks.ground_truth.truth import carried, precision_and_recall
-from circuits import Head
+from benchmarks.ground_truth.truth import carried, maps_without_paths, paths_found, precision_and_recall
+from circuits import FixedPattern, Head, Previous
 from circuits.circuit import AttentionPath
 
 A, B, C, D = (AttentionPath(Head(0, 0), "query", f"pair{k}.second") for k in range(1, 5))
@@ -28,6 +28,30 @@ def test_a_model_that_lost_a_head_does_not_carry_its_circuit():
     with torch.no_grad():
         truth.model.blocks[truth.circuit.paths[-1].head.layer].attn.W_O.zero_()
     assert not carried(truth).ok
+
+
+def test_a_pattern_that_has_a_planted_path_counts_as_it_and_elsewhere_its_rows_are_free():
+    truth = compiled(0)  # D = 1, and one head joins the pairs
+    joining, asking = truth.circuit.paths
+    idle = next(head for head in truth.all_heads if head not in truth.true_heads)
+    before = Previous().pattern(truth.problem.examples(2, 0).roles, truth.problem.n_positions)[0]
+    found = truth.circuit.with_head(joining.head, Previous())
+    assert paths_found(found, truth) == {joining, asking}
+    found = found.with_head(joining.head, FixedPattern(before, "map")).with_head(idle, FixedPattern(before, "map"))
+    assert paths_found(found, truth) == {joining, asking}
+    assert maps_without_paths(found, truth) == [f"{idle} {joining.source} -> {joining.target}"]
+
+
+def test_previous_in_a_head_without_a_planted_path_is_a_wrong_path_and_a_map_on_some_instances_is_none():
+    truth = compiled(0)
+    joining, asking = truth.circuit.paths
+    idle = next(head for head in truth.all_heads if head not in truth.true_heads)
+    wrong = paths_found(truth.circuit.with_head(idle, Previous()), truth) - {joining, asking}
+    assert [path.head for path in wrong] == [idle]
+    roles, n = truth.problem.examples(2, 0).roles, truth.problem.n_positions
+    half = Previous().pattern(roles, n)[0].clone()
+    half[1] = torch.eye(n)[1]  # the second member at position 1 attends to itself
+    assert paths_found(truth.circuit.with_head(joining.head, FixedPattern(half, "map")), truth) == {asking}
 
 
 def test_a_path_that_another_one_backs_up_is_not_needed_alone():

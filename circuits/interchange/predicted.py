@@ -78,8 +78,11 @@ def answers_if_exchanged(
 
     Returns:
         for every component, whether it is the partner's answer; None if the paths leave it open.
+
+    Raises:
+        BadInput: a path names a role that the layout does not have.
     """
-    n_layers = 1 + max(head.layer for head in circuit.useful_heads)
+    n_layers = 1 + max((head.layer for head in circuit.useful_heads), default=-1)
     last = _through(_start(layout), _steps(circuit, layout, n_layers, path), layout)[-1]
     answers = _answers(last, read_at)
     return {name: known == {1} if len(known) == 1 else None for name, known in answers.items()}

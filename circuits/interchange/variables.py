@@ -67,6 +67,10 @@ def couples(
 ) -> tuple[Int[torch.Tensor, "batch instance"], Bool[torch.Tensor, "batch instance"]]:
     """Pair up the instances of every example at random.
 
+    Args:
+        roles: the roles of the examples.
+        seed: the seed of the choice.
+
     Returns:
         every instance's partner, which is itself for an odd one out; and whether it belongs to the first couple.
     """

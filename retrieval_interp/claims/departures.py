@@ -31,7 +31,10 @@ def _row(data: Path, model: str, name: str) -> Claim:
     field, value = {**DEPARTURES, **ALSO_A}[name]
     paper, small = data / PAPER.folders[model], data / SMALL.folders[model]
     run, setting = paper.with_name(f"{paper.name}_{name}"), f"{field}={'none' if value is None else value}"
-    section, claim = f"{'9.2' if model == 'D' else '8.2'} (ours)", f"{model}: {name} alone decides when x1 is learned"
+    section, claim = (
+        f"{'9.2' if model == 'D' else '8.2'} (ours)",
+        f"{model}, one seed: {name} alone decides when x1 is learned",
+    )
     which = f"recipe paper with {setting}, seed 0"
     if not _finished(run, field, value):
         return Claim(section, claim, "-", which)

@@ -1,11 +1,22 @@
 """Interchange training: what it asks for is worked out by hand, and compiled models answer it without any training."""
 
+import math
+
 import pytest
+import torch
 
 from circuits import BadInput, Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.ground_truth.compile import compile_circuit
-from circuits.ground_truth.interchange_training import ATTENTION, OTHERS, OUTPUT, PLAIN, _Plan, train_to_carry
+from circuits.ground_truth.interchange_training import (
+    ATTENTION,
+    OTHERS,
+    OUTPUT,
+    PLAIN,
+    _of_highest,
+    _Plan,
+    train_to_carry,
+)
 from circuits.ground_truth.noise import add_noise
 from circuits.interchange.predicted import answers_if_exchanged
 from retrieval_interp.ground_truth.chains import ChainProblem
@@ -67,6 +78,38 @@ def test_training_lowers_the_loss_of_every_run(compiled):
     assert losses.shape == (40, 4)
     before, after = losses[:8].mean(dim=0), losses[-8:].mean(dim=0)
     assert (after < before).all()
+
+
+def test_a_training_of_one_step_is_possible(compiled):
+    assert train_to_carry(compiled, PROBLEM, WALK, steps=1, batch=2, progress=lambda share: None).shape == (1, 4)
+
+
+def test_the_learning_rate_rises_and_falls_to_zero():
+    rates = [_of_highest(step, 100) for step in range(101)]
+    assert rates[4] == 1.0
+    assert rates[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert rates[5:] == sorted(rates[5:], reverse=True)
+    assert rates[100] == pytest.approx(0)
+
+
+def test_a_circuit_that_does_not_bring_an_answer_is_refused_and_the_answer_named(compiled):
+    half = Circuit({head: own for head, own in WALK.heads.items() if head != LAST.head})
+    with pytest.raises(BadInput, match="does not answer x2"):
+        train_to_carry(compiled, PROBLEM, half)
+
+
+def test_what_cannot_be_trained_is_refused_before_the_first_step(compiled):
+    before = {name: weight.clone() for name, weight in compiled.state_dict().items()}
+    with pytest.raises(BadInput, match="one instance only"):
+        train_to_carry(compiled, ChainProblem(2, n_chains=1), WALK)
+    with pytest.raises(BadInput, match="the model reads at most"):
+        train_to_carry(compiled, ChainProblem(2, n_chains=5), WALK)
+    for lr in (-1.0, 0.0, math.nan):
+        with pytest.raises(BadInput, match="lr is"):
+            train_to_carry(compiled, PROBLEM, WALK, lr=lr)
+    assert all(torch.equal(weight, before[name]) for name, weight in compiled.state_dict().items())
+    with pytest.raises(BadInput, match="no weight"):
+        train_to_carry(compiled.requires_grad_(False), PROBLEM, WALK)
 
 
 @pytest.mark.parametrize(

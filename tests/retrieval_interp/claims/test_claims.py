@@ -398,7 +398,7 @@ def test_a_departure_decides_if_alone_it_goes_half_of_the_way_in_log_steps(table
     learns_x1_at(tables / SMALL.folders["D"], 100)
     learns_x1_at(paper.with_name(f"{paper.name}_clipping"), step)
     found = {one.claim: one for one in departures(tables)}
-    decided = found.pop("D: clipping alone decides when x1 is learned")
+    decided = found.pop("D, one seed: clipping alone decides when x1 is learned")
     assert decided.verdict == verdict
     assert f" {way} of the way" in decided.measured
     assert [one.verdict for one in found.values()] == ["not measured"] * 6  # two others of D, four of A
@@ -411,4 +411,4 @@ def test_a_run_that_is_unfinished_or_has_not_the_setting_decides_nothing(tables,
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, "made": {**config["made"], "recipe": recipe}}))
     found = {one.claim: one.verdict for one in departures(tables)}
-    assert found["D: clipping alone decides when x1 is learned"] == "not measured"
+    assert found["D, one seed: clipping alone decides when x1 is learned"] == "not measured"
