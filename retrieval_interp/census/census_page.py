@@ -16,6 +16,7 @@ from circuits.flow.layout import Layout
 from circuits.utils.lazy import pandas as pd
 from retrieval_interp.census.census import Examined
 from retrieval_interp.census.census_table import sentences, table
+from retrieval_interp.census.properties import properties
 from retrieval_interp.models.presets import preset
 from retrieval_interp.results import write_results
 
@@ -109,6 +110,7 @@ def write_census(examined: Sequence[Examined], left_out: int, folder: Path, comm
         {"census": rows},
         {"heads": heads_figure(rows), "layers": layers_figure(examined)},
         sentences=sentences(rows, left_out),
+        properties=properties(examined),
         forms=forms.groupby("preset").head(SHOWN),
         n_forms=len(forms),
         models=rows,

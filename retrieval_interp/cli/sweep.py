@@ -116,6 +116,7 @@ def census(
     from retrieval_interp.census.census import Census, examine
     from retrieval_interp.census.census_page import FILES, write_census
     from retrieval_interp.census.census_table import sentences, table
+    from retrieval_interp.census.properties import properties, rules
     from retrieval_interp.sweep.local import local
     from retrieval_interp.sweep.run import sweep as run_sweep
     from retrieval_interp.sweep.store import STORE, Store
@@ -133,7 +134,9 @@ def census(
     command = shlex.join(["retrieval-interp", "study", "census", str(store), "--threshold", f"{threshold:g}"])
     page = write_census(examined, whole.left_out, store, command) if examined else None
     rows = table(examined)
-    _tell(command, rows, sentences(rows, whole.left_out), failures, page, as_json)
+    held = properties(examined)
+    said = [*sentences(rows, whole.left_out), *rules(held)]
+    _tell(command, rows, said, failures, page, as_json, properties=records(held))
 
 
 def _tell(
@@ -143,15 +146,16 @@ def _tell(
     failures: "Sequence[Failure]",
     page: Path | None,
     as_json: bool,
+    **more: Any,
 ) -> NoReturn:
-    """Print the results of a sweep, and exit with 1 if runs failed."""
+    """Print the results of a sweep, and exit with 1 if runs failed; ``more`` are further keys of the JSON object."""
     from retrieval_interp.models.provenance import versions
 
     for failure in failures:
         typer.echo(f"{failure.run} failed: {failure.reason}", err=True)
     if as_json:
         failed = [{"run": str(failure.run), "reason": failure.reason} for failure in failures]
-        print_json(command, versions(), sentences=said, rows=records(rows), failures=failed)
+        print_json(command, versions(), sentences=said, rows=records(rows), **more, failures=failed)
     else:
         for sentence in said:
             typer.echo(sentence)

@@ -7,6 +7,7 @@ from circuits import BadInput, Circuit, Head, OneHot, Previous, load_circuit
 from retrieval_interp.census.census import FOUND, Census, Examined, Finding
 from retrieval_interp.census.census_page import write_census
 from retrieval_interp.census.census_table import UNIQUE, sentences, table
+from retrieval_interp.census.properties import Held, properties, rules
 from retrieval_interp.cli import main
 from retrieval_interp.models.build import build
 from retrieval_interp.models.library import load
@@ -84,11 +85,46 @@ def test_the_sentences_count(by_hand: list[Examined]) -> None:
     assert "2 canonical forms; the most frequent, in 3 circuits: pair1.second -> pair1.first, pair2.second" in kinds
 
 
+def test_properties_are_counted_among_the_models_that_solve_their_task(by_hand: list[Examined]) -> None:
+    rows = properties(by_hand).set_index("property")
+    counted = rows[["have_it", "undecided", "solved"]].T.to_dict("list")
+    assert counted["the circuit explains the model"] == [3, "", 5]
+    assert counted["it holds"] == [3, "", 5]
+    assert counted["it is minimal"] == [2, "3", 5]
+    assert counted["it is complete"] == [0, "0 1 2 3", 5]
+    assert counted["its first layer with paths only joins the members of pairs"] == [4, "", 5]
+    assert counted["only the query fetches, one symbol after another"] == [3, "", 5]
+    assert counted["some content head has paths on some slots only"] == [3, "", 5]
+    assert counted["it has the fewest heads that information flow allows"] == [3, "", 5]
+    assert counted["it is the only one"] == [1, "3", 5]
+    assert properties(by_hand[5:]).empty
+    rule, exception, luck, undecided = rules(properties(by_hand))
+    assert "90%" in rule
+    assert (rule.endswith(": none."), exception.endswith(": none.")) == (True, True)
+    assert luck.count(" of 5 ") == 8
+    assert "it is complete (0 of 5 [0.00, 0.43], the interval reaches over the limit, undecided: seeds 0 1" in undecided
+
+
+@pytest.mark.parametrize(
+    ("have_it", "unknown", "verdict", "clear"),
+    [
+        *((50, 0, "rule", True), (45, 0, "rule", False), (45, 5, "rule", False), (44, 0, "luck", False)),
+        *((44, 1, "undecided", False), (25, 19, "luck", True), (5, 0, "exception", False), (0, 50, "undecided", True)),
+    ],
+)
+def test_a_property_of_nine_in_ten_models_is_a_rule_and_undecided_models_can_leave_it_open(
+    have_it: int, unknown: int, verdict: str, clear: bool
+) -> None:
+    held = Held((True,) * have_it + (None,) * unknown + (False,) * (50 - have_it - unknown))
+    assert (held.number, held.verdict, held.clear) == (have_it, verdict, clear)
+
+
 @pytest.mark.slow
 def test_the_page_shows_every_model_and_kind_offline(by_hand: list[Examined], tmp_path: Path) -> None:
     with opened(write_census(by_hand, 0, tmp_path, "by hand")) as (page, complaints):
         assert page.locator("#models tr").count() == 1 + 6
         assert page.locator("#canonical-forms tr").count() == 1 + 2
+        assert page.locator("#properties tr").nth(1).locator("td").nth(2).text_content() == "3 of 5"
         assert page.locator("#canonical-forms tr").nth(1).locator("td").nth(1).text_content() == "3"
         assert page.locator("#heads .points path").count() == 2
         assert "task not solved" in (page.locator("#models").text_content() or "")
