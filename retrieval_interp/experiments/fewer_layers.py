@@ -1,27 +1,22 @@
 """One layer fewer than information flow asks for: which models learn a symbol with it, and how (docs/protocol.md).
 
 In the depth sweep, models with eight heads and MLPs did. Here the same conditions and their neighbours are trained with
-more seeds. Every model is asked what its first layer fetches by position, and whether x1 is at the query after it.
+more seeds. fewer_layers_mechanism.py measures what the first layer fetches by position, and where x2 is after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from jaxtyping import Float
+from typing import Any
 
 from circuits.errors import BadInput
 from circuits.interchange.interchange_result import CARRIES
 from circuits.losses.interval import Interval
 from circuits.losses.loss import SURE
-from circuits.model.transformer import Transformer
-from circuits.utils.lazy import torch
 from retrieval_interp.experiments.depth_sweep import (
-    FRESH_SEED,
     LEARNED,
     Key,
     MLPs,
@@ -30,16 +25,15 @@ from retrieval_interp.experiments.depth_sweep import (
     fresh_losses,
     trained,
 )
+from retrieval_interp.experiments.fewer_layers_mechanism import Fetched, attention_to_pairs, fetched, followed
 from retrieval_interp.experiments.runs import RUNS, all_runs, check_length, read_runs
 from retrieval_interp.tasks.retrieval import StepOrder
-from retrieval_interp.tasks.task import Task
 from retrieval_interp.theory.depth import least_loss_one_layer
 
 HEADS = (2, 4, 8)
-EXAMPLES = 512  # fresh examples for the attention; half of them for interchange
-ATTENDED, NOT_ATTENDED = 0.5, 0.25  # of a head's attention
 SEEDS = 10  # the number of runs of every model on which the protocol decides
 MOST = 0.8  # the share of runs for a statement on the mechanism
+ROLES = ("query", "pair1.first", "pair1.second", "pair2.first", "pair2.second")  # at which x2 is exchanged
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,9 @@ class Outcome:
         found: the number of heads of the first layer by which the query attends to the first member of its own pair.
         by_way_of_x1: the share of x2's answers that follow if x1 is exchanged at the query after the first layer; None
             for one hop or one layer.
+        x2_at: the same if x2 is exchanged, for every role; empty unless x2 was learned with two layers.
+        fetched_at_pair1: ``fixed``, ``gated``, ``n_pairs`` and ``found`` of pair1.second and pair 2, in the place of
+            the query and pair 1; empty if ``x2_at`` is.
     """
 
     n_steps: int
@@ -80,6 +77,8 @@ class Outcome:
     n_pairs: int
     found: int
     by_way_of_x1: float | None
+    x2_at: dict[str, float] = field(default_factory=dict)
+    fetched_at_pair1: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.point not in POINTS:
@@ -87,6 +86,9 @@ class Outcome:
         symbols = [f"x{k}" for k in range(1, self.n_steps + 1)]
         if list(self.losses) != symbols or list(self.standard_errors) != symbols:
             raise ValueError(f"losses of {', '.join(self.losses)}; expected x1 to x{self.n_steps}")
+        told = (*ROLES, *Fetched._fields) if self.n_layers > 1 and self.loss < LEARNED else ()
+        if (*self.x2_at, *self.fetched_at_pair1) != told:
+            raise ValueError("roles at which x2 was exchanged are missing, or too many")
 
     @property
     def point(self) -> Point:
@@ -113,6 +115,17 @@ class Outcome:
     def through_x1(self) -> bool:
         """Whether x2 reaches the answer by way of x1 at the query."""
         return self.by_way_of_x1 is not None and self.by_way_of_x1 >= CARRIES
+
+    @property
+    def known_at_pair1(self) -> bool:
+        """Whether x2 is at pair1.second after the first layer, and reaches the answer from there."""
+        return self.x2_at.get("pair1.second", 0.0) >= CARRIES
+
+    @property
+    def at_pair1_by_position(self) -> bool:
+        """Whether pair1.second fetches all pairs that may hold x2 in the first layer, by their positions."""
+        own = self.fetched_at_pair1
+        return bool(own) and own["fixed"] + own["gated"] == own["n_pairs"]
 
     @property
     def below_bound(self) -> bool | None:
@@ -152,71 +165,18 @@ def train_once(key: Key, steps: int, progress: Callable[[float], None] = lambda 
     model, task, stopped = trained(key, steps, progress)
     each = fresh_losses(model, task)
     mean, error = each.mean(dim=0).tolist(), (each.std(dim=0) / len(each) ** 0.5).tolist()
+    two = point.n_layers > 1
+    learned = two and mean[point.n_layers - 1] < LEARNED
+    at_pair1 = fetched(*attention_to_pairs(model, task, "pair1.second", "pair2"))._asdict() if learned else {}
     return Outcome(
         *(point.n_steps, point.n_layers, own.step_order, own.n_heads, own.mlps, seed, steps, stopped),
         dict(zip(task.loss_components, mean, strict=True)),
         dict(zip(task.loss_components, error, strict=True)),
         *fetched(*attention_to_pairs(model, task)),
-        carried_by_x1(model, task) if point.n_layers > 1 else None,
+        by_way_of_x1=followed(model, task, "x1")["query"] if two else None,
+        x2_at=followed(model, task, "x2") if learned else {},
+        fetched_at_pair1=at_pair1,
     )
-
-
-def attention_to_pairs(
-    model: Transformer, task: Task
-) -> tuple[Float[torch.Tensor, "head asked pair"], Float[torch.Tensor, "head asked"]]:
-    """Return the query's average attention in the first layer, by the place of the pair in question.
-
-    Returns:
-        the attention to the second member of every pair, and to the first member of the pair in question. Pairs are
-        those places at which a pair of the first hop can stand, in their order.
-    """
-    from circuits.model.patterns import attention_patterns
-
-    examples = task.examples(EXAMPLES, FRESH_SEED)
-    roles = examples.roles
-    query, first, second = (roles[name] for name in ("query", "pair1.first", "pair1.second"))
-    _, patterns = next(attention_patterns(model, examples))
-    rows = patterns.gather(2, query[:, None, :, None].expand(-1, patterns.shape[1], -1, patterns.shape[3]))
-    places, asked = second.unique(return_inverse=True)
-    mine = [rows.transpose(1, 2)[asked == place] for place in range(len(places))]  # [instance, head, key]
-    firsts = [first[asked == place] for place in range(len(places))]
-    found = [own.gather(2, at[:, None, None].expand(-1, own.shape[1], 1)) for own, at in zip(mine, firsts, strict=True)]
-    seconds = torch.stack([own[:, :, places].mean(dim=0) for own in mine], dim=1)
-    return seconds, torch.stack([own.squeeze(2).mean(dim=0) for own in found], dim=1)
-
-
-class Fetched(NamedTuple):
-    """What the first layer fetches: ``fixed``, ``gated``, ``n_pairs`` and ``found`` of an ``Outcome``."""
-
-    fixed: int
-    gated: int
-    n_pairs: int
-    found: int
-
-
-def fetched(seconds: Float[torch.Tensor, "head asked pair"], first: Float[torch.Tensor, "head asked"]) -> Fetched:
-    """Return how many pairs the first layer fetches by position, and how many heads find the pair in question.
-
-    Args:
-        seconds: the query's attention to second members.
-        first: the query's attention to the first member of the pair in question.
-    """
-    n_pairs = seconds.shape[2]
-    always = seconds.amin(dim=1) > ATTENDED  # [head, pair]
-    otherwise = seconds.masked_fill(torch.eye(n_pairs, dtype=torch.bool), 0).amax(dim=1)
-    gated = (seconds.diagonal(dim1=1, dim2=2) > ATTENDED) & (otherwise < NOT_ATTENDED)
-    fixed = always.any(dim=0)
-    found = first.amin(dim=1) > ATTENDED
-    return Fetched(int(fixed.sum()), int((gated.any(dim=0) & ~fixed).sum()), n_pairs, int(found.sum()))
-
-
-def carried_by_x1(model: Transformer, task: Task) -> float:
-    """Return the share of x2's answers that follow an exchange of x1 at the query after the first layer."""
-    from circuits.interchange.interchange import interchange
-
-    result = interchange(model, task, n_examples=EXAMPLES // 2, seed=FRESH_SEED, progress=lambda share: None)
-    variable = [one.name for one in result.variables].index("x1")
-    return result.accuracy[variable, 1, result.roles.index("query"), result.components.index("x2")].item()
 
 
 def experiment(
@@ -253,8 +213,10 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ``bound``, the least loss by the number of heads, for one layer; ``runs``; ``learned``, the number of runs with a
     loss below 0.5; ``share_low`` and ``share_high``, Wilson's 95% interval of their share; ``loss``, ``low`` and
     ``high``, the mean, the lowest and the highest loss over seeds; ``below_bound``, the number of runs clearly below
-    the bound. Of the runs that learned the symbol: ``by_position``, the number that fetch all pairs by position, and
-    ``by_way_of_x1``, the number whose x2 goes through x1 at the query.
+    the bound. Of the runs that learned the symbol: ``by_position``, the number that fetch all pairs by position;
+    ``by_way_of_x1``, whose x2 goes through x1 at the query; ``known_at_pair1``, whose x2 is at pair1.second after the
+    first layer; and ``at_pair1_by_position``, that fetch all pairs by position there. The last three are None for
+    one layer.
     """
     found: list[dict[str, Any]] = []
     for point in dict.fromkeys(run.point for run in outcomes):
@@ -277,6 +239,8 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
                 "below_bound": sum(bool(run.below_bound) for run in own) if one else None,
                 "by_position": sum(run.by_position for run in learned),
                 "by_way_of_x1": None if one else sum(run.through_x1 for run in learned),
+                "known_at_pair1": None if one else sum(run.known_at_pair1 for run in learned),
+                "at_pair1_by_position": None if one else sum(run.at_pair1_by_position for run in learned),
             }
         )
     return found
@@ -290,15 +254,19 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
         f"({row['share_low']:.0%} to {row['share_high']:.0%}), so {_breach(row['learned'], row['runs'])}."
         for row in every
     ]
-    below = [run for run in outcomes if run.below_bound]
-    single = sum(run.n_layers == 1 for run in outcomes)
-    found.append(f"{len(below)} of {single} models of one layer have a loss clearly below the bound by heads.")
+    few = [run.below_bound for run in outcomes if run.n_layers == 1 and run.point.condition.n_heads < run.n_pairs]
+    found.append(
+        f"{sum(map(bool, few))} of {len(few)} models of one layer with fewer heads than pairs have a loss clearly below"
+        " the bound by heads. With as many heads as pairs, the bound is 0."
+    )
     learned = [run for run in outcomes if run.loss < LEARNED]
     blocks = [run.by_position for run in learned if run.step_order is StepOrder.LAST_FIRST]
-    two = [run.through_x1 for run in learned if run.by_way_of_x1 is not None]
+    two = [run for run in learned if run.n_layers > 1]
     complete = len(every) == len(POINTS) and all(row["runs"] >= SEEDS for row in every)
     found.append(_stated(blocks, "fetch all pairs by position (pairs within blocks)", complete))
-    found.append(_stated(two, "bring x2 by way of x1 at the query (two layers)", complete))
+    found.append(_stated([run.through_x1 for run in two], "bring x2 by way of x1 at the query (two layers)", complete))
+    there = [run.known_at_pair1 for run in two]
+    found.append(_stated(there, "have x2 at pair1.second after the first layer (two layers)", complete))
     return found
 
 

@@ -4,22 +4,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput
+from circuits import BadInput, Circuit, compile_circuit
 from retrieval_interp.cli import main
-from retrieval_interp.experiments import fewer_layers
+from retrieval_interp.experiments import fewer_layers, fewer_layers_mechanism
 from retrieval_interp.experiments.depth_sweep import MLPs, Point, TrainingCondition
-from retrieval_interp.experiments.fewer_layers import (
-    POINTS,
-    Outcome,
-    attention_to_pairs,
-    experiment,
-    fetched,
-    rows,
-    sentences,
-    train_once,
-)
+from retrieval_interp.experiments.fewer_layers import POINTS, ROLES, Outcome, experiment, rows, sentences, train_once
+from retrieval_interp.experiments.fewer_layers_mechanism import attention_to_pairs, fetched, followed
 from retrieval_interp.experiments.fewer_layers_page import write_fewer_layers
 from retrieval_interp.experiments.runs import RUNS
+from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.models.build import VectorTransformer
 from retrieval_interp.tasks.retrieval import StepOrder
 from retrieval_interp.theory.depth import least_loss_one_layer
@@ -27,6 +20,12 @@ from retrieval_interp.training.training_step import TrainingStep
 from tests.browser import opened
 
 BLOCKS = StepOrder.LAST_FIRST
+AT_PAIR1 = {"fixed": 4, "gated": 0, "n_pairs": 4, "found": 0}
+
+
+def where(at_pair1=0.0):
+    """What is measured of a model of two layers that learned x2."""
+    return {"x2_at": dict.fromkeys(ROLES, 0.0) | {"pair1.second": at_pair1}, "fetched_at_pair1": AT_PAIR1}
 
 
 def one_hop(seed, loss, heads=8, fixed=4, gated=0):
@@ -38,7 +37,7 @@ def one_hop(seed, loss, heads=8, fixed=4, gated=0):
 def two_hops(seed, loss, by_way_of_x1):
     shared = {"standard_errors": {"x1": 0.01, "x2": 0.01}, "fixed": 0, "gated": 3, "n_pairs": 4, "found": 0}
     own = (2, 2, BLOCKS, 8, MLPs.LAST, seed, 100, 100, {"x1": 0.1, "x2": loss})
-    return Outcome(*own, **shared, by_way_of_x1=by_way_of_x1)
+    return Outcome(*own, **shared, by_way_of_x1=by_way_of_x1, **where(0.8))
 
 
 def test_heads_bring_at_most_as_many_sums_as_they_are():
@@ -67,6 +66,21 @@ def test_a_pair_is_fetched_by_a_fixed_head_or_by_one_that_the_question_gates():
     assert fetched(seconds, first) == (1, 1, 3, 1)
     seconds[3, :, 0] = torch.tensor([0.8, 0.0, 0.0])  # a gated head for a pair that is fetched anyway
     assert fetched(seconds, first).gated == 1
+
+
+def test_x2_is_where_the_paths_of_the_first_layer_bring_it():
+    """The walk: the first layer joins pairs, so that x2 is at its own pair. Then the query takes x1, and x2."""
+    problem = ChainProblem(2, n_chains=4)
+    walk = Circuit(
+        {
+            "L0H0": {"pair1.second": "pair1.first", "pair2.second": "pair2.first"},
+            "L1H0": {"query": "pair1.second"},
+            "L2H0": {"query": "pair2.second"},
+        }
+    )
+    model = compile_circuit(walk, problem)
+    assert followed(model, problem, "x2") == {**dict.fromkeys(ROLES, 0.0), "pair2.second": 1.0}
+    assert followed(model, problem, "x1")["query"] == 0.0
 
 
 @pytest.mark.parametrize("order", [StepOrder.LAST_FIRST, StepOrder.ANY])
@@ -101,13 +115,18 @@ def test_an_mlp_in_the_last_layer_alone_leaves_the_others_silent(monkeypatch):
 
 def test_a_model_is_trained_and_measured(monkeypatch):
     monkeypatch.setattr(TrainingStep, "compile", lambda self: None)
-    monkeypatch.setattr(fewer_layers, "EXAMPLES", 16)
+    monkeypatch.setattr(fewer_layers_mechanism, "EXAMPLES", 16)
     shares = []
     one = train_once((0, POINTS[0]), 40, shares.append)
     assert (shares, one.by_way_of_x1, list(one.losses), one.n_pairs) == ([0.5, 1.0], None, ["x1"], 4)
     two = train_once((1, POINTS[-1]), 20)
     assert (two.point, two.seed, two.n_pairs, list(two.losses)) == (POINTS[-1], 1, 8, ["x1", "x2"])
     assert 0 <= two.by_way_of_x1 <= 1
+    assert (two.x2_at, two.fetched_at_pair1) == ({}, {})
+    monkeypatch.setattr(fewer_layers, "LEARNED", 2.0)
+    learned = train_once((1, POINTS[-1]), 20)
+    assert [*learned.x2_at] == [*ROLES]
+    assert {*learned.fetched_at_pair1} == {*AT_PAIR1}
 
 
 def test_the_statements_count_what_was_learned_and_how():
@@ -117,9 +136,10 @@ def test_the_statements_count_what_was_learned_and_how():
     assert first["loss"] == pytest.approx(0.15)
     assert (few["bound"], few["below_bound"]) == (0.5, 1)  # 0.4 + 3 * 0.01 is below a half
     assert (second["bound"], second["below_bound"], second["by_way_of_x1"]) == (None, None, 1)
+    assert (few["known_at_pair1"], second["known_at_pair1"], second["at_pair1_by_position"]) == (None, 1, 1)
     said = sentences(some)
     assert all("undecided whether the condition breaches" in one for one in said[:3])  # too few of ten runs
-    assert "1 of 3 models of one layer" in said[3]
+    assert "1 of 1 models of one layer with fewer heads than pairs" in said[3]
     assert "is undecided before all models have 10 runs (2 of 4 do" in said[4]
     assert "is undecided before all models have 10 runs (1 of 1 do" in said[5]
 
@@ -146,11 +166,13 @@ def test_mechanisms_are_stated_when_every_model_has_ten_runs():
         own, symbols = point.condition, [f"x{k}" for k in range(1, point.n_steps + 1)]
         shape = (point.n_steps, point.n_layers, own.step_order, own.n_heads, own.mlps, seed, 100, 100)
         losses = dict.fromkeys(symbols, 0.1)
-        return Outcome(*shape, losses, losses, 4, 0, 4, 1, 0.9 if point.n_layers > 1 else None)
+        two = {"by_way_of_x1": 0.9, **where(0.1)} if point.n_layers > 1 else {"by_way_of_x1": None}
+        return Outcome(*shape, losses, losses, 4, 0, 4, 1, **two)
 
     said = sentences([run(point, seed) for seed in range(10) for point in POINTS])
     assert sum("does not breach" in one for one in said) == 0
-    assert "query (two layers) holds (120 of 120 do" in said[-1]
+    assert "query (two layers) holds (120 of 120 do" in said[-2]
+    assert "first layer (two layers) does not hold (0 of 120 do" in said[-1]
 
 
 def test_the_runs_go_on_where_they_stopped_and_none_is_repeated(tmp_path, monkeypatch):
@@ -189,7 +211,7 @@ def test_what_cannot_be_trained_is_refused(arguments, capsys, tmp_path):
 def test_the_page_shows_every_model_offline(tmp_path):
     some = [one_hop(0, 0.1), replace(one_hop(1, 0.3), fixed=1), two_hops(0, 0.1, 0.9)]
     with opened(write_fewer_layers(some, tmp_path, "by hand")) as (page, complaints):
-        assert page.locator("#sentences li").count() == 2 + 3
+        assert page.locator("#sentences li").count() == 2 + 4
         assert page.locator("#fewer_layers-table tr").count() == 1 + 2
         assert page.locator("#fewer_layers .legendtext").count() == 3
         assert not complaints
