@@ -21,6 +21,7 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
     retrieval_interp: (
         *(
             "rng",
+            "locks",
             "records",
             "results",
             "prompts",

@@ -32,16 +32,24 @@ def _with_steps(preset: str, steps: int | None) -> "Preset":
     return chosen if steps is None else replace(chosen, recipe=replace(chosen.recipe, steps=steps))
 
 
-def _report(as_json: bool, command: str, page: Path, said: Sequence[str], **results: Any) -> None:
-    """Print what was found, in words, and where the page is; or with ``--json`` one document with the results."""
+def _report(
+    as_json: bool, command: str, page: Path, said: Sequence[str], *, decided: bool = True, **results: Any
+) -> None:
+    """Print what was found, in words, and where the page is; or with ``--json`` one document with the results.
+
+    Raises:
+        typer.Exit: the question is not decided; the exit code is 1.
+    """
     from retrieval_interp.models.provenance import versions
 
     if as_json:
         print_json(command, versions(), **results)
-        return
-    for sentence in said:
-        typer.echo(sentence)
-    typer.echo(f"The page is at {page}")
+    else:
+        for sentence in said:
+            typer.echo(sentence)
+        typer.echo(f"The page is at {page}")
+    if not decided:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -106,7 +114,10 @@ def fewer_layers(
     ),
     as_json: Json = False,
 ) -> None:
-    """Train models with one layer fewer than the bound on depth, and ask how those do it that learn the symbol."""
+    """Train models with one layer fewer than the bound on depth, and ask how those do it that learn the symbol.
+
+    Exits with 1 if a question is undecided.
+    """
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import fewer_layers as room
     from retrieval_interp.experiments.fewer_layers_page import FILES, write_fewer_layers
@@ -118,7 +129,8 @@ def fewer_layers(
     command = f"retrieval-interp study fewer-layers --seeds {seeds} --steps {steps}"
     page = write_fewer_layers(outcomes, out, command)
     said = room.sentences(outcomes)
-    _report(as_json, command, page, said, rows=room.rows(outcomes), sentences=said)
+    decided = not any("undecided" in sentence for sentence in said)
+    _report(as_json, command, page, said, decided=decided, rows=room.rows(outcomes), sentences=said)
 
 
 @app.command("thinking-ahead")
@@ -131,7 +143,10 @@ def thinking_ahead(
     ),
     as_json: Json = False,
 ) -> None:
-    """Train models whose losses reach their own position only, to test whether pairs compute for later queries."""
+    """Train models whose losses reach their own position only, to test whether pairs compute for later queries.
+
+    Exits with 1 if that is undecided.
+    """
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import thinking_ahead as room
     from retrieval_interp.experiments.thinking_ahead_page import FILES, write_thinking_ahead
@@ -144,7 +159,9 @@ def thinking_ahead(
     command = f"retrieval-interp study thinking-ahead --preset {preset} --seeds {seeds} --steps {chosen.recipe.steps}"
     page = write_thinking_ahead(outcomes, out, command)
     tables = {"losses": records(room.summary(outcomes)), "arose": records(room.arose(outcomes))}
-    _report(as_json, command, page, room.sentences(outcomes), verdict=room.verdict(outcomes), **tables)
+    verdict = room.verdict(outcomes)
+    decided = verdict != "undecided"
+    _report(as_json, command, page, room.sentences(outcomes), decided=decided, verdict=verdict, **tables)
 
 
 @app.command("thinking-without-words")
@@ -157,7 +174,10 @@ def thinking_without_words(
     ),
     as_json: Json = False,
 ) -> None:
-    """Train models of two layers that read words, their own residual streams or nothing, to test what extends depth."""
+    """Train models of two layers that read words, their own residual streams or nothing, to test what extends depth.
+
+    Exits with 1 if a question is undecided.
+    """
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import thinking_without_words as room
     from retrieval_interp.experiments.thinking_without_words_page import FILES, write_thinking_without_words
@@ -168,5 +188,6 @@ def thinking_without_words(
         outcomes = room.experiment(hops, steps, seeds, out, progress)
     command = f"retrieval-interp study thinking-without-words --hops {hops} --seeds {seeds} --steps {steps}"
     page = write_thinking_without_words(outcomes, out, command)
-    tables = {"verdicts": room.verdicts(outcomes), "rows": records(room.summary(outcomes))}
-    _report(as_json, command, page, room.sentences(outcomes), **tables)
+    verdicts = room.verdicts(outcomes)
+    decided, table = "undecided" not in verdicts.values(), records(room.summary(outcomes))
+    _report(as_json, command, page, room.sentences(outcomes), decided=decided, verdicts=verdicts, rows=table)

@@ -28,7 +28,10 @@ def mirage(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Measure runs by several metrics, to test whether what emerges is a mirage of the metric (section 10)."""
+    """Measure runs by several metrics, to test whether what emerges is a mirage of the metric (section 10).
+
+    Exits with 1 if that is undecided, over training or over depth.
+    """
     from circuits.utils.files import check_writable
     from circuits.utils.progress import part_of
     from retrieval_interp.experiments.shifts import check_shiftable
@@ -60,20 +63,19 @@ def mirage(
     of = f" --sweep {sweep}" if sweep else ""
     command = f"retrieval-interp study mirage {' '.join(runs)}{of} --examples {examples} --seed {seed}"
     page = write_mirage(measured, found, ways, out, command)
+    training = room.verdict(found)
+    depth = {group: depth_ways.depth_verdict(ways, group) for group in dict.fromkeys(way.group for way in ways)}
     if as_json:
-        groups = dict.fromkeys(way.group for way in ways)
-        verdicts = {
-            "training": room.verdict(found),
-            "inside": {run.name: room.inside(found, run.name) for run in measured if run.over_training},
-            "depth": {group: depth_ways.depth_verdict(ways, group) for group in groups},
-        }
+        inside = {run.name: room.inside(found, run.name) for run in measured if run.over_training}
+        verdicts = {"training": training, "inside": inside, "depth": depth}
         tables = {"counts": room.counts_table(found), "depth_kinds": depth_ways.depth_kinds(ways)}
         tables["compared"] = room.compared_table(found)
         tables |= {"rises": room.rises_table(found), "depth": depth_ways.depth_table(ways)}
         made = [{"run": run.name, "seed": run.seed, "layers": run.n_layers, "source": run.source} for run in measured]
         rows = {name: records(table) for name, table in tables.items()}
         print_json(command, versions(), verdicts=verdicts, runs=made, **rows)
-        return
-    for sentence in [*room.sentences(measured, found), *depth_ways.depth_sentences(ways)]:
-        typer.echo(sentence)
-    typer.echo(f"The page is at {page}")
+    else:
+        for sentence in [*room.sentences(measured, found), *depth_ways.depth_sentences(ways)]:
+            typer.echo(sentence)
+        typer.echo(f"The page is at {page}")
+    raise typer.Exit(1 if room.UNDECIDED in (training, *depth.values()) else 0)

@@ -201,11 +201,13 @@ def experiment(
     file = folder / RUNS
     wanted = [(seed, point) for n_steps in hops for seed in range(n_seeds) for point in points([n_steps])]
     check_length(wanted[0][1].preset(steps).recipe)
-    kept = read(folder)
-    for run in kept:
-        if run.steps != steps:
-            raise BadInput(f"{file}: holds runs of {run.steps} steps; choose another folder")
-    done = {(run.seed, run.point): run for run in kept}
+
+    def done() -> dict[Key, Run]:
+        kept = read(folder)
+        if any(run.steps != steps for run in kept):
+            raise BadInput(f"{file}: holds runs of {kept[0].steps} steps; choose another folder")
+        return {(run.seed, run.point): run for run in kept}
+
     return all_runs(wanted, done, file, lambda key, share: train_point(key, steps, share), progress)
 
 

@@ -190,10 +190,13 @@ def experiment(
     file = folder / RUNS
     wanted = [(seed, point) for seed in range(n_seeds) for point in POINTS]
     check_length(POINTS[0].preset(steps).recipe)
-    kept = read(folder)
-    if any(run.steps != steps for run in kept):
-        raise BadInput(f"{file}: holds runs of {kept[0].steps} steps; choose another folder")
-    done = {(run.seed, run.point): run for run in kept}
+
+    def done() -> dict[Key, Outcome]:
+        kept = read(folder)
+        if any(run.steps != steps for run in kept):
+            raise BadInput(f"{file}: holds runs of {kept[0].steps} steps; choose another folder")
+        return {(run.seed, run.point): run for run in kept}
+
     return all_runs(wanted, done, file, lambda key, share: train_once(key, steps, share), progress)
 
 

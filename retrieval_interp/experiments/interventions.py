@@ -145,18 +145,22 @@ def experiment(
     check_length(chosen.recipe)
     each = [clamps(condition, task) for condition in CONDITIONS]
     file = folder / RUNS
-    kept = read_runs(file, Outcome)
-    for outcome in kept:
-        if list(outcome.learned) != list(task.loss_components):
-            raise BadInput(f"{file}: holds runs with the symbols {', '.join(outcome.learned)}; choose another folder")
-        if (outcome.preset, outcome.steps) != (name, chosen.recipe.steps):
-            raise BadInput(f"{file}: holds runs of {outcome.preset} with {outcome.steps} steps; choose another folder")
+
+    def done() -> dict[tuple[str, int], Outcome]:
+        kept = read_runs(file, Outcome)
+        for one in kept:
+            if list(one.learned) != list(task.loss_components):
+                raise BadInput(f"{file}: holds runs with the symbols {', '.join(one.learned)}; choose another folder")
+            if (one.preset, one.steps) != (name, chosen.recipe.steps):
+                raise BadInput(f"{file}: holds runs of {one.preset} with {one.steps} steps; choose another folder")
+        return {(one.condition, one.seed): one for one in kept}
+
+    done()  # a damaged file is reported first
     from retrieval_interp.models.build import VectorTransformer
 
     for own in each:  # check that the clamps fit the preset before anything is trained
         with clamped(VectorTransformer(chosen.config), own, task.examples(1, 0).roles):
             pass
-    done = {(outcome.condition, outcome.seed): outcome for outcome in kept}
     wanted = [(condition, seed) for seed, condition in product(range(n_seeds), CONDITIONS)]
     return all_runs(wanted, done, file, lambda key, share: train_clamped(name, chosen, *key, share), progress)
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
+
+from filelock import FileLock
 
 from circuits.errors import BadInput
 from circuits.utils.files import append_line, read_text
 from circuits.utils.lazy import torch
+from retrieval_interp.locks import claimed
 from retrieval_interp.models.presets import Recipe
 from retrieval_interp.records import record_of
 from retrieval_interp.training.training_step import TrainingStep, train_steps
@@ -19,6 +24,8 @@ Key = TypeVar("Key")
 Run = TypeVar("Run")
 
 RUNS = "runs.jsonl"
+LOCKS = ".locks"  # the folder of the locks of runs that are being trained
+WAIT = 1.0  # seconds between two looks at the runs of other processes
 MEASURE_EVERY = 20  # the number of training steps between two points of a curve
 
 
@@ -49,29 +56,39 @@ def check_length(recipe: Recipe) -> None:
 
 def all_runs(
     wanted: Sequence[Key],
-    done: dict[Key, Run],
+    read: Callable[[], dict[Key, Run]],
     file: Path,
     train: Callable[[Key, Callable[[float], None]], Run],
     progress: Callable[[float], None],
 ) -> list[Run]:
     """Train the wanted runs that are not done yet, and return all wanted runs in their order.
 
+    Several processes can do so at once with the same file. None repeats what another one does, and each of them returns
+    when all runs are done.
+
     Args:
         wanted: the keys of the runs.
-        done: the runs that ``file`` holds, by key.
+        read: reads the runs that ``file`` holds, by key.
         file: the file to which each new run, a dataclass, is added as one line of JSON.
         train: trains the run of a key; it calls its second argument with the finished share of the run, 0 to 1.
         progress: is called with the finished share of all runs, 0 to 1.
     """
-    for place, key in enumerate(wanted):
-
-        def of_all(share: float, place: int = place) -> None:
-            progress((place + share) / len(wanted))
-
-        if key not in done:
-            done[key] = train(key, of_all)
-            append_line(file, json.dumps(asdict(done[key])))  # type: ignore[call-overload]  # a run is a dataclass
-        of_all(1.0)
+    locks, done = file.parent / LOCKS, read()
+    while missing := [key for key in wanted if key not in done]:
+        before = len(done)
+        for key in missing:
+            with claimed(locks / sha256(repr(key).encode()).hexdigest()[:16]) as mine:
+                done = read()
+                if not mine or key in done:
+                    continue
+                finished = sum(one in done for one in wanted)
+                run = train(key, lambda share, n=finished: progress((n + share) / len(wanted)))  # type: ignore[misc]
+                with FileLock(locks / RUNS):
+                    append_line(file, json.dumps(asdict(run)))  # type: ignore[call-overload]  # a run is a dataclass
+        done = read()
+        if len(done) == before:  # other processes train what is missing
+            time.sleep(WAIT)
+    progress(1.0)
     return [done[key] for key in wanted]
 
 

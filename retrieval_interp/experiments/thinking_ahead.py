@@ -35,6 +35,7 @@ CONDITIONS = {
     "myopic, joined": "as myopic, and L0H0 joins the members of every pair from the start",
 }
 MOST, FEW = 0.8, 0.2  # the shares of runs for the decision
+SEEDS = 5  # the least number of runs of every condition for a decision
 EXAMPLES = 1024  # fresh examples for the losses and the probes
 ATTENTION_EXAMPLES = 128  # of these, for the attention
 
@@ -166,14 +167,18 @@ def measured(
         with clamped(model, forced, few.roles):
             between = role_attention(model, few)  # [layer, head, role, role]
     attention, heads = {}, {}
-    steps = range(1, task.n_steps + 1)
-    ends = [(f"pair{k}.second", f"pair{k}.first") for k in steps] + [("query", f"pair{k}.second") for k in steps]
-    for source, target in ends:
+    for path in paths(task):
+        source, target = path.split(" -> ")
         own = between[:, :, task.roles.index(source), task.roles.index(target)]
         layer, head = divmod(int(own.argmax()), own.shape[1])
-        attention[f"{source} -> {target}"] = own.max().item()
-        heads[f"{source} -> {target}"] = str(Head(layer, head))
+        attention[path], heads[path] = own.max().item(), str(Head(layer, head))
     return dict(zip(task.trained_components, losses.tolist(), strict=True)), attention, heads
+
+
+def paths(task: NextSymbolTask) -> tuple[str, ...]:
+    """Return the paths of which attention is measured: those that join pairs, and those from the query to pairs."""
+    steps = range(1, task.n_steps + 1)
+    return (*(f"pair{k}.second -> pair{k}.first" for k in steps), *(f"query -> pair{k}.second" for k in steps))
 
 
 def held(model: Transformer, task: NextSymbolTask, seed: int) -> dict[str, float]:
@@ -200,13 +205,20 @@ def experiment(
             damaged.
     """
     check_length(chosen.recipe)
-    chosen = replace(chosen, task=NextSymbolTask.of(chosen.task))
+    task = NextSymbolTask.of(chosen.task)
+    chosen = replace(chosen, task=task)
     file = folder / RUNS
-    kept = read_runs(file, Outcome)
-    for outcome in kept:
-        if (outcome.preset, outcome.steps) != (name, chosen.recipe.steps):
-            raise BadInput(f"{file}: holds runs of {outcome.preset} with {outcome.steps} steps; choose another folder")
-    done = {(outcome.condition, outcome.seed): outcome for outcome in kept}
+
+    def done() -> dict[tuple[str, int], Outcome]:
+        kept = read_runs(file, Outcome)
+        for one in kept:
+            if (one.preset, one.steps) != (name, chosen.recipe.steps):
+                raise BadInput(f"{file}: holds runs of {one.preset} with {one.steps} steps; choose another folder")
+            told = {(*one.learned,), (*one.losses,)}, {(*one.attention,), (*one.heads,)}
+            if told != ({task.trained_components}, {paths(task)}) or {*one.held} != {*one.held_at_start}:
+                raise BadInput(f"{file}: {one.condition}, seed {one.seed}: losses or paths are missing, or too many")
+        return {(one.condition, one.seed): one for one in kept}
+
     wanted = [(condition, seed) for seed, condition in product(range(n_seeds), CONDITIONS)]
     return all_runs(wanted, done, file, lambda key, share: train_once(name, chosen, *key, share), progress)
 
@@ -254,7 +266,8 @@ def share_learned(outcomes: Sequence[Outcome], condition: str) -> float:
 def verdict(outcomes: Sequence[Outcome]) -> str:
     """Return ``pre-caching``, ``breadcrumbs`` or ``undecided``, by the rule in docs/protocol.md."""
     ordinary, myopic = (share_learned(outcomes, condition) for condition in ("ordinary", "myopic"))
-    if ordinary < MOST or FEW < myopic < MOST:
+    fewest = min(sum(one.condition == condition for one in outcomes) for condition in CONDITIONS)
+    if fewest < SEEDS or ordinary < MOST or FEW < myopic < MOST:
         return "undecided"
     return "breadcrumbs" if myopic >= MOST else "pre-caching"
 

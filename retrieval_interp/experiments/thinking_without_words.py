@@ -35,6 +35,7 @@ CONDITIONS = {
 }
 CUT = "thoughts, cut"  # models of thoughts that get pauses instead
 MOST, FEW = 0.8, 0.2  # the shares of runs for the decisions
+SEEDS = 5  # the least number of runs of every condition for a decision
 EXAMPLES = 1024  # fresh examples for the losses
 N_LAYERS = 2
 
@@ -168,13 +169,21 @@ def experiment(
     """
     presets = {condition: preset(n_steps, steps, condition) for condition in CONDITIONS}
     check_length(presets[AT_ONCE].recipe)
+    components = {condition: chosen.task.trained_components for condition, chosen in presets.items()}
     file = folder / RUNS
-    kept = read_runs(file, Outcome)
-    for outcome in kept:
-        if (outcome.n_steps, outcome.steps) != (n_steps, steps):
-            held = f"holds runs of D = {outcome.n_steps} with {outcome.steps} steps"
-            raise BadInput(f"{file}: {held}; choose another folder")
-    done = {(outcome.condition, outcome.seed): outcome for outcome in kept}
+
+    def done() -> dict[tuple[str, int], Outcome]:
+        kept = read_runs(file, Outcome)
+        for one in kept:
+            if (one.n_steps, one.steps) != (n_steps, steps):
+                held = f"holds runs of D = {one.n_steps} with {one.steps} steps"
+                raise BadInput(f"{file}: {held}; choose another folder")
+            own = components[one.condition]
+            cut = own if one.condition == THOUGHTS else ()
+            if not own == (*one.learned,) == (*one.losses,) or (*one.with_pauses,) != cut:
+                raise BadInput(f"{file}: {one.condition}, seed {one.seed}: losses are missing, or too many")
+        return {(one.condition, one.seed): one for one in kept}
+
     wanted = [(condition, seed) for seed, condition in product(range(n_seeds), CONDITIONS)]
     return all_runs(
         wanted, done, file, lambda key, share: train_once(presets[key[0]], *key, share), progress
@@ -200,9 +209,10 @@ def beyond_words(outcome: Outcome) -> bool:
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """Return what the rules in docs/protocol.md decide, by question."""
+    """Return what the rules in docs/protocol.md decide, by question; with fewer than five seeds, what is refuted."""
     control = [outcome.reached[0] for outcome in _of(outcomes, AT_ONCE)]
-    holds = _share([k >= 1 for k in control]) >= MOST and max(control) <= 1
+    enough = min(len(_of(outcomes, condition)) for condition in CONDITIONS) >= SEEDS
+    holds = enough and _share([k >= 1 for k in control]) >= MOST and max(control) <= 1
     refuted = [
         condition
         for condition in CONDITIONS
@@ -212,7 +222,7 @@ def verdicts(outcomes: Sequence[Outcome]) -> dict[str, str]:
             for k, most in zip(outcome.reached, allowed(condition, outcome.n_steps), strict=True)
         )
     ]
-    found = {"the control": "holds" if holds else "does not hold"}
+    found = {"the control": "holds" if holds else "does not hold" if enough else "undecided"}
     found["information flow"] = f"refuted for {', '.join(refuted)}" if refuted else "not refuted"
     words, thoughts = (_share([as_words(one) for one in _of(outcomes, name)]) for name in (WORDS, THOUGHTS))
     further = _share([beyond_words(one) for one in _of(outcomes, THOUGHTS)])

@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from circuits.errors import BadInput
 from circuits.utils.files import append_line, read_text, write_atomically
 from circuits.utils.lazy import torch
+from retrieval_interp.locks import claimed
 from retrieval_interp.models.checkpoints import save_tensors
 from retrieval_interp.models.model_dir import CONFIG, LOG, WEIGHTS
 from retrieval_interp.models.presets import PRESETS, preset
@@ -182,16 +181,8 @@ class Store:
         Yields:
             whether the run, or ``file`` in it, is missing and no other process has claimed the run.
         """
-        lock = FileLock(self.folder / LOCKS / f"{run.preset}-{run.seed}", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            yield False
-            return
-        try:
-            yield not self.has(run, file)
-        finally:
-            lock.release()
+        with claimed(self.folder / LOCKS / f"{run.preset}-{run.seed}") as mine:
+            yield mine and not self.has(run, file)
 
     def add(self, trained: Trained) -> None:
         """Save a finished run, which must be claimed, completely or not at all.

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
-from retrieval_interp.tasks.thinking import THOUGHTS, WORDS, ThinkingTask
+from retrieval_interp.tasks.thinking import PAUSES, THOUGHTS, WORDS, ThinkingTask
 from retrieval_interp.training.training_pass import after_mlp, normalised, projected, queries_keys_values
 
 Past = dict[int, Float[Tensor, "two batch head _ d_head"]]  # by layer: keys and values of the positions before
@@ -29,9 +30,14 @@ def thinking_pass(
         task: the task.
         inputs: the inputs of examples.
         reads: what a position after the queries reads besides its position code: ``words``, ``thoughts``, or
-            nothing (``pauses``, and whatever else).
+            nothing (``pauses``). Without thoughts it is of no account.
         words: the symbols x1, x2, ... that are read as words; None: the model reads its own answers.
+
+    Raises:
+        BadInput: ``reads`` is unknown.
     """
+    if task.n_thoughts and reads not in (WORDS, THOUGHTS, PAUSES):
+        raise BadInput(f"reads is {reads!r}; expected one of {WORDS}, {THOUGHTS}, {PAUSES}")
     N, K = task.n_chains, task.n_dims
     codes = task.position_codes(task.n_positions + N * task.n_thoughts).to(inputs)
     past: Past = {}

@@ -19,13 +19,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from circuits.errors import BadInput
 from circuits.utils.files import append_line, check_writable, read_text, write_atomically
 from circuits.utils.lazy import torch
+from retrieval_interp.locks import claimed
 from retrieval_interp.models.checkpoints import load_tensors, most_numbers, save_tensors
 from retrieval_interp.models.library import Loaded, load
 from retrieval_interp.models.model_dir import (
@@ -367,17 +367,10 @@ def alone_in(folder: Path) -> Iterator[None]:
     Raises:
         BadInput: another process trains the run, or the folder cannot be written.
     """
-    lock = FileLock(folder / LOCK, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise BadInput(f"{folder}: another process trains this run; wait for it, or choose another folder") from None
-    except OSError as error:
-        raise BadInput(f"{folder / LOCK}: cannot be written ({error.strerror or error})") from error
-    try:
+    with claimed(folder / LOCK) as mine:
+        if not mine:
+            raise BadInput(f"{folder}: another process trains this run; wait for it, or choose another folder")
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -38,6 +38,7 @@ def outcome(condition, seed, learned):
     losses = dict.fromkeys(COMPONENTS, 0.1 if learned else 0.75)
     attention = {
         "pair1.second -> pair1.first": 0.9 if learned else 0.2,
+        "pair2.second -> pair2.first": 0.9 if learned else 0.2,
         "query -> pair1.second": 0.3,
         "query -> pair2.second": 0.4,
     }
@@ -66,6 +67,10 @@ def test_the_verdict_follows_the_rule_of_the_protocol(ordinary, myopic, expected
     assert verdict(by_hand(ordinary=ordinary, myopic=myopic)) == expected
 
 
+def test_four_seeds_decide_nothing():
+    assert verdict([one for one in by_hand() if one.seed < 4]) == "undecided"
+
+
 def test_the_summary_counts_the_runs_that_learned():
     table = summary(by_hand(ordinary=4)).set_index(["condition", "loss of"])
     row = table.loc[("ordinary", "x1")]
@@ -78,7 +83,7 @@ def test_the_sentences_say_what_was_learned_and_which_paths_emerged():
     said = sentences(by_hand())
     assert said[0] == "By the query's x1: pre-caching."
     assert "x1 in 5, x2 in 5" in said[1]
-    assert "pair1.second -> pair1.first in 5, query -> pair1.second in 0" in said[1]
+    assert "pair1.second -> pair1.first in 5, pair2.second -> pair2.first in 5, query -> pair1.second in 0" in said[1]
     assert "pair1.second -> pair1.first in 0" in said[2]
     what = arose(by_hand()).groupby("condition")["what"].unique().map(set)
     assert what["myopic"] == {"attention", "probe error", "probe error before training"}
@@ -138,6 +143,14 @@ def test_the_experiment_goes_on_where_it_stopped_and_repeats_nothing(tmp_path, m
         experiment("micro", replace(MICRO, recipe=replace(MICRO.recipe, steps=40)), 2, tmp_path)
 
 
+@pytest.mark.parametrize("field", ["learned", "losses", "attention", "heads", "held"])
+def test_a_run_without_all_its_losses_and_paths_is_refused(tmp_path, field):
+    run = json.loads(json.dumps(asdict(outcome("myopic", 0, True)))) | {field: {}}
+    (tmp_path / RUNS).write_text(json.dumps(run) + "\n")
+    with pytest.raises(BadInput, match=r"runs\.jsonl: myopic, seed 0: losses or paths are missing"):
+        experiment("micro", MICRO, 2, tmp_path)
+
+
 def test_what_cannot_be_an_experiment_is_refused_before_anything_is_trained(tmp_path):
     with pytest.raises(BadInput, match="of D from 2"):
         experiment("micro", replace(MICRO, task=RetrievalTask(1)), 2, tmp_path / "new")
@@ -149,7 +162,7 @@ def test_the_command_prints_its_verdict_and_writes_its_page(tmp_path, capsys, mo
     monkeypatch.setitem(PRESETS, "micro", replace(MICRO, task=RetrievalTask(2, 2)))
     with pytest.raises(SystemExit) as ended:
         main(["study", "thinking-ahead", "--preset", "micro", "--seeds", "2", "--out", str(tmp_path / "new"), "--json"])
-    assert ended.value.code == 0
+    assert ended.value.code == 1
     assert json.loads(capsys.readouterr().out)["verdict"] == "undecided"
     assert len((tmp_path / "new" / RUNS).read_text().splitlines()) == 2 * len(CONDITIONS)
     assert (tmp_path / "new" / "thinking_ahead.html").exists()

@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from retrieval_interp.experiments.thinking_without_words import (
     verdicts,
 )
 from retrieval_interp.experiments.thinking_without_words_page import write_thinking_without_words
-from retrieval_interp.tasks.thinking import PAUSES, THOUGHTS, WORDS
+from retrieval_interp.tasks.thinking import PAUSES, THOUGHTS, WORDS, ThinkingTask
 from tests.browser import opened
 
 D = 3
@@ -32,8 +33,10 @@ USUAL = {WORDS: {1: 0, 2: 1, 3: 2}, THOUGHTS: {1: 0, 2: 1, 3: 2}, PAUSES: {1: 0}
 
 def losses(learned, n_thoughts=D - 1):
     """The losses of a model that learned each of these symbols after a number of steps."""
-    names = {(s, k): f"x{k} after {s}" if s else f"x{k}" for s in range(n_thoughts + 1) for k in range(s + 1, D + 1)}
-    return {name: 0.1 if learned.get(k) == s else 0.75 for (s, k), name in names.items()}
+    names = {f"x{k} after {s}" if s else f"x{k}": (s, k) for s in range(n_thoughts + 1) for k in range(s + 1, D + 1)}
+    components = ThinkingTask(D, n_thoughts=n_thoughts).trained_components
+    known = {name: learned.get(k) == s for name, (s, k) in names.items()}
+    return {name: 0.1 if known.get(name) else 0.75 for name in components}
 
 
 def by_hand(few=0, **others):
@@ -97,6 +100,11 @@ def test_the_verdicts_follow_the_rules_of_the_protocol(outcomes, expected):
     assert verdicts(outcomes).items() >= expected.items()
 
 
+def test_four_seeds_can_refute_and_decide_nothing_else():
+    few = [one for one in by_hand(few=3, words={1: 0, 2: 0}) if one.seed < 4]
+    assert verdicts(few) == {**dict.fromkeys((CONTROL, SAME, MORE, NOTHING), "undecided"), FLOW: "refuted for words"}
+
+
 def test_the_table_and_the_sentences_say_what_is_reached_and_allowed():
     table = summary(by_hand(few=4, thoughts={1: 0})).set_index(["condition", "steps"])
     row = table.loc[(THOUGHTS, 2)]
@@ -148,13 +156,21 @@ def test_the_experiment_goes_on_where_it_stopped_and_repeats_nothing(tmp_path, m
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("field", ["learned", "losses", "with_pauses"])
+def test_a_run_without_all_its_losses_is_refused(tmp_path, field):
+    run = next(asdict(one) for one in by_hand() if one.condition == THOUGHTS) | {field: {}}
+    (tmp_path / RUNS).write_text(json.dumps(run) + "\n")
+    with pytest.raises(BadInput, match=r"runs\.jsonl: thoughts, seed 0: losses are missing"):
+        experiment(D, 20, 2, tmp_path)
+
+
 @pytest.mark.slow
 def test_the_command_prints_its_verdicts_and_writes_its_page(tmp_path, capsys):
     line = ["study", "thinking-without-words", "--hops", "2", "--seeds", "2", "--steps", "20", "--out", str(tmp_path)]
     with pytest.raises(SystemExit) as ended:
         main([*line, "--json"])
-    assert ended.value.code == 0
-    assert json.loads(capsys.readouterr().out)["verdicts"][CONTROL] == "does not hold"
+    assert ended.value.code == 1
+    assert json.loads(capsys.readouterr().out)["verdicts"][CONTROL] == "undecided"
     assert len((tmp_path / RUNS).read_text().splitlines()) == 2 * len(CONDITIONS)
 
 

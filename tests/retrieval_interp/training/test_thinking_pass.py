@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from circuits import BadInput
 from retrieval_interp import VectorTransformer
 from retrieval_interp.models.build import with_context
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
@@ -34,6 +35,11 @@ def test_words_and_pauses_are_the_inputs_of_an_ordinary_pass(model, examples, re
     symbols = words if reads == WORDS else torch.zeros_like(words)
     expected = with_context(model, END + 2 * N)(longer(examples, symbols))
     torch.testing.assert_close(thinking_pass(model, TASK, examples.inputs, reads, words), expected)
+
+
+def test_what_cannot_be_read_is_refused(model, examples):
+    with pytest.raises(BadInput, match="reads is 'prose'; expected one of words, thoughts, pauses"):
+        thinking_pass(model, TASK, examples.inputs, "prose")
 
 
 def test_a_model_reads_the_words_that_it_wrote(model, examples):

@@ -1,0 +1,37 @@
+"""Locks between processes: what one process has claimed, no other one does. A lock ends with its process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from circuits.errors import BadInput
+
+
+@contextmanager
+def claimed(lock: Path) -> Iterator[bool]:
+    """Claim a piece of work until the block ends.
+
+    Args:
+        lock: the file that stands for it; it is created if it does not exist.
+
+    Yields:
+        whether no other process has claimed it.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
+    file = FileLock(lock, timeout=0)
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file.acquire()
+    except Timeout:
+        yield False
+        return
+    except OSError as error:
+        raise BadInput(f"{lock}: cannot be written ({error.strerror or error})") from error
+    try:
+        yield True
+    finally:
+        file.release()
