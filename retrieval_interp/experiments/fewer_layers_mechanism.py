@@ -21,27 +21,21 @@ ATTENDED, NOT_ATTENDED = 0.5, 0.25  # of a head's attention
 
 
 def attention_to_pairs(
-    model: Transformer, task: Task, source: str = "query", pair: str = "pair1"
+    model: Transformer, task: Task
 ) -> tuple[Float[torch.Tensor, "head asked pair"], Float[torch.Tensor, "head asked"]]:
-    """Return a role's average attention in the first layer, by the place of the pair in question.
-
-    Args:
-        model: the model.
-        task: its task.
-        source: the role that attends.
-        pair: the pair in question, ``pair1`` for x1 and ``pair2`` for x2.
+    """Return the query's average attention in the first layer, by the place of the pair in question.
 
     Returns:
         the attention to the second member of every pair, and to the first member of the pair in question. Pairs are
-        those places at which ``pair`` can stand, in their order.
+        those places at which a pair of the first hop can stand, in their order.
     """
     from circuits.model.patterns import attention_patterns
 
     examples = task.examples(EXAMPLES, FRESH_SEED)
     roles = examples.roles
-    at, first, second = (roles[name] for name in (source, f"{pair}.first", f"{pair}.second"))
+    query, first, second = (roles[name] for name in ("query", "pair1.first", "pair1.second"))
     _, patterns = next(attention_patterns(model, examples))
-    rows = patterns.gather(2, at[:, None, :, None].expand(-1, patterns.shape[1], -1, patterns.shape[3]))
+    rows = patterns.gather(2, query[:, None, :, None].expand(-1, patterns.shape[1], -1, patterns.shape[3]))
     places, asked = second.unique(return_inverse=True)
     mine = [rows.transpose(1, 2)[asked == place] for place in range(len(places))]  # [instance, head, key]
     firsts = [first[asked == place] for place in range(len(places))]
@@ -75,11 +69,28 @@ def fetched(seconds: Float[torch.Tensor, "head asked pair"], first: Float[torch.
     return Fetched(int(fixed.sum()), int((gated.any(dim=0) & ~fixed).sum()), n_pairs, int(found.sum()))
 
 
-def followed(model: Transformer, task: Problem, variable: str) -> dict[str, float]:
-    """Return the share of x2's answers that follow if a variable is exchanged after the first layer, by role."""
+class LastLayer(NamedTuple):
+    """How a model of two layers brings x2 to the query.
+
+    Attributes:
+        known: the share of x2's answers that follow if x1 or x2 is exchanged after the first layer, for every role, as
+            ``x2 at pair2.second``.
+        attention: the highest average attention of a head of the last layer from the query, for every role.
+    """
+
+    known: dict[str, float]
+    attention: dict[str, float]
+
+
+def last_layer(model: Transformer, task: Problem) -> LastLayer:
+    """Return where x1 and x2 are after the first layer, and to which roles the query attends in the last one."""
     from circuits.interchange.interchange import interchange
+    from circuits.model.attention import role_attention
 
     result = interchange(model, task, n_examples=EXAMPLES // 2, seed=FRESH_SEED, progress=lambda share: None)
-    place = [one.name for one in result.variables].index(variable)
-    of_x2 = result.accuracy[place, 1, :, result.components.index("x2")]
-    return dict(zip(result.roles, of_x2.tolist(), strict=True))
+    names, of_x2 = [one.name for one in result.variables], result.components.index("x2")
+    accuracy = {name: result.accuracy[place, 1, :, of_x2].tolist() for place, name in enumerate(names)}
+    known = {f"{x} at {role}": accuracy[x][n] for x in ("x1", "x2") for n, role in enumerate(result.roles)}
+    examples = task.examples(EXAMPLES, FRESH_SEED)
+    between = role_attention(model, examples)[-1, :, examples.roles.names.index("query")]  # [head, role]
+    return LastLayer(known, dict(zip(examples.roles.names, between.amax(dim=0).tolist(), strict=True)))

@@ -9,7 +9,7 @@ from retrieval_interp.cli import main
 from retrieval_interp.experiments import fewer_layers, fewer_layers_mechanism
 from retrieval_interp.experiments.depth_sweep import MLPs, Point, TrainingCondition
 from retrieval_interp.experiments.fewer_layers import POINTS, ROLES, Outcome, experiment, rows, sentences, train_once
-from retrieval_interp.experiments.fewer_layers_mechanism import attention_to_pairs, fetched, followed
+from retrieval_interp.experiments.fewer_layers_mechanism import attention_to_pairs, fetched, last_layer
 from retrieval_interp.experiments.fewer_layers_page import write_fewer_layers
 from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.ground_truth.chains import ChainProblem
@@ -20,12 +20,13 @@ from retrieval_interp.training.training_step import TrainingStep
 from tests.browser import opened
 
 BLOCKS = StepOrder.LAST_FIRST
-AT_PAIR1 = {"fixed": 4, "gated": 0, "n_pairs": 4, "found": 0}
 
 
-def where(at_pair1=0.0):
+def where(last=0.8):
     """What is measured of a model of two layers that learned x2."""
-    return {"x2_at": dict.fromkeys(ROLES, 0.0) | {"pair1.second": at_pair1}, "fetched_at_pair1": AT_PAIR1}
+    known = {f"{x} at {role}": 0.1 for x in ("x1", "x2") for role in ROLES}
+    known |= {"x1 at pair1.second": 0.9, "x2 at pair2.second": last}
+    return {"known": known, "attended": dict.fromkeys(ROLES, 0.2) | {"pair1.second": 0.9}}
 
 
 def one_hop(seed, loss, heads=8, fixed=4, gated=0):
@@ -79,8 +80,10 @@ def test_x2_is_where_the_paths_of_the_first_layer_bring_it():
         }
     )
     model = compile_circuit(walk, problem)
-    assert followed(model, problem, "x2") == {**dict.fromkeys(ROLES, 0.0), "pair2.second": 1.0}
-    assert followed(model, problem, "x1")["query"] == 0.0
+    known, attention = last_layer(model, problem)
+    there = {"x1 at pair1.second": 1.0, "x2 at pair2.second": 1.0}
+    assert known == {f"{x} at {role}": 0.0 for x in ("x1", "x2") for role in ROLES} | there
+    assert attention == pytest.approx(dict.fromkeys(ROLES, 0.0) | {"pair2.second": 1.0}, abs=1e-3)
 
 
 @pytest.mark.parametrize("order", [StepOrder.LAST_FIRST, StepOrder.ANY])
@@ -122,11 +125,12 @@ def test_a_model_is_trained_and_measured(monkeypatch):
     two = train_once((1, POINTS[-1]), 20)
     assert (two.point, two.seed, two.n_pairs, list(two.losses)) == (POINTS[-1], 1, 8, ["x1", "x2"])
     assert 0 <= two.by_way_of_x1 <= 1
-    assert (two.x2_at, two.fetched_at_pair1) == ({}, {})
+    assert (two.known, two.attended) == ({}, {})
     monkeypatch.setattr(fewer_layers, "LEARNED", 2.0)
     learned = train_once((1, POINTS[-1]), 20)
-    assert [*learned.x2_at] == [*ROLES]
-    assert {*learned.fetched_at_pair1} == {*AT_PAIR1}
+    assert len(learned.known) == 2 * len(ROLES)
+    assert learned.known["x1 at query"] == learned.by_way_of_x1 == two.by_way_of_x1
+    assert {*learned.attended} == {*ROLES}
 
 
 def test_the_statements_count_what_was_learned_and_how():
@@ -136,7 +140,7 @@ def test_the_statements_count_what_was_learned_and_how():
     assert first["loss"] == pytest.approx(0.15)
     assert (few["bound"], few["below_bound"]) == (0.5, 1)  # 0.4 + 3 * 0.01 is below a half
     assert (second["bound"], second["below_bound"], second["by_way_of_x1"]) == (None, None, 1)
-    assert (few["known_at_pair1"], second["known_at_pair1"], second["at_pair1_by_position"]) == (None, 1, 1)
+    assert (few["both_in_last"], second["both_in_last"]) == (None, 1)
     said = sentences(some)
     assert all("undecided whether the condition breaches" in one for one in said[:3])  # too few of ten runs
     assert "1 of 1 models of one layer with fewer heads than pairs" in said[3]
@@ -172,7 +176,9 @@ def test_mechanisms_are_stated_when_every_model_has_ten_runs():
     said = sentences([run(point, seed) for seed in range(10) for point in POINTS])
     assert sum("does not breach" in one for one in said) == 0
     assert "query (two layers) holds (120 of 120 do" in said[-2]
-    assert "first layer (two layers) does not hold (0 of 120 do" in said[-1]
+    assert "seeds from 2) does not hold (0 of 96 do" in said[-1]
+    attends = where()["attended"] | {"pair2.second": 0.6}
+    assert [two_hops(2, 0.1, 0.1).both_in_last, replace(two_hops(2, 0.1, 0.1), attended=attends).both_in_last] == [1, 0]
 
 
 def test_the_runs_go_on_where_they_stopped_and_none_is_repeated(tmp_path, monkeypatch):
