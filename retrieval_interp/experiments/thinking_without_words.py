@@ -223,7 +223,7 @@ def verdicts(outcomes: Sequence[Outcome]) -> dict[str, str]:
         )
     ]
     found = {"the control": "holds" if holds else "does not hold" if enough else "undecided"}
-    found["information flow"] = f"refuted for {', '.join(refuted)}" if refuted else "not refuted"
+    found["information flow under Assumption 1"] = f"refuted for {', '.join(refuted)}" if refuted else "not refuted"
     words, thoughts = (_share([as_words(one) for one in _of(outcomes, name)]) for name in (WORDS, THOUGHTS))
     further = _share([beyond_words(one) for one in _of(outcomes, THOUGHTS)])
     paused = _share([one.reached[0] >= 1 for one in _of(outcomes, PAUSES)])

@@ -233,6 +233,8 @@ def sentences(runs: Sequence[RunCurves], found: Sequence[Risen]) -> list[str]:
 def _of_cases(found: Sequence[Risen], slots: bool) -> str:
     """Return the number of cases in words."""
     own = cases(found, slots)
+    if not own:
+        return f"Exact match {EXACT} jumps in no case."
     listed = ", ".join(f"the {name} jumps in {sum(_jumps(found, case, name) for case in own)}" for name in CONTINUOUS)
     return f"Exact match {EXACT} jumps in {len(own)} cases; of these, {listed}."
 

@@ -34,15 +34,17 @@ def read_runs(path: Path) -> list[Result]:
     """
     lines = [line for line in read_text(path, "a table of runs").splitlines() if not line.startswith("#")]
     found: dict[Run, Result] = {}
+    number = 0
     try:
-        for row in csv.DictReader(lines):
+        for number, row in enumerate(csv.DictReader(lines), start=1):  # noqa: B007  # the error names it
             run = Run(row["preset"], int(row["seed"]))
             result = Result(run.preset, run.seed, {}, {}, float(row["seconds"]), row["device"])
             own = found.setdefault(run, result)
             own.losses[row["symbol"]] = float(row["loss"])
             own.fell[row["symbol"]] = int(float(row["fell"])) if row["fell"] else None
     except (KeyError, ValueError, TypeError, OverflowError, csv.Error) as error:
-        raise BadInput(f"{path}: not a table of runs ({error!r})") from error
+        columns = "preset, seed, symbol, loss, fell, seconds and device"
+        raise BadInput(f"{path}, row {number}: not a run; expected the columns {columns}, with numbers") from error
     if not found:
         raise BadInput(f"{path}: the table has no run")
     for result in found.values():

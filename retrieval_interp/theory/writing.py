@@ -45,7 +45,11 @@ def thinking_hops(n_layers: int, n_thoughts: int) -> int:
 
 
 def fewest_written(n_steps: int, n_layers: int) -> int | None:
-    """Return the fewest symbols that L layers must write before they answer with xD; None for a single layer."""
+    """Return the fewest symbols that L layers must write before they answer with xD; None for a single layer.
+
+    Raises:
+        BadInput: a number is out of range.
+    """
     at_once = hops(n_layers)
     if n_steps < 1:
         raise BadInput(f"{n_steps} hops; expected at least 1")

@@ -44,6 +44,8 @@ def two_hops(seed, loss, by_way_of_x1):
 def test_heads_bring_at_most_as_many_sums_as_they_are():
     assert [least_loss_one_layer(heads, 4) for heads in (1, 2, 4, 8)] == [0.75, 0.5, 0, 0]
     assert least_loss_one_layer(2, 8) == 0.75
+    with pytest.raises(BadInput, match="the number of pairs is 0; expected 1"):
+        least_loss_one_layer(2, 0)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3])
@@ -56,6 +58,27 @@ def test_the_best_linear_estimate_from_a_heads_sums_of_symbols_has_the_least_los
         (symbols[:, [k]] - sums @ torch.linalg.lstsq(sums, symbols[:, [k]]).solution).square().mean() for k in range(4)
     ]
     assert torch.stack(errors).mean().item() == pytest.approx(least_loss_one_layer(heads, 4), abs=0.02)
+
+
+def test_as_many_heads_as_pairs_answer_by_attention_alone():
+    """One head for each of four pairs; no MLP. What is in question is found at first members, not at second ones.
+
+    Head k attends to the second member of pair k by position. If another pair is in question, its first member, which
+    has the query's symbol, gets more. So one head brings x1, and three bring x0, which the query itself has.
+    """
+    n, dims, pairs = 64, 512, 4
+    draw = torch.Generator().manual_seed(0)
+    first, second = (torch.randn(n, pairs, dims, generator=draw) for _ in range(2))
+    asked = torch.randint(pairs, (n,), generator=draw)
+    at, keys = torch.arange(n), torch.cat([first, second], dim=1)  # [example, position, dim]
+    query = first[at, asked]
+    scores = torch.einsum("nd,npd->np", query, keys)[:, None].repeat(1, pairs, 1)  # [example, head, position]
+    own = torch.arange(pairs)
+    scores[:, own, own] -= 2 * dims  # a head never looks at the first member of its own pair
+    scores[:, own, pairs + own] += dims / 2
+    heads = scores.softmax(-1) @ keys  # [example, head, dim]
+    answer = heads.sum(dim=1) - (pairs - 1) * query
+    assert (answer - second[at, asked]).square().mean().item() < 1e-6
 
 
 def test_a_pair_is_fetched_by_a_fixed_head_or_by_one_that_the_question_gates():

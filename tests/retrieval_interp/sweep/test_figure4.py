@@ -106,5 +106,7 @@ LACKING = TITLES + "tiny,0,1,cpu,x1,0.1,inf\n"
 )
 def test_what_is_no_table_of_runs_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "runs.csv").write_text(text)
-    with pytest.raises(BadInput, match=r"runs\.csv: (not a table of runs|the table has no run)"):
+    with pytest.raises(
+        BadInput, match=r"runs\.csv(: the table has no run|, row [01]: not a run; expected the columns preset)"
+    ):
         read_runs(tmp_path / "runs.csv")
