@@ -121,6 +121,7 @@ def fewer_layers(
     from circuits.utils.files import check_writable
     from retrieval_interp.experiments import fewer_layers as room
     from retrieval_interp.experiments.fewer_layers_page import FILES, write_fewer_layers
+    from retrieval_interp.experiments.fewer_layers_rules import rows, sentences
 
     for name in FILES:
         check_writable(out / name)
@@ -128,9 +129,9 @@ def fewer_layers(
         outcomes = room.experiment(seeds, steps, out, progress)
     command = f"retrieval-interp study fewer-layers --seeds {seeds} --steps {steps}"
     page = write_fewer_layers(outcomes, out, command)
-    said = room.sentences(outcomes)
+    said = sentences(outcomes)
     decided = not any("undecided" in sentence for sentence in said)
-    _report(as_json, command, page, said, decided=decided, rows=room.rows(outcomes), sentences=said)
+    _report(as_json, command, page, said, decided=decided, rows=rows(outcomes), sentences=said)
 
 
 @app.command("thinking-ahead")

@@ -7,7 +7,8 @@ import plotly.graph_objects as go
 
 from circuits.utils.lazy import pandas as pd
 from retrieval_interp.experiments.depth_sweep import LEARNED, NOTHING_KNOWN
-from retrieval_interp.experiments.fewer_layers import Outcome, rows, sentences
+from retrieval_interp.experiments.fewer_layers import Outcome
+from retrieval_interp.experiments.fewer_layers_rules import rows, sentences
 from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.results import write_results
 

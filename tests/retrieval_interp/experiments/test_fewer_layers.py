@@ -8,9 +8,10 @@ from circuits import BadInput, Circuit, compile_circuit
 from retrieval_interp.cli import main
 from retrieval_interp.experiments import fewer_layers, fewer_layers_mechanism
 from retrieval_interp.experiments.depth_sweep import MLPs, Point, TrainingCondition
-from retrieval_interp.experiments.fewer_layers import POINTS, ROLES, Outcome, experiment, rows, sentences, train_once
+from retrieval_interp.experiments.fewer_layers import POINTS, ROLES, Outcome, experiment, train_once
 from retrieval_interp.experiments.fewer_layers_mechanism import attention_to_pairs, fetched, last_layer
 from retrieval_interp.experiments.fewer_layers_page import write_fewer_layers
+from retrieval_interp.experiments.fewer_layers_rules import rows, sentences
 from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.models.build import VectorTransformer
