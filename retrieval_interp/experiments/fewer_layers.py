@@ -82,6 +82,12 @@ class Outcome:
         symbols = [f"x{k}" for k in range(1, self.n_steps + 1)]
         if list(self.losses) != symbols or list(self.standard_errors) != symbols:
             raise ValueError(f"losses of {', '.join(self.losses)}; expected x1 to x{self.n_steps}")
+        numbers = (*self.losses.values(), *self.standard_errors.values(), self.fixed, self.gated, self.found)
+        if min(numbers) < 0 or self.fixed + self.gated > self.n_pairs or not 0 < self.stopped <= self.steps:
+            raise ValueError("a number is out of range")
+        shares = (*self.known.values(), *self.attended.values(), self.by_way_of_x1 or 0.0)
+        if min(shares) < 0 or max(shares) > 1.001 or (self.by_way_of_x1 is None) != (self.n_layers == 1):
+            raise ValueError("a share is missing or out of range")
         expected = {f"{x} at {role}" for x in ("x1", "x2") for role in ROLES}, {*ROLES}
         two = self.n_layers > 1 and self.loss < LEARNED
         if ({*self.known}, {*self.attended}) != (expected if two else (set(), set())):
@@ -192,7 +198,10 @@ def experiment(
         kept = read(folder)
         if any(run.steps != steps for run in kept):
             raise BadInput(f"{file}: holds runs of {kept[0].steps} steps; choose another folder")
-        return {(run.seed, run.point): run for run in kept}
+        by_key = {(run.seed, run.point): run for run in kept}
+        if len(by_key) < len(kept):
+            raise BadInput(f"{file}: holds a run twice; remove one of the lines")
+        return by_key
 
     return all_runs(wanted, done, file, lambda key, share: train_once(key, steps, share), progress)
 

@@ -90,6 +90,8 @@ def _breach(learned: int, runs: int) -> str:
 
 def _stated(which: Sequence[bool], what: str, complete: bool) -> str:
     """Return whether most runs that learned the symbol in question do something."""
+    if not which and not complete:
+        return f"Whether runs which learned the symbol in question {what} is undecided before all have {SEEDS} runs."
     if not which:
         return f"No run learned the symbol in question, so none can {what}."
     share = Interval.of_share(sum(which), len(which))

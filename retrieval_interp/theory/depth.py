@@ -85,7 +85,8 @@ def least_loss_one_layer(n_heads: int, n_pairs: int) -> float:
     whatever an MLP makes of them, has a smaller error than 1 - |P e_k|^2, where P projects on the rows of w. The trace
     of P is at most min(H, M), so the mean over k is at least 1 - min(H, M) / M.
 
-    The scaling of single positions by LayerNorm is neglected. The bound is reached by as many heads as pairs (the tests
+    With more hops, x1 also stands at the first member of pair 2; attention is taken to ignore it there, too. The
+    scaling of single positions by LayerNorm is neglected. The bound is reached by as many heads as pairs (the tests
     have a construction); with fewer, it may be too low.
 
     Args:

@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -170,6 +170,7 @@ def test_the_statements_count_what_was_learned_and_how():
     assert "1 of 1 models of one layer with fewer heads than pairs" in said[3]
     assert "is undecided before all models have 10 runs (2 of 4 do" in said[4]
     assert "is undecided before all models have 10 runs (1 of 1 do" in said[5]
+    assert "(two layers, seeds from 2) is undecided" in said[6]
 
 
 @pytest.mark.parametrize(
@@ -225,6 +226,32 @@ def test_the_runs_go_on_where_they_stopped_and_none_is_repeated(tmp_path, monkey
     damaged = json.loads((tmp_path / RUNS).read_text().splitlines()[0]) | {"n_heads": 3}
     (tmp_path / RUNS).write_text(json.dumps(damaged) + "\n")
     with pytest.raises(BadInput, match=r"runs.jsonl, line 1: not a run of this experiment"):
+        experiment(1, 100, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *(
+            {"losses": {"x1": -1}},
+            {"standard_errors": {"x1": -1}},
+            {"fixed": 5},
+            {"fixed": 4, "gated": 1},
+            {"found": -1},
+        ),
+        *({"stopped": 0}, {"stopped": 101}, {"by_way_of_x1": 0.5}, {"known": {"x1 at query": 0.5}}, {"n_pairs": 0}),
+    ],
+)
+def test_a_number_that_cannot_be_is_named_with_its_line(tmp_path, changed):
+    lines = [asdict(one_hop(0, 0.1)), asdict(one_hop(1, 0.1)) | changed]
+    (tmp_path / RUNS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(BadInput, match=r"runs.jsonl, line 2: not a run of this experiment"):
+        experiment(1, 100, tmp_path)
+
+
+def test_a_run_that_is_there_twice_is_refused(tmp_path):
+    (tmp_path / RUNS).write_text(2 * (json.dumps(asdict(one_hop(0, 0.1))) + "\n"))
+    with pytest.raises(BadInput, match=r"runs.jsonl: holds a run twice"):
         experiment(1, 100, tmp_path)
 
 

@@ -1,10 +1,11 @@
-import json
-from dataclasses import asdict, dataclass
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
 from threading import Thread
 
 import pytest
 
-from circuits.utils.files import append_line
 from retrieval_interp.experiments import runs
 from retrieval_interp.experiments.runs import LOCKS, RUNS, all_runs, read_runs
 
@@ -64,9 +65,16 @@ def test_what_another_process_trains_is_waited_for_and_not_trained_again(folder)
     assert len((folder / RUNS).read_text().splitlines()) == 2
 
 
-def test_a_lock_that_a_killed_process_left_is_no_lock(folder):
-    assert doubled(folder, [1])[1] == [1]
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from retrieval_interp.experiments.runs import all_runs
+all_runs([1], dict, Path(sys.argv[1]), lambda key, share: os.kill(os.getpid(), signal.SIGKILL), print)
+"""
+
+
+def test_what_a_killed_process_had_claimed_is_trained_again(folder):
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(folder / RUNS)], check=False)
+    assert killed.returncode == -signal.SIGKILL
     assert [*(folder / LOCKS).iterdir()]
-    (folder / RUNS).unlink()
-    append_line(folder / RUNS, json.dumps(asdict(Double(7, "before"))))
-    assert doubled(folder, [1, 7])[1] == [1]
+    assert doubled(folder, [1])[1] == [1]
