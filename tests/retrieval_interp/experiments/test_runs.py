@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from threading import Thread
 
@@ -53,9 +54,10 @@ def test_what_another_process_trains_is_waited_for_and_not_trained_again(folder)
     def start_the_other(key):
         if key == 1:
             other.start()
-            while not (folder / RUNS).exists():  # until it has trained 2
+            while not (trained := read_runs(folder / RUNS, Double)):
                 assert other.is_alive()
-            assert [run.of for run in read_runs(folder / RUNS, Double)] == [2]
+                time.sleep(0.01)
+            assert [run.of for run in trained] == [2]
 
     mine, made, _ = doubled(folder, [1, 2], before=start_the_other)
     other.join(timeout=60)
