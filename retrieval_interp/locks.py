@@ -8,6 +8,8 @@ from filelock import FileLock, Timeout
 
 from circuits.errors import BadInput
 
+LOCKS = ".locks"  # the folder of the locks, in the folder of what is shared
+
 
 @contextmanager
 def claimed(lock: Path) -> Iterator[bool]:

@@ -15,7 +15,7 @@ from filelock import FileLock
 from circuits.errors import BadInput
 from circuits.utils.files import append_line, read_text
 from circuits.utils.lazy import torch
-from retrieval_interp.locks import claimed
+from retrieval_interp.locks import LOCKS, claimed
 from retrieval_interp.models.presets import Recipe
 from retrieval_interp.records import record_of
 from retrieval_interp.training.training_step import TrainingStep, train_steps
@@ -24,7 +24,6 @@ Key = TypeVar("Key")
 Run = TypeVar("Run")
 
 RUNS = "runs.jsonl"
-LOCKS = ".locks"  # the folder of the locks of runs that are being trained
 WAIT = 1.0  # seconds between two looks at the runs of other processes
 MEASURE_EVERY = 20  # the number of training steps between two points of a curve
 

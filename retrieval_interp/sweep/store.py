@@ -19,7 +19,7 @@ from pathlib import Path
 from circuits.errors import BadInput
 from circuits.utils.files import append_line, read_text, write_atomically
 from circuits.utils.lazy import torch
-from retrieval_interp.locks import claimed
+from retrieval_interp.locks import LOCKS, claimed
 from retrieval_interp.models.checkpoints import save_tensors
 from retrieval_interp.models.model_dir import CONFIG, LOG, WEIGHTS
 from retrieval_interp.models.presets import PRESETS, preset
@@ -29,7 +29,7 @@ from retrieval_interp.training.curves import MOST_STEPS
 from retrieval_interp.training.training import run_config
 
 STORE, RESULT, FAILURES = "store.json", "result.json", "failures.jsonl"
-LOCKS, PARTIAL = ".locks", ".partial"
+PARTIAL = ".partial"
 FORMAT = 1
 LEARNED = 0.5  # a symbol with a partial loss below it counts as learned (paper, section 7.2)
 

@@ -8,7 +8,8 @@ from threading import Thread
 import pytest
 
 from retrieval_interp.experiments import runs
-from retrieval_interp.experiments.runs import LOCKS, RUNS, all_runs, read_runs
+from retrieval_interp.experiments.runs import RUNS, all_runs, read_runs
+from retrieval_interp.locks import LOCKS
 
 
 @dataclass(frozen=True)
