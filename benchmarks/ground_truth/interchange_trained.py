@@ -24,9 +24,10 @@ from retrieval_interp.models.library import data_folder
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
-STEPS = {1: 1000, 2: 2500, 3: 4000}  # by the number of hops
-D_MODEL = {1: 32, 2: 32, 3: 48}
-D_HEAD, LR = 16, 3e-3
+STEPS = {1: 1000, 2: 2500, 3: 3000}  # by the number of hops
+D_MODEL = {1: 32, 2: 32, 3: 64}
+LR = {1: 3e-3, 2: 3e-3, 3: 2e-3}
+D_HEAD = 16
 LONGER = (1, 2, 4)  # times as many steps
 CHOSEN_ON = 123456789  # the seed of the examples that say whether to train longer; the benchmark judges on others
 
@@ -77,9 +78,10 @@ def truth_with(planted: Planted, model: VectorTransformer) -> GroundTruth:
 
 def train(planted: Planted, seed: int) -> tuple[VectorTransformer, int]:
     """Return a model trained to carry a planted circuit, and the number of steps that it took."""
+    hops = planted.problem.n_steps
     for times in LONGER:
-        model, steps = untrained(planted, seed), times * STEPS[planted.problem.n_steps]
-        train_to_carry(model, task_of(planted), planted.circuit, steps=steps, batch=32, lr=LR, seed=seed)
+        model, steps = untrained(planted, seed), times * STEPS[hops]
+        train_to_carry(model, task_of(planted), planted.circuit, steps=steps, batch=32, lr=LR[hops], seed=seed)
         for weight in model.parameters():
             weight.data = weight.half().float()  # as it is stored
         if carried(truth_with(planted, model), CHOSEN_ON).ok:

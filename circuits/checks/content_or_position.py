@@ -19,7 +19,7 @@ from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.progress import Progress, part_of, shown
 
-MEAN_EXAMPLES = 1024  # examples in a head's average pattern
+MEAN_EXAMPLES = 1024  # examples in a head's average pattern, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,20 @@ class ContentOrPosition:
         }
 
 
-def mean_examples(model: Transformer, problem: Problem, seed: int = 0) -> Examples:
+def mean_examples(model: Transformer, problem: Problem, seed: int = 0, n_examples: int = MEAN_EXAMPLES) -> Examples:
     """Return the examples that patterns are averaged over, from an rng stream of their own."""
-    return problem.examples(MEAN_EXAMPLES, stream_seed(seed, "means")).to(next(model.parameters()).device)
+    return problem.examples(n_examples, stream_seed(seed, "means")).to(next(model.parameters()).device)
 
 
-def mean_patterns(model: Transformer, problem: Problem, seed: int = 0) -> dict[Head, FixedPattern]:
-    """Return every head's average attention pattern, over 1,024 examples from an rng stream of their own.
+def mean_patterns(
+    model: Transformer, problem: Problem, seed: int = 0, n_examples: int = MEAN_EXAMPLES
+) -> dict[Head, FixedPattern]:
+    """Return every head's average attention pattern, over examples from an rng stream of their own.
 
     Raises:
-        BadInput: the seed cannot be used.
+        BadInput: the seed or the number of examples cannot be used.
     """
-    average = position_attention(model, mean_examples(model, problem, seed))
+    average = position_attention(model, mean_examples(model, problem, seed, n_examples))
     heads = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
     return {head: FixedPattern(average[head.layer, head.index], "mean") for head in heads}
 
@@ -102,6 +104,7 @@ def content_or_position(
     threshold: float = 0.05,
     seed: int = 0,
     stream: str = "content",
+    mean_over: int = MEAN_EXAMPLES,
     progress: Progress | None = None,
 ) -> ContentOrPosition:
     """Tell content heads from positional heads.
@@ -118,6 +121,7 @@ def content_or_position(
         seed: the seed of all examples.
         stream: the name of the rng stream of the examples that losses are measured on; another name gives other
             examples with the same seed.
+        mean_over: the number of examples that patterns are averaged over; they are others.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
@@ -126,7 +130,7 @@ def content_or_position(
     sample = Sample(problem, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
     test = SequentialTest(model, problem, sample, threshold)
     with shown(progress, "content or position") as progress:
-        means = mean_patterns(model, problem, seed)
+        means = mean_patterns(model, problem, seed, mean_over)
         (unablated,) = test.measure([Circuit()])
         alone = each_alone(test, means, part_of(progress, 0.0, 0.5))
         content = {head for head, loss in alone.items() if loss.mean >= threshold}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_examples
+from circuits.checks.content_or_position import MEAN_EXAMPLES, ContentOrPosition, content_or_position, mean_examples
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.observed_paths import ObservedPaths
@@ -48,7 +48,8 @@ class Discovery:
             (``permuted_roles.py``), if it was run.
         threshold: the threshold; a loss below it counts as low.
         seed: the seed of the examples.
-        n_evaluations: the number of sequences that were run.
+        n_evaluations: the number of sequences that were run to measure losses.
+        n_readings: the number of sequences that were run to read attention patterns.
     """
 
     circuit: Circuit
@@ -59,6 +60,7 @@ class Discovery:
     threshold: float
     seed: int
     n_evaluations: int
+    n_readings: int
     permuted: Loss | None = None
 
     @property
@@ -119,7 +121,8 @@ def discover(
         model: any HookedTransformer or TransformerBridge.
         problem: the model's task: examples with roles, all of the same length, and a loss. A path may hold on some
             instances only, by the labels of a group of the examples, or by position if they have no groups.
-        n_examples: the number of examples for the choices; the final losses are measured on as many others.
+        n_examples: the number of examples for the choices; the final losses are measured on as many others. Patterns
+            are averaged over as many others, too, but at most 1,024.
         threshold: a loss below it counts as low; the paper uses 0.05.
         seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
@@ -143,17 +146,19 @@ def _discovered(
     (unablated,) = test.measure([Circuit()])
     if unablated.mean >= threshold or unablated.near(threshold):
         raise Unsolved(f"the unablated loss is {unablated}; expected a loss clearly below the threshold {threshold:g}")
+    mean_over = min(n_examples, MEAN_EXAMPLES)
     heads = content_or_position(
         model,
         problem,
         n_examples=max(2, n_examples // 2),
         threshold=threshold,
         seed=seed,
+        mean_over=mean_over,
         progress=part_of(progress, 0.0, 0.4),
     )
     own = max(unablated.mean, 0.0)
     aim, last = (own + share * (allowed_loss(unablated, threshold) - own) for share in (AIM, LAST))
-    averaged = mean_examples(model, problem, seed)
+    averaged = mean_examples(model, problem, seed, mean_over)
 
     def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
         observed = ObservedPaths(model, averaged, heads.means, likely)
@@ -191,5 +196,6 @@ def _discovered(
     progress(1.0)
     tests = (test, *(one.test for one in grew), fitting.test, finishing.test, *intact.values())
     n_evaluations = heads.n_evaluations + sum(one.n_evaluations for one in tests)
+    n_readings = mean_over + sum(one.observed.n_readings for one in grew)
     trials = tuple(trial for one in (*grew, fitting, finishing) for trial in one.trials)
-    return Discovery(circuit, heads, unablated, combined, trials, threshold, seed, n_evaluations)
+    return Discovery(circuit, heads, unablated, combined, trials, threshold, seed, n_evaluations, n_readings)

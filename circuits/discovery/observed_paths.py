@@ -66,6 +66,7 @@ class ObservedPaths:
     Attributes:
         rows: for every head, its paths and its rows to fixed positions, by source and target.
         single: for every head, its rows to a single fixed position each, in some cases of a source.
+        n_readings: the number of sequences that were run.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class ObservedPaths:
         sources = [name for name in distinct if name not in self._shared or self._roles.alone(name)]
         self._ends = [(source, to) for source in sources for to in self._roles.before(source) if to in distinct]
         groups = tuple(examples.roles.groups) or ("position",)
+        self.n_readings = (len(groups) + 2) * len(examples)  # for paths, for positions, for the rows' averages
         seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
         own = {head: {group: each[head.layer, head.index] for group, each in seen.items()} for head in means}
         paths = {head: self._paths(own[head], ON) for head in means}

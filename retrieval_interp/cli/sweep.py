@@ -39,7 +39,10 @@ class Scale(StrEnum):
 
 @app.command()
 def sweep(
-    plan: Annotated[str, typer.Argument(help="Plan: figure4, curricula, census, or a YAML file of presets and seeds.")],
+    plan: Annotated[
+        str,
+        typer.Argument(help="Plan: figure4, curricula, census, census_medium, or a YAML file of presets and seeds."),
+    ],
     scale: Annotated[Scale | None, typer.Option(help="Size of the models of figure4 (default: laptop).")] = None,
     out: Annotated[
         Path | None,

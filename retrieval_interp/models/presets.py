@@ -8,6 +8,7 @@ laptop_ic_1 ... _6           the same, smaller: width 64, 4 heads, D = 3, 1 to 6
 laptop_growing               no implicit curriculum; D grows during training; 4 layers
 laptop_without_x1, _x2       implicit curriculum without x1 or x2; 4 layers
 small                        D = 2, six layers of one head, twice as many as needed: for a census of circuits
+medium                       D = 3, eight layers of one head, learned in five minutes: for a census of circuits
 tiny                         D = 2, four layers of one head: learned in about a minute
 induction                    D = 1, two layers of one head: the smallest model
 one_layer                    D = 1 in one layer, fewer than the bound: eight heads and MLPs suffice (depth_sweep.py)
@@ -283,6 +284,11 @@ PRESETS: dict[str, Preset] = {
         RetrievalTask(n_steps=2),
         Architecture(n_layers=6, n_heads=1, d_model=64, d_head=64),
         Recipe(steps=2_000, batch=128, training_examples=2**18, lr=2e-3, checkpoint_every=200),
+    ),
+    "medium": Preset(
+        RetrievalTask(n_steps=3),
+        Architecture(n_layers=8, n_heads=1, d_model=64, d_head=64),
+        Recipe(steps=3_000, batch=128, training_examples=2**18, checkpoint_every=500),
     ),
     "induction": Preset(
         RetrievalTask(n_steps=1),
