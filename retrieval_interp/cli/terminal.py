@@ -123,7 +123,7 @@ def print_discovery(found: "Discovery") -> None:
         shown.add_row(str(head), f"{loss.mean:.4f}", found.heads.looks_at(head), str(found.circuit.heads[head]))
     console = Console()
     console.print(shown)
-    console.print(f"Discovery tried {len(found.trials)} changes and ran {found.n_evaluations} sequences to measure losses.")
+    console.print(f"Discovery tried {len(found.trials)} changes and ran {found.n_evaluations} sequences for losses.")
     outcome = "within" if found.explains else "above"
     console.print(
         f"The loss with all heads replaced is {found.combined}, "
