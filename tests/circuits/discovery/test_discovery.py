@@ -16,6 +16,7 @@ from circuits import (
 )
 from circuits.checks.content_or_position import content_or_position, mean_patterns
 from circuits.circuit import AttentionPath
+from circuits.discovery import observed_paths, observed_positions
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.figures.attention_figure import attention_figure
@@ -27,6 +28,7 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model import attention
 from circuits.model.attention import attention_by_group
+from circuits.model.patterns import attention_patterns
 from retrieval_interp import load
 from retrieval_interp.ground_truth.chains import ChainProblem
 from tests.repeated import RepeatedTokens, trained_model
@@ -75,6 +77,20 @@ def test_the_paths_of_a_compiled_transformer_come_out_on_every_chain(compiled):
         Head(2, 0): (("query", "pair1.second"),),
     }
     assert all(own.where == () for own in one_hots.values())
+
+
+def test_discovery_counts_the_sequences_whose_attention_it_reads(compiled, monkeypatch):
+    model, problem = compiled
+    read = []
+
+    def counted(model, examples):
+        read.append(len(examples))
+        return attention_patterns(model, examples)
+
+    for room in (attention, observed_paths, observed_positions):
+        monkeypatch.setattr(room, "attention_patterns", counted)
+    assert discover(model, problem, n_examples=32).n_readings == sum(read)
+    assert {*read} == {32}  # no more than the choices get
 
 
 def test_the_handmade_circuit_comes_out(model, problem):
