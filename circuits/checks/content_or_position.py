@@ -121,7 +121,7 @@ def content_or_position(
         seed: the seed of all examples.
         stream: the name of the rng stream of the examples that losses are measured on; another name gives other
             examples with the same seed.
-        mean_over: the number of examples that patterns are averaged over; they are others.
+        mean_over: the number of examples that patterns are averaged over; no loss is measured on them.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
