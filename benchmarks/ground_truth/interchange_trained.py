@@ -24,7 +24,7 @@ from retrieval_interp.models.library import data_folder
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
-STEPS = {1: 1000, 2: 2500, 3: 2000}  # by the number of hops
+STEPS = {1: 1000, 2: 2500, 3: 3000}  # by the number of hops
 D_MODEL = {1: 32, 2: 32, 3: 48}
 D_HEAD = {1: 16, 2: 16, 3: 32}  # at D = 3 a head carries up to three symbols; with 16 the loss stays high for long
 LR = 3e-3

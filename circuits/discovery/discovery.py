@@ -73,6 +73,11 @@ class Discovery:
         """Whether the combined loss is at most twice the unablated loss, plus a tenth of the threshold."""
         return self.combined.mean <= allowed_loss(self.unablated, self.threshold)
 
+    @property
+    def n_undecided(self) -> int:
+        """The number of changes that were not made because the examples did not decide whether the loss stays low."""
+        return sum(trial.tested.decision == "undecided" and not trial.taken for trial in self.trials)
+
     def steps(self) -> tuple[str, ...]:
         """Return one sentence for every change that was kept."""
         return tuple(str(trial) for trial in self.trials if trial.taken)

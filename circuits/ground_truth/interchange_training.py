@@ -6,7 +6,8 @@ have no effect, as in the strict form of Gupta et al. (2024, *InterpBench*). Eac
 
     plain       nothing is changed; the right answers are asked for
     output      at the path's source, the head's output (``hook_z``) is that of the partner
-    attention   up to the path's layer, the paths are in the place of attention; this path leads to the partner's target
+    attention   up to the path's layer, heads with paths attend along them, and uniformly from elsewhere; this path
+                leads to the partner's target
     others      every head's output is that of another example, except at the sources of the head's paths
 
 Whose answers are asked for in *output* and *attention* follows from the paths alone
@@ -32,6 +33,7 @@ from circuits.flow.flow_check import LaidOut
 from circuits.interchange.predicted import answers_if_exchanged
 from circuits.interchange.variables import Interchangeable, couples
 from circuits.losses.sample import stream_seed
+from circuits.mechanisms.mechanism import Uniform
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.layers import check_edits
 from circuits.model.transformer import Transformer, check_inputs
@@ -192,11 +194,14 @@ def _four_runs(
 
     def attention(pattern: Float[Tensor, "four_batch head query key"], hook: nn.Module, layer: int) -> Tensor:
         pattern = pattern.clone()
-        for own in circuit.paths if layer <= path.head.layer else ():
-            if own.head.layer == layer:
-                targets = roles[own.target].gather(1, partner) if own == path else roles[own.target]
-                row = nn.functional.one_hot(targets, pattern.shape[-1]).to(pattern.dtype)
-                pattern[ATTENTION * n + example, own.head.index, roles[own.source]] = row
+        planted = [own for own in circuit.paths if own.head.layer == layer <= path.head.layer]
+        for own in planted:
+            elsewhere = Uniform().pattern(roles, pattern.shape[-1])
+            pattern[ATTENTION * n : OTHERS * n, own.head.index] = elsewhere.to(pattern.dtype)
+        for own in planted:
+            targets = roles[own.target].gather(1, partner) if own == path else roles[own.target]
+            row = nn.functional.one_hot(targets, pattern.shape[-1]).to(pattern.dtype)
+            pattern[ATTENTION * n + example, own.head.index, roles[own.source]] = row
         return pattern
 
     def output(z: Float[Tensor, "four_batch pos head d_head"], hook: nn.Module, layer: int) -> Tensor:

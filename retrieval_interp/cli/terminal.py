@@ -124,6 +124,8 @@ def print_discovery(found: "Discovery") -> None:
     console = Console()
     console.print(shown)
     console.print(f"Discovery tried {len(found.trials)} changes and ran {found.n_evaluations} sequences for losses.")
+    if found.n_undecided:
+        console.print(f"{found.n_undecided} changes were not made because the examples did not decide them; try more.")
     outcome = "within" if found.explains else "above"
     console.print(
         f"The loss with all heads replaced is {found.combined}, "

@@ -1,5 +1,7 @@
 """From a transformer to its circuit; the truth is written by hand, compiled, or was measured by hand."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -91,6 +93,14 @@ def test_discovery_counts_the_sequences_whose_attention_it_reads(compiled, monke
         monkeypatch.setattr(room, "attention_patterns", counted)
     assert discover(model, problem, n_examples=32).n_readings == sum(read)
     assert {*read} == {32}  # no more than the choices get
+
+
+def test_changes_that_the_examples_did_not_decide_are_counted(model, problem):
+    found = discover(model, problem, n_examples=64)
+    assert found.n_undecided == 0
+    trial = found.trials[0]
+    open_ = replace(trial, tested=replace(trial.tested, decision="undecided"), taken=False)
+    assert replace(found, trials=(open_, replace(open_, taken=True), trial, open_)).n_undecided == 2
 
 
 def test_the_handmade_circuit_comes_out(model, problem):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
 from circuits import BadInput, Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
@@ -13,12 +14,14 @@ from circuits.ground_truth.interchange_training import (
     OTHERS,
     OUTPUT,
     PLAIN,
+    _four_runs,
     _of_highest,
     _Plan,
     train_to_carry,
 )
 from circuits.ground_truth.noise import add_noise
 from circuits.interchange.predicted import answers_if_exchanged
+from circuits.interchange.variables import couples
 from retrieval_interp.ground_truth.chains import ChainProblem
 
 PROBLEM = ChainProblem(2, n_chains=4)
@@ -63,6 +66,26 @@ def test_a_compiled_model_gives_the_answers_asked_for(compiled, path):
 def test_what_heads_write_elsewhere_counts_in_a_compiled_model(compiled):
     # Where a compiled head has no path, it copies its own position, so another example's output brings wrong tokens.
     assert _Plan(PROBLEM, WALK).losses(compiled, EXAMPLES, FIRST, seed=1)[OTHERS] > 0.1
+
+
+def test_up_to_the_exchanged_path_heads_attend_as_planted_and_uniformly_elsewhere(compiled):
+    roles, n = EXAMPLES.roles, len(EXAMPLES)
+    partner, _ = couples(roles, seed=1)
+    with _four_runs(compiled, WALK, FIRST, roles, partner):
+        _, cache = compiled.run_with_cache(EXAMPLES.inputs.repeat(4, *[1] * (EXAMPLES.inputs.ndim - 1)))
+    plain, changed = (
+        [cache["pattern", layer][run * n : (run + 1) * n] for layer in range(3)] for run in (PLAIN, ATTENTION)
+    )
+    joined, fetched = (
+        OneHot(WALK.heads[path.head].rows, elsewhere="uniform").pattern(roles, plain[0].shape[-1])
+        for path in (JOINED, FIRST)
+    )
+    partners_target = roles["pair1.second"].gather(1, partner)
+    fetched[torch.arange(n)[:, None], roles["query"]] = one_hot(partners_target, fetched.shape[-1]).float()
+    assert torch.equal(changed[0][:, 0], joined)
+    assert torch.equal(changed[1][:, 1], fetched)
+    assert torch.equal(changed[0][:, 1], plain[0][:, 1])  # a head without paths
+    assert not torch.equal(changed[2][:, 0], plain[2][:, 0])  # a higher layer looks by itself, and finds the partner's
 
 
 @pytest.mark.parametrize(("path", "run"), [(JOINED, OUTPUT), (FIRST, OUTPUT), (FIRST, ATTENTION)])
