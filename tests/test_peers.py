@@ -1,11 +1,15 @@
 """The peers on a model of two layers of two heads, whose circuit is known; L0H1 and L1H1 do nothing."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from benchmarks.ground_truth.truth import GroundTruth
 from benchmarks.peers.__main__ import METHODS, held_against
 from benchmarks.peers.acdc import acdc, survival
+from benchmarks.peers.against_auto_circuit import place
 from benchmarks.peers.attribution import eap, eap_ig
 from benchmarks.peers.faithfulness import cmd, cpr, faithfulness
 from benchmarks.peers.head_scores import by_attention, by_edges
@@ -115,3 +119,16 @@ def test_cpr_and_cmd_are_areas_worked_out_by_hand():
     assert cpr(curve) == pytest.approx(0.625)
     assert cmd(curve) == pytest.approx(0.625)
     assert (cpr([1, 1, 1]), cmd([1, 1, 1])) == (1, 0)
+
+
+def test_the_nodes_of_auto_circuit_have_the_places_of_ours(on):
+    received = [place(node, on.graph, sends=False) for node in ("A0.0", "A0.1", "MLP 0", "A1.1", "MLP 1", "Resid End")]
+    assert received == [0, 1, 2, 4, 5, 6]
+    assert [place(node, on.graph, sends=True) for node in ("Resid Start", "A0.0", "MLP 0", "A1.1")] == [0, 1, 3, 5]
+
+
+def test_an_environment_without_auto_circuit_is_refused_in_one_line():
+    command = [sys.executable, "-m", "benchmarks.peers.against_auto_circuit", "--seeds", "1", "--python"]
+    for python, said in ((sys.executable, "auto_circuit"), ("/nowhere", "/nowhere")):
+        ran = subprocess.run([*command, python], capture_output=True, text=True)
+        assert (ran.returncode, said in ran.stderr.splitlines()[-1]) == (2, True), ran.stderr
