@@ -26,7 +26,7 @@ from retrieval_interp.tasks.retrieval import RetrievalTask
 
 STEPS = {1: 1000, 2: 2500, 3: 3000}  # by the number of hops
 D_MODEL = {1: 32, 2: 32, 3: 48}
-D_HEAD = {1: 16, 2: 16, 3: 32}  # at D = 3 a head carries up to three symbols; with 16 the loss stays high for long
+D_HEAD = {1: 16, 2: 16, 3: 32}  # at D = 3 a head carries up to three symbols
 LR = 3e-3
 LONGER = (1, 2, 4)  # times as many steps
 CHOSEN_ON = 123456789  # the seed of the examples that say whether to train longer; the benchmark judges on others
