@@ -2,15 +2,14 @@
 
     python -m benchmarks.peers [--seeds 12] [--level NAME ...] [--json]
 
-Every method gives each head a number (``head_scores.py``). The true heads are those with a path that the task needs;
-a head that another one backs up counts neither as true nor as false. Per level, the area under the ROC curve and the
+Every method gives each head a number (``head_scores.py``). The true heads are those with a path that the task needs; a
+head that another one backs up counts neither as true nor as false. Per level, the area under the ROC curve and the
 average precision are averaged over the models, with the CPR and the CMD of MIB (``faithfulness.py``), measured on fresh
 examples. Every method gets 32 examples for what it measures. Discovery draws as many again for averages and for the
 final losses, and takes four times as many if 32 leave open whether the model solves its task; on a model that does not,
-all heads get 0. The peers take the next
-example as an example's counterfactual, and measure one metric (``metric.py``). Seconds are CPU time. Sequences are
-forward passes times examples; a backward pass counts as another two. Discovery is told the positions of roles, the
-peers are not.
+all heads get 0. The peers take the next example as an example's counterfactual, and measure one metric (``metric.py``).
+Seconds are CPU time. Sequences are forward passes times examples; a backward pass counts as another two. Discovery is
+told the positions of roles, the peers are not.
 
 Success, written down before the first run: on every level, discovery has at least the average precision and the area of
 every peer, in fewer sequences than ACDC. The exit code is 0 if so, and 1 if not. CPR and CMD do not count.
