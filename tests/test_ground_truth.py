@@ -6,8 +6,14 @@ import pytest
 import torch
 
 from benchmarks.ground_truth.idle_heads import ABLATIONS, costs
-from benchmarks.ground_truth.levels import LEVELS, backed_up, compiled
-from benchmarks.ground_truth.truth import carried, maps_without_paths, paths_found, precision_and_recall
+from benchmarks.ground_truth.levels import LEVELS, backed_up, compiled, divided, scattered
+from benchmarks.ground_truth.truth import (
+    carried,
+    least_attention,
+    maps_without_paths,
+    paths_found,
+    precision_and_recall,
+)
 from circuits import FixedPattern, Head, Previous
 from circuits.circuit import AttentionPath
 
@@ -28,6 +34,12 @@ def test_a_model_that_lost_a_head_does_not_carry_its_circuit():
     with torch.no_grad():
         truth.model.blocks[truth.circuit.paths[-1].head.layer].attn.W_O.zero_()
     assert not carried(truth).ok
+
+
+def test_the_least_attention_is_that_along_the_weakest_path_on_its_weakest_slot():
+    assert least_attention(compiled(0)) > 0.99
+    assert least_attention(scattered(0)) == pytest.approx(0.42, abs=0.02)
+    assert least_attention(divided(0)) < 0.01  # a path on some slots has none on the others
 
 
 def test_a_pattern_that_has_a_planted_path_counts_as_it_and_elsewhere_its_rows_are_free():

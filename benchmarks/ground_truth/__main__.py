@@ -3,10 +3,11 @@
     python -m benchmarks.ground_truth [--seeds 6] [--level NAME ...] [--json]
 
 What each level adds to compiled circuits is written in ``levels.py``. Every model is checked to carry its circuit: its
-loss is low, also with the planted patterns in the planted heads, and high without any path that is needed. Precision
-is the share of the found paths that are needed, recall the share of the needed paths that were found; of a path and
-its backup, one is needed. Both are averaged over the seeds of a level; for heads, those with a path, or with a row to a
-fixed position, count.
+loss is low, also with the planted patterns in the planted heads, and high without any path that is needed. Beside it
+stands the least attention along a needed path, over paths and slots; it decides nothing. Precision is the share of the
+found paths that are needed, recall the share of the needed paths that were found; of a path and its backup, one is
+needed. Both are averaged over the seeds of a level; for heads, those with a path, or with a row to a fixed position,
+count.
 
 Success, written down before the first run: all models carry their circuits, and on every level the precision and the
 recall of paths are at least 0.95. The exit code is 0 if so, and 1 if not.
@@ -24,6 +25,7 @@ from benchmarks.ground_truth.truth import (
     THRESHOLD,
     GroundTruth,
     carried,
+    least_attention,
     maps_without_paths,
     paths_found,
     precision_and_recall,
@@ -80,6 +82,7 @@ def main() -> int:
             sizes = {"steps": truth.problem.n_steps, "layers": truth.model.cfg.n_layers}
             sizes |= {"heads": truth.model.cfg.n_heads, "needed": len(truth.needed)}
             carries = {"carried": check.ok, "unablated": check.loss, "planted": check.planted, "without": check.least}
+            carries["least_attention"] = round(least_attention(truth), 3)
             rows.append({"level": name, "seed": seed, **sizes, **carries, **discovered(truth)})
             print(f"\r{name}: {seed + 1} of {arguments.seeds}   ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from circuits import Circuit, Head, Previous, evaluate
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths
+from circuits.model.attention import attention_by_group
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.tasks.retrieval import RetrievalTask
@@ -82,6 +83,18 @@ def carried(truth: GroundTruth, seed: int = 987654321) -> Carried:
     examples = truth.problem.examples(CHECKED_ON, seed)
     losses = evaluate(truth.model, truth.problem, examples, circuits).mean(dim=(1, 2)).tolist()
     return Carried(losses[0], losses[1], min(losses[2:]))
+
+
+def least_attention(truth: GroundTruth, seed: int = 987654321) -> float:
+    """Return the lowest attention that the model itself pays along a needed path, averaged over one slot of its target.
+
+    A model may solve its task although a head misses a slot. A path that is needed on some slots only has 0 on others.
+    """
+    by_slot = attention_by_group(truth.model, truth.problem.examples(CHECKED_ON, seed), "slot")
+    place = truth.problem.roles.index
+    paths = {path for alternatives in truth.needed for path in alternatives}
+    seen = [by_slot[one.head.layer, one.head.index, place(one.source), place(one.target)].min() for one in paths]
+    return float(min(seen))
 
 
 def paths_found(circuit: Circuit, truth: GroundTruth) -> frozenset[AttentionPath]:
