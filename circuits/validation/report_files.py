@@ -66,7 +66,7 @@ def write_report(report: ValidationReport, folder: Path, further: Further = NOTH
         BadInput: a file cannot be written to the folder.
     """
     contents = (
-        json.dumps(to_json(report, further), indent=2) + "\n",
+        json.dumps(to_json(report, further)) + "\n",
         markdown(report, further),
         page(report, further),
     )
