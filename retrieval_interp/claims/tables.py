@@ -14,7 +14,10 @@ from retrieval_interp.reproduction.stored_report import check_is_of, circuit_fou
 from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
 DEPTH_SWEEP = "depth_sweep"
-FIGURE4 = Path("sweeps", "figure4_laptop", "runs.csv")
+FIGURE4 = {  # the tables of figure 4, with the commands that make them
+    Path("sweeps", "figure4_paper", "runs.csv"): "retrieval-interp study sweep figure4_paper_one_seed",
+    Path("sweeps", "figure4_laptop", "runs.csv"): "retrieval-interp study sweep figure4",
+}
 
 
 SEED = re.compile(r"(.*_seed_)[0-9]+")  # a folder that is named by its seed
@@ -77,7 +80,7 @@ def check_all_there(data: Path) -> None:
         TableMissing: tables are missing.
     """
     needed = {
-        data / FIGURE4: "retrieval-interp study sweep figure4",
+        **{data / table: command for table, command in FIGURE4.items()},
         data / DEPTH_SWEEP / RUNS: f"retrieval-interp study depth-sweep --out {data / DEPTH_SWEEP}",
     }
     for models in (PAPER, SMALL):

@@ -88,8 +88,9 @@ def tables(tmp_path):
     trained = [(1, 1, {"x1": 0.02}), (2, 1, {"x1": 0.8, "x2": 0.76}), (2, 3, {"x1": 0.01, "x2": 0.02})]
     runs = [{"n_steps": hops, "n_layers": layers, "losses": losses} | world for hops, layers, losses in trained]
     (tmp_path / "depth_sweep" / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
-    (tmp_path / FIGURE4).parent.mkdir(parents=True)
-    (tmp_path / FIGURE4).write_text(SWEPT)
+    for table in FIGURE4:
+        (tmp_path / table).parent.mkdir(parents=True)
+        (tmp_path / table).write_text(SWEPT)
     return tmp_path
 
 
@@ -100,7 +101,7 @@ laptop_ic_2,0,x2,0.8,,1,cpu
 laptop_ic_2,0,x3,0.8,,1,cpu
 laptop_ic_4,0,x1,0.1,100,1,cpu
 laptop_ic_4,0,x2,0.1,200,1,cpu
-laptop_ic_4,0,x3,0.1,300,1,cpu
+laptop_ic_4,0,x3,0.2,300,1,cpu
 laptop_nonic_4,0,x3,0.75,,1,cpu
 """
 
@@ -115,7 +116,8 @@ def test_the_statements_of_section_7_are_counted_in_the_runs_of_the_sweep(tables
     rows = section_7(tables)
     assert rows["without"].measured == "1 of 1 [0.21, 1.00] runs (lowest loss 0.750)"
     assert rows["without"].models == "D = 3, 4 layers of 4 heads"
-    assert "x1, x2, x3: 2, 4, 4" in rows["later"].measured
+    assert "x1, x2, x3: 0.100, 0.450, 0.500;" in rows["later"].measured
+    assert rows["later"].measured.endswith(": 2, 4, 4")
     assert rows["partial"].measured.startswith("1 of 1 [0.21, 1.00] runs in which two or more fell (in 0 runs two")
     assert rows["partial"].models == "D = 3, 2 to 4 layers of 4 heads"
     for recipe in ("small", "paper"):
@@ -125,10 +127,19 @@ def test_the_statements_of_section_7_are_counted_in_the_runs_of_the_sweep(tables
 
 def test_one_run_that_says_otherwise_turns_the_verdict(tables):
     swept = SWEPT.replace("x3,0.75,", "x3,0.65,").replace("ic_4,0,x2,0.1,200", "ic_4,0,x2,0.1,400")
-    (tables / FIGURE4).write_text(swept.replace("ic_2,0,x1,0.1", "ic_2,0,x1,0.9"))
+    for table in FIGURE4:
+        (tables / table).write_text(swept.replace("ic_2,0,x1,0.1", "ic_2,0,x1,0.9"))
     rows = section_7(tables)
-    assert "x1, x2, x3: 4, 4, 4" in rows["later"].measured
+    assert rows["later"].measured.endswith(": 4, 4, 4")
     assert {rows[kind].verdict for kind in ("without", "later", "partial")} == {"differs"}
+
+
+def test_a_symbol_that_no_depth_learns_does_not_need_more_layers(tables):
+    for table in FIGURE4:
+        (tables / table).write_text(SWEPT.replace("ic_4,0,x3,0.2,300", "ic_4,0,x3,0.9,"))
+    later = section_7(tables)["later"]
+    assert later.measured.endswith(": 2, 4, none")
+    assert later.verdict == "differs"
 
 
 def found(tables, recipe="small"):
@@ -243,6 +254,7 @@ def test_runs_in_which_fewer_than_two_partial_losses_fell_are_counted_apart(tabl
         "transformer_d/circuit.yaml",
         "transformer_d/attention.csv",
         "sweeps/figure4_laptop/runs.csv",
+        "sweeps/figure4_paper/runs.csv",
     ],
 )
 def test_a_missing_table_is_named_with_the_command_that_makes_it_and_the_command_fails(
