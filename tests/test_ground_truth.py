@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.ground_truth.__main__ import main
 from benchmarks.ground_truth.idle_heads import ABLATIONS, costs
 from benchmarks.ground_truth.levels import LEVELS, backed_up, compiled, divided, scattered
 from benchmarks.ground_truth.truth import (
@@ -13,8 +14,9 @@ from benchmarks.ground_truth.truth import (
     maps_without_paths,
     paths_found,
     precision_and_recall,
+    slots_right,
 )
-from circuits import FixedPattern, Head, Previous
+from circuits import Circuit, FixedPattern, Head, OneHot, Previous
 from circuits.circuit import AttentionPath
 
 A, B, C, D = (AttentionPath(Head(0, 0), "query", f"pair{k}.second") for k in range(1, 5))
@@ -40,6 +42,27 @@ def test_the_least_attention_is_that_along_the_weakest_path_on_its_weakest_slot(
     assert least_attention(compiled(0)) > 0.99
     assert least_attention(scattered(0)) == pytest.approx(0.42, abs=0.02)
     assert least_attention(divided(0)) < 0.01  # a path on some slots has none on the others
+
+
+def test_a_found_path_is_right_on_the_slots_where_it_was_planted():
+    truth = divided(1)
+    paths = {path for alternatives in truth.needed for path in alternatives}
+    assert slots_right(truth.circuit, paths, truth) == 1
+    without_slots = Circuit({head: OneHot(own.rows) for head, own in truth.circuit.heads.items()})
+    expected = [1 / 3, 2 / 3]  # a divided path holds in one of three slots, or in two
+    n_divided = sum(len(own.where) for own in truth.circuit.heads.values())
+    right = sum(expected) * n_divided / 2 + len(paths) - n_divided
+    assert slots_right(without_slots, paths, truth) == pytest.approx(right / len(paths), abs=0.05)
+    assert slots_right(truth.circuit, [], truth) == 0
+
+
+@pytest.mark.parametrize("seeds", ["0", "-1", "two"])
+def test_no_seeds_are_one_line(seeds, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["ground_truth", "--seeds", seeds])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "expected a whole number from 1 on" in capsys.readouterr().err
 
 
 def test_a_pattern_that_has_a_planted_path_counts_as_it_and_elsewhere_its_rows_are_free():

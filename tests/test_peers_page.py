@@ -32,9 +32,9 @@ LEVELS = {"easy": {name: figures(1.0, 0.5 + 0.1 * (name == "EAP")) for name in M
 
 def test_where_a_peer_is_better_is_said_first():
     cpr, costs, area, *others = better(LEVELS)
-    assert cpr == "CPR, better than discovery: EAP on easy (0.60; discovery 0.50)."
+    assert cpr == "CPR, better than discovery by 0.01 or more: EAP 0.600 on easy (discovery 0.500)."
     assert costs == "Sequences for a model: discovery 10, ACDC 10, EAP 10, EAP-IG 10."
-    assert area == "Area under the ROC curve, better than discovery: no peer on any level."
+    assert area == "Area under the ROC curve, better than discovery by 0.01 or more: no peer on any level."
     assert all(sentence.endswith("no peer on any level.") for sentence in others)
 
 
@@ -43,7 +43,7 @@ def results(tmp_path):
     rows = [{"level": "easy", "seed": 0, "method": name, **ROW} for name in METHODS]
     peers, truth = tmp_path / "peers.json", tmp_path / "truth.json"
     peers.write_text(json.dumps({"command": "python -m ...", "levels": LEVELS, "models": rows}))
-    paths = {"easy": {"precision": 1.0, "recall": 1.0, "sequences": 10}}
+    paths = {"easy": {"precision": 1.0, "recall": 1.0, "slots": 1.0, "sequences": 10}}
     truth.write_text(json.dumps({"command": "python -m ...", "levels": paths, "models": []}))
     return peers, truth
 

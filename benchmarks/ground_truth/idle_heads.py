@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.arguments import at_least_one
 from benchmarks.ground_truth.interchange_trained import check_weights
 from benchmarks.ground_truth.levels import LEVELS, named
 from benchmarks.ground_truth.truth import GroundTruth
@@ -58,7 +59,7 @@ def with_mean_output(truth: GroundTruth, examples: Examples, head: Head) -> floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--seeds", type=at_least_one, default=6)
     parser.add_argument("--level", nargs="+", choices=LEVELS, default=["trained"])
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()

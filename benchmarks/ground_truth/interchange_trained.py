@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.arguments import at_least_one
 from benchmarks.ground_truth.truth import GroundTruth, carried
 from benchmarks.recovery import Planted
 from circuits import OneHot
@@ -94,7 +95,7 @@ def main() -> None:
     from benchmarks.ground_truth.levels import drawn  # which reads the weights
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--seeds", type=at_least_one, default=30)
     for seed in range(parser.parse_args().seeds):
         if weights_of(seed).exists():
             continue

@@ -22,7 +22,7 @@ from circuits.ground_truth.superpose import superpose
 from circuits.model.hooked_transformer import HookedTransformer
 
 SOFT, LEAKING, SCATTERED = 0.8, 0.6, 0.42  # attention that is left on the target
-NOISE, TILT = 0.04, 0.2  # halved until the model carries its circuit: each model has as much as it bears
+NOISE, TILT = 0.04, 0.2  # halved until the model passes the check that it carries its circuit: as much as it bears
 
 
 def drawn(seed: int, n_chains: int = 3) -> Planted:
@@ -97,7 +97,7 @@ def superposed(seed: int) -> GroundTruth:
 def strongest(make: Callable[[float], GroundTruth], strength: float) -> GroundTruth:
     """Return what is made with the highest strength, halved ten times at most, that carries its circuit."""
     for halved in range(11):
-        truth = make(strength / 2**halved)
+        truth = replace(make(strength / 2**halved), strength=strength / 2**halved)
         if carried(truth).ok:
             break
     return truth

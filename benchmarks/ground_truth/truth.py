@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from circuits import Circuit, Head, Previous, evaluate
+import torch
+
+from circuits import Circuit, Head, OneHot, Previous, evaluate
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.model.attention import attention_by_group
@@ -26,6 +28,7 @@ class GroundTruth:
         circuit: the planted circuit.
         needed: what is needed: of each set, one path.
         positional: the heads that are needed and have no path from role to role.
+        strength: how much noise or overlap the model has, on the scale of its level; None on other levels.
     """
 
     model: HookedTransformer
@@ -33,6 +36,7 @@ class GroundTruth:
     circuit: Circuit
     needed: tuple[Alternatives, ...]
     positional: frozenset[Head] = frozenset()
+    strength: float | None = None
 
     @property
     def true_heads(self) -> frozenset[Head]:
@@ -112,6 +116,24 @@ def paths_found(circuit: Circuit, truth: GroundTruth) -> frozenset[AttentionPath
         }
         found |= own if own and isinstance(circuit.heads[path.head], Previous) else {path}
     return frozenset(found)
+
+
+def slots_right(circuit: Circuit, paths: Iterable[AttentionPath], truth: GroundTruth) -> float:
+    """Return the share of instances on which found paths hold where planted, averaged over those that are planted.
+
+    An instance is right if both have the path there, or neither; a path of a fixed pattern holds on all instances. If
+    no planted path was found, the share is 0.
+    """
+    roles = truth.problem.examples(CHECKED_ON, seed=0).roles
+
+    def there(own: Circuit, path: AttentionPath) -> torch.Tensor:
+        head = own.heads[path.head]
+        rows = isinstance(head, OneHot) and (path.source, path.target) in head.rows
+        return head.holds(path.source, path.target, roles) if rows else torch.tensor(True)
+
+    planted = {path for alternatives in truth.needed for path in alternatives}
+    right = [(there(circuit, path) == there(truth.circuit, path)).float().mean().item() for path in planted & {*paths}]
+    return sum(right) / max(len(right), 1)
 
 
 def maps_without_paths(circuit: Circuit, truth: GroundTruth) -> list[str]:

@@ -8,11 +8,13 @@ average precision are averaged over the models, with the CPR and the CMD of MIB 
 examples. Every method gets 32 examples for what it measures. Discovery draws as many again for averages and for the
 final losses, and takes four times as many if 32 leave open whether the model solves its task; on a model that does not,
 all heads get 0. The peers take the next example as an example's counterfactual, and measure one metric (``metric.py``).
-Seconds are CPU time. Sequences are forward passes times examples; a backward pass counts as another two. Discovery is
-told the positions of roles, the peers are not.
+Seconds are CPU time. Sequences are forward passes times examples; a backward pass counts as another two. The two runs
+that scale the metric are not counted. Discovery and attention are told the positions of roles, the other peers are not.
+ACDC ranks by its runs at five thresholds; *ACDC once* is its run at one of them. Chance is drawn anew for each model.
 
 Success, written down before the first run: on every level, discovery has at least the average precision and the area of
-every peer, in fewer sequences than ACDC. The exit code is 0 if so, and 1 if not. CPR and CMD do not count.
+every peer, in fewer sequences than ACDC (at five thresholds; *ACDC once*, which a reviewer asked for, came later). The
+exit code is 0 if so, and 1 if not. CPR and CMD do not count.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from typing import Any
 
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from benchmarks.arguments import at_least_one
 from benchmarks.ground_truth.interchange_trained import check_weights
 from benchmarks.ground_truth.levels import COMPILED, LEVELS, named
 from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth
@@ -42,11 +45,13 @@ MOST_EXAMPLES = 2048  # of discovery
 ROUNDING = 1e-9  # of averages
 FRESH = 8  # the seed of the examples for the curves of faithfulness
 THRESHOLDS = (0.3, 0.1, 0.03, 0.01, 0.003)  # of ACDC: shares of what the model gets right
+ONCE = 0.01  # chosen after a look at all five on three seeds
 Found = tuple[Scores, int]  # and the number of sequences
+Method = Callable[[GroundTruth, int], Found]  # of a model, with its seed
 
 
-def _of_edges(method: Callable[[Measured], Edges]) -> Callable[[GroundTruth], Found]:
-    def found(truth: GroundTruth) -> Found:
+def _of_edges(method: Callable[[Measured], Edges]) -> Method:
+    def found(truth: GroundTruth, seed: int) -> Found:
         on = measured(truth, N_EXAMPLES, SEED)
         edges = method(on)
         return by_edges(edges, on.graph), (on.graph.n_forward + 2 * on.graph.n_backward) * N_EXAMPLES
@@ -65,22 +70,24 @@ def _discovery(truth: GroundTruth, n_examples: int = N_EXAMPLES) -> Found:
     return by_discovery(found), found.n_evaluations + found.n_readings
 
 
-METHODS: dict[str, Callable[[GroundTruth], Found]] = {
-    "discovery": _discovery,
+METHODS: dict[str, Method] = {
+    "discovery": lambda truth, seed: _discovery(truth),
     "ACDC": _of_edges(lambda on: survival(on, THRESHOLDS)),
+    "ACDC once": _of_edges(lambda on: survival(on, [ONCE])),
     "EAP": _of_edges(eap),
     "EAP-IG": _of_edges(eap_ig),
-    "attention": lambda truth: (by_attention(truth, N_EXAMPLES, SEED), N_EXAMPLES),
-    "chance": lambda truth: (by_chance(truth, SEED), 0),
+    "attention": lambda truth, seed: (by_attention(truth, N_EXAMPLES, SEED), N_EXAMPLES),
+    "chance": lambda truth, seed: (by_chance(truth, seed), 0),
 }
 FIGURES = ("area", "precision", "CPR", "CMD", "sequences", "seconds")
 
 
-def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> dict[str, Any]:
+def held_against(truth: GroundTruth, seed: int, method: Method) -> dict[str, Any]:
     """Return a method's figures, every head's number, and the faithfulness of the first 0, 1, 2, ... heads."""
     began = time.process_time()
-    scores, sequences = method(truth)
+    exact, sequences = method(truth, seed)
     seconds = time.process_time() - began
+    scores = {head: float(f"{score:.6g}") for head, score in exact.items()}  # as they are stored
     heads = [head for head in truth.all_heads if head not in truth.open_heads]
     true, score = [head in truth.true_heads for head in heads], [scores[head] for head in heads]
     curve = faithfulness(measured(truth, N_EXAMPLES, FRESH), scores)
@@ -91,14 +98,14 @@ def held_against(truth: GroundTruth, method: Callable[[GroundTruth], Found]) -> 
         "CMD": cmd(curve),
         "sequences": sequences,
         "seconds": round(seconds, 3),
-        "scores": {str(head): float(f"{scores[head]:.3g}") for head in heads},
+        "scores": {str(head): scores[head] for head in heads},
         "faithfulness": [round(value, 4) for value in curve],
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--seeds", type=at_least_one, default=12)
     parser.add_argument("--level", nargs="+", choices=LEVELS, default=[*COMPILED], help="by default all compiled ones")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
@@ -109,7 +116,7 @@ def main() -> int:
             truth = LEVELS[level](seed)
             true = [*map(str, sorted(truth.true_heads))]
             for name, method in METHODS.items():
-                found = held_against(truth, method)
+                found = held_against(truth, seed, method)
                 rows.append({"level": level, "seed": seed, "true": true, "method": name, **found})
             print(f"\r{level}: {seed + 1} of {arguments.seeds}   ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

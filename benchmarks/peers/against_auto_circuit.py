@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from benchmarks.arguments import at_least_one
 from benchmarks.ground_truth.levels import COMPILED, LEVELS
 from benchmarks.peers.attribution import eap
 from benchmarks.peers.graph import Edges, Graph
@@ -58,7 +59,7 @@ def place(node: str, graph: Graph, *, sends: bool) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help="the Python of an environment with auto-circuit")
-    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--seeds", type=at_least_one, default=6)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     rows = []

@@ -26,6 +26,7 @@ from circuits.utils.files import read_text, write_atomically
 
 DATA = Path(__file__).parents[2] / "data"
 SHARES = np.linspace(0, 1, 101)
+CLEARLY = 0.01  # a difference from which on a peer counts as better
 COLOURS = plotly.colors.qualitative.Safe
 FIGURES = {  # with 1 if higher is better
     "area": ("Area under the ROC curve", 1),
@@ -74,16 +75,16 @@ def figure(kind: str, rows: Sequence[dict[str, Any]]) -> go.Figure:
 
 
 def better(levels: dict[str, dict[str, dict[str, float]]]) -> list[str]:
-    """Return first where a peer is better than discovery by 0.01 or more, then what each method costs, in sentences."""
+    """Return first where peers are better than discovery by 0.01 or more, then what each method costs, in sentences."""
     ahead, behind = [], []
     for key, (name, sign) in FIGURES.items():
         texts = []
         for level, methods in levels.items():
-            shown = {method: round(own[key], 2) for method, own in methods.items()}
-            best = max((method for method in shown if method != "discovery"), key=lambda one: sign * shown[one])
-            if sign * shown[best] > sign * shown["discovery"]:
-                texts.append(f"{best} on {level} ({shown[best]:.2f}; discovery {shown['discovery']:.2f})")
-        where = f"{name}, better than discovery: {', '.join(texts) or 'no peer on any level'}."
+            own = methods["discovery"][key]
+            peers = [f"{name} {one[key]:.3f}" for name, one in methods.items() if sign * (one[key] - own) >= CLEARLY]
+            if peers:
+                texts.append(f"{', '.join(peers)} on {level} (discovery {own:.3f})")
+        where = f"{name}, better than discovery by {CLEARLY} or more: {'; '.join(texts) or 'no peer on any level'}."
         (ahead if texts else behind).append(where)
     methods = next(iter(levels.values()))
     costs = {method: np.mean([level[method]["sequences"] for level in levels.values()]) for method in methods}
@@ -92,11 +93,16 @@ def better(levels: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     return [*ahead, cost, *behind]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, *needed: str) -> dict[str, Any]:
+    """Return the results of a benchmark whose models have some figures."""
     try:
         found = json.loads(read_text(path, "the results of a benchmark"))
-        return {**found, "levels": found["levels"], "models": found["models"], "command": found["command"]}
-    except (ValueError, KeyError, TypeError) as error:
+        if missing := [key for key in needed if not all(key in row for row in found["models"])]:
+            raise KeyError(missing[0])
+        if not found["levels"]:
+            raise ValueError("no level")
+        return {**found, "command": found["command"]}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{path} has no results of a benchmark; expected a file in data/") from error
 
 
@@ -106,7 +112,7 @@ def write_page(peers: Path, ground_truth: Path, page: Path) -> None:
     Raises:
         BadInput: a file is missing or has no results, or the page cannot be written.
     """
-    found, truth = _read(peers), _read(ground_truth)
+    found, truth = _read(peers, "method", "true", "scores", "faithfulness"), _read(ground_truth, "carried")
     figures = {kind: figure_element(figure(kind, found["models"]), kind) for kind in CURVES}
     said = {"found": found, "truth": truth, "better": better(found["levels"]), "figures": figures}
     write_atomically(page, render_page("peers.html.jinja", "benchmarks", **said))

@@ -8,7 +8,8 @@ Sets are run by size, the smallest first. If there are few sets, all are run. If
 or two of all candidates are run first. If such a set fails, no circuit lacks these paths: this takes for granted that a
 set fails if a set that contains it does. What then is still possible is run, up to a number of sets. If there would be
 more, the search goes on from the known circuit: paths that are not needed are removed, one path is exchanged for
-another, and so on from every circuit that is found. Then there may be circuits that were not found.
+another, and so on from every circuit that is found. Then there may be circuits that were not found, and a circuit that
+was found may contain a smaller one that lacks several of its paths at once.
 """
 
 from __future__ import annotations
@@ -131,6 +132,8 @@ class _Search:
             seen.update(sets)
             left -= len(sets)
             for paths, decided in zip(sets, self._decided(sets), strict=True):
+                if decided.decision == "undecided":
+                    self.open.append(paths)
                 if decided.decision == "below":
                     shrunk = self._shrunk(paths)
                     if shrunk not in (*self.found, *queue):
@@ -144,11 +147,9 @@ class _Search:
         """Remove paths, each time the one without which the loss is lowest, while the loss is below the threshold."""
         while paths:
             fewer = [paths - {path} for path in sorted(paths)]
-            low = [
-                (own.loss.mean, one)
-                for own, one in zip(self._decided(fewer), fewer, strict=True)
-                if own.decision == "below"
-            ]
+            decided = [*zip(self._decided(fewer), fewer, strict=True)]
+            self.open += [one for own, one in decided if own.decision == "undecided"]
+            low = [(own.loss.mean, one) for own, one in decided if own.decision == "below"]
             if not low:
                 break
             paths = min(low, key=lambda one: one[0])[1]
@@ -212,7 +213,7 @@ class _Search:
         return Equivalence(
             own=self.candidates.own,
             circuits=tuple(circuits),
-            undecided=tuple(one for one in self.open if not any(own <= one for own in self.found)),
+            undecided=tuple(one for one in dict.fromkeys(self.open) if not any(own <= one for own in self.found)),
             candidates=tuple(path for path in self.candidates.paths if path in self.every),
             left_out=(*self.candidates.left_out, *excluded),
             own_loss=own_loss,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from circuits.losses.interval import Interval
 from circuits.utils.lazy import pandas as pd
-from retrieval_interp.census.census import Examined
+from retrieval_interp.census.census import Examined, Finding
 from retrieval_interp.census.census_table import table
 
 RULE, EXCEPTION = 0.9, 0.1  # the limits of the share of models that have the property
@@ -88,7 +88,7 @@ def _of_model(one: Examined) -> dict[str, bool | None]:
     decided = {"holds": True, "fails": False}
     found = {
         "the circuit explains the model": finding.explains,
-        "it holds": finding.holds,
+        "it holds": _holds(finding),
         **{f"it is {name}": decided.get(finding.statements.get(name, "")) for name in JUDGED},
         "its first layer with paths only joins the members of pairs": row["joins_first"],
         "only the query fetches, one symbol after another": row["walks"],
@@ -97,6 +97,12 @@ def _of_model(one: Examined) -> dict[str, bool | None]:
         "it is the only one": decided.get(finding.only_one or ""),
     }
     return {name: (None if own is None else bool(own)) if finding.found else False for name, own in found.items()}
+
+
+def _holds(finding: Finding) -> bool | None:
+    """Return whether all statements hold; None if none fails and some are undecided."""
+    decisions = {*finding.statements.values()}
+    return False if "fails" in decisions or not finding.holds else True if decisions == {"holds"} else None
 
 
 def rules(rows: pd.DataFrame) -> list[str]:

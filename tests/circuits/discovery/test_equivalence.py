@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from circuits import AttentionPath, BadInput, Circuit, Head, OneHot
-from circuits.discovery.equivalence import equivalence
+from circuits.discovery.equivalence import _Search, equivalence
 from circuits.ground_truth.compile import compile_circuit
 from retrieval_interp.ground_truth.chains import ChainProblem
 
@@ -89,6 +89,23 @@ def test_a_search_that_is_cut_short_says_so_and_finds_circuits_by_exchange(backe
     assert "larger sets would have been too many" in found.bound
     assert {ANSWERS} in [one.paths for one in found.circuits]
     assert found.decision == ("fails" if len(found.circuits) > 1 else "undecided")
+
+
+def test_a_set_that_an_exchange_cannot_decide_leaves_open_what_contains_it(backed_up, monkeypatch):
+    """The query's path alone is a circuit. If nobody can tell, the circuit with one more path may not be minimal."""
+    decided = _Search._decided
+
+    def in_doubt(self, sets):
+        each = zip(sets, decided(self, sets), strict=True)
+        return [replace(own, decision="undecided") if one == {ANSWERS} else own for one, own in each]
+
+    monkeypatch.setattr(_Search, "_decided", in_doubt)
+    found = equivalence(backed_up, ONE, PLANTED, n_examples=128, most_sets=1)
+    assert not found.searched_all
+    assert found.undecided == (frozenset({ANSWERS}),)
+    with_answer = [one for one in found.circuits if ANSWERS in one.paths]
+    assert with_answer
+    assert not any(one in found.clear for one in with_answer)
 
 
 def test_of_two_overlapping_paths_the_circuits_own_stays(backed_up):
