@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 from circuits.errors import BadInput
-from circuits.utils.lazy import pandas as pd
 from retrieval_interp.claims.claim import Claim, share, verdict_of
 from retrieval_interp.claims.tables import FIGURE4, PAPER, SMALL, crossings
 from retrieval_interp.figure4.figure4 import (
@@ -111,20 +111,14 @@ def _by_depth(runs: Sequence[Result]) -> tuple[dict[str, float], dict[str, int |
     Returns:
         the mean over depths, and the fewest layers with a mean over seeds below 0.5, or None; by symbol.
     """
-    rows = pd.DataFrame(
-        [
-            (preset(run.preset).architecture.n_layers, symbol, loss)
-            for run in runs
-            for symbol, loss in run.losses.items()
-        ],
-        columns=["layers", "symbol", "loss"],
-    )
-    depths = rows.groupby(["symbol", "layers"]).loss.mean()
-    learned = depths[depths < LEARNED].reset_index().groupby("symbol").layers.min()
-    symbols = sorted(rows.symbol.unique(), key=hop)
+    losses: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))  # by symbol and depth
+    for run in runs:
+        for symbol, loss in run.losses.items():
+            losses[symbol][preset(run.preset).architecture.n_layers].append(loss)
+    depths = {symbol: {layers: fmean(own) for layers, own in by.items()} for symbol, by in losses.items()}
     return (
-        {symbol: float(depths[symbol].mean()) for symbol in symbols},
-        {symbol: int(learned[symbol]) if symbol in learned else None for symbol in symbols},
+        {symbol: fmean(by.values()) for symbol, by in depths.items()},
+        {symbol: min((n for n, mean in by.items() if mean < LEARNED), default=None) for symbol, by in depths.items()},
     )
 
 
