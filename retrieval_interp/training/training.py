@@ -13,7 +13,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -136,16 +136,10 @@ class TrainingRun:
         """Write a log record: the training losses since the last one, and at some steps validation losses."""
         self._check(self.running)
         since = self.step % LOG_EVERY or LOG_EVERY
-        means = (self.running / since).tolist()
-        record: dict[str, Any] = {"step": self.step, "loss": sum(means) / len(means)}
-        record["components"] = dict(zip(self.task.trained_components, means, strict=True))
+        record: dict[str, Any] = {"step": self.step, **logged(self.task.trained_components, self.running / since)}
         if self.step % VALIDATE_EVERY == 0 or self.step == self.recipe.steps:
-            losses = self.take_step.validate(self.validation).tolist()
-            record["validation"] = {
-                "loss": sum(losses) / len(losses),
-                "components": dict(zip(self.task.loss_components, losses, strict=True)),
-            }
-        record["lr"] = learning_rate(self.recipe, self.step - 1)
+            record["validation"] = logged(self.task.loss_components, self.take_step.validate(self.validation))
+        record["lr"] = short(learning_rate(self.recipe, self.step - 1))
         self.running.zero_()
         append_line(self.folder / LOG, json.dumps(record))
         return record
@@ -197,6 +191,17 @@ class TrainingRun:
                 raise BadInput(f"{path}, line {number}: no log record") from error
             kept.append(line + "\n")
         write_atomically(path, "".join(kept))
+
+
+def logged(names: Sequence[str], losses: torch.Tensor) -> dict[str, Any]:
+    """Return the mean of losses ``[component]`` and each of them by name, for the log."""
+    parts = {name: short(loss) for name, loss in zip(names, losses.tolist(), strict=True)}
+    return {"loss": short(losses.mean().item()), "components": parts}
+
+
+def short(number: float) -> float:
+    """Return a number with six significant digits, which is less than what single precision holds."""
+    return float(f"{number:.6g}")
 
 
 def start_run(folder: Path, name: str, *, seed: int | None = None, **changes: Any) -> None:

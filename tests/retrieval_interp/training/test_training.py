@@ -95,6 +95,11 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
     assert steps == [f"step-{step:07d}.safetensors" for step in (25, 50, 75, 100, 125, 150, 175, 200)]
 
 
+def test_the_log_has_six_significant_digits_of_every_loss():
+    losses = torch.tensor([0.123456789, 12345.6789], dtype=torch.float64)
+    assert training.logged(["x1", "x2"], losses) == {"loss": 6172.9, "components": {"x1": 0.123457, "x2": 12345.7}}
+
+
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
     run = tmp_path / "run"
     training.start_run(run, "micro")
