@@ -1,14 +1,18 @@
 """Types of the benchmarks' command-line arguments."""
 
 import argparse
+from collections.abc import Callable
 
 
-def at_least_one(text: str) -> int:
-    """Return a whole number from 1 on.
+def at_least(least: int) -> Callable[[str], int]:
+    """Return the type of a whole number from ``least`` on; it raises ArgumentTypeError for anything else."""
 
-    Raises:
-        ArgumentTypeError: it is something else.
-    """
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number from 1 on")
-    return int(text)
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number from {least} on")
+        return int(text)
+
+    return number
+
+
+at_least_one = at_least(1)

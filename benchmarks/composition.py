@@ -12,6 +12,7 @@ import json
 import sys
 import time
 
+from benchmarks.arguments import at_least_one
 from benchmarks.recovery import Planted, plant
 from circuits.composition.path_patching import path_patching
 from circuits.ground_truth.compile import compile_circuit
@@ -57,7 +58,7 @@ def _said(edge: tuple[object, object, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--circuits", type=int, default=30)
+    parser.add_argument("--circuits", type=at_least_one, default=30)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     rows = []

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import at_least, at_least_one
 from benchmarks.solver import solve
 from circuits.losses.interval import Interval
 from retrieval_interp.models.provenance import versions
@@ -112,8 +113,8 @@ def good(found: dict[str, Any]) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=5000, help="number of questions of every formulation")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--n", type=at_least_one, default=5000, help="number of questions of every formulation")
+    parser.add_argument("--seed", type=at_least(0), default=0)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     found = [measure(formulation(name), arguments.n, arguments.seed) for name in FORMULATIONS]

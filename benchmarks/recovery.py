@@ -17,6 +17,7 @@ import random
 import sys
 from dataclasses import dataclass
 
+from benchmarks.arguments import at_least_one
 from circuits import Circuit, Head, OneHot, discover
 from circuits.circuit import AttentionPath
 from circuits.ground_truth.compile import (
@@ -155,7 +156,7 @@ def recover(planted: Planted) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--circuits", type=int, default=50)
+    parser.add_argument("--circuits", type=at_least_one, default=50)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     rows = []

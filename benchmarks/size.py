@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
+from benchmarks.arguments import at_least
 from circuits.ablation.evaluation import evaluate
 from circuits.checks.content_or_position import each_alone, mean_patterns
 from circuits.circuit import Circuit
@@ -92,7 +93,7 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prompts", type=int, default=512)
+    parser.add_argument("--prompts", type=at_least(2), default=512)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     result = measure(of_shape(**GPT2), arguments.prompts)

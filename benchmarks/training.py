@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 import torch
 
+from benchmarks.arguments import at_least_one
 from retrieval_interp.models.build import VectorTransformer
 from retrieval_interp.models.presets import PRESETS, Preset
 from retrieval_interp.training.training_step import TrainingStep, keep_freed_memory
@@ -142,7 +143,7 @@ def measure(name: str, rounds: int) -> dict[str, float | str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=at_least_one, default=10)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     results = {name: measure(name, arguments.rounds) for name in ("transformer_a", "transformer_d")}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import ablation, explorer, recovery, size, training
-from benchmarks.robustness import faults
+from benchmarks import ablation, composition, explorer, questions, recovery, size, training
+from benchmarks.robustness import faults, fuzz, fuzz_commands
 from circuits import validate
 from circuits.explorer import explore
 from circuits.ground_truth.compile import solves, without_path
@@ -25,6 +25,30 @@ MICRO = Preset(
 def test_no_benchmark_stands_in_the_way_of_the_standard_library():
     own = {path.stem for path in Path(ablation.__file__).parent.glob("*.py")}
     assert not own & sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "option", "few", "least"),
+    [
+        (ablation, "--examples", 1, 2),
+        (composition, "--circuits", 0, 1),
+        (faults, "--kills", 0, 1),
+        (fuzz, "--n", 0, 1),
+        (fuzz_commands, "--n", 0, 1),
+        (questions, "--n", 0, 1),
+        (questions, "--seed", -1, 0),
+        (recovery, "--circuits", 0, 1),
+        (size, "--prompts", 1, 2),
+        (training, "--rounds", 0, 1),
+    ],
+    ids=str,
+)
+def test_a_number_with_which_nothing_is_measured_is_refused(monkeypatch, capsys, benchmark, option, few, least):
+    monkeypatch.setattr(sys, "argv", ["benchmark", f"{option}={few}"])
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main()
+    assert ended.value.code == 2
+    assert f"argument {option}: '{few}'; expected a whole number from {least} on" in capsys.readouterr().err
 
 
 def test_the_training_benchmark_reports_both_ratios(monkeypatch):

@@ -76,6 +76,7 @@ theory gradients bare --examples 0 ; reproduce nowhere
 reproduce damaged.json ; reproduce empty.json ; reproduce hubbed.json
 
 train ; train nothing ; train tiny --set frob=1 ; train tiny --set lr=-1 ; train tiny --seed -1
+train tiny --set seed=3 ; train tiny --set name=x ; train tiny --set lr=1 --set lr=2 ; models export unfinished to
 train tiny --resume ; train --resume --out nowhere ; train --resume --out bare ; train tiny --out bare
 train tiny --device frob ; train tiny --steps 0 ; train tiny --out NOWHERE
 study interventions --preset nothing ; study interventions --preset induction
@@ -145,6 +146,9 @@ def folder(tmp_path):
     (tmp_path / "hubbed.json").write_text(json.dumps({**report, "metadata": about, "circuit": none}))
     (tmp_path / "odd_runs").mkdir()
     (tmp_path / "odd_runs" / "runs.jsonl").write_text("{}\n")
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "unfinished" / ".lock").touch()
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "store.json").write_text('{"format": 1}\n')
     return tmp_path

@@ -35,18 +35,18 @@ from inspect_ai.log import read_eval_log
 from safetensors import numpy as safetensors
 
 from benchmarks import questions
+from benchmarks.arguments import at_least_one
 from benchmarks.robustness.untrained import write_untrained
 from circuits.utils.files import PARTIAL
 from retrieval_interp import cli
 from retrieval_interp.llm.results import logs_in
 from retrieval_interp.models.build import build
 from retrieval_interp.models.library import load
-from retrieval_interp.models.model_dir import CONFIG
+from retrieval_interp.models.model_dir import CONFIG, LOCK
 from retrieval_interp.models.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.models.provenance import versions
 from retrieval_interp.sweep.store import LOCKS, Result, Store, Trained
 from retrieval_interp.tasks.retrieval import RetrievalTask
-from retrieval_interp.training.training import LOCK
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 PATIENCE = 300.0  # seconds until a command counts as hanging
@@ -365,7 +365,7 @@ def prepare() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", help=f"some of {', '.join(KINDS)} (default: all)")
-    parser.add_argument("--kills", type=int, default=50, help="number of kills of every kind")
+    parser.add_argument("--kills", type=at_least_one, default=50, help="number of kills of every kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()

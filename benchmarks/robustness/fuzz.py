@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from benchmarks.arguments import at_least_one
 from benchmarks.robustness.readers import READERS, Reader
 from benchmarks.robustness.watched import Watched, alarmed
 from circuits.errors import BadInput
@@ -139,7 +140,7 @@ def measure(name: str, n: int, start: int, with_atheris: bool) -> dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("readers", nargs="*", help=f"some of {', '.join(READERS)} (default: all)")
-    parser.add_argument("--n", type=int, default=10_000, help="number of files for each reader")
+    parser.add_argument("--n", type=at_least_one, default=10_000, help="number of files for each reader")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()

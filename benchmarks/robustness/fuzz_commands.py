@@ -25,6 +25,7 @@ import typer
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from benchmarks.arguments import at_least_one
 from benchmarks.robustness.faults import a_store
 from benchmarks.robustness.watched import PATIENCE, Watched, alarmed
 from circuits import validate
@@ -195,7 +196,7 @@ def main() -> None:
     commands = {name: one for name, one in every_command(typer.main.get_command(cli.app)) if name != "demo"}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commands", nargs="*", help=f"some of {', '.join(commands)} (default: all)")
-    parser.add_argument("--n", type=int, default=10_000, help="number of lines for each command")
+    parser.add_argument("--n", type=at_least_one, default=10_000, help="number of lines for each command")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()

@@ -28,7 +28,8 @@ from retrieval_interp.models.model_dir import CONFIG, LOG, STATE, WEIGHTS, archi
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.reproduction.reproduce import Settings, circuit_of
 from retrieval_interp.reproduction.stored_report import read_report
-from retrieval_interp.sweep.plan import PLANS, load_plan
+from retrieval_interp.sweep.known_plans import PLANS
+from retrieval_interp.sweep.plan import load_plan
 from retrieval_interp.sweep.runs_table import read_runs as read_table
 from retrieval_interp.sweep.store import RESULT, STORE, Store
 from retrieval_interp.tasks.retrieval import RetrievalTask

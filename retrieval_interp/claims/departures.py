@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from retrieval_interp.claims.claim import Claim, verdict_of
-from retrieval_interp.claims.tables import PAPER, SMALL, crossings
+from retrieval_interp.claims.tables import PAPER, SMALL, crossings, is_run_of
 from retrieval_interp.models.model_dir import LOG, read_config
-from retrieval_interp.training.curves import read_losses
 
 DEPARTURES: dict[str, tuple[str, Any]] = {  # the name at the end of a run's folder: a field of the recipe, its value
     "initialisation": ("initializer_range", None),
     "decay": ("decay", 0.4),
-    "clipping": ("max_grad_norm", 1),
+    "clipping": ("max_grad_norm", 1.0),
 }
 ALSO_A: dict[str, tuple[str, Any]] = {"float32": ("precision", "float32")}
 DECIDES = 0.5  # the least share of the way in log(step)
@@ -30,13 +29,13 @@ def _row(data: Path, model: str, name: str) -> Claim:
     """Return the row of one departure; a run that is missing, unfinished or of other settings is not measured."""
     field, value = {**DEPARTURES, **ALSO_A}[name]
     paper, small = data / PAPER.folders[model], data / SMALL.folders[model]
-    run, setting = paper.with_name(f"{paper.name}_{name}"), f"{field}={'none' if value is None else value}"
+    run, setting = paper.with_name(f"{paper.name}_{name}"), f"{field}={_said(value)}"
     section, claim = (
         f"{'9.2' if model == 'D' else '8.2'} (ours)",
         f"{model}, one seed: {name} alone decides when x1 is learned",
     )
     which = f"recipe paper with {setting}, seed 0"
-    if not _finished(run, field, value):
+    if not (run / LOG).exists() or not is_run_of(run, {field: value}):
         return Claim(section, claim, "-", which)
     before, changed, after = (crossings(folder / LOG)[0] for folder in (paper, run, small))
     said = ", ".join("never" if step is None else f"{step:.0f}" for step in (changed, before, after))
@@ -54,12 +53,9 @@ def _row(data: Path, model: str, name: str) -> Claim:
     return Claim(section, claim, "-", which, measured, 1, command, verdict_of(decides))
 
 
-def _finished(run: Path, field: str, value: object) -> bool:
-    """Whether there is a run with this setting and a log to its last step."""
-    if not (run / LOG).exists():
-        return False
-    recipe = read_config(run)["made"].get("recipe", {})
-    return field in recipe and recipe[field] == value and max(read_losses(run / LOG)["loss"]) >= recipe["steps"]
+def _said(value: object) -> str:
+    """Return a value as ``--set`` reads it."""
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _decay_begins(run: Path) -> float:

@@ -1,163 +1,123 @@
-"""Section 8.2 and Appendix E: the circuits of A to D."""
+"""Section 8.2: the circuits of A, B and C."""
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
-from circuits.circuit_file import load_circuit
-from retrieval_interp.claims.claim import Claim, listed, spread, verdict_of
-from retrieval_interp.claims.tables import Models, loss_said, training_loss
-from retrieval_interp.models.model_dir import CIRCUIT
+from circuits.errors import BadInput
+from circuits.utils.files import read_text
+from retrieval_interp.claims.claim import Claim, all_met, listed, verdict_of
+from retrieval_interp.claims.found_circuit import FoundCircuit, Measured, found_circuit
+from retrieval_interp.claims.tables import CONSTRUCTION, Models, training_loss
 
-Reports = Mapping[str, dict[str, Any] | None]  # by the paper's names; None if no circuit was found
+Circuits = Mapping[str, FoundCircuit | None]  # by the paper's names; None if no circuit was found
 SOLVED = 0.01  # a validation MSE below it solves the task (paper, section 8.2)
-FEWER_HEADS = "3 instead of 4, by design; in A, layers 7 and 11 could be one"
+HEADS = 4
+THRESHOLD = 0.05  # a circuit's loss below it is low (paper, appendix E)
 
 
-def section_8(data: Path, models: Models, reports: Reports) -> list[Claim]:
-    """Return the claims on A, B and C."""
-    abc = {name: reports[name] for name in models.abc}
-    losses = {name: training_loss(data / folder) for name, folder in models.abc.items()}
-    beside = [training_loss(folder)["mean"] for folder in models.other_seeds(data, "A")]
-    solved = [loss < SOLVED for loss in (*(loss["mean"] for loss in losses.values()), *beside)]
-    known = {name: report for name, report in abc.items() if report}
-    joins = sum(joins_pairs(report, _on_some_slots(data / models.folders[name])) for name, report in known.items())
-    # The claim excludes the first head. Two circuits are very different if they share less than half of their paths.
-    above = [
-        {path["path"] for path in report["paths"] if not path["in_first_useful_layer"]} for report in known.values()
-    ]
+def section_8(data: Path, models: Models, circuits: Circuits) -> list[Claim]:
+    """Return the claims on A, B and C; the other seeds stand beside them."""
+    abc = {name: circuits[name] for name in models.abc}
+    known = [circuit for circuit in abc.values() if circuit]
+    beside = {seed: found_circuit(folder) for seed, folder in models.other_seeds(data, "A").items()}
+    others = {seed: circuit for seed, circuit in beside.items() if circuit}
+    unknown, complete = not_found(data, models, abc), len(known) == len(abc)
+
+    def claim(
+        what: str, paper: str, measured: str, holds: bool | None, of_others: list[str], section: str = "8.2"
+    ) -> Claim:
+        told = [measured] if known else []
+        told += [f"seed {seed}, beside them: {said}" for seed, said in zip(others, of_others, strict=True)]
+        by = models.command("discover", [name for name, circuit in abc.items() if circuit])
+        said, text = models.said(data, *abc), "; ".join([*told, *unknown])
+        verdict = verdict_of(holds, models.smaller)
+        return Claim(section, f"A, B and C: {what}", paper, said, text, len(known), by, verdict)
+
+    above = [{str(needed.path) for needed in circuit.above} for circuit in known]
     shared = [len(one & other) for one, other in combinations(above, 2)]
     half = [min(len(one), len(other)) / 2 for one, other in combinations(above, 2)]
-    heads = [
-        len({(path["layer"], path["index"]) for path in report["paths"] if path["needed"] == "directly"})
-        for report in known.values()
-    ]
-    merged = [min((merge["loss"] for merge in report["merges"]), default=None) for report in known.values()]
-    fewer = sum(loss is not None and loss < own["threshold"] for loss, own in zip(merged, known.values(), strict=True))
-    unknown = _unknown(data, models, abc)
-
-    def claim(what: str, paper: str, measured: str, holds: bool, command: str = "discover") -> Claim:
-        of_circuits = command == "discover"
-        runs = len(known) if of_circuits else len(solved)
-        verdict = verdict_of(holds and not (of_circuits and unknown) if runs else None, models.smaller)
-        text = f"{measured if runs else ''}{unknown if of_circuits else ''}".removeprefix("; ")
-        said, by = models.said(data, *models.abc), models.command(command, "ABC")
-        return Claim("8.2", f"A, B and C: {what}", paper, said, text, runs, by, verdict)
-
+    joins = [circuit.joins_pairs() for circuit in known]
+    too = [circuit.joins_pairs(partial_too=True) for circuit in known]
+    merged = [circuit.merged is not None and circuit.merged < THRESHOLD for circuit in known]
     return [
-        claim(
-            "validation MSE",
-            f"below {SOLVED}",
-            ", ".join(map(loss_said, losses.values()))
-            + (f"; below {SOLVED} in {sum(solved)} of {len(solved)} seeds" if beside else ""),
-            all(solved[: len(losses)]),
-            "models export RUN",
-        ),
+        _solved(data, models),
         claim(
             "heads in the circuit",
-            "4",
-            f"{listed(heads)} with at least one directly needed path",
-            all(number == 4 for number in heads),
+            str(HEADS),
+            f"{listed(circuit.heads for circuit in known)} with at least one directly needed path",
+            all_met([circuit.heads == HEADS for circuit in known], complete),
+            [str(circuit.heads) for circuit in others.values()],
         ),
         claim(
             "the first useful head joins the members of every pair",
             "3 of 3",
-            f"{joins} of {len(known)}",
-            joins == len(known),
+            f"{sum(joins)} of {len(known)} ({sum(too)} of {len(known)} if fixed patterns that join pairs on some slots "
+            "only count as useful, too)",
+            all_met(joins, complete),
+            ["yes" if circuit.joins_pairs() else "no" for circuit in others.values()],
         ),
         claim(
             "apart from the first head, the circuits are very different",
             "figure 5",
-            f"{listed(map(len, above))} paths above the first head; every two circuits share {listed(shared) or '-'} "
-            "of them (very different: less than half)",
-            all(number < most for number, most in zip(shared, half, strict=True)),
+            f"{listed(map(len, above))} paths above the first useful layer"
+            + (f"; every two circuits share {listed(shared)} (very different: less than half)" if shared else ""),
+            all_met([number < most for number, most in zip(shared, half, strict=True)], complete),
+            [f"{len(circuit.above)} paths" for circuit in others.values()],
         ),
         claim(
-            "fewer heads would be enough",
-            FEWER_HEADS,
-            f"in {fewer} of {len(merged)} circuits, one trained head can take all paths of another (lowest loss "
-            + ", ".join("-" if loss is None else f"{loss:.3f}" for loss in merged)
-            + ")",
-            fewer > 0,
+            "two trained heads can be merged",
+            "-",
+            f"in {sum(merged)} of {len(merged)} circuits, one head can take all paths of another (lowest loss "
+            + ", ".join("-" if circuit.merged is None else f"{circuit.merged:.3f}" for circuit in known)
+            + f"; the limit is {THRESHOLD:g})",
+            True if any(merged) else False if complete else None,
+            ["-" if circuit.merged is None else f"{circuit.merged:.3f}" for circuit in others.values()],
+            "8.2 (ours)",
         ),
     ]
 
 
-def appendix_e(data: Path, models: Models, reports: Reports) -> list[Claim]:
-    """Return the claims on the losses of A to D with heads replaced and with paths removed."""
-    unknown = _unknown(data, models, reports)
-    known = [report for report in reports.values() if report]
-    combined = [report["loss"]["combined"] for report in known]
-    paths = [path for report in known for path in report["paths"]]
-    first = [path["losses"]["uniform"] for path in paths if path["in_first_useful_layer"]]
-    others = [path["losses"] for path in paths if not path["in_first_useful_layer"]]
-    costs = [loss for losses in others for loss in losses.values()]
-    above = sum(min(losses.values()) >= 0.17 for losses in others)
-
-    def claim(what: str, paper: str, measured: str, holds: bool) -> Claim:
-        verdict = verdict_of(holds and not unknown if known else None, models.smaller)
-        text = f"{measured if known else ''}{unknown}".removeprefix("; ")
-        said, command = models.said(data, *models.folders), models.command("discover", "ABCD")
-        return Claim("E", f"A to D: {what}", paper, said, text, len(known), command, verdict)
-
-    return [
-        claim(
-            "MSE with every head replaced with its mechanism",
-            "below 0.05",
-            ", ".join(f"{loss:.4f}" for loss in combined),
-            all(loss < 0.05 for loss in combined),
-        ),
-        claim(
-            "MSE with one path above the first useful layer removed",
-            "0.17 to 0.89",
-            f"{spread(costs)} (row uniform or identity); {above} of {len(others)} paths reach 0.17 with both",
-            bool(others) and above == len(others),
-        ),
-        claim(
-            "MSE with the row of a path in the first useful layer made uniform",
-            "0.05 to 0.1",
-            spread(first),
-            bool(first) and all(0.05 <= loss <= 0.1 for loss in first),
-        ),
-    ]
+def fewest_heads(data: Path) -> Claim:
+    """Return the claim that three heads are enough for D = 3: what is possible, whatever training finds."""
+    path = data / CONSTRUCTION
+    try:
+        made = json.loads(read_text(path, "the output of `theory construct`"))
+        hops, heads, loss, command = made["hops"], made["heads"], Measured.of(made["loss"]), made["command"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadInput(f"{path}: not the output of `theory construct --json` ({error!r})") from error
+    return Claim(
+        "8.2",
+        "three heads would be enough for D = 3, by design",
+        "3 instead of 4",
+        "compiled, not trained; reads tokens",
+        f"a transformer with {heads} heads that solves D = {hops} with a loss of {loss}",
+        0,
+        command,
+        verdict_of(loss.mean < SOLVED if (hops, heads) == (3, 3) else None),
+    )
 
 
-def joins_pairs(report: dict[str, Any], on_some_slots: Collection[str] = ()) -> bool:
-    """Whether the lowest layer with a path joins the members of every pair, on all slots, and does nothing else.
-
-    The paths of fixed patterns count if they hold on all slots.
-
-    Args:
-        report: the report of a circuit.
-        on_some_slots: the names of those paths that are there on some slots only.
-    """
-    paths = _all_paths(report)
-    lowest = min(layer for layer, *_ in paths)
-    first = [(head, source, target) for layer, head, source, target in paths if layer == lowest]
-    if any(f"{head} {source} -> {target}" in on_some_slots for head, source, target in first):
-        return False
-    joined = {(source, target) for _, source, target in first}
-    pairs = {role.split(".")[0] for _, _, *ends in paths for role in ends if role.startswith("pair")}
-    return joined == {("*", "previous")} or joined == {(f"{pair}.second", f"{pair}.first") for pair in pairs}
+def not_found(data: Path, models: Models, circuits: Circuits) -> list[str]:
+    """Return a text such as ``no circuit found for A (its own loss is 0.0987 ± 0.0012)``; none if all were found."""
+    none = [name for name, circuit in circuits.items() if circuit is None]
+    own = [f"{name} (its own loss is {training_loss(data / models.folders[name])})" for name in none]
+    return [f"no circuit found for {', '.join(own)}"] if none else []
 
 
-def _all_paths(report: dict[str, Any]) -> list[tuple[int, str, str, str]]:
-    """Return the layer, head, source and target of every path, and of those of fixed patterns on all slots."""
-    fixed = [name for name in (report.get("flow_check") or {}).get("fixed_paths", []) if " on " not in name]
-    named = [*(path["path"] for path in report["paths"]), *fixed]
-    parts = [name.replace(" -> ", " ").split(maxsplit=2) for name in named]
-    return [(int(head[1 : head.index("H")]), head, source, target) for head, source, target in parts]
-
-
-def _on_some_slots(folder: Path) -> set[str]:
-    """Return the names of the paths of a circuit's one-hot heads that are there on some slots only."""
-    circuit = load_circuit(folder / CIRCUIT)
-    return {str(path) for path in circuit.paths if circuit.condition(path)}
-
-
-def _unknown(data: Path, models: Models, reports: Reports) -> str:
-    """Return a text such as ``; no circuit found for A (its own loss is 0.0987 ± 0.0012)``."""
-    none = [name for name, report in reports.items() if report is None]
-    own = [f"{name} (its own loss is {loss_said(training_loss(data / models.folders[name]))})" for name in none]
-    return f"; no circuit found for {', '.join(own)}" if none else ""
+def _solved(data: Path, models: Models) -> Claim:
+    """Return the claim on the loss of A, B and C."""
+    losses = [training_loss(data / folder) for folder in models.abc.values()]
+    others = {seed: training_loss(folder) for seed, folder in models.other_seeds(data, "A").items()}
+    beside = [f"seed {seed}, beside them: {loss}" for seed, loss in others.items()]
+    return Claim(
+        "8.2",
+        "A, B and C: validation MSE",
+        f"below {SOLVED}",
+        models.said(data, *models.abc),
+        "; ".join([", ".join(map(str, losses)), *beside]),
+        len(losses) + len(others),
+        models.command("models export RUN", models.abc),
+        verdict_of(all(loss.mean < SOLVED for loss in losses), models.smaller),
+    )

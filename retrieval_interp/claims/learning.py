@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean
 
 from circuits.errors import BadInput
-from retrieval_interp.claims.claim import Claim, share, verdict_of
-from retrieval_interp.claims.tables import FIGURE4, PAPER, SMALL, crossings
+from retrieval_interp.claims.claim import Claim, listed, share, verdict_of
+from retrieval_interp.claims.tables import FIGURE4, PAPER, SMALL, Figure4, Models, first_steps_below
 from retrieval_interp.figure4.figure4 import (
     AT_ONCE,
     FAILED,
@@ -21,88 +21,94 @@ from retrieval_interp.figure4.figure4 import (
     order,
     with_curriculum,
 )
-from retrieval_interp.models.model_dir import LOG
+from retrieval_interp.models.model_dir import LOG, read_config
 from retrieval_interp.models.presets import preset
+from retrieval_interp.sweep.plan import Run, load_plan
 from retrieval_interp.sweep.runs_table import read_runs
 from retrieval_interp.sweep.store import LEARNED, Result
 from retrieval_interp.training.training import LOG_EVERY
 
 FALL = "partial losses fall below 0.5 in the order of the chain"
+RUNS = 64  # of each kind in the paper
 
 
 def section_7(data: Path) -> list[Claim]:
-    """Return the claims of section 7, measured on figure 4 and on the training of A to D.
-
-    The paper has 64 runs of each kind. Fewer runs that all meet a rule make it hold at smaller scale.
-    """
-    rows = [claim for table, command in FIGURE4.items() for claim in _figure4(data / table, command)]
-    for models in (PAPER, SMALL):
-        folders = [data / folder for folder in models.folders.values()]
-        folders += [*models.other_seeds(data, "A"), *models.other_seeds(data, "D")]
-        fell = [crossings(folder / LOG) for folder in folders]
-        rising = sum(map(_rising, fell))
-        few = sum(sum(step is not None for step in steps) < 2 for steps in fell)
-        rows.append(
-            Claim(
-                "7.2",
-                FALL,
-                "in 100% of 64 runs",
-                f"A to D, recipe {models.recipe}",
-                f"{share(rising, len(folders))} runs"
-                + (f"; in {few} of them fewer than two symbols fell" if few else ""),
-                len(folders),
-                models.command("models export RUN", "ABCD"),
-                verdict_of(rising == len(folders), smaller=True),
-            )
-        )
-    return rows
+    """Return the claims of section 7, measured on figure 4 and on the training of A to D."""
+    swept = [claim for table, sweep in FIGURE4.items() for claim in _figure4(data / table, sweep)]
+    return [*swept, *(_trained(data, models) for models in (PAPER, SMALL))]
 
 
-def _figure4(table: Path, command: str) -> list[Claim]:
+def _trained(data: Path, models: Models) -> Claim:
+    """Return the claim on the order of learning, measured on all transformers of a recipe."""
+    folders = models.every(data)
+    seeds = {name: [read_config(one)["made"]["seed"] for one in folders if f"_{name}" in one.name] for name in "abcd"}
+    seeds = {"A to C": sorted(seeds["a"] + seeds["b"] + seeds["c"]), "D": sorted(seeds["d"])}
+    said = "; ".join(f"{name}: seed{'s' if len(own) > 1 else ''} {listed(own)}" for name, own in seeds.items())
+    fell = [order(first_steps_below(folder / LOG)) for folder in folders]
+    return _in_order(
+        fell, f"recipe {models.recipe}, {said}", models.command("models export RUN", "ABCD"), models.smaller
+    )
+
+
+def _in_order(orders: Sequence[str | None], models: str, command: str, smaller: bool) -> Claim:
+    """Return the claim on the order of learning, from the order in each run; None if fewer than two symbols fell."""
+    counted = Counter(orders)
+    showing = counted.total() - counted[None]
+    measured = f"{share(counted[IN_ORDER], showing)} runs in which two or more symbols fell"
+    measured += f"; in {counted[AT_ONCE]} runs two fell within the same {LOG_EVERY} steps" if counted[AT_ONCE] else ""
+    holds = None if not showing else not counted[OTHERWISE]
+    verdict = verdict_of(holds, smaller or showing < RUNS)
+    return Claim("7.2", FALL, "in 100% of 64 runs", models, measured, showing, command, verdict)
+
+
+def _figure4(table: Path, sweep: Figure4) -> list[Claim]:
     """Return the claims of section 7.2, measured on the runs of one sweep."""
     runs = read_runs(table)
+    _check_complete(table, sweep, runs)
     alone, curriculum = asked_alone(runs), with_curriculum(runs)
-    if not alone or not curriculum:
-        raise BadInput(f"{table}: expected runs with the implicit curriculum and without")
     failed = sum(run.loss > FAILED for run in alone)
     means, fewest = _by_depth(curriculum)
-    orders = Counter(order(run.fell) for run in curriculum)
-    with_order = orders.total() - orders[None]
     return [
         Claim(
             "7.2",
             "without the implicit curriculum, the loss stays high at every depth",
             f"above {FAILED} in 100% of 64 runs",
-            _settings(alone),
+            _settings(sweep, alone),
             f"{share(failed, len(alone))} runs (lowest loss {min(run.loss for run in alone):.3f})",
             len(alone),
-            command,
-            verdict_of(failed == len(alone), smaller=True),
+            sweep.command,
+            verdict_of(failed == len(alone), sweep.smaller or len(alone) < RUNS),
         ),
         Claim(
             "7.2",
             "later symbols of a chain need more layers",
             "figure 4, right",
-            _settings(curriculum),
+            _settings(sweep, curriculum),
             f"mean over depths of the final loss of {', '.join(means)}: "
             f"{_texts(f'{mean:.3f}' for mean in means.values())}; fewest layers with a mean over seeds below "
             f"{LEARNED}: {_texts(fewest.values())}",
             len(curriculum),
-            command,
-            verdict_of(_later_need_more([*means.values()], [*fewest.values()]), smaller=True),
+            sweep.command,
+            verdict_of(
+                _later_need_more([*means.values()], [*fewest.values()]), sweep.smaller or len(curriculum) < RUNS
+            ),
         ),
-        Claim(
-            "7.2",
-            FALL,
-            "in 100% of 64 runs",
-            _settings(curriculum),
-            f"{share(orders[IN_ORDER], with_order)} runs in which two or more fell (in {orders[AT_ONCE]} runs two fell "
-            f"within the same {LOG_EVERY} steps)",
-            with_order,
-            command,
-            verdict_of(not orders[OTHERWISE], smaller=True),
-        ),
+        _in_order([order(run.fell) for run in curriculum], _settings(sweep, curriculum), sweep.command, sweep.smaller),
     ]
+
+
+def _check_complete(table: Path, sweep: Figure4, runs: Sequence[Result]) -> None:
+    """Check that a table has the runs of its plan, and no others.
+
+    Raises:
+        BadInput: a run is missing, or belongs to another plan.
+    """
+    plan = load_plan(*sweep.plan).runs
+    there = [Run(run.preset, run.seed) for run in runs]
+    if missing := [run for run in plan if run not in there]:
+        raise BadInput(f"{table}: lacks the run {missing[0]}; make it with: {sweep.command}")
+    if other := [run for run in there if run not in plan]:
+        raise BadInput(f"{table}: has the run {other[0]}, which is not in the plan {sweep.plan[0]}")
 
 
 def _by_depth(runs: Sequence[Result]) -> tuple[dict[str, float], dict[str, int | None]]:
@@ -126,22 +132,28 @@ def _texts(numbers: Iterable[object]) -> str:
     return ", ".join("none" if number is None else str(number) for number in numbers)
 
 
-def _settings(runs: Sequence[Result]) -> str:
-    """Return the sizes of the models, for comparison with the paper's."""
+def _settings(sweep: Figure4, runs: Sequence[Result]) -> str:
+    """Return the recipe, the sizes of the models and their seeds."""
     presets = [preset(name) for name in {run.preset for run in runs}]
-    layers, heads = ({getattr(one.architecture, what) for one in presets} for what in ("n_layers", "n_heads"))
-    hops = {hop([*run.losses][-1]) for run in runs}
-    return f"D = {_span(hops)}, {_span(layers)} layers of {_span(heads)} heads"
+    layers, heads, steps = (
+        sorted({of(one) for one in presets})
+        for of in (
+            lambda one: one.architecture.n_layers,
+            lambda one: one.architecture.n_heads,
+            lambda one: one.recipe.steps,
+        )
+    )
+    hops, seeds = sorted({hop([*run.losses][-1]) for run in runs}), sorted({run.seed for run in runs})
+    return (
+        f"D = {_span(hops)}; {_span(layers)} layers of {_span(heads)} heads, recipe {sweep.recipe}, {_span(steps)} "
+        f"steps, seed{'s' if len(seeds) > 1 else ''} {_span(seeds)}"
+    )
 
 
-def _span(numbers: set[int]) -> str:
-    return str(*numbers) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
-
-
-def _rising(steps: Sequence[float | None]) -> bool:
-    """Whether the steps increase; symbols that are never learned come last."""
-    known = [float("inf") if step is None else step for step in steps]
-    return all(a < b or a == b == float("inf") for a, b in pairwise(known))
+def _span(numbers: Sequence[int]) -> str:
+    """Return ascending numbers, such as ``1 to 8``, or ``2, 4, 8`` if some between them are missing."""
+    first, last = numbers[0], numbers[-1]
+    return f"{first} to {last}" if len(numbers) > 2 and len(numbers) == last - first + 1 else listed(numbers)
 
 
 def _later_need_more(means: Sequence[float], layers: Sequence[int | None]) -> bool:

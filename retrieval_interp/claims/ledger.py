@@ -8,13 +8,15 @@ those of recipe ``small``. Claims without an experiment are marked as not measur
 from pathlib import Path
 
 from circuits.errors import BadInput
+from retrieval_interp.claims.ablated import appendix_e
 from retrieval_interp.claims.claim import Claim
 from retrieval_interp.claims.departures import departures
 from retrieval_interp.claims.depth import section_5
 from retrieval_interp.claims.emerging import section_9
-from retrieval_interp.claims.found_circuits import appendix_e, section_8
+from retrieval_interp.claims.found_circuit import found_circuit
+from retrieval_interp.claims.found_circuits import fewest_heads, section_8
 from retrieval_interp.claims.learning import section_7
-from retrieval_interp.claims.tables import PAPER, SMALL, check_all_there, reports_of
+from retrieval_interp.claims.tables import PAPER, SMALL, check_all_there
 from retrieval_interp.models.model_dir import CONFIG, REPORT
 
 SECTION_4 = [
@@ -30,20 +32,23 @@ def ledger(data: Path) -> list[Claim]:
         data: the folder of the trained transformers and their tables.
 
     Raises:
-        TableMissing: tables are missing; the message names all of them.
-        BadInput: a table is damaged.
+        BadInput: tables are missing (the message names all of them), or a table is damaged.
     """
     try:
         check_all_there(data)
-        reports = [(models, reports_of(data, models)) for models in (PAPER, SMALL)]
+        found = [
+            (models, {name: found_circuit(data / folder) for name, folder in models.folders.items()})
+            for models in (PAPER, SMALL)
+        ]
         return [
             *SECTION_4,
             *section_5(data),
             *section_7(data),
-            *(claim for own in reports for claim in section_8(data, *own)),
-            *(claim for own in reports for claim in section_9(data, *own)),
+            *(claim for models, circuits in found for claim in section_8(data, models, circuits)),
+            fewest_heads(data),
+            *(claim for models, circuits in found for claim in section_9(data, models, circuits["D"])),
             *departures(data),
-            *(claim for own in reports for claim in appendix_e(data, *own)),
+            *(claim for models, circuits in found for claim in appendix_e(data, models, circuits)),
         ]
     except BadInput:
         raise

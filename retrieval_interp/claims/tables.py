@@ -1,26 +1,49 @@
-"""The tables with the measurements: configs and logs of training, reports of ``validate``, and others."""
+"""The tables with the measurements: configs and logs of training, reports of ``discover``, and others."""
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
+from retrieval_interp.claims.claim import listed
+from retrieval_interp.claims.found_circuit import Measured
 from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.models.model_dir import ATTENTION, CIRCUIT, CONFIG, LOG, REPORT, read_config
-from retrieval_interp.reproduction.stored_report import check_is_of, circuit_found, read_report
+from retrieval_interp.models.presets import preset
+from retrieval_interp.reproduction.stored_report import circuit_found, read_report
 from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
 DEPTH_SWEEP = "depth_sweep"
-FIGURE4 = {  # the tables of figure 4, with the commands that make them
-    Path("sweeps", "figure4_paper", "runs.csv"): "retrieval-interp study sweep figure4_paper_one_seed",
-    Path("sweeps", "figure4_laptop", "runs.csv"): "retrieval-interp study sweep figure4",
+CONSTRUCTION = "construction.json"  # of a transformer with the fewest heads
+SEED = re.compile(r"(.*_seed_)([0-9]+)")  # a folder that is named by its seed
+
+
+@dataclass(frozen=True)
+class Figure4:
+    """The table of a sweep that repeats figure 4.
+
+    Attributes:
+        plan: the name of the sweep's plan, and its scale.
+        recipe: the name of the recipe in the protocol.
+        smaller: whether the models are smaller than the paper's.
+    """
+
+    plan: tuple[str, str]
+    recipe: str
+    smaller: bool
+
+    @property
+    def command(self) -> str:
+        """The command that makes the table."""
+        return f"retrieval-interp study sweep {self.plan[0]}"
+
+
+FIGURE4 = {
+    Path("sweeps", "figure4_paper", "runs.csv"): Figure4(("figure4_paper_one_seed", "paper"), "paper", smaller=False),
+    Path("sweeps", "figure4_laptop", "runs.csv"): Figure4(("figure4", "laptop"), "small", smaller=True),
 }
-
-
-SEED = re.compile(r"(.*_seed_)[0-9]+")  # a folder that is named by its seed
 
 
 @dataclass(frozen=True)
@@ -44,20 +67,30 @@ class Models:
 
     def said(self, data: Path, *names: str) -> str:
         """Return their recipe and seeds, such as ``recipe small, seeds 2, 1, 4``."""
-        seeds = [str(read_config(data / self.folders[name])["made"].get("seed", "?")) for name in names]
-        return f"recipe {self.recipe}, seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
+        seeds = {name: read_config(data / self.folders[name])["made"].get("seed", "?") for name in names}
+        if "D" in seeds and len(seeds) > 1:
+            *abc, d = seeds.values()
+            return f"recipe {self.recipe}, A to C: seeds {listed(abc)}; D: seed {d}"
+        return f"recipe {self.recipe}, seed{'s' if len(seeds) > 1 else ''} {listed(seeds.values())}"
 
     def command(self, command: str, names: Iterable[str]) -> str:
-        """Return the command that measured these transformers: that of the first, and the folders of the others."""
-        first, *others = (f"data/{self.folders[name]}" for name in names)
-        return f"retrieval-interp {command} {first}" + (f" (and {', '.join(others)})" if others else "")
+        """Return the command that measured these transformers: that of the first, with the folders of the others."""
+        folders = [f"data/{self.folders[name]}" for name in names]
+        others = f" (and {', '.join(folders[1:])})" if folders[1:] else ""
+        return f"retrieval-interp {command} {folders[0]}{others}" if folders else "-"
 
-    def other_seeds(self, data: Path, name: str) -> list[Path]:
-        """Return the folders of a transformer's other seeds, which stand for no transformer of the paper."""
+    def other_seeds(self, data: Path, name: str) -> dict[int, Path]:
+        """Return the folders of a transformer's other seeds, which stand for no transformer of the paper, by seed."""
         found = SEED.fullmatch(self.folders[name])
         own = {data / folder for folder in self.folders.values()}
         beside = data.glob(f"{found[1]}*") if found else ()
-        return sorted(folder for folder in beside if SEED.fullmatch(folder.name) and folder not in own)
+        named = [(SEED.fullmatch(str(folder)), folder) for folder in beside if folder not in own]
+        return dict(sorted((int(name[2]), folder) for name, folder in named if name))
+
+    def every(self, data: Path) -> list[Path]:
+        """Return the folders of all transformers of the recipe, with the other seeds."""
+        own = [data / folder for folder in self.folders.values()]
+        return own + [folder for name in "AD" for folder in self.other_seeds(data, name).values()]
 
 
 SMALL = Models("small", {name: f"transformer_{name.lower()}" for name in "ABCD"}, smaller=True)
@@ -69,83 +102,82 @@ PAPER = Models(
 )
 
 
-class TableMissing(Exception):
-    """Tables that the claims need are missing; the message names each with the command that makes it."""
-
-
 def check_all_there(data: Path) -> None:
-    """Check that no table is missing.
+    """Check that no table is missing, and that the transformers of the paper's recipe are what they stand for.
 
     Raises:
-        TableMissing: tables are missing.
+        BadInput: tables are missing (the message names each with the command that makes it), a run is unfinished, or
+            it was trained with other settings than the paper's recipe.
     """
-    needed = {
-        **{data / table: command for table, command in FIGURE4.items()},
-        data / DEPTH_SWEEP / RUNS: f"retrieval-interp study depth-sweep --out {data / DEPTH_SWEEP}",
-    }
+    needed = {data / table: sweep.command for table, sweep in FIGURE4.items()}
+    needed[data / DEPTH_SWEEP / RUNS] = f"retrieval-interp study depth-sweep --out {data / DEPTH_SWEEP}"
+    needed[data / CONSTRUCTION] = f"retrieval-interp theory construct 3 --json > {data / CONSTRUCTION}"
     for models in (PAPER, SMALL):
-        for name, own in models.folders.items():
-            folder = data / own
-            needed[folder / LOG] = needed[folder / CONFIG] = f"retrieval-interp models export RUN {folder}"
-            if name == "D":
-                needed[folder / ATTENTION] = f"retrieval-interp study emergence RUN --out {folder}"
-            if models is SMALL or (folder / REPORT).exists():
-                discover = f"retrieval-interp discover {folder}"
-                needed[folder / REPORT] = f"{discover} --report {folder}"
-                if not (folder / REPORT).exists() or circuit_found(read_report(folder / REPORT)):
-                    needed[folder / CIRCUIT] = f"{discover} --out {folder / CIRCUIT}"
+        for folder in models.every(data):
+            needed |= _needed(folder, with_circuit=models is SMALL)
     missing = [f"{path}: missing; make it with: {command}" for path, command in needed.items() if not path.exists()]
     if missing:
-        raise TableMissing("\n".join(missing))
+        raise BadInput("; and ".join(missing))
+    for folder in PAPER.every(data):
+        if not is_run_of(folder, {}):
+            raise BadInput(f"{folder}: expected a finished run by the paper's recipe (see {CONFIG} and {LOG})")
 
 
-def reports_of(data: Path, models: Models) -> dict[str, dict[str, Any] | None]:
-    """Return the reports of the transformers' circuits, by the paper's names; None if no circuit was found.
-
-    Raises:
-        BadInput: a report is damaged, or belongs to another circuit or another model.
-    """
-    return {name: _report_of(data / folder) for name, folder in models.folders.items()}
-
-
-def _report_of(folder: Path) -> dict[str, Any] | None:
-    if not (folder / REPORT).exists():
-        return None
-    report = read_report(folder / REPORT)
-    if circuit_found(report):
-        check_is_of(report, load_circuit(folder / CIRCUIT), folder)
-    if not report["paths"] or not isinstance(report["merges"], list):
-        raise BadInput(f"{folder / REPORT}: the report has no path or no list of merges; validate again")
-    if Path(report["metadata"]["model"]).name != folder.name:
-        raise BadInput(f"{folder / REPORT}: the report belongs to another model, {report['metadata']['model']}")
-    return report if circuit_found(report) else None
+def _needed(folder: Path, with_circuit: bool) -> dict[Path, str]:
+    """Return the tables that a transformer's folder must have, with the commands that make them."""
+    export, discover = f"retrieval-interp models export RUN {folder}", f"retrieval-interp discover {folder}"
+    needed = {folder / LOG: export, folder / CONFIG: export}
+    if "transformer_d" in folder.name:
+        needed[folder / ATTENTION] = f"retrieval-interp study emergence RUN --out {folder}"
+    report, circuit = folder / REPORT, folder / CIRCUIT
+    if with_circuit or report.exists() or circuit.exists():
+        needed[report] = f"{discover} --report {folder}"
+        if not report.exists() or circuit_found(read_report(report)):
+            needed[circuit] = f"{discover} --out {circuit}"
+    return needed
 
 
-def training_loss(folder: Path) -> dict[str, Any]:
-    """Return the loss of a transformer that ``export`` measured, or else its last validation loss, as ``mean``.
+def is_run_of(folder: Path, changes: Mapping[str, Any]) -> bool:
+    """Whether a folder holds a finished run of transformer A or D by the paper's recipe, with some changed settings.
 
     Raises:
-        BadInput: there is neither.
+        BadInput: the config or the log is damaged.
     """
-    exported = read_config(folder)["made"].get("exported")
+    made = read_config(folder)["made"]
+    of = "transformer_d" if "transformer_d" in folder.name else "transformer_a"
+    wanted = asdict(preset(of, **changes).recipe)
+    recipe = made.get("recipe")
+    named = SEED.match(folder.name)
+    return (
+        isinstance(recipe, dict)
+        and {**recipe, "checkpoint_every": 0} == {**wanted, "checkpoint_every": 0}
+        and made.get("preset") == of
+        and named is not None
+        and made.get("seed") == int(named[2])
+        and max(read_losses(folder / LOG)["loss"], default=0) == wanted["steps"]
+    )
+
+
+def training_loss(folder: Path) -> Measured:
+    """Return the loss of a transformer on fresh sequences, as ``models export`` measured it, in the stored precision.
+
+    Raises:
+        BadInput: there is none.
+    """
     try:
-        if exported:
-            loss: dict[str, Any] = exported[f"loss_{exported['precision']}"]
-            float(loss["mean"]), float(loss["standard_error"])
-            return loss
-        *_, last = read_losses(folder / LOG)["validation"].values()
-        return {"mean": last, "standard_error": None}
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BadInput(f"{folder}: no loss of `export`, and none of validation ({error})") from error
+        exported = read_config(folder)["made"]["exported"]
+        return Measured.of(exported[f"loss_{exported['precision']}"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{folder / CONFIG}: no loss of `models export` ({error!r})") from error
 
 
-def loss_said(loss: Mapping[str, Any]) -> str:
-    """Return a text such as ``0.0024 ± 0.0003``."""
-    error = loss["standard_error"]
-    return f"{loss['mean']:.4f}" + ("" if error is None else f" ± {error:.4f}")
+def first_steps_below(log: Path) -> dict[str, int | None]:
+    """Return for every symbol the first logged step with a loss below 0.5; None if there is none."""
+    losses = read_losses(log)
+    return {part: next((s for s, loss in losses[part].items() if loss < EMERGED), None) for part in parts_of(losses)}
 
 
 def crossings(log: Path) -> list[float | None]:
-    """Return for every symbol the first step with a loss below 0.5; None if there is none."""
+    """Return for every symbol the step at which its loss falls below 0.5, interpolated; None if it never does."""
     losses = read_losses(log)
     return [first_below(losses[part], EMERGED) for part in parts_of(losses)]

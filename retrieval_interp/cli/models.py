@@ -17,7 +17,7 @@ def presets(as_json: Json = False) -> None:
     """List the presets: all models of the paper, and small ones."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from retrieval_interp.models.presets import PRESETS
     from retrieval_interp.tasks.registry import describe, problem_of
@@ -26,9 +26,13 @@ def presets(as_json: Json = False) -> None:
         described = {name: {**asdict(p), "task": describe(p.task)} for name, p in PRESETS.items()}
         print(json.dumps(described, indent=2))
         return
-    table = Table(box=SIMPLE_HEAD, padding=0)
-    for column in ("preset", "problem", "asked", "layers x heads, d_model", "MLP", "recipe", "steps", "lr", "seed"):
-        table.add_column(column, no_wrap=True)
+    texts, numbers = ("preset", "problem", "asked", "size", "MLP", "recipe"), ("steps", "lr", "seed")
+    table = Table(
+        *(Column(title, overflow="fold") for title in texts),
+        *(Column(title, justify="right", no_wrap=True) for title in numbers),
+        box=SIMPLE_HEAD,
+        padding=0,
+    )
     for name, p in PRESETS.items():
         shape, asked = p.architecture, p.task.asked.replace(" ... ", "-")
         size = f"{shape.n_layers} x {shape.n_heads}, {shape.d_model}"
@@ -37,6 +41,7 @@ def presets(as_json: Json = False) -> None:
         trained = (recipe, p.recipe.steps, f"{p.recipe.lr:g}", p.seed)
         table.add_row(*map(str, (*cells, "yes" if shape.mlp else "no", *trained)))
     Console().print(table)
+    typer.echo("Size: layers x heads, d_model.")
     for name, example in {"paper": "transformer_a", "small": "tiny"}.items():
         typer.echo(f"Recipe {name}: {PRESETS[example].recipe.sentence}.")
 

@@ -17,7 +17,12 @@ app = typer.Typer()
 @app.command()
 def emergence(
     run_dir: Annotated[str, typer.Argument(help="Folder of a training run, or a name such as transformer_d.")],
-    circuit: Annotated[Path | None, typer.Option(help="Circuit YAML (default: the one in RUN_DIR).")] = None,
+    circuit: Annotated[
+        Path | None,
+        typer.Option(
+            help="Circuit YAML (default: that of RUN_DIR, or without one all paths with attention above 0.5 at times)."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for emergence.html and the tables.")] = Path("reports/emergence"),
     seed: Seed = 0,
     as_json: Json = False,
@@ -28,13 +33,11 @@ def emergence(
     from retrieval_interp.experiments import emergence as room
     from retrieval_interp.experiments.emergence_page import FILES, write_emergence
     from retrieval_interp.experiments.observations import observations
+    from retrieval_interp.experiments.observed_circuit import circuit_to_follow
     from retrieval_interp.models import library
-    from retrieval_interp.models.model_dir import CIRCUIT
 
     run = library.find(run_dir)
-    if circuit is None and not (run / CIRCUIT).exists():
-        raise BadInput(f"{run_dir}: has no {CIRCUIT}; name one with --circuit")
-    hypothesis = circuits.load_circuit(circuit or run / CIRCUIT)
+    hypothesis = circuits.load_circuit(circuit) if circuit else circuit_to_follow(run)
     for name in FILES:
         check_writable(out / name)
     with progress_bar("following the paths") as progress:
@@ -360,23 +363,15 @@ def equivalence(
 def claims(
     out: Annotated[Path | None, typer.Option(help="Markdown file to write the table to.")] = None, as_json: Json = False
 ) -> None:
-    """List every quantitative claim of the paper beside the measurement here.
-
-    Exits with 1 if a table that a claim needs is missing.
-    """
+    """List every quantitative claim of the paper beside the measurement here."""
     from circuits.utils.files import check_writable, write_atomically
     from retrieval_interp.claims.claim import claims_page
     from retrieval_interp.claims.ledger import ledger
-    from retrieval_interp.claims.tables import TableMissing
     from retrieval_interp.models.library import data_folder
 
     if out:
         check_writable(out)
-    try:
-        rows = ledger(data_folder())
-    except TableMissing as missing:
-        typer.echo(str(missing), err=True)
-        raise typer.Exit(1) from None
+    rows = ledger(data_folder())
     if out:
         write_atomically(out, claims_page(rows))
     if as_json:

@@ -12,6 +12,7 @@ import typer
 from circuits.errors import BadInput
 from retrieval_interp.cli.options import Json, Threshold
 from retrieval_interp.cli.terminal import print_json, records, runs_bar
+from retrieval_interp.sweep.known_plans import known_plans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ class Scale(StrEnum):
 def sweep(
     plan: Annotated[
         str,
-        typer.Argument(help="Plan: figure4, curricula, census, census_medium, or a YAML file of presets and seeds."),
+        typer.Argument(help=f"Plan: {known_plans()}; or a YAML file of presets and seeds."),
     ],
     scale: Annotated[Scale | None, typer.Option(help="Size of the models of figure4 (default: laptop).")] = None,
     out: Annotated[

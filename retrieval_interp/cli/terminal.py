@@ -172,16 +172,17 @@ def print_accuracy(table: "pd.DataFrame") -> None:
 
 
 def print_claims(rows: "Sequence[Claim]") -> None:
-    """Print the claims as a table."""
+    """Print the claims one below another, so that they can be read at any width."""
     from rich.console import Console
-    from rich.table import Column, Table
+    from rich.padding import Padding
     from rich.text import Text
 
-    table = Table(
-        "section", "claim", "the paper", "models", "measured here", Column("verdict", no_wrap=True), show_lines=True
-    )
     colours = {"holds": "green", "holds at smaller scale": "green", "differs": "red", "not measured": "yellow"}
+    console = Console()
     for row in rows:
-        texts = (Text(text) for text in (row.section, row.claim, row.paper, row.models, row.measured))
-        table.add_row(*texts, Text(row.verdict, colours[row.verdict]))
-    Console().print(table)
+        console.print(Text.assemble((f"{row.section}  {row.claim}: ", "bold"), (row.verdict, colours[row.verdict])))
+        runs = f" ({row.runs} run{'s' if row.runs > 1 else ''})" if row.runs else ""
+        told = {"paper": row.paper, "models": f"{row.models}{runs}", "here": row.measured}
+        for name, text in told.items():
+            if text != "-":
+                console.print(Padding(Text(f"{name}: {text}"), (0, 0, 0, 4)))

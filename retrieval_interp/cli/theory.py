@@ -42,6 +42,42 @@ def depth(
 
 
 @app.command()
+def construct(
+    hops: Annotated[int, typer.Argument(min=1, max=15, help="Number of hops D, at most 15.")],
+    examples: AtOnce = 256,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Compile the transformer with the fewest layers of one head that solves D hops, and measure its loss.
+
+    It reads tokens: four chains, and six symbols for each place in a chain. Exits with 0 if the loss is below 0.01
+    (solved, section 8.2), 1 if not.
+    """
+    import torch
+
+    from circuits import compile_circuit
+    from circuits.losses.loss import Loss
+    from retrieval_interp.ground_truth.chains import ChainProblem
+    from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+    from retrieval_interp.models.provenance import versions
+
+    problem, circuit = ChainProblem(hops, n_chains=4), minimal_circuit(hops)
+    model = compile_circuit(circuit, problem)
+    drawn = problem.examples(examples, seed)
+    with torch.no_grad():
+        loss = Loss.of(problem.losses(model(drawn.inputs), drawn), problem.loss_components)
+    heads = len(circuit.useful_heads)
+    if as_json:
+        command = f"retrieval-interp theory construct {hops} --examples {examples} --seed {seed} --json"
+        print_json(command, {"versions": versions()}, hops=hops, heads=heads, loss=loss.to_json())
+    else:
+        for path in circuit.paths:
+            typer.echo(str(path))
+        typer.echo(f"{heads} heads, each in a layer of its own. The loss is {loss}.")
+    raise typer.Exit(0 if loss.mean < 0.01 else 1)
+
+
+@app.command()
 def facts(
     path: Annotated[
         Path, typer.Argument(metavar="FILE", help="YAML file with a question and its facts (see data/facts/).")

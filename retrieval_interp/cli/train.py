@@ -1,6 +1,7 @@
 """The command that trains a preset."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,7 @@ def train(
     compile: Annotated[bool, typer.Option(help="Use torch.compile if it works.")] = True,
 ) -> None:
     """Train a preset, with a log and checkpoints; Ctrl-C saves the run."""
+    from retrieval_interp.models.model_dir import resume_command
     from retrieval_interp.training import training
     from retrieval_interp.training.training_step import choose_device
 
@@ -40,7 +42,7 @@ def train(
     elif preset is None:
         raise BadInput("name a preset; `retrieval-interp models presets` lists them")
     else:
-        changed = dict(map(_change, changes or ()))
+        changed = _changed(changes or ())
         if steps is not None:
             changed["steps"] = steps
         training.check_start(out, preset, seed, **changed)
@@ -49,11 +51,23 @@ def train(
     try:
         training.train_run(out, device, compile)
     except training.TrainingStopped as stopped:
-        raise Interrupted(f"{stopped}. Continue with: retrieval-interp train --resume --out {out}") from None
+        raise Interrupted(f"{stopped}. Continue with: {resume_command(out)}") from None
     except training.TrainingDiverged as diverged:
         typer.echo(str(diverged), err=True)
         raise typer.Exit(1) from None
     typer.echo(f"The trained model is in {out}")
+
+
+def _changed(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the new values by the name of their field."""
+    changed: dict[str, Any] = {}
+    for name, value in map(_change, texts):
+        if name in ("seed", "steps"):
+            raise BadInput(f"--set {name} is not known; use --{name}")
+        if name in changed:
+            raise BadInput(f"--set {name} is given twice; expected one value")
+        changed[name] = value
+    return changed
 
 
 def _change(text: str) -> tuple[str, Any]:
@@ -63,5 +77,5 @@ def _change(text: str) -> tuple[str, Any]:
         raise BadInput(f"--set {text!r}; expected NAME=VALUE")
     try:
         return name, None if value == "none" else json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value

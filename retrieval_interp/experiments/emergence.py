@@ -22,6 +22,7 @@ from retrieval_interp.models.library import find, through_training
 from retrieval_interp.models.model_dir import ATTENTION, LOG, checkpoints
 from retrieval_interp.training.curves import (
     EMERGED,
+    VALIDATION,
     Curve,
     first_below,
     first_crossing,
@@ -42,7 +43,7 @@ class Emergence:
         circuit: the circuit whose paths are followed.
         all_paths: the attention, 0 to 1, at every checkpoint, for every possible path, in the circuit or not.
         losses: the losses at every logged step: ``loss`` and each partial loss, averaged over the training steps since
-            the previous logged step, and ``validation`` at the steps where it was measured.
+            the previous logged step; and ``validation`` and its parts (``validation_x1``) where they were measured.
         source: the source of the attention, in words.
         kept: the command that measured the attention, if it was read from a table that names it; else None.
     """
@@ -69,9 +70,14 @@ class Emergence:
         return {path: first_crossing(curve, EMERGED) for path, curve in self.attention.items()}
 
     @property
+    def validated(self) -> dict[str, Curve]:
+        """Every partial loss on the validation sequences, as in figure 6 of the paper; empty in logs without it."""
+        return {part: self.losses.get(f"{VALIDATION}_{part}", {}) for part in self.components}
+
+    @property
     def learned(self) -> dict[str, float | None]:
-        """For every partial loss, the first step at which it is below 0.5, or None."""
-        return {part: first_below(self.losses[part], EMERGED) for part in self.components}
+        """For every partial loss, the first step at which it is below 0.5 on the validation sequences, or None."""
+        return {part: first_below(curve, EMERGED) if curve else None for part, curve in self.validated.items()}
 
     def plot(self, what: str = "paths") -> plotly.graph_objects.Figure:
         """Draw the attention along the ``paths``, the steps at which they ``emerged``, or the ``losses``."""

@@ -20,13 +20,13 @@ COLUMNS = 4
 
 
 def loss_figure(run: Emergence) -> go.Figure:
-    """Draw figure 6: training loss, validation loss and partial losses over the steps."""
-    figure = make_subplots(1, 2, subplot_titles=["loss", "partial losses, training"], shared_yaxes=True)
+    """Draw figure 6: training loss, validation loss and partial validation losses over the steps."""
+    figure = make_subplots(1, 2, subplot_titles=["loss", "partial losses, validation"], shared_yaxes=True)
     curves = [
         (run.losses["loss"], "training", 1, "lines"),
         (run.losses["validation"], "validation", 1, "lines+markers"),
     ]
-    curves += [(run.losses[part], part, 2, "lines") for part in run.components]
+    curves += [(curve, part, 2, "lines") for part, curve in run.validated.items()]
     colours = plotly.colors.qualitative.Safe
     for place, (values, name, column, mode) in enumerate(curves):
         figure.add_trace(

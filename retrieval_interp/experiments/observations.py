@@ -16,7 +16,7 @@ from circuits.circuit import AttentionPath
 from circuits.flow.circuit_flow import circuit_flow
 from retrieval_interp.experiments.emergence import STEPS_PER_EPOCH, Emergence
 from retrieval_interp.theory.chain_layout import chain_layout
-from retrieval_interp.training.curves import EMERGED, first_crossing
+from retrieval_interp.training.curves import EMERGED, Curve, first_crossing
 
 RISE_FROM = 0.1  # the attention at which the rise of a path begins
 QUICK = 0.25  # of the steps until then: a shorter rise is abrupt, and a shorter lag is quick
@@ -127,17 +127,25 @@ def _between_checkpoints(attention: Mapping[int, float], step: float) -> float:
 
 
 def _order(run: Emergence) -> Observation:
-    """Check iii: each further head drives down the next partial loss, in order."""
+    """Check iii: the last two partial validation losses fall in order, after those of all other symbols."""
     learned = run.learned
-    steps = [step for step in learned.values() if step is not None]
-    if len(steps) < len(learned):
-        missing = ", ".join(symbol for symbol, step in learned.items() if step is None)
-        sentence = f"These partial losses never fall below {EMERGED:g}: {missing}."
+    if missing := [symbol for symbol, step in learned.items() if step is None]:
+        sentence = f"These partial losses never fall below {EMERGED:g}: {', '.join(missing)}."
         return Observation("iii", False, sentence, {"steps": learned})
-    ordered = all(a < b for a, b in pairwise(steps))
+    *others, before, last = [0, *(_first_seen_below(curve) for curve in run.validated.values())]
+    wrong = max(others) > before or before > last
+    order = "in order" if max(others) < before < last else "out of order" if wrong else ""
     listed = ", ".join(f"{symbol} at step {_at(step)}" for symbol, step in learned.items())
-    sentence = f"The partial losses fall below {EMERGED:g} {'in order' if ordered else 'out of order'}: {listed}."
-    return Observation("iii", ordered, sentence, {"steps": learned})
+    sentence = (
+        f"The partial validation losses fall below {EMERGED:g}: {listed}. The last two fall "
+        f"{order or 'in an order that is not resolved: two fall between the same two validations'}."
+    )
+    return Observation("iii", {"in order": True, "out of order": False}.get(order), sentence, {"steps": learned})
+
+
+def _first_seen_below(losses: Curve) -> int:
+    """Return the first step at which a loss was measured to be below 0.5."""
+    return next(step for step, loss in losses.items() if loss < EMERGED)
 
 
 def _last(arrivals: dict[int, tuple[AttentionPath, float]]) -> Observation:

@@ -15,9 +15,12 @@ from circuits.utils.files import write_atomically
 from circuits.utils.lazy import torch
 from retrieval_interp.models.model_dir import (
     CONFIG,
+    LOCK,
+    STATE,
     WEIGHTS,
     architecture_from,
     read_config,
+    resume_command,
     task_from,
 )
 from retrieval_interp.tasks.task import Task
@@ -119,6 +122,22 @@ def fill(model: Transformer, tensors: Mapping[str, torch.Tensor], path: Path) ->
     model.load_state_dict({**own, **filled}, strict=True)
 
 
+def _check_finished(folder: Path) -> None:
+    """Check that a folder does not hold a run whose training has not ended.
+
+    Raises:
+        BadInput: it does; the message has the saved step, if there is one, and the command that continues.
+    """
+    if (folder / WEIGHTS).exists() or not ((folder / STATE).exists() or (folder / LOCK).exists()):
+        return
+    step = None
+    if (folder / STATE).exists():
+        with _opened(folder / STATE, "numpy") as file:
+            step = (file.metadata() or {}).get("step")
+    where = f", its saved state is that of step {step}" if step else ""
+    raise BadInput(f"{folder}: the run is not finished{where}; continue it with: {resume_command(folder)}")
+
+
 def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, Task]:
     """Load the model (float32, evaluation mode) and the task of a model directory.
 
@@ -127,9 +146,12 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, 
         weights: another safetensors file for the same architecture, such as a checkpoint.
 
     Raises:
-        BadInput: a file is missing, incomplete, or in another format, or config and weights do not match.
+        BadInput: a file is missing, incomplete, or in another format, config and weights do not match, or the training
+            has not ended.
     """
     config, path = read_config(folder), weights or folder / WEIGHTS
+    if weights is None:
+        _check_finished(folder)
     task = task_from(config, folder / CONFIG)
     n_numbers(path)  # fails early: importing TransformerLens takes seconds
     cfg = architecture_from(config, task, folder / CONFIG)

@@ -7,6 +7,7 @@ It holds ``config.json`` and ``model.safetensors`` (HookedTransformer's keys), a
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from retrieval_interp.tasks.task import Task
 
 CONFIG, WEIGHTS, CIRCUIT, LOG = "config.json", "model.safetensors", "circuit.yaml", "log.jsonl"
 STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
+LOCK = ".lock"  # held by the process that trains a run; stays when it ends
 REPORT, ATTENTION, CARD = "report.json", "attention.csv", "README.md"
 FORMAT = 1
 
@@ -28,6 +30,11 @@ ARCHITECTURE_FIELDS = (
     *("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "attn_only", "act_fn"),
     *("n_ctx", "d_vocab", "d_vocab_out", "normalization_type", "eps"),
 )
+
+
+def resume_command(run: Path) -> str:
+    """Return the command that continues the training of a run."""
+    return shlex.join(["retrieval-interp", "train", "--resume", "--out", str(run)])
 
 
 def checkpoint_path(run: Path, step: int) -> Path:

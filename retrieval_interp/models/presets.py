@@ -104,7 +104,8 @@ class Recipe:
         weight_decay: the decoupled weight decay, on matrices only.
         initializer_range: the standard deviation of the initial weights (divided by sqrt(2 layers) for output
             projections); None for 0.8/sqrt(d_model).
-        warmup: the number of steps of linear warm-up.
+        warmup: the number of steps of linear warm-up, at most ``steps``. The default may be more, for trials of a few
+            steps.
         decay: the final share of the steps, over which a cosine takes the learning rate to zero.
         max_grad_norm: the norm at which gradients are clipped; None for no clipping.
         precision: the precision of matrix products, one of ``PRECISIONS``; weights and moments are float32.
@@ -131,6 +132,8 @@ class Recipe:
             value, least = getattr(self, name), 0 if name == "warmup" else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise BadInput(f"{name} is {value!r}; expected a whole number from {least}")
+        if self.warmup > self.steps and self.warmup != Recipe.warmup:
+            raise BadInput(f"warmup is {self.warmup}; expected at most the number of steps, {self.steps}")
         numbers = {"lr": 1e3, "weight_decay": 1e3, "decay": 1.0, "initializer_range": 1e3, "max_grad_norm": 1e6}
         for name, most in numbers.items():
             value = getattr(self, name)
@@ -138,6 +141,8 @@ class Recipe:
                 continue
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= most:
                 raise BadInput(f"{name} is {value!r}; expected a number from 0 to {most:g}")
+            if not value and name not in ("weight_decay", "decay"):
+                raise BadInput(f"{name} is {value!r}, with which nothing is learned; expected a number above 0")
         if self.precision not in PRECISIONS:
             raise BadInput(f"precision is {self.precision!r}; expected one of {', '.join(PRECISIONS)}")
         if not isinstance(self.growing, bool):
@@ -198,7 +203,7 @@ class Preset:
         """The TransformerLens config of the model, with the recipe's initializer_range."""
         return self.architecture.config(self.task, self.recipe.initializer_range)
 
-    def changed(self, **changes: Any) -> Preset:
+    def changed(self, /, **changes: Any) -> Preset:
         """Return the preset with changed fields of its task, its architecture or its recipe.
 
         Raises:
@@ -226,7 +231,7 @@ class Preset:
         )
 
 
-def preset(name: str, **changes: Any) -> Preset:
+def preset(name: str, /, **changes: Any) -> Preset:
     """Return a preset by name, with changed fields of its task, its architecture or its recipe.
 
     ``preset("tiny", n_layers=3, steps=500)``

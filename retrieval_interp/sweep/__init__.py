@@ -1,6 +1,6 @@
 """Sweeps: train many models on this machine or on a cluster.
 
-- plan.py, job.py: the models to train
+- plan.py, known_plans.py, job.py: the models to train
 - run.py, local.py, cluster.py: the sweep, and its two engines
 - training.py: the training of one model
 - train_many.py: a sweep by one call

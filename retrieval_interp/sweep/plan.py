@@ -13,9 +13,9 @@ from pathlib import Path
 from circuits.errors import BadInput
 from circuits.utils.yaml_file import read_yaml
 from retrieval_interp.models.presets import preset
+from retrieval_interp.sweep.known_plans import PLANS, known_plans
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
-PLANS = Path(__file__).parent / "plans"
 MOST_SEEDS = 10_000
 DIGITS = re.compile(r"[0-9]{1,9}")
 
@@ -64,8 +64,7 @@ def load_plan(name: str, scale: str) -> Plan:
     own = [PLANS / f"{name}_{scale}.yaml", PLANS / f"{name}.yaml"] if Path(name).name == name else []
     path = next((path for path in own if path.is_file()), Path(name))
     if not path.is_file():
-        known = ", ".join(sorted(path.stem for path in PLANS.glob("*.yaml")))
-        raise BadInput(f"{name}: no such file, and no plan of scale {scale} comes with the toolkit ({known})")
+        raise BadInput(f"{name}: no such file, nor a plan that comes with the toolkit: {known_plans()}")
     document = read_yaml(path, "the plan of a sweep")
     if not isinstance(document, dict) or {*document} != {"seeds", "presets"}:
         raise BadInput(f"{path}: expected the keys seeds and presets")

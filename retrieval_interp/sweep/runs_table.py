@@ -36,20 +36,26 @@ def read_runs(path: Path) -> list[Result]:
     found: dict[Run, Result] = {}
     number = 0
     try:
-        for number, row in enumerate(csv.DictReader(lines), start=1):  # noqa: B007  # the error names it
+        for number, row in enumerate(csv.DictReader(lines), start=1):
             run = Run(row["preset"], int(row["seed"]))
             result = Result(run.preset, run.seed, {}, {}, float(row["seconds"]), row["device"])
             own = found.setdefault(run, result)
+            if row["symbol"] in own.losses:
+                raise BadInput(f"{path}, row {number}: {run}, {row['symbol']}: is given twice")
             own.losses[row["symbol"]] = float(row["loss"])
             own.fell[row["symbol"]] = int(float(row["fell"])) if row["fell"] else None
+    except BadInput:
+        raise
     except (KeyError, ValueError, TypeError, OverflowError, csv.Error) as error:
         columns = "preset, seed, symbol, loss, fell, seconds and device"
         raise BadInput(f"{path}, row {number}: not a run; expected the columns {columns}, with numbers") from error
     if not found:
         raise BadInput(f"{path}: the table has no run")
     for result in found.values():
-        if tuple(result.losses) != preset(result.preset).task.loss_components or not all(
-            loss >= 0 for loss in result.losses.values()
-        ):
+        try:
+            symbols = preset(result.preset).task.loss_components
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from error
+        if tuple(result.losses) != symbols or not all(loss >= 0 for loss in result.losses.values()):
             raise BadInput(f"{path}: not a table of runs ({result.run}: a symbol is missing or has no loss)")
     return [*found.values()]

@@ -9,11 +9,11 @@ import torch
 from retrieval_interp.models.build import build
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.store import LEARNED, Result, Trained
-from retrieval_interp.training.training import LOG_EVERY, VALIDATION_EXAMPLES
+from retrieval_interp.training.training import LOG_EVERY, VALIDATION_EXAMPLES, logged, short
 from retrieval_interp.training.training_step import TrainingStep, choose_device, learning_rate, train_steps
 
 LAST = 100  # final steps over which the validation loss is averaged (paper, section 7.1)
-VALIDATE_EVERY = 10  # steps between two validations among these
+VALIDATE_LAST_EVERY = 10  # steps between two validations among these
 
 
 def train_run(job: Job, progress: Callable[[float], None], device: str, weights: bool) -> Trained | Failure:
@@ -40,16 +40,14 @@ def train_run(job: Job, progress: Callable[[float], None], device: str, weights:
     since, validated, n_validated = torch.zeros(len(names)), torch.zeros(len(names)), 0
     for step, losses, whole in train_steps(take_step, seed):
         since += losses.cpu()
-        if recipe.steps - step < LAST and (recipe.steps - step) % VALIDATE_EVERY == 0:
+        if recipe.steps - step < LAST and (recipe.steps - step) % VALIDATE_LAST_EVERY == 0:
             validated, n_validated = validated + take_step.validate(validation).cpu(), n_validated + 1
         if step % LOG_EVERY == 0 or step == recipe.steps:
-            means = (since / (step % LOG_EVERY or LOG_EVERY)).tolist()
             if not since.isfinite().all():
                 return Failure(job.run, f"the loss became NaN or infinite by step {step}")
-            named = dict(zip(names, means, strict=True))
-            record = {"step": step, "loss": sum(means) / len(means), "components": named}
-            log.append(json.dumps({**record, "lr": learning_rate(recipe, step - 1)}) + "\n")
-            for symbol, loss in named.items() if whole else ():
+            means = logged(names, since / (step % LOG_EVERY or LOG_EVERY))
+            log.append(json.dumps({"step": step, **means, "lr": short(learning_rate(recipe, step - 1))}) + "\n")
+            for symbol, loss in means["components"].items() if whole else ():
                 if loss < LEARNED and fell[symbol] is None:
                     fell[symbol] = step
             since.zero_()

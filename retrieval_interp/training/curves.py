@@ -2,16 +2,18 @@
 
 import csv
 import json
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from circuits.errors import BadInput
 from circuits.utils.files import read_text
 
 EMERGED = 0.5  # a path has emerged above it, a partial loss has dropped below it
 MOST_STEPS = 10**18
-OTHERS = ("loss", "validation")  # losses in a log that are not partial losses
+VALIDATION = "validation"  # the validation loss in a log; its parts are named validation_x1 and so on
 
 Curve = Mapping[int, float]  # from step to value, by ascending step
 
@@ -37,30 +39,50 @@ def first_below(losses: Curve, level: float) -> float | None:
 
 def parts_of(losses: Mapping[str, Curve]) -> list[str]:
     """Return the names of the partial losses in a log."""
-    return [name for name in losses if name not in OTHERS]
+    return [name for name in losses if name != "loss" and not name.startswith(VALIDATION)]
 
 
 def read_losses(path: Path) -> dict[str, Curve]:
-    """Read the losses of a training log: ``loss``, the partial losses, and ``validation`` at the steps that have it.
+    """Read the losses of a training log.
+
+    Returns:
+        ``loss`` and the partial losses, averaged over the training steps since the line before; and at the steps that
+        have them, ``validation`` and its parts, such as ``validation_x1``.
 
     Raises:
-        BadInput: the log is missing, or a line is not a line of a training log.
+        BadInput: the log is missing, or a line is not a line of a training log, or is out of order.
     """
-    rows: dict[int, dict[str, float]] = {}
+    curves: dict[str, dict[int, float]] = {"loss": {}, VALIDATION: {}}
+    parts: list[str] = []
+    last = 0
     for number, line in enumerate(read_text(path, "the log of a run").splitlines(), start=1):
         try:
             record = json.loads(line)
-            if not record["components"]:
-                raise ValueError("no partial losses")
-            row = {"loss": float(record["loss"]), **{name: float(loss) for name, loss in record["components"].items()}}
-            if "validation" in record:
-                row["validation"] = float(record["validation"]["loss"])
-            rows[int(record["step"])] = row
+            step, row = int(record["step"]), _row(record)
+            if not last < step <= MOST_STEPS:
+                raise ValueError(f"step {step} after step {last}")
+            if parts not in ([], [*record["components"]]):
+                raise ValueError("other partial losses than in the lines before")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise BadInput(f"{path}, line {number}: not a line of a training log ({error})") from error
-    steps = sorted(rows)
-    names = [*dict.fromkeys(name for row in rows.values() for name in row if name != "validation"), "validation"]
-    return {name: {step: rows[step][name] for step in steps if name in rows[step]} for name in names}
+        last, parts = step, [*record["components"]]
+        for name, loss in row.items():
+            curves.setdefault(name, {})[step] = loss
+    return {**curves}
+
+
+def _row(record: dict[str, Any]) -> dict[str, float]:
+    """Return the losses in a record of a log, by name."""
+    if not record["components"]:
+        raise ValueError("no partial losses")
+    row = {"loss": float(record["loss"]), **{name: float(loss) for name, loss in record["components"].items()}}
+    if VALIDATION in record:
+        row[VALIDATION] = float(record[VALIDATION]["loss"])
+        parts = record[VALIDATION].get("components", {})
+        row |= {f"{VALIDATION}_{name}": float(loss) for name, loss in parts.items()}
+    if not all(map(math.isfinite, row.values())):
+        raise ValueError("a loss is not a finite number")
+    return row
 
 
 def read_attention(path: Path) -> dict[str, Curve]:

@@ -30,6 +30,7 @@ from retrieval_interp.models.checkpoints import load_tensors, most_numbers, save
 from retrieval_interp.models.library import Loaded, load
 from retrieval_interp.models.model_dir import (
     CONFIG,
+    LOCK,
     LOG,
     STATE,
     WEIGHTS,
@@ -46,7 +47,6 @@ from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.training.training_step import TrainingStep, choose_device, learning_rate, train_steps
 
 LOG_EVERY, VALIDATE_EVERY, VALIDATION_EXAMPLES = 20, 100, 512
-LOCK = ".lock"  # held by the process that trains the run
 
 
 class TrainingStopped(Exception):
@@ -180,7 +180,7 @@ class TrainingRun:
     def _cut_log(self) -> None:
         """Remove all lines after the saved step, including an incomplete last line."""
         path, kept = self.folder / LOG, []
-        lines = read_text(path, "the log of a run").splitlines() if self.step >= LOG_EVERY else []
+        lines = read_text(path, "the log of a run").splitlines()
         for number, line in enumerate(lines, start=1):
             try:
                 if json.loads(line)["step"] > self.step:
@@ -204,7 +204,7 @@ def short(number: float) -> float:
     return float(f"{number:.6g}")
 
 
-def start_run(folder: Path, name: str, *, seed: int | None = None, **changes: Any) -> None:
+def start_run(folder: Path, name: str, /, *, seed: int | None = None, **changes: Any) -> None:
     """Write the config of a new run; ``TrainingRun(folder, ...)`` then starts it.
 
     Args:
@@ -222,7 +222,7 @@ def start_run(folder: Path, name: str, *, seed: int | None = None, **changes: An
         write_atomically(folder / CONFIG, run_config(name, chosen, seed))
 
 
-def check_start(folder: Path, name: str, seed: int | None, **changes: Any) -> tuple[Preset, int]:
+def check_start(folder: Path, name: str, seed: int | None, /, **changes: Any) -> tuple[Preset, int]:
     """Check that a new run can start, as ``start_run`` does, and return its preset and seed.
 
     Raises:

@@ -102,9 +102,16 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["train", "tiny", "--out", "/proc/nothing"], "cannot be written"),
         (["train", "tiny", "--seed", "-1"], "seed -1"),
         (["train", "tiny", "--set", "colour=red"], "no field 'colour'; expected one of steps"),
+        (["train", "tiny", "--set", "name=x"], "no field 'name'; expected one of steps"),
+        (["train", "tiny", "--set", "folder=x"], "no field 'folder'; expected one of steps"),
+        (["train", "tiny", "--set", "self=1"], "no field 'self'; expected one of steps"),
+        (["train", "tiny", "--set", "seed=3"], "--set seed is not known; use --seed"),
+        (["train", "tiny", "--steps", "2", "--set", "steps=0"], "--set steps is not known; use --steps"),
+        (["train", "tiny", "--set", "lr=1", "--set", "lr=2"], "--set lr is given twice"),
         (["train", "tiny", "--set", "warmup"], "expected NAME=VALUE"),
         (["train", "tiny", "--set", "warmup=-1"], "warmup is -1; expected a whole number from 0"),
         (["train", "tiny", "--set", "precision=half"], "expected one of auto, float32, bfloat16"),
+        (["train", "tiny", "--set", f"precision={'[' * 10**5}"], "precision is '[[["),
         (["train", "--resume", "--set", "warmup=1"], "--resume takes preset"),
         (["train", "tiny", "--device", "tpu"], "device 'tpu' is not known; expected one of auto"),
         (["validate", "x" * 5000], "is no path"),
@@ -226,6 +233,14 @@ def test_the_presets_are_listed_and_as_json(capsys):
     assert code == 0
     assert json.loads(out)["transformer_d"]["architecture"]["n_layers"] == 24
     assert "figure4_nonic_8" in run(capsys, "models", "presets")[1]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_number_of_the_list_of_presets_is_cut(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, out, _ = run(capsys, "models", "presets")
+    assert {"24000", "0.001", "12000"} <= {*out.split()}
+    assert "…" not in out
 
 
 def somebody_elses_model(folder):

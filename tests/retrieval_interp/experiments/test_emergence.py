@@ -12,6 +12,7 @@ from circuits.circuit import AttentionPath
 from circuits.model.attention import path_attention
 from retrieval_interp.experiments.emergence import emergence
 from retrieval_interp.experiments.observations import arrived, observations
+from retrieval_interp.experiments.observed_circuit import observed_circuit
 from retrieval_interp.models import presets
 from retrieval_interp.models.checkpoints import load_model
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
@@ -31,7 +32,7 @@ CIRCUIT = Circuit(
     }
 )
 PATHS = [str(path) for path in CIRCUIT.paths]
-LOG = [  # step, x1, x2, x3
+LOG = [  # step, and the validation losses of x1, x2, x3
     (100, 0.9, 0.9, 0.9),
     (200, 0.1, 0.9, 0.9),
     (300, 0.1, 0.3, 0.7),
@@ -44,14 +45,19 @@ ATTENTION = pd.DataFrame(
 )
 
 
+def write_log(folder, validated):
+    """Write a log in which the training losses stay at 1."""
+    lines = []
+    for step, *parts in validated:
+        validation = {"loss": sum(parts) / 3, "components": dict(zip(("x1", "x2", "x3"), parts, strict=True))}
+        lines.append({"step": step, "loss": 1.0, "components": dict.fromkeys(("x1", "x2", "x3"), 1.0)})
+        lines[-1]["validation"] = validation
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def written(folder, attention=ATTENTION):
     """A run folder as it is kept in data/: a log and the measured table."""
-    lines = [
-        {"step": step, "loss": sum(parts) / 3, "components": dict(zip(("x1", "x2", "x3"), parts, strict=True))}
-        for step, *parts in LOG
-    ]
-    lines[1]["validation"] = {"loss": 0.65}
-    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_log(folder, LOG)
     attention.to_csv(folder / "attention.csv")
     save_circuit(CIRCUIT, folder / "circuit.yaml")
     return folder
@@ -100,7 +106,7 @@ def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
 
 def test_of_a_task_that_is_no_chain_no_arrival_is_known(tmp_path):
     run = emergence(written(tmp_path), CIRCUIT)
-    renamed = replace(run, losses={{"x3": "z"}.get(name, name): curve for name, curve in run.losses.items()})
+    renamed = replace(run, losses={name.replace("x3", "z"): curve for name, curve in run.losses.items()})
     assert arrived(renamed) == {}
     assert [one.holds for one in observations(renamed)] == [None, None, True, None]
 
@@ -110,7 +116,8 @@ def test_steps_epochs_and_losses_come_out_as_by_hand(tmp_path):
     assert list(run.emerged.values()) == pytest.approx([150, 155.5556, 250, 362.5], abs=1e-3)
     assert run.table()["epoch"].tolist() == pytest.approx([18.75, 19.4444, 31.25, 45.3125], abs=1e-3)
     assert list(run.learned.values()) == pytest.approx([150, 266.6667, 333.3333], abs=1e-3)
-    assert run.losses["validation"] == {200: 0.65}
+    assert run.losses["validation"] == pytest.approx({100: 0.9, 200: 1.9 / 3, 300: 1.1 / 3, 400: 0.1})
+    assert run.validated["x2"] == {100: 0.9, 200: 0.9, 300: 0.3, 400: 0.1}
 
 
 def test_the_papers_four_observations_hold_for_a_run_made_like_its_own(tmp_path):
@@ -119,6 +126,34 @@ def test_the_papers_four_observations_hold_for_a_run_made_like_its_own(tmp_path)
     assert [(one.name, one.holds) for one in said] == [("i", True), ("ii", True), ("iii", True), ("iv", True)]
     assert said[0].numbers["step"] == pytest.approx(1055.5556, abs=1e-3)
     assert said[3].numbers["gaps"] == pytest.approx([64.4444, 495.0], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("falls", "holds"),
+    [
+        ({"x1": 200, "x2": 300, "x3": 400}, True),
+        ({"x1": 300, "x2": 400, "x3": 500}, True),
+        ({"x1": 200, "x2": 400, "x3": 300}, False),
+        ({"x1": 400, "x2": 300, "x3": 500}, False),  # x2 before x1
+        ({"x1": 200, "x2": 300, "x3": 300}, None),  # between the same two validations
+        ({"x1": 300, "x2": 300, "x3": 400}, None),
+        ({"x1": 200, "x2": 300, "x3": 900}, False),  # never
+    ],
+)
+def test_the_last_two_validation_losses_fall_in_order_after_the_others(tmp_path, falls, holds):
+    run = written(tmp_path)
+    write_log(
+        run, [(step, *(0.9 if step < at else 0.1 for at in falls.values())) for step in (100, 200, 300, 400, 500)]
+    )
+    assert observations(emergence(run, CIRCUIT))[2].holds is holds
+
+
+def test_the_order_of_other_symbols_does_not_matter(tmp_path):
+    run = written(tmp_path)
+    curves = {"x1": {100: 0.9, 200: 0.9, 300: 0.1}, "x2": {100: 0.9, 200: 0.1, 300: 0.1}}
+    curves |= {f"x{k}": {100: 0.9, 300: 0.9, **{100 * step: 0.1 for step in range(k + 1, 6)}} for k in (3, 4)}
+    losses = {"loss": {}, "validation": {}, **curves, **{f"validation_{name}": curve for name, curve in curves.items()}}
+    assert observations(replace(emergence(run, CIRCUIT), losses=losses))[2].holds is True
 
 
 def test_a_lag_that_is_shorter_than_the_distance_of_the_checkpoints_is_not_resolved(tmp_path):
@@ -134,7 +169,11 @@ def test_the_observations_can_differ(tmp_path):
     backwards = replace(
         run,
         all_paths=dict(zip((PATHS[0], *PATHS[:0:-1]), run.attention.values(), strict=True)),
-        losses={**run.losses, "x1": run.losses["x3"], "x3": run.losses["x1"]},
+        losses={
+            **run.losses,
+            "validation_x1": run.losses["validation_x3"],
+            "validation_x3": run.losses["validation_x1"],
+        },
     )
     assert [one.holds for one in observations(backwards)] == [False, False, False, False]
 
@@ -206,6 +245,29 @@ def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
         assert complaints == []
 
 
+def faint(run):
+    """Make all attention of a run half as high."""
+    (ATTENTION / 2).to_csv(run / "attention.csv")
+
+
+def test_a_run_without_a_circuit_is_followed_along_the_paths_with_much_attention(tmp_path, capsys):
+    run = written(tmp_path)
+    (run / "circuit.yaml").unlink()
+    first, *_, last = PATHS
+    ATTENTION.assign(**{last: [0.0, 0.1, 0.2, 0.5], "L3H0 query -> pair1.first": [0.0, 0.6, 0.0, 0.0]}).to_csv(
+        run / "attention.csv"
+    )
+    assert exit_code("study", "emergence", run, "--out", run / "out", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["paths"]
+    assert [row["path"] for row in rows] == [*PATHS[:-1], "L3H0 query -> pair1.first"]
+    assert first == "L0H0 * -> previous"
+
+
+def test_of_two_targets_of_a_role_the_one_with_the_highest_attention_is_followed(tmp_path):
+    curves = {"L1H0 query -> pair1.first": {0: 0.0, 8: 0.7}, "L1H0 query -> pair1.second": {0: 0.6, 8: 0.3}}
+    assert [str(path) for path in observed_circuit(curves).paths] == ["L1H0 query -> pair1.first"]
+
+
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
@@ -220,7 +282,11 @@ def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
         (lambda run: (run / "log.jsonl").write_text('{"step": 1}\n'), "line 1: not a line of a training log"),
         (lambda run: (run / "log.jsonl").write_text(""), "the file is empty"),
         (lambda run: (run / "log.jsonl").unlink(), "log.jsonl: no such file"),
-        (lambda run: (run / "circuit.yaml").unlink(), "has no circuit.yaml"),
+        (
+            lambda run: [(run / name).unlink() for name in ("circuit.yaml", "attention.csv")],
+            "has no circuit.yaml and no attention.csv",
+        ),
+        (lambda run: [(run / "circuit.yaml").unlink(), faint(run)], "no path has an attention above 0.5"),
         (lambda run: (run / "circuit.yaml").write_text("heads:\n  L0H0: uniform\n"), "no attention path"),
     ],
 )

@@ -49,6 +49,17 @@ def test_a_run_that_diverges_is_a_failure_and_says_when(monkeypatch: pytest.Monk
     assert failed == Failure(Run("micro", 1), "the loss became NaN or infinite by step 40")
 
 
+def test_the_log_has_six_significant_digits_of_every_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainingStep, "__call__", lambda self, examples, lr: torch.tensor([1 / 3, 200 / 3]))
+    outcome = train_run(Job(Run("micro", 0), MICRO), lambda share: None, "cpu", False)
+    assert isinstance(outcome, Trained)
+    for record in map(json.loads, outcome.log.splitlines()):
+        assert record["components"] == {"x1": 0.333333, "x2": 66.6667}
+        assert record["loss"] == 33.5
+        assert record["lr"] == float(f"{record['lr']:.6g}")
+    assert outcome.result.fell == {"x1": 20, "x2": None}
+
+
 def test_a_task_that_grows_has_not_fallen_before_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = replace(MICRO.task, implicit_curriculum=False)
     growing = replace(MICRO, task=alone, recipe=replace(MICRO.recipe, growing=True))

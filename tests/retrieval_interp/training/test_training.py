@@ -1,6 +1,7 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import time
@@ -16,7 +17,8 @@ from retrieval_interp.models import presets
 from retrieval_interp.models.build import build
 from retrieval_interp.models.checkpoints import load_model, load_tensors
 from retrieval_interp.models.model_dir import CONFIG, read_config
-from retrieval_interp.models.presets import PRESETS, Architecture, Preset, Recipe
+from retrieval_interp.models.presets import PRESETS, Architecture, Preset, Recipe, preset
+from retrieval_interp.publishing.export import export
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.training import training, training_step
 from retrieval_interp.training.training_step import TrainingStep
@@ -98,6 +100,15 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
 def test_the_log_has_six_significant_digits_of_every_loss():
     losses = torch.tensor([0.123456789, 12345.6789], dtype=torch.float64)
     assert training.logged(["x1", "x2"], losses) == {"loss": 6172.9, "components": {"x1": 0.123457, "x2": 12345.7}}
+
+
+def test_a_finished_run_keeps_its_log_however_short_it_was(tmp_path):
+    training.start_run(tmp_path, "micro", steps=5)
+    training.train_run(tmp_path, "cpu", compiled=False)
+    (record,) = records(tmp_path)
+    training.train_run(tmp_path, "cpu", compiled=False)
+    assert records(tmp_path) == [record]
+    assert record["step"] == 5
 
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
@@ -190,6 +201,11 @@ def test_a_damaged_log_is_refused_and_left_as_it_is(tmp_path):
         {"lr": float("nan")},
         {"decay": 5},
         {"warmup": -1},
+        {"warmup": 61},
+        {"warmup": 10**27},
+        {"lr": 0.0},
+        {"initializer_range": 0.0},
+        {"max_grad_norm": 0.0},
         {"checkpoint_every": None},
         {"colour": "red"},
     ],
@@ -203,6 +219,20 @@ def test_a_recipe_that_cannot_be_trained_is_refused_on_resuming(tmp_path, change
     path.write_text(json.dumps(config))
     with pytest.raises(BadInput, match=next(iter(change))):
         training.TrainingRun(tmp_path / "run", torch.device("cpu"), compiled=False)
+
+
+def test_a_trial_of_a_few_steps_keeps_the_default_warm_up():
+    assert preset("tiny", steps=3).recipe.warmup == 100
+    with pytest.raises(BadInput, match="warmup is 4; expected at most the number of steps, 3"):
+        preset("tiny", steps=3, warmup=4)
+
+
+def test_a_name_that_is_no_field_is_refused_whatever_it_is(tmp_path):
+    for name in ("name", "folder", "self"):
+        with pytest.raises(BadInput, match=f"no field '{name}'; expected one of steps"):
+            training.start_run(tmp_path / "run", "micro", **{name: 1})
+    with pytest.raises(BadInput, match="no field 'seed'; expected one of steps"):
+        training.check_start(tmp_path / "run", "micro", None, seed=1)
 
 
 def test_the_learning_rate_warms_up_stays_and_decays_to_zero():
@@ -230,7 +260,7 @@ def test_a_compiler_that_fails_is_told_and_training_goes_on(tmp_path, monkeypatc
         raise RuntimeError("no compiler here")
 
     monkeypatch.setattr(torch, "compile", lambda *_, **__: broken)
-    training.start_run(tmp_path / "run", "micro", steps=2)
+    training.start_run(tmp_path / "run", "micro", steps=5)
     training.train_run(tmp_path / "run", "cpu", compiled=True)
     assert "torch.compile does not work here (no compiler here)" in capsys.readouterr().err
 
@@ -246,6 +276,27 @@ def test_starting_on_a_folder_that_holds_a_run_is_refused(tmp_path):
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(BadInput, match="device 'tpu' is not known"):
         training_step.choose_device("tpu")
+
+
+def test_a_run_that_has_not_ended_is_refused_with_its_step_and_what_continues_it(tmp_path):
+    training.start_run(tmp_path / "my run", "micro")
+    continued = f"continue it with: retrieval-interp train --resume --out '{tmp_path / 'my run'}'"
+    with pytest.raises(BadInput, match=re.escape(f"my run: the run is not finished; {continued}")):
+        export(tmp_path / "my run", tmp_path / "to")
+    run = training.TrainingRun(tmp_path / "my run", torch.device("cpu"), compiled=False)
+    for _ in range(3):
+        run.advance()
+    run.save()
+    with pytest.raises(BadInput, match=f"not finished, .* step 3; {re.escape(continued)}"):
+        export(tmp_path / "my run", tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+
+
+def test_what_was_never_a_run_of_its_own_lacks_weights(tmp_path):
+    training.start_run(tmp_path, "micro")
+    (tmp_path / training.LOCK).unlink()  # as in the store of a sweep
+    with pytest.raises(BadInput, match="no such file"):
+        export(tmp_path, tmp_path / "to")
 
 
 def test_a_damaged_state_is_refused_and_left_as_it_is(tmp_path):
