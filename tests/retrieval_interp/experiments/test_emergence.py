@@ -104,6 +104,17 @@ def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
     assert "L2H0 query -> pair1.second, 200 steps after x1" in observations(run)[1].sentence
 
 
+def test_x2_that_comes_along_the_same_head_as_x1_is_not_brought_by_a_head_above(tmp_path):
+    doubling = Circuit(
+        {Head(1, 0): OneHot({"pair1.second": "pair2.second"}), Head(2, 0): OneHot({"query": "pair1.second"})}
+    )
+    emerged = {"L2H0 query -> pair1.second": 100, "L1H0 pair1.second -> pair2.second": 110}
+    curves = {name: {step: float(step > at) for step in range(0, 201, 10)} for name, at in emerged.items()}
+    run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, all_paths=curves)
+    reuse = observations(run)[1]
+    assert (reuse.holds, reuse.numbers["lag"]) == (False, 10)
+
+
 def test_of_a_task_that_is_no_chain_no_arrival_is_known(tmp_path):
     run = emergence(written(tmp_path), CIRCUIT)
     renamed = replace(run, losses={name.replace("x3", "z"): curve for name, curve in run.losses.items()})
