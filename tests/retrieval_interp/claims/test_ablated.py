@@ -1,6 +1,8 @@
+import shutil
+
 from retrieval_interp.claims.ablated import appendix_e
 from retrieval_interp.claims.tables import PAPER, SMALL
-from tests.retrieval_interp.claims.conftest import edit
+from tests.retrieval_interp.claims.conftest import edit, write_circuit
 from tests.retrieval_interp.claims.test_found_circuits import circuits_of, without_circuit
 
 WHAT = ("all", "above", "first")
@@ -57,3 +59,17 @@ def test_without_a_circuit_nothing_holds(tables):
     nothing, _ = rows(tables, PAPER)
     assert {(row.verdict, row.runs, row.command) for row in nothing.values()} == {("not measured", 0, "-")}
     assert nothing["first"].measured.startswith("no circuit found for A (its own loss is 0.5000 ± 0.0005), B")
+
+
+def test_other_seeds_stand_beside_and_decide_nothing(tables):
+    folder = tables / "paper_recipe"
+    for seed in (3, 4):
+        copy = shutil.copytree(folder / "transformer_a_seed_0", folder / f"transformer_a_seed_{seed}")
+        edit(copy / "config.json", lambda config, seed=seed: config["made"].update(seed=seed))
+        write_circuit(copy)
+    edit(folder / "transformer_a_seed_4" / "report.json", lambda report: report["paper"]["loss"].update(mean=0.3))
+    letter, ours = rows(tables, PAPER)
+    assert letter["all"].measured.startswith("A seed 3, beside them: 0.0400; A seed 4, beside them: 0.3000; no circuit")
+    assert "A seed 3, beside them: 0.060; A seed 4, beside them: not tested" in letter["first"].measured
+    assert "A seed 4, beside them: 0.070" in ours["first"].measured
+    assert {(row.verdict, row.runs) for row in [*letter.values(), *ours.values()]} == {("not measured", 0)}
