@@ -50,8 +50,10 @@ class _Ablated:
         return self._without(int.__lt__, ("uniform",))
 
     def _without(self, chosen: Callable[[int, int], bool], rows: tuple[str, ...]) -> list[float]:
-        losses = {path: [loss] for path, loss in self.circuit.without.items()}
-        if not self.letter:
+        """The losses without each path whose layer, compared with the first useful one, is chosen."""
+        if self.letter:
+            losses = {path: [loss] for path, loss in self.circuit.without.items()}
+        else:
             losses = {needed.path: [needed.losses[row] for row in rows] for needed in self.circuit.paths}
         layer = self.circuit.first_useful_layer
         return [loss for path, own in losses.items() if chosen(path.head.layer, layer) for loss in own]

@@ -58,10 +58,8 @@ def section_9(data: Path, models: Models, circuit: FoundCircuit | None) -> list[
         own, *beside = [_holds(one[name]) for one in followed]
         said = followed[0][name].sentence
         if beside:
-            counted = [beside.count(each) for each in (True, False, None)]
-            said += f" Of the {len(beside)} other seeds " + "{} meet the rule, {} do not, {} do not show it.".format(
-                *counted
-            )
+            met, unmet, unknown = (beside.count(each) for each in (True, False, None))
+            said += f" Of the {len(beside)} other seeds {met} meet the rule, {unmet} do not, {unknown} do not show it."
         verdict = verdict_of(own, models.smaller)
         return claim(f"9.2 {name}", *WHAT[name], said, verdict, "study emergence", 1 + len(beside))
 

@@ -135,14 +135,8 @@ def _texts(numbers: Iterable[object]) -> str:
 def _settings(sweep: Figure4, runs: Sequence[Result]) -> str:
     """Return the recipe, the sizes of the models and their seeds."""
     presets = [preset(name) for name in {run.preset for run in runs}]
-    layers, heads, steps = (
-        sorted({of(one) for one in presets})
-        for of in (
-            lambda one: one.architecture.n_layers,
-            lambda one: one.architecture.n_heads,
-            lambda one: one.recipe.steps,
-        )
-    )
+    layers, heads = (sorted({getattr(one.architecture, what) for one in presets}) for what in ("n_layers", "n_heads"))
+    steps = sorted({one.recipe.steps for one in presets})
     hops, seeds = sorted({hop([*run.losses][-1]) for run in runs}), sorted({run.seed for run in runs})
     return (
         f"D = {_span(hops)}; {_span(layers)} layers of {_span(heads)} heads, recipe {sweep.recipe}, {_span(steps)} "

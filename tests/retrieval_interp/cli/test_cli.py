@@ -287,6 +287,24 @@ def test_discovery_of_a_model_that_does_not_solve_its_task_is_refused(capsys, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_shallowest_transformer_for_three_hops_has_three_heads_and_solves_the_task(capsys):
+    code, out, _ = run(capsys, "theory", "construct", 3, "--json")
+    made, stored = json.loads(out), json.loads((library.data_folder() / "construction.json").read_text())
+    assert code == 0
+    assert (made["hops"], made["heads"], made["loss"]["mean"]) == (3, 3, pytest.approx(0, abs=1e-6))
+    assert {key: made[key] for key in ("hops", "heads", "command")} == {
+        key: stored[key] for key in ("hops", "heads", "command")
+    }
+    code, out, _ = run(capsys, "theory", "construct", 1, "--examples", 16)
+    assert code == 0
+    assert out.splitlines()[:-1] == ["L0H0 pair1.second -> pair1.first", "L1H0 query -> pair1.second"]
+
+
+@pytest.mark.parametrize("hops", ["0", "16", "three"])
+def test_a_number_of_hops_that_cannot_be_constructed_is_refused(capsys, hops):
+    assert "hops" in one_line(*run(capsys, "theory", "construct", hops))
+
+
 def test_facts_are_answered_in_so_many_layers_and_as_json(capsys, tmp_path):
     functions = library.data_folder() / "facts" / "functions.yaml"
     code, out, _ = run(capsys, "theory", "facts", functions)
