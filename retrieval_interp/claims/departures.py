@@ -28,29 +28,53 @@ def departures(data: Path) -> list[Claim]:
 def _row(data: Path, model: str, name: str) -> Claim:
     """Return the row of one departure; a run that is missing, unfinished or of other settings is not measured."""
     field, value = {**DEPARTURES, **ALSO_A}[name]
-    paper, small = data / PAPER.folders[model], data / SMALL.folders[model]
-    run, setting = paper.with_name(f"{paper.name}_{name}"), f"{field}={_said(value)}"
+    setting = f"{field}={_said(value)}"
     section, claim = (
         f"{'9.2' if model == 'D' else '8.2'} (ours)",
         f"{model}, one seed: {name} alone decides when x1 is learned",
     )
     which = f"recipe paper with {setting}, seed 0"
-    if not (run / LOG).exists() or not is_run_of(run, {field: value}):
+    run = _run(data, model, name)
+    if run is None:
         return Claim(section, claim, "-", which)
-    before, changed, after = (crossings(folder / LOG)[0] for folder in (paper, run, small))
+    small = data / SMALL.folders[model]
+    before, changed, after = (crossings(folder / LOG)[0] for folder in (data / PAPER.folders[model], run, small))
     said = ", ".join("never" if step is None else f"{step:.0f}" for step in (changed, before, after))
     of_small = f"{SMALL.said(data, model)}, {read_config(small)['made']['recipe']['steps']} steps"
     measured = f"x1 falls below 0.5 at step {said} (with it; without it; {of_small})"
     decides = None
     if before and after and before != after:
-        share = _share(before, changed or math.inf, after)
+        way = math.log(before / after)
+        share = max(0.0, math.log(before / changed) / way) if changed else 0.0
         measured += f": {share:.0%} of the way in log(step) (decides: from {DECIDES:.0%})"
         decides = share >= DECIDES
+        if (again := _once_more(data, model)) and again != before:
+            by_chance = abs(math.log(again / before) / way)
+            measured += f". Without it once more (decay, until it begins): {again:.0f}, {by_chance:.0%} of the way off"
+            decides = decides if by_chance < DECIDES else None
     if name == "decay" and changed and changed < (begins := _decay_begins(run)):
         measured += f". The decay begins at step {begins:.0f}, after that, so that it cannot decide"
+        decides = False
     checkpoints = " --set checkpoint_every=20" if model == "D" else ""
     command = f"retrieval-interp train transformer_{model.lower()} --seed 0{checkpoints} --set {setting}"
     return Claim(section, claim, "-", which, measured, 1, command, verdict_of(decides))
+
+
+def _run(data: Path, model: str, name: str) -> Path | None:
+    """Return the folder of the run with one departure; None if it is missing, unfinished or of other settings."""
+    field, value = {**DEPARTURES, **ALSO_A}[name]
+    paper = data / PAPER.folders[model]
+    run = paper.with_name(f"{paper.name}_{name}")
+    return run if (run / LOG).exists() and is_run_of(run, {field: value}) else None
+
+
+def _once_more(data: Path, model: str) -> float | None:
+    """Return when x1 falls in the run with decay, which repeats the paper's recipe until the decay begins.
+
+    If x1 falls later or never, this is the step at which the decay begins. None if there is no such run.
+    """
+    run = _run(data, model, "decay")
+    return min(crossings(run / LOG)[0] or math.inf, _decay_begins(run)) if run else None
 
 
 def _said(value: object) -> str:
@@ -62,8 +86,3 @@ def _decay_begins(run: Path) -> float:
     """Return the step at which the learning rate of a run begins to fall."""
     recipe = read_config(run)["made"]["recipe"]
     return float(recipe["steps"] * (1 - recipe["decay"]))
-
-
-def _share(before: float, changed: float, after: float) -> float:
-    """Return which share of the way from one step to another is gone, in log(step); 0 if it goes the other way."""
-    return max(0.0, math.log(before / changed) / math.log(before / after)) if changed < math.inf else 0.0

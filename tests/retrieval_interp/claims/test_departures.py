@@ -60,6 +60,23 @@ def test_a_decay_that_begins_later_cannot_decide_and_the_row_says_so(tables, pap
 
 
 @pytest.mark.parametrize(
+    ("once_more", "verdict"),
+    [(199, "not measured"), (202, "holds"), (798, "holds"), (802, "not measured"), (None, "not measured")],
+)
+def test_a_departure_is_undecided_if_the_same_recipe_once_more_is_off_by_half_of_the_way(
+    tables, paper, once_more, verdict
+):
+    learns_x1_at(paper.with_name(f"{paper.name}_clipping"), 100, max_grad_norm=1.0)
+    learns_x1_at(paper.with_name(f"{paper.name}_decay"), once_more, decay=0.4)
+    assert rows(tables)[CLIPPING].verdict == verdict
+
+
+def test_a_decay_that_begins_later_decides_nothing_though_x1_falls_at_another_step(tables, paper):
+    learns_x1_at(paper.with_name(f"{paper.name}_decay"), 100, decay=0.4)
+    assert rows(tables)[DECAY].verdict == "differs"
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"max_grad_norm": None},
