@@ -2,6 +2,8 @@
 
 report.png    the report of transformer A, on all examples
 explorer.png  the explorer of transformer A in JupyterLab, after a click on *minimal?*
+
+The pictures that are stored here were then reduced to 256 colours, a third of the size (``pngquant --nofs 256``).
 """
 
 import tempfile
