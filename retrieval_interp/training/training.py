@@ -178,18 +178,25 @@ class TrainingRun:
             raise BadInput(f"{path}: not the state of this run ({error})") from error
 
     def _cut_log(self) -> None:
-        """Remove all lines after the saved step, including an incomplete last line."""
-        path, kept = self.folder / LOG, []
+        """Remove all lines after the saved step, including an incomplete last line.
+
+        Raises:
+            BadInput: a line is damaged, or the log goes on for longer than a run does without saving its state.
+        """
+        path, kept, step = self.folder / LOG, [], 0
         lines = read_text(path, "the log of a run").splitlines()
         for number, line in enumerate(lines, start=1):
             try:
-                if json.loads(line)["step"] > self.step:
-                    break
+                step = json.loads(line)["step"]
+                if step <= self.step:
+                    kept.append(line + "\n")
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 if number == len(lines):
                     break
                 raise BadInput(f"{path}, line {number}: no log record") from error
-            kept.append(line + "\n")
+        if step > self.step + self.recipe.checkpoint_every:
+            there = f"{STATE} is of step {self.step}" if self.step else f"{STATE} is missing"
+            raise BadInput(f"{path}: goes to step {step}, but {there}, so the training cannot be resumed")
         write_atomically(path, "".join(kept))
 
 

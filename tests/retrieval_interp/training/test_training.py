@@ -137,6 +137,18 @@ def test_a_model_without_its_training_state_is_left_as_it_is(tmp_path):
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+def test_the_log_of_a_run_whose_state_is_gone_is_kept(tmp_path):
+    run = tmp_path / "run"
+    training.start_run(run, "micro", steps=60)
+    training.train_run(run, "cpu", compiled=False)
+    (run / "state.safetensors").unlink()
+    (run / "model.safetensors").unlink()
+    before = (run / "log.jsonl").read_bytes()
+    with pytest.raises(BadInput, match=r"log.jsonl: goes to step 60, but state.safetensors is missing"):
+        training.train_run(run, "cpu", compiled=False)
+    assert (run / "log.jsonl").read_bytes() == before
+
+
 def test_every_epoch_visits_every_example_once_in_another_order(tmp_path):
     run = start(tmp_path / "run")
     batches = training_step.Batches(run.task, run.recipe, run.seed, torch.device("cpu"))
