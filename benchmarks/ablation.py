@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.arguments import at_least
+from benchmarks.arguments import at_least, loadable
 from circuits import Circuit, Head, OneHot, Problem, Uniform, against_chance, discover, evaluate, run_ablated, validate
 from circuits.ablation.evaluation import Piece, pieces
 from circuits.losses import sequential_test as judge_module
@@ -177,7 +177,7 @@ def compared(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="transformer_a")
+    parser.add_argument("--model", type=loadable, default="transformer_a")
     parser.add_argument("--examples", type=at_least(2), default=1024)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()

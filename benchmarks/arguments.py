@@ -3,6 +3,9 @@
 import argparse
 from collections.abc import Callable
 
+from circuits.errors import BadInput
+from retrieval_interp import load
+
 
 def at_least(least: int) -> Callable[[str], int]:
     """Return the type of a whole number from ``least`` on; it raises ArgumentTypeError for anything else."""
@@ -16,3 +19,12 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 at_least_one = at_least(1)
+
+
+def loadable(text: str) -> str:
+    """Return the name or directory of a model; it raises ArgumentTypeError if that does not load."""
+    try:
+        load(text)
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text

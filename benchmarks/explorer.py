@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.arguments import loadable
 from circuits.explorer import Explorer, explore
 from retrieval_interp import load
 from retrieval_interp.models.provenance import versions
@@ -84,7 +85,7 @@ def seconds(step: Callable[[str], None], argument: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="transformer_a")
+    parser.add_argument("--model", type=loadable, default="transformer_a")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
     explorer = explore(*load(arguments.model))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import ablation, composition, explorer, questions, recovery, size, training
-from benchmarks.robustness import faults, fuzz, fuzz_commands
+from benchmarks.robustness import faults, fuzz, fuzz_commands, numerics
 from circuits import validate
 from circuits.explorer import explore
 from circuits.ground_truth.compile import solves, without_path
@@ -49,6 +49,17 @@ def test_a_number_with_which_nothing_is_measured_is_refused(monkeypatch, capsys,
         benchmark.main()
     assert ended.value.code == 2
     assert f"argument {option}: '{few}'; expected a whole number from {least} on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "option"), [(ablation, ["--model"]), (explorer, ["--model"]), (numerics, [])], ids=str
+)
+def test_a_model_that_does_not_load_is_refused_in_one_line(monkeypatch, capsys, tmp_path, benchmark, option):
+    monkeypatch.setattr(sys, "argv", ["benchmark", *option, str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main()
+    assert ended.value.code == 2
+    assert f"{tmp_path / 'config.json'}" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_the_training_benchmark_reports_both_ratios(monkeypatch):

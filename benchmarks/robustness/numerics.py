@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benchmarks.arguments import loadable
 from circuits import ValidationReport, validate
 from circuits.ablation import evaluation
 from circuits.model import batching
@@ -142,7 +143,7 @@ def measure(model_dir: str, threshold: float) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL_DIR", default=["transformer_a"])
+    parser.add_argument("models", nargs="*", type=loadable, metavar="MODEL_DIR", default=["transformer_a"])
     parser.add_argument("--threshold", type=float, default=0.05, help="a loss below it counts as low (default: 0.05)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
