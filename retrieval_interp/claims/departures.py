@@ -43,18 +43,16 @@ def _row(data: Path, model: str, name: str) -> Claim:
     of_small = f"{SMALL.said(data, model)}, {read_config(small)['made']['recipe']['steps']} steps"
     measured = f"x1 falls below 0.5 at step {said} (with it; without it; {of_small})"
     decides = None
-    if before and after and before != after:
-        way = math.log(before / after)
-        share = max(0.0, math.log(before / changed) / way) if changed else 0.0
-        measured += f": {share:.0%} of the way in log(step) (decides: from {DECIDES:.0%})"
-        decides = share >= DECIDES
-        if (again := _once_more(data, model)) and again != before:
-            by_chance = abs(math.log(again / before) / way)
-            measured += f". Without it once more (decay, until it begins): {again:.0f}, {by_chance:.0%} of the way off"
-            decides = decides if by_chance < DECIDES else None
     if name == "decay" and changed and changed < (begins := _decay_begins(run)):
         measured += f". The decay begins at step {begins:.0f}, after that, so that it cannot decide"
         decides = False
+    elif before and after and before != after:
+        way = math.log(before / after)
+        share = max(0.0, math.log(before / changed) / way) if changed else 0.0
+        measured += f": {share:.0%} of the way in log(step) (decides: from {DECIDES:.0%})"
+        off, once_more = _once_more(data, model, before, way)
+        measured += once_more
+        decides = share >= DECIDES if off < DECIDES else None
     checkpoints = " --set checkpoint_every=20" if model == "D" else ""
     command = f"retrieval-interp train transformer_{model.lower()} --seed 0{checkpoints} --set {setting}"
     return Claim(section, claim, "-", which, measured, 1, command, verdict_of(decides))
@@ -68,13 +66,23 @@ def _run(data: Path, model: str, name: str) -> Path | None:
     return run if (run / LOG).exists() and is_run_of(run, {field: value}) else None
 
 
-def _once_more(data: Path, model: str) -> float | None:
-    """Return when x1 falls in the run with decay, which repeats the paper's recipe until the decay begins.
+def _once_more(data: Path, model: str, before: float, way: float) -> tuple[float, str]:
+    """Return how far x1 falls from where it fell before, if the paper's recipe runs once more, and a text.
 
-    If x1 falls later or never, this is the step at which the decay begins. None if there is no such run.
+    The run with decay is such a run until the decay begins. The distance is a share of ``way``, in log(step), and a
+    lower bound if x1 has not fallen by then; 0 and no text if there is no such run, or it is the same to the step.
     """
     run = _run(data, model, "decay")
-    return min(crossings(run / LOG)[0] or math.inf, _decay_begins(run)) if run else None
+    if run is None or before >= (begins := _decay_begins(run)):
+        return 0.0, ""
+    step = min(crossings(run / LOG)[0] or math.inf, begins)
+    if step == before:
+        return 0.0, ""
+    off = abs(math.log(step / before) / way)
+    fell = f"falls at step {step:.0f}," if step < begins else f"has not fallen by step {step:.0f}, at least"
+    nothing = ", so that one run decides nothing" if off >= DECIDES else ""
+    which = "The same recipe once more (the run with decay, until it begins)"
+    return off, f". {which}: x1 {fell} {off:.0%} of the way off{nothing}"
 
 
 def _said(value: object) -> str:

@@ -181,9 +181,9 @@ class TrainingRun:
         """Remove all lines after the saved step, including an incomplete last line.
 
         Raises:
-            BadInput: a line is damaged, or the log goes on for longer than a run does without saving its state.
+            BadInput: a line is damaged, or there is no state though the log goes beyond the step of the first one.
         """
-        path, kept, step = self.folder / LOG, [], 0
+        path, kept, last = self.folder / LOG, [], 0
         lines = read_text(path, "the log of a run").splitlines()
         for number, line in enumerate(lines, start=1):
             try:
@@ -194,9 +194,9 @@ class TrainingRun:
                 if number == len(lines):
                     break
                 raise BadInput(f"{path}, line {number}: no log record") from error
-        if step > self.step + self.recipe.checkpoint_every:
-            there = f"{STATE} is of step {self.step}" if self.step else f"{STATE} is missing"
-            raise BadInput(f"{path}: goes to step {step}, but {there}, so the training cannot be resumed")
+            last = step
+        if not (self.folder / STATE).exists() and last > self.recipe.checkpoint_every:
+            raise BadInput(f"{path}: goes to step {last}, but {STATE} is missing, so the training cannot be resumed")
         write_atomically(path, "".join(kept))
 
 

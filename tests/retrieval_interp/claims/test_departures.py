@@ -56,7 +56,9 @@ def test_a_departure_decides_if_alone_it_goes_half_of_the_way_in_log_steps(table
 @pytest.mark.parametrize(("step", "said"), [(3839, True), (3841, False)])
 def test_a_decay_that_begins_later_cannot_decide_and_the_row_says_so(tables, paper, step, said):
     learns_x1_at(paper.with_name(f"{paper.name}_decay"), step, decay=0.4)
-    assert ("cannot decide" in rows(tables)[DECAY].measured) == said
+    row = rows(tables)[DECAY]
+    assert ("cannot decide" in row.measured) == said
+    assert ("of the way" in row.measured) != said
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,19 @@ def test_a_departure_is_undecided_if_the_same_recipe_once_more_is_off_by_half_of
 ):
     learns_x1_at(paper.with_name(f"{paper.name}_clipping"), 100, max_grad_norm=1.0)
     learns_x1_at(paper.with_name(f"{paper.name}_decay"), once_more, decay=0.4)
-    assert rows(tables)[CLIPPING].verdict == verdict
+    row = rows(tables)[CLIPPING]
+    assert row.verdict == verdict
+    assert ("decides nothing" in row.measured) == (verdict == "not measured")
+    assert ("has not fallen by step 3840, at least" in row.measured) == (once_more is None)
+
+
+@pytest.mark.parametrize(("before", "once_more"), [(400, 400), (4000, 4100)])
+def test_the_same_recipe_once_more_is_not_named_where_it_shows_nothing(tables, paper, before, once_more):
+    learns_x1_at(paper, before)
+    learns_x1_at(paper.with_name(f"{paper.name}_clipping"), 100, max_grad_norm=1.0)
+    learns_x1_at(paper.with_name(f"{paper.name}_decay"), once_more, decay=0.4)
+    assert rows(tables)[CLIPPING].verdict == "holds"
+    assert "once more" not in rows(tables)[CLIPPING].measured
 
 
 def test_a_decay_that_begins_later_decides_nothing_though_x1_falls_at_another_step(tables, paper):

@@ -149,6 +149,19 @@ def test_the_log_of_a_run_whose_state_is_gone_is_kept(tmp_path):
     assert (run / "log.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("cut_off", ['{"step": 7', '{"step": "x"}', '{"step": null}', "[]"])
+def test_a_run_that_was_killed_before_its_first_state_begins_again(tmp_path, cut_off):
+    run = tmp_path / "run"
+    training.start_run(run, "micro", checkpoint_every=20)
+    training.train_run(run, "cpu", compiled=False)
+    whole = (run / "log.jsonl").read_text()
+    (run / "log.jsonl").write_text(whole.splitlines()[0] + "\n" + cut_off)  # the line of step 20
+    (run / "state.safetensors").unlink()
+    (run / "model.safetensors").unlink()
+    training.train_run(run, "cpu", compiled=False)
+    assert (run / "log.jsonl").read_text() == whole
+
+
 def test_every_epoch_visits_every_example_once_in_another_order(tmp_path):
     run = start(tmp_path / "run")
     batches = training_step.Batches(run.task, run.recipe, run.seed, torch.device("cpu"))
