@@ -21,6 +21,7 @@ writing, at_once             D = 7 in two layers, with a scratchpad and without 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
@@ -102,6 +103,7 @@ class Recipe:
         training_examples: the size of the fixed training set.
         lr: the peak learning rate.
         weight_decay: the decoupled weight decay, on matrices only.
+        betas: Adam's decay rates of the first and of the second moment.
         initializer_range: the standard deviation of the initial weights (divided by sqrt(2 layers) for output
             projections); None for 0.8/sqrt(d_model).
         warmup: the number of steps of linear warm-up, at most ``steps``. The default may be more, for trials of a few
@@ -119,6 +121,7 @@ class Recipe:
     training_examples: int
     lr: float = 1e-3
     weight_decay: float = 0.1
+    betas: Sequence[float] = (0.9, 0.999)
     initializer_range: float | None = None
     warmup: int = 100
     decay: float = 0.4
@@ -143,6 +146,9 @@ class Recipe:
                 raise BadInput(f"{name} is {value!r}; expected a number from 0 to {most:g}")
             if not value and name not in ("weight_decay", "decay"):
                 raise BadInput(f"{name} is {value!r}, with which nothing is learned; expected a number above 0")
+        object.__setattr__(self, "betas", tuple(self.betas))  # a list from JSON
+        if len(self.betas) != 2 or not all(isinstance(own, float) and 0 <= own < 1 for own in self.betas):
+            raise BadInput(f"betas is {self.betas!r}; expected two numbers from 0 to below 1, such as [0.9, 0.999]")
         if self.precision not in PRECISIONS:
             raise BadInput(f"precision is {self.precision!r}; expected one of {', '.join(PRECISIONS)}")
         if not isinstance(self.growing, bool):

@@ -328,8 +328,10 @@ def train(
         start_run(folder, name, seed=seed, **changes)
     chosen = preset(name, **changes)
     there, asked = read_config(folder), json.loads(run_config(name, chosen, chosen.seed if seed is None else seed))
-    for field in ("preset", "seed", "recipe"):
-        if there.get("made", {}).get(field) != asked["made"][field]:
+    made = {**there.get("made", {})}
+    made["recipe"] = dataclasses.asdict(recipe_from(there, folder / CONFIG)[0])  # fields newer than the run included
+    for field, own in {**asked["made"], "recipe": dataclasses.asdict(chosen.recipe)}.items():
+        if field != "versions" and made.get(field) != own:
             raise BadInput(f"{folder}: holds a run with another {field}; choose another folder")
     if any(there[part] != asked[part] for part in ("task", "architecture")):
         raise BadInput(f"{folder}: holds a run with another task or architecture; choose another folder")

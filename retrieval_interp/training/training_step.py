@@ -43,7 +43,7 @@ def adamw(trained: Iterable[tuple[str, torch.Tensor]], recipe: Recipe) -> torch.
         groups[name.rsplit(".", 1)[-1].startswith("W_")].append(weight)
     decays = {True: recipe.weight_decay, False: 0.0}
     each = [{"params": some, "weight_decay": decays[matrices]} for matrices, some in groups.items()]
-    return torch.optim.AdamW(each, lr=recipe.lr, fused=True)
+    return torch.optim.AdamW(each, lr=recipe.lr, betas=(recipe.betas[0], recipe.betas[1]), fused=True)
 
 
 DEVICES = ("auto", "cuda", "mps", "cpu")
