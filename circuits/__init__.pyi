@@ -1,6 +1,9 @@
 from .ablation.evaluation import evaluate as evaluate
 from .ablation.hooks import ablated as ablated
 from .ablation.hooks import run_ablated as run_ablated
+from .attention import attention_by_group as attention_by_group
+from .attention import role_attention as role_attention
+from .attention import roles_or_positions as roles_or_positions
 from .checks.content_or_position import ContentOrPosition as ContentOrPosition
 from .checks.content_or_position import content_or_position as content_or_position
 from .checks.content_or_position import mean_patterns as mean_patterns
@@ -42,9 +45,6 @@ from .mechanisms.one_hot import OneHot as OneHot
 from .mechanisms.registry import register as register
 from .mlps.mlp_report import MLPReport as MLPReport
 from .mlps.mlps import mlp_ablations as mlp_ablations
-from .model.attention import attention_by_group as attention_by_group
-from .model.attention import role_attention as role_attention
-from .model.attention import roles_or_positions as roles_or_positions
 from .null_models.chance import ChanceReport as ChanceReport
 from .null_models.chance import against_chance as against_chance
 from .problem import Examples as Examples

@@ -1,6 +1,10 @@
 """The errors for input that cannot be used."""
 
-from numbers import Integral
+import math
+import operator
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 
 class BadInput(ValueError):
@@ -18,14 +22,71 @@ class Unsolved(BadInput):
     """The model does not solve its task, so it has no circuit to discover."""
 
 
+def whole(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
+    """Return an integer of any library (Python, NumPy, PyTorch) as a Python integer; ``what`` names it in the message.
+
+    Raises:
+        BadInput: the value is not a whole number (a truth value is none), or is out of range.
+    """
+    number = value if type(value) is int else _as_index(value)
+    if number is None or (least is not None and number < least) or (most is not None and number > most):
+        span = {
+            (True, True): f"expected {least} to {most}",
+            (True, False): f"expected a whole number from {least}",
+            (False, False): "expected a whole number",
+        }[least is not None, most is not None]
+        raise BadInput(f"{what} is {value!r:.60}; {span}")
+    return number
+
+
+def _as_index(value: object) -> int | None:
+    """Return the integer that a value of another type than ``int`` stands for; None if it is not an integer."""
+    if isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):  # PyTorch raises all of them
+        return None
+
+
+def real(what: str, value: object, above: float = -math.inf) -> float:
+    """Return a number of any library as a Python float; ``what`` names it in the message.
+
+    Raises:
+        BadInput: the value is not a single number, is NaN or infinite, or is not above the given number.
+    """
+    number = math.nan
+    if not isinstance(value, bool | str | bytes) and "bool" not in str(getattr(value, "dtype", "")):
+        with suppress(TypeError, ValueError, RuntimeError):
+            number = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(number) or number <= above:
+        raise BadInput(f"{what} is {value!r:.60}; expected a number{'' if above == -math.inf else f' above {above:g}'}")
+    return number
+
+
+def plain(what: str, value: object) -> Any:
+    """Return data as JSON can hold it: numbers of any library as Python's, tuples as lists, keys as texts.
+
+    Raises:
+        BadInput: something else is in it, or a number is NaN or infinite.
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(f"{what}, {key}", own) for key, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(what, own) for own in value]
+    number = _as_index(value)
+    return real(what, value) if number is None else number
+
+
 def check_size(what: str, value: object, least: int, most: int) -> None:
     """Check a size; ``what`` names it in the message.
 
     Raises:
         BadInput: the value is not a whole number, or is out of range.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise BadInput(f"{what} is {value!r}; expected {least} to {most}")
+    whole(what, value, least, most)
 
 
 def check_seed(seed: object) -> None:
@@ -34,5 +95,4 @@ def check_seed(seed: object) -> None:
     Raises:
         BadInput: it is not a whole number, or is out of range.
     """
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= int(seed) < 2**63:
-        raise BadInput(f"seed {seed!r} cannot be used; expected a whole number from 0 to 2^63 - 1")
+    whole("seed", seed, 0, 2**63 - 1)

@@ -11,18 +11,45 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from circuits.errors import BadInput
+from circuits.errors import BadInput, whole
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import SIMPLE, Mechanism
 from circuits.mechanisms.one_hot import OneHot
 from circuits.utils.lazy import torch
 
 
-class Head(NamedTuple):
-    """A head, counted from 0 as in TransformerLens; written ``L5H0``."""
-
+class _Place(NamedTuple):
     layer: int
     index: int  # type: ignore[assignment]  # of the head in its layer; not tuple.index
+
+
+class Head(_Place):
+    """A head, counted from 0 as in TransformerLens; written ``L5H0``. Integers may be of any library."""
+
+    __slots__ = ()
+
+    def __new__(cls, layer: Any, index: Any) -> Head:
+        """Make a head from two integers.
+
+        Raises:
+            BadInput: one of them is not a whole number.
+        """
+        return super().__new__(cls, whole("a layer", layer), whole("a head", index))
+
+    @classmethod
+    def of(cls, given: Any) -> Head:
+        """Return a head, given as ``L5H0`` or as a pair of integers.
+
+        Raises:
+            BadInput: it is neither.
+        """
+        if isinstance(given, str):
+            return cls.parse(given)
+        try:
+            layer, index = given
+        except (TypeError, ValueError):
+            raise BadInput(f"{given!r:.60} is not a head; expected a name such as L5H0, or (5, 0)") from None
+        return cls(layer, index)
 
     def __str__(self) -> str:
         return f"L{self.layer}H{self.index}"
@@ -55,7 +82,7 @@ def check_number(name: str, number: object, n: int) -> None:
     Raises:
         BadInput: the number is not a whole number from 0 to n - 1.
     """
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < n:
+    if not 0 <= whole(name, number) < n:
         raise BadInput(f"there is no {name} {number!r}; there are {n}, counted from 0")
 
 
@@ -68,6 +95,9 @@ class Layer(tuple[tuple[int, Mechanism], ...]):
     @cached_property
     def _hash(self) -> int:
         return super().__hash__()
+
+    def __getstate__(self) -> None:
+        """Keep the hash, which differs from process to process, out of pickles."""
 
     @cached_property
     def digest(self) -> str:
@@ -93,7 +123,14 @@ class Heads(Mapping[Head, Mechanism]):
     """An immutable mapping from heads to mechanisms, from the lowest layer up."""
 
     def __init__(self, heads: Mapping[Any, Mechanism | str | Mapping[str, str] | torch.Tensor | np.ndarray]) -> None:
-        parsed = {Head.parse(head) if isinstance(head, str) else Head(*head): own for head, own in heads.items()}
+        if not isinstance(heads, Mapping):
+            raise BadInput(f"the heads of a circuit are {heads!r:.60}; expected a mapping: {{'L0H0': 'uniform'}}")
+        parsed: dict[Head, Any] = {}
+        for given, own in heads.items():
+            head = Head.of(given)
+            if head in parsed:
+                raise BadInput(f"{head} is given twice")
+            parsed[head] = own
         found: dict[int, list[tuple[int, Mechanism]]] = {}
         for head in sorted(parsed):
             found.setdefault(head.layer, []).append((head.index, _mechanism(head, parsed[head])))
@@ -157,6 +194,10 @@ class Heads(Mapping[Head, Mechanism]):
     @cached_property
     def _hash(self) -> int:
         return hash(tuple(self._layers.items()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep the hash, which differs from process to process, out of pickles."""
+        return {"_layers": self._layers}
 
     def __repr__(self) -> str:
         return repr(dict(self))

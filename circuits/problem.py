@@ -14,7 +14,7 @@ from circuits.utils.lazy import torch
 
 @dataclass(frozen=True)
 class Examples:
-    """A batch of examples.
+    """A batch of examples; arrays become tensors.
 
     Attributes:
         inputs: the model's inputs, ``[batch, pos]`` tokens or ``[batch, pos, d_input]`` vectors.
@@ -30,6 +30,14 @@ class Examples:
     counterfactual: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
+        for name in ("inputs", "targets", "counterfactual"):
+            own = getattr(self, name)
+            if hasattr(own, "__array_interface__") and not isinstance(own, torch.Tensor):
+                object.__setattr__(self, name, torch.as_tensor(own))
+            elif not isinstance(own, torch.Tensor) and not (own is None and name == "counterfactual"):
+                raise BadInput(f"the {name} of examples are a {type(own).__name__}; expected a tensor or an array")
+        if not isinstance(self.roles, Roles):
+            raise BadInput(f"the roles of examples are a {type(self.roles).__name__}; expected Roles (Roles.of)")
         if len(self.roles) != len(self):
             raise BadInput(f"the roles belong to {len(self.roles)} examples; the inputs are {len(self)}")
         if self.roles.valid is not None and self.roles.valid.shape[1] != self.inputs.shape[1]:
@@ -94,3 +102,21 @@ class Problem(Protocol):
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
         """Return the loss components of every example, from the model's outputs."""
+
+
+def check_problem(problem: object) -> None:
+    """Check that something is a task.
+
+    Raises:
+        BadInput: it is a class, or lacks something of ``Problem``; or the names of its components or roles are no list.
+    """
+    if isinstance(problem, type):
+        raise BadInput(f"the task is the class {problem.__name__}; expected an instance: {problem.__name__}(...)")
+    members = ("roles", "loss_components", "output_roles", "examples", "losses")
+    lacking = [name for name in members if not hasattr(problem, name)]
+    if lacking:
+        raise BadInput(f"the task, a {type(problem).__name__}, has no {', '.join(lacking)}; expected a Problem")
+    for name in members[:3]:
+        own = getattr(problem, name)
+        if isinstance(own, str) or not own or not all(isinstance(one, str) for one in own):
+            raise BadInput(f"{name} of the task is {own!r:.60}; expected names, such as ('answer',)")

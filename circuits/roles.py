@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from jaxtyping import Bool, Float, Int, Shaped
 
 from circuits.errors import BadInput
+from circuits.names import check_name
 from circuits.utils.lazy import torch
 
 
@@ -48,33 +49,41 @@ class Roles:
         Args:
             positions: for every role, its position in each example, ``[batch]``, or in each of several instances,
                 ``[batch, instance]``.
-            groups: for every group, the labels of every role, in the same shape.
+            groups: for every group, the labels of every role, by name in any order, in the same shape.
             valid: True where there is a token and not padding, ``[batch, pos]``; such as a tokenizer's attention mask.
             causal: False for a model that attends in both directions.
 
         Raises:
-            BadInput: the shapes differ, or have another number of dimensions; or a role is at padding.
+            BadInput: a name cannot be used (circuits/names.py), a group lacks a role or has another one, the numbers
+                are not whole, the shapes differ or have another number of dimensions, or a role is at padding.
         """
 
-        def stacked(own: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            columns = [torch.as_tensor(column) for column in own.values()]
-            for name, column in zip(own, columns, strict=True):
+        def stacked(what: str, own: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            if {*own} != {*positions}:
+                raise BadInput(f"{what} has the roles {', '.join(own)}; expected {', '.join(positions)}")
+            columns = [torch.as_tensor(own[name]) for name in positions]
+            for name, column in zip(positions, columns, strict=True):
                 if column.ndim not in (1, 2) or column.shape != columns[0].shape:
                     raise BadInput(
                         f"role {name!r}: shape {[*column.shape]}; expected [batch] or [batch, instance] for all"
                     )
-            return torch.stack([column.reshape(len(column), -1) for column in columns], dim=1)
+                if column.is_floating_point() or column.is_complex() or column.dtype == torch.bool:
+                    raise BadInput(f"role {name!r}: {what} has {column.dtype}; expected whole numbers")
+            return torch.stack([column.reshape(len(column), -1).long() for column in columns], dim=1)
 
-        if not positions:
+        if not isinstance(positions, Mapping) or not positions:
             raise BadInput("no role is given; expected at least one, with its positions")
-        labels = {group: stacked(own) for group, own in (groups or {}).items()}
+        labels = {group: stacked(f"group {group!r}", own) for group, own in (groups or {}).items()}
         tokens = None if valid is None else torch.as_tensor(valid).bool()
         if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(next(iter(positions.values())))):
             raise BadInput(f"valid has the shape {[*tokens.shape]}; expected [batch, positions]")
-        return cls(tuple(positions), stacked(positions), labels, tokens, causal)
+        return cls(tuple(positions), stacked("a position", positions), labels, tokens, causal)
 
     def __post_init__(self) -> None:
+        for name in self.names:
+            check_name("role", name)
         for group, labels in self.groups.items():
+            check_name("group", group)
             if labels.shape != self.positions.shape:
                 raise BadInput(f"{group}: {list(labels.shape)} labels for {list(self.positions.shape)} positions")
         if len(self.names) != self.positions.shape[1]:

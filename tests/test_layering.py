@@ -13,8 +13,9 @@ from tests.annotations import MODULES
 
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
-        *("errors", "utils", "roles", "problem", "mechanisms", "heads", "circuit", "role_paths"),
-        *("pattern_file", "circuit_file", "model", "ablation", "losses", "flow", "checks"),
+        *("errors", "utils", "names", "roles", "problem", "mechanisms", "heads", "circuit", "role_paths"),
+        *("pattern_file", "circuit_file", "model", "given", "entrance", "attention"),
+        *("ablation", "losses", "flow", "checks"),
         *("composition", "interchange", "mlps", "discovery", "null_models", "figures", "viewer"),
         *("validation", "explorer", "ground_truth"),
     ),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from circuits import Circuit, Head, OneHot, Previous, evaluate
+from circuits.attention import attention_by_group
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths
-from circuits.model.attention import attention_by_group
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.tasks.retrieval import RetrievalTask

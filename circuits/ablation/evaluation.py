@@ -25,7 +25,9 @@ from torch import Tensor
 
 from circuits.ablation.branches import Fork, forks
 from circuits.circuit import Circuit, Head, check_all
+from circuits.entrance import entrance
 from circuits.errors import BadInput
+from circuits.given import check_reading, losses_of, read_positions
 from circuits.mechanisms.mechanism import Mechanism, Resample, checked_pattern
 from circuits.model import batching
 from circuits.model.batching import sequences_at_once
@@ -38,6 +40,7 @@ from circuits.utils.cores import on_all_cores, pieces_at_once
 FREE = -1.0  # marks the pattern of an intact head; no mechanism has negative weights
 
 
+@entrance
 def evaluate(
     model: Transformer,
     problem: Problem,
@@ -48,7 +51,8 @@ def evaluate(
     """Return the loss components of every example under every circuit's ablation.
 
     Args:
-        model: any HookedTransformer or TransformerBridge. Its own hooks do not run, except those on attention patterns.
+        model: any HookedTransformer or TransformerBridge. Its own hooks on attention patterns and scores count; with
+            others it is refused.
         problem: the task with its losses and output roles.
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
@@ -63,7 +67,8 @@ def evaluate(
     done, work = 0, max(1, losses[..., 0].numel())
 
     def take(piece: Piece, own: Tensor) -> None:
-        nonlocal done
+        nonlocal done, losses
+        losses = losses.to(own.dtype)  # double precision for a model or a loss that has it
         losses[piece.circuits, piece.examples] = own
         done += piece.size
         progress(done / work)
@@ -100,6 +105,7 @@ def pieces(model: Transformer, problem: Problem, examples: Examples, circuits: S
     """
     cfg = model.cfg
     layers(model, examples)  # checks the model before several threads use it
+    check_reading(model, problem, examples)
     check_all(circuits, examples.roles, cfg.n_layers, cfg.n_heads)
     # A circuit with an intact head makes its whole group compute attention, so circuits without one run separately.
     whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
@@ -168,28 +174,22 @@ class Batch:
                 residual = self._rows(layer, fork, residual, parents, changed, needed[layer])
             else:
                 residual = self._whole(layer, fork, residual[parents])
-        read = self._read()
+        read = read_positions(self.problem, self.examples)
         found = self.layers.read(residual[:, read].flatten(0, 1)).unflatten(0, (len(residual), -1))
         losses: dict[int, Tensor] = {}
         for own, branch in zip(found, forked[-1].branches, strict=True):
             outputs = own.new_full((self.n, self.n_positions, own.shape[-1]), torch.nan)  # reveals losses of others
             outputs[read] = own
-            losses |= dict.fromkeys(branch.members, self.problem.losses(outputs, self.examples))
+            losses |= dict.fromkeys(branch.members, losses_of(self.problem, outputs, self.examples))
         stacked = torch.stack([losses[member] for member in range(len(losses))])
         if not stacked.isfinite().all():
             if found.isfinite().all():
                 raise BadInput(
-                    f"the losses read more than the outputs at the roles {', '.join(self.problem.output_roles)}"
+                    "the losses are NaN or infinite under an ablation, or read more than the outputs at the roles "
+                    f"{', '.join(self.problem.output_roles)}; expected finite losses of these outputs"
                 )
             raise BadInput("the model's outputs are NaN or infinite")
         return stacked
-
-    def _read(self) -> Bool[Tensor, "example pos"]:
-        """Return the positions whose outputs the losses read."""
-        read = torch.zeros(self.n, self.n_positions, dtype=torch.bool, device=self.examples.inputs.device)
-        for role in self.problem.output_roles:
-            read.scatter_(1, self.examples.roles[role], True)
-        return read
 
     @cached_property
     def _resampled(self) -> list[Float[Tensor, "example head query key"]]:
@@ -221,7 +221,7 @@ class Batch:
 
     def _needed(self, forked: Sequence[Fork]) -> list[Bool[Tensor, "example pos"]]:
         """Return for every layer the positions of its output that a circuit's loss depends on."""
-        needed = [self._read()]
+        needed = [read_positions(self.problem, self.examples)]
         for layer in range(len(forked) - 1, 0, -1):
             reach = self._reach(layer, forked[layer])
             needed.insert(0, needed[0] | (torch.einsum("seqk,eq->ek", reach, needed[0].float()) > 0))

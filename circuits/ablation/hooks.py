@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from circuits.circuit import Circuit
+from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.mechanisms.mechanism import Mechanism, Resample, checked_pattern
 from circuits.model.layers import check_edits
@@ -21,6 +22,7 @@ Hook = Callable[[Float[Tensor, "batch head query key"], nn.Module], Float[Tensor
 
 
 @contextmanager
+@entrance
 def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Transformer]:
     """Ablate a model within a ``with`` block: the circuit's heads are replaced, all others are intact.
 
@@ -31,31 +33,26 @@ def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Tran
 
     Raises:
         BadInput: the circuit does not fit the model or the roles, or changes of the model's attention have no effect.
-        RuntimeError: the model was run, but some of the hooks were not called.
+        RuntimeError: some of the hooks were not called: the model was run above or below their layers, or not at all,
+            or something (such as torch.compile) ran it without its hooks.
     """
     check_edits(model)
     circuit.check(roles, model.cfg.n_layers, model.cfg.n_heads)
     layers = sorted({head.layer for head in circuit.heads})
     fired: set[int] = set()
-    ran = False
-
-    def watch(pattern: Tensor, hook: nn.Module) -> Tensor:
-        nonlocal ran
-        ran = True
-        return pattern
 
     def override(pattern: Tensor, hook: nn.Module, layer: int) -> Tensor:
         fired.add(layer)
         return overridden(pattern, circuit.layer(layer), roles)
 
-    # All layers are watched, to detect a run that starts above an ablated layer or stops below it.
-    hooks: list[tuple[str, Hook]] = [(pattern_hook(layer), watch) for layer in range(model.cfg.n_layers)]
-    hooks += [(pattern_hook(layer), partial(override, layer=layer)) for layer in layers]
+    hooks: list[tuple[str, Hook]] = [(pattern_hook(layer), partial(override, layer=layer)) for layer in layers]
     with model.hooks(fwd_hooks=hooks):
         yield model
     silent = [layer for layer in layers if layer not in fired]
-    if ran and silent:
-        raise RuntimeError(f"the ablation of layers {silent} did nothing: the run started above or stopped below them")
+    if silent:
+        raise RuntimeError(
+            f"the ablation of layers {silent} did nothing: the model was not run through them, or without its hooks"
+        )
 
 
 def overridden(
@@ -66,6 +63,12 @@ def overridden(
     Raises:
         BadInput: the roles belong to another batch.
     """
+    if pattern.shape[-2] != pattern.shape[-1]:
+        queries, keys = pattern.shape[-2:]
+        raise BadInput(
+            f"an ablated model was run on {queries} of {keys} positions, as with a cache of keys; "
+            "expected whole sequences (generate with use_past_kv_cache=False)"
+        )
     if len(roles) != pattern.shape[0]:
         raise BadInput(f"the roles belong to {len(roles)} examples; the model was run on {pattern.shape[0]}")
     pattern = pattern.clone()
@@ -74,6 +77,7 @@ def overridden(
     return pattern
 
 
+@entrance
 def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Float[Tensor, "batch pos d_out"]:
     """Return the model's outputs on the examples under the circuit's ablation.
 

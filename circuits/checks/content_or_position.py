@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from circuits.attention import position_attention
 from circuits.circuit import Circuit, Head
+from circuits.entrance import entrance
+from circuits.given import examples_of
 from circuits.losses.loss import Loss
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.model.attention import position_attention
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples, Problem
 from circuits.utils.progress import Progress, part_of, shown
@@ -63,9 +65,10 @@ class ContentOrPosition:
 
 def mean_examples(model: Transformer, problem: Problem, seed: int = 0, n_examples: int = MEAN_EXAMPLES) -> Examples:
     """Return the examples that patterns are averaged over, from an rng stream of their own."""
-    return problem.examples(n_examples, stream_seed(seed, "means")).to(next(model.parameters()).device)
+    return examples_of(problem, n_examples, stream_seed(seed, "means"), next(model.parameters()).device)
 
 
+@entrance
 def mean_patterns(
     model: Transformer, problem: Problem, seed: int = 0, n_examples: int = MEAN_EXAMPLES
 ) -> dict[Head, FixedPattern]:
@@ -96,6 +99,7 @@ def each_alone(
     return {head: one.loss for head, one in decided.items()}
 
 
+@entrance
 def content_or_position(
     model: Transformer,
     problem: Problem,

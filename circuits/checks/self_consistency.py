@@ -26,6 +26,7 @@ from torch import Tensor
 from circuits.ablation.hooks import ablated
 from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency, low
 from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.entrance import entrance
 from circuits.losses.loss import Loss
 from circuits.losses.loss_by_label import losses_by_label
 from circuits.losses.mean import Mean, per_example
@@ -40,6 +41,7 @@ from circuits.role_paths import role_paths
 from circuits.utils.progress import Progress, part_of, shown
 
 
+@entrance
 def self_consistency(
     model: Transformer,
     problem: Problem,

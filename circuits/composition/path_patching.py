@@ -15,6 +15,8 @@ from circuits.composition.receiver import INPUTS, Receiver, exchanged
 from circuits.composition.sender import ALL, Sender
 from circuits.composition.senders import senders_below
 from circuits.composition.unablated import Unablated, examples_at_once
+from circuits.entrance import entrance
+from circuits.given import examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels
 from circuits.losses.mean import Mean
 from circuits.losses.sample import check_number, stream_seed
@@ -57,6 +59,7 @@ class Values:
 Wanted = Callable[[Key], bool]  # whether the loss of a patch is measured
 
 
+@entrance
 @torch.no_grad()
 def path_patching(
     model: Transformer,
@@ -95,7 +98,7 @@ def path_patching(
     check_number(n_examples)
     device = next(model.parameters()).device
     few, many = (
-        problem.examples(n, stream_seed(seed, f"path patching{stream}")).to(device)
+        examples_of(problem, n, stream_seed(seed, f"path patching{stream}"), device)
         for n, stream in ((SCREENED, ", screening"), (n_examples, ""))
     )
     circuit.check(many.roles, model.cfg.n_layers, model.cfg.n_heads)

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from circuits.given import losses_of
 from circuits.heads import Head
 from circuits.model.batching import ENTRIES_AT_ONCE
 from circuits.model.kept_run import KeptRun, is_like_gpt2
@@ -32,7 +33,7 @@ class Unablated:
         outputs, self._cache = model.run_with_cache(
             examples.inputs, names_filter=lambda name: name.endswith((*PARTS, "hook_pattern", last))
         )
-        self.losses = problem.losses(outputs, examples).mean(dim=1)
+        self.losses = losses_of(problem, outputs, examples).mean(dim=1)
         layers = range(model.cfg.n_layers)
         residuals = [*(self._cache[f"blocks.{layer}.hook_resid_pre"] for layer in layers), self._cache[last]]
         known = layers if is_like_gpt2(model) else ()
@@ -66,7 +67,7 @@ class Unablated:
 
     def losses_above(self, layer: int, residual: Float[Tensor, "example tail d_model"]) -> Float[Tensor, " example"]:
         """Return the losses when the model runs on after a layer, from a residual stream at the last positions."""
-        return self.problem.losses(self._kept.continued(layer + 1, residual[None])[0], self.examples).mean(dim=1)
+        return losses_of(self.problem, self._kept.continued(layer + 1, residual[None])[0], self.examples).mean(dim=1)
 
 
 def examples_at_once(model: Transformer, examples: Examples) -> int:

@@ -18,6 +18,7 @@ from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
+from circuits.entrance import entrance
 from circuits.errors import Unsolved
 from circuits.losses.loss import Loss, allowed_loss
 from circuits.losses.sample import Sample, stream_seed
@@ -111,6 +112,7 @@ class Discovery:
         }
 
 
+@entrance
 def discover(
     model: Transformer,
     problem: Problem,

@@ -23,6 +23,7 @@ from circuits.circuit import AttentionPath, Circuit
 from circuits.discovery.candidate_paths import CandidatePaths
 from circuits.discovery.equivalence_result import Equivalence, EquivalentCircuit, Paths
 from circuits.discovery.observed_paths import ObservedPaths
+from circuits.entrance import entrance
 from circuits.errors import BadInput, check_size
 from circuits.losses.loss import Loss
 from circuits.losses.sample import Sample, stream_seed
@@ -36,6 +37,7 @@ MOST_SETS = 1024  # sets of paths that are run, without those that rule out othe
 LISTED = 10**6  # sets that are looked at before any is run
 
 
+@entrance
 def equivalence(
     model: Transformer,
     problem: Problem,

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from circuits.attention import attention_by_group
 from circuits.circuit import Head
 from circuits.discovery.observed_positions import observed_positions
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.one_hot import ON, Condition, Ends, OneHot
-from circuits.model.attention import attention_by_group
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer

@@ -8,16 +8,16 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from circuits.attention import role_attention
 from circuits.checks.removals import PathResult
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import save_circuit
 from circuits.composition.edges import Composition
 from circuits.composition.path_patching import path_patching
-from circuits.errors import BadInput
 from circuits.explorer.draft import Draft
+from circuits.given import examples_of
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
-from circuits.model.attention import role_attention
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import against_chance
 from circuits.problem import Problem
@@ -58,11 +58,7 @@ class Exploration:
         Raises:
             BadInput: the circuit does not fit the model, or an argument has the wrong type.
         """
-        kinds = {"HookedTransformer or TransformerBridge": Transformer, "Problem": Problem, "Circuit": Circuit}
-        for what, (name, kind) in zip((model, problem, circuit), kinds.items(), strict=True):
-            if not isinstance(what, kind):
-                raise BadInput(f"expected a {name}, got {type(what).__name__} (see docs/uses.md)")
-        examples = problem.examples(EXACTLY, seed).to(next(model.parameters()).device)
+        examples = examples_of(problem, EXACTLY, seed, next(model.parameters()).device)
         self.model, self.problem, self.seed = model, problem, seed
         self.threshold = threshold
         self._test = SequentialTest(model, problem, examples, threshold)

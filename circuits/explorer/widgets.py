@@ -14,6 +14,7 @@ import traitlets
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit
 from circuits.composition.edges import Edge
+from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.explorer.drawing import SMALLEST, drawing, full_width
 from circuits.explorer.exploration import IN_PASSING, THRESHOLD, Exploration
@@ -29,6 +30,7 @@ BARS = ("unablated", "with the circuit")
 NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": "undecided", "no": "not needed"}
 
 
+@entrance
 def explore(
     model: Transformer,
     problem: Problem,

@@ -9,9 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Int
 
 from circuits.circuit import AttentionPath, Circuit
+from circuits.entrance import entrance
 from circuits.flow.circuit_flow import circuit_flow
 from circuits.flow.fixed_paths import FixedPaths, fixed_paths, with_fixed_paths
 from circuits.flow.layout import Layout
+from circuits.given import examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.mechanisms.one_hot import OneHot
 from circuits.problem import Problem
@@ -124,6 +126,7 @@ class FlowCheck:
         }
 
 
+@entrance
 def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
     """Check whether a circuit's paths could carry the answer, on the instances of ``ROLE_EXAMPLES`` examples.
 
@@ -131,7 +134,7 @@ def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
     """
     if not isinstance(problem, LaidOut):
         return None
-    roles = problem.examples(ROLE_EXAMPLES, seed=0).roles
+    roles = examples_of(problem, ROLE_EXAMPLES, 0).roles
     explicit = with_fixed_paths(circuit, roles)
     held, of_instance = _held(explicit, roles)
     flows = [circuit_flow(explicit, problem.layout, only=paths) for paths in held]

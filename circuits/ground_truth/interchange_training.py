@@ -28,8 +28,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from circuits.circuit import AttentionPath, Circuit
+from circuits.entrance import entrance
 from circuits.errors import BadInput, check_size
 from circuits.flow.flow_check import LaidOut
+from circuits.given import examples_of
 from circuits.interchange.predicted import answers_if_exchanged
 from circuits.interchange.variables import Interchangeable, couples
 from circuits.losses.sample import stream_seed
@@ -48,6 +50,7 @@ class Trainable(Interchangeable, LaidOut, Protocol):
     """A problem whose instances can exchange answers, and whose roles know pieces of information."""
 
 
+@entrance
 def train_to_carry(
     model: Transformer,
     problem: Trainable,
@@ -92,13 +95,13 @@ def train_to_carry(
     plan, weights = _Plan(problem, circuit), [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:
         raise BadInput("no weight of the model can be trained; expected some that require a gradient")
-    plan.check(model, problem.examples(2, seed=0).to(weights[0].device))
+    plan.check(model, examples_of(problem, 2, 0, weights[0].device))
     optimizer = torch.optim.AdamW(weights, lr=lr, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(_of_highest, steps=steps))
     losses = torch.empty(steps, len(RUNS))
     with shown(progress, "interchange training") as progress:
         for step in range(steps):
-            examples = problem.examples(batch, stream_seed(seed, f"step {step}")).to(weights[0].device)
+            examples = examples_of(problem, batch, stream_seed(seed, f"step {step}"), weights[0].device)
             path, drawn = circuit.paths[step % len(circuit.paths)], stream_seed(seed, f"couples of step {step}")
             optimizer.zero_grad()
             each = plan.losses(model, examples, path, drawn)

@@ -25,9 +25,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from circuits.circuit import Circuit
+from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES, LaidOut
+from circuits.given import examples_of
 from circuits.interchange.interchange_result import InterchangeResult, furthest
 from circuits.interchange.predicted import predicted_accuracy
 from circuits.interchange.variables import Interchangeable, Variable, couples
@@ -42,6 +44,7 @@ from circuits.utils.progress import Progress, shown
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
 
 
+@entrance
 def interchange(
     model: Transformer,
     problem: Problem,
@@ -70,7 +73,7 @@ def interchange(
     if not isinstance(problem, Interchangeable):
         raise BadInput(f"{type(problem).__name__} has no variables that can be exchanged between instances")
     check_number(n_examples)
-    examples = problem.examples(n_examples, stream_seed(seed, "interchange")).to(next(model.parameters()).device)
+    examples = examples_of(problem, n_examples, stream_seed(seed, "interchange"), next(model.parameters()).device)
     if examples.roles.positions.shape[2] < 2:
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
     check_branching(model, examples)
@@ -147,7 +150,7 @@ def _predicted(
     """
     if not isinstance(problem, LaidOut):
         raise BadInput(f"{type(problem).__name__} has no layout; only with it does a circuit predict anything")
-    paths = with_fixed_paths(circuit, problem.examples(ROLE_EXAMPLES, seed=0).roles)
+    paths = with_fixed_paths(circuit, examples_of(problem, ROLE_EXAMPLES, 0).roles)
     laid = problem.layout, problem.read_at, names
     return torch.tensor([predicted_accuracy(paths, *laid, variable, n_layers) for variable in problem.variables])
 

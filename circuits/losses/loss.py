@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxtyping import Float
 
-from circuits.errors import BadInput
+from circuits.errors import real
 from circuits.utils.lazy import torch
 
 SURE = 3.0  # standard errors; a larger difference is taken as real
@@ -80,5 +80,4 @@ def check_threshold(threshold: float) -> None:
     Raises:
         BadInput: the threshold is not a number above 0.
     """
-    if not 0 < threshold < float("inf"):
-        raise BadInput(f"the threshold is {threshold}; expected a number above 0")
+    real("the threshold", threshold, above=0.0)

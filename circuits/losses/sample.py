@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from circuits.errors import BadInput, check_seed
+from circuits.errors import whole
+from circuits.given import check_seeds, examples_of
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
@@ -19,11 +20,12 @@ class Sample:
     Every later block has its own seed, derived from the seed of the sample.
 
     Raises:
-        BadInput: the number of examples is out of range.
+        BadInput: the number of examples is out of range, or the task ignores its seed.
     """
 
     def __init__(self, problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> None:
-        check_number(n)
+        n = check_number(n)
+        check_seeds(problem)
         self.problem, self.seed, self.device, self._n = problem, seed, device, n
         self._drawn: dict[int, Examples] = {0: self._draw(0)}
 
@@ -50,7 +52,7 @@ class Sample:
 
     def _draw(self, block: int) -> Examples:
         n = min(BLOCK, self._n - block * BLOCK)
-        return self.problem.examples(n, self._seed(block)).to(self.device)
+        return examples_of(self.problem, n, self._seed(block), self.device)
 
     def _seed(self, block: int) -> int:
         if block == 0:
@@ -64,18 +66,17 @@ def stream_seed(seed: int, stream: str) -> int:
     Raises:
         BadInput: the seed is not a whole number, or is out of range.
     """
-    check_seed(seed)
+    seed = whole("seed", seed, 0, 2**63 - 1)
     return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
 
 
-def check_number(n: object) -> None:
-    """Check a number of examples.
+def check_number(n: object) -> int:
+    """Return a number of examples as a Python integer.
 
     Raises:
         BadInput: it is not a whole number, is too small for a standard error, or its losses would not fit into memory.
     """
-    if not isinstance(n, int) or isinstance(n, bool) or not 2 <= n <= MOST_EXAMPLES:
-        raise BadInput(f"{n!r} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
+    return whole("the number of examples (for a standard error, at least 2)", n, 2, MOST_EXAMPLES)
 
 
 def blocks(start: int, stop: int) -> list[slice]:

@@ -31,8 +31,9 @@ class FixedPattern(Mechanism):
     own = False
 
     def __post_init__(self) -> None:
-        if not hasattr(self.numbers, "shape"):
-            raise BadInput(f"a fixed pattern is a {type(self.numbers).__name__}; expected a tensor or an array")
+        is_array = isinstance(self.numbers, np.ndarray) and np.isrealobj(self.numbers)
+        if not is_array and (not hasattr(self.numbers, "is_complex") or self.numbers.is_complex()):
+            raise BadInput(f"a fixed pattern is a {type(self.numbers).__name__}; expected a real tensor or array")
         shape, n = tuple(self.numbers.shape), self.numbers.shape[0] if self.numbers.ndim == 2 else 0
         if shape != (n, n) or not n:
             raise BadInput(f"a fixed pattern has the shape {list(shape)}; expected [query, key] of the same length")

@@ -12,15 +12,17 @@ from types import MappingProxyType
 
 from jaxtyping import Bool, Float, Int
 
-from circuits.errors import BadInput
+from circuits.errors import BadInput, whole
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import ELSEWHERE, ROWS, Mechanism
+from circuits.names import check_name
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
 Ends = tuple[str, str]  # the source and the target of a row
 ON = 0.5  # a path holds for a label if the average attention along it is higher than this
 POSITION = re.compile("position ([0-9]{1,6})")  # a fixed position as the target of a row
+MOST = 999_999  # the largest label
 
 
 def is_role(target: str) -> bool:
@@ -45,21 +47,33 @@ class Condition:
     also: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", tuple(sorted(set(self.labels))))
+        if self.group != "position":
+            check_name("group", self.group)
+        check_name("role", self.at)
+        given = (
+            self.labels if isinstance(self.labels, Iterable) and not isinstance(self.labels, str) else (self.labels,)
+        )
+        numbers = {whole(f"a label of {self.group}", label, 0, MOST) for label in given}
+        object.__setattr__(self, "labels", tuple(sorted(numbers)))
         if not self.labels:
             raise BadInput(f"a condition on no {self.group}; expected at least one label")
+        if self.also:  # equal conditions are one, whatever the order of their parts
+            joined: dict[tuple[str, str], tuple[int, ...]] = {}
+            for part in self.alternatives:
+                joined[part.group, part.at] = joined.get((part.group, part.at), ()) + part.labels
+            first, *rest = (Condition(*read, numbers) for read, numbers in sorted(joined.items()))
+            for name in ("group", "at", "labels"):
+                object.__setattr__(self, name, getattr(first, name))
+            object.__setattr__(self, "also", tuple(rest))
 
     @property
     def alternatives(self) -> tuple[Condition, ...]:
         """The single conditions; the row holds if one of them does."""
-        return (Condition(self.group, self.at, self.labels), *self.also)
+        others = (part for own in self.also for part in own.alternatives)
+        return (Condition(self.group, self.at, self.labels), *others)
 
     def __or__(self, other: Condition) -> Condition:
-        labels: dict[tuple[str, str], tuple[int, ...]] = {}
-        for part in (*self.alternatives, *other.alternatives):
-            labels[part.group, part.at] = labels.get((part.group, part.at), ()) + part.labels
-        first, *also = (Condition(*read, numbers) for read, numbers in sorted(labels.items()))
-        return replace(first, also=tuple(also))
+        return replace(self, also=(*self.also, other))
 
     def __str__(self) -> str:
         return self.text()
@@ -103,8 +117,14 @@ class OneHot(Mechanism):
         elsewhere: str | FixedPattern = "zero",
         where: Mapping[Ends, Condition] = MappingProxyType({}),
     ) -> None:
-        given = rows.items() if isinstance(rows, Mapping) else rows
-        object.__setattr__(self, "rows", tuple(sorted(given)))
+        given = [*(rows.items() if isinstance(rows, Mapping) else rows)]
+        for ends in given:
+            if not isinstance(ends, tuple | list) or len(ends) != 2:
+                raise BadInput(f"{ends!r:.60} is not a row; expected a source and a target, such as ('query', 'key')")
+            check_name("role", ends[0])
+            if not isinstance(ends[1], str) or is_role(ends[1]):
+                check_name("role", ends[1])
+        object.__setattr__(self, "rows", tuple(sorted((source, target) for source, target in given)))
         object.__setattr__(self, "elsewhere", elsewhere)
         object.__setattr__(self, "where", tuple(sorted(where.items(), key=lambda item: item[0])))
         if not self.rows:
@@ -217,6 +237,8 @@ class OneHot(Mechanism):
                 raise BadInput(f"the row of {source!r} differs from another row at the same position; expected one row")
             of, instance = there.nonzero(as_tuple=True)
             pattern[of, at[of, instance]] = row[of, instance]
+            if n_instances > 1 and (pattern[of, at[of, instance]] != row[of, instance]).any():
+                raise BadInput(f"two instances have {source!r} at one position, and another target; expected one row")
             taken[of, at[of, instance]] = True
         return pattern
 

@@ -20,7 +20,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from circuits.entrance import entrance
 from circuits.errors import BadInput
+from circuits.given import examples_of, losses_of
 from circuits.losses.loss import Loss, check_threshold
 from circuits.losses.sample import check_number, stream_seed
 from circuits.mlps.mlp_report import INSTEAD, MLPLoss, MLPReport
@@ -35,6 +37,7 @@ Groups = dict[str | None, Bool[Tensor, "batch pos"]]  # positions by role; None 
 RIDGE = 1e-3  # the ridge penalty, relative to the mean variance of the MLP's input
 
 
+@entrance
 def mlp_ablations(
     model: Transformer,
     problem: Problem,
@@ -65,7 +68,7 @@ def mlp_ablations(
         raise BadInput("the model has no MLPs; expected a model that is not attention-only")
     device = next(model.parameters()).device
     fit_on, test_on = (
-        problem.examples(n_examples, stream_seed(seed, stream)).to(device) for stream in ("MLP fit", "MLP loss")
+        examples_of(problem, n_examples, stream_seed(seed, stream), device) for stream in ("MLP fit", "MLP loss")
     )
     check_branching(model, fit_on)
     with shown(progress, "MLPs") as progress:
@@ -90,7 +93,7 @@ def _losses(
     found: dict[tuple[int | None, str | None, str], list[Tensor]] = {}
     for part, done in _parts(model, examples):
         run, opened = KeptRun.of(model, part), opened_layers(model, part)
-        plain.append(problem.losses(run.outputs, part))
+        plain.append(losses_of(problem, run.outputs, part))
         groups = _groups(part)
         for layer in stand_ins.layers:
             residual = run.residuals[layer].repeat(len(INSTEAD), 1, 1)
@@ -100,10 +103,10 @@ def _losses(
                 with torch.no_grad():
                     after = opened.block(layer, residual, mlp=replaced).unflatten(0, (len(INSTEAD), -1))[:, :, first:]
                 for instead, outputs in zip(INSTEAD, run.continued(layer + 1, after), strict=True):
-                    found.setdefault((layer, role, instead), []).append(problem.losses(outputs, part))
+                    found.setdefault((layer, role, instead), []).append(losses_of(problem, outputs, part))
             progress(done[0] + (done[1] - done[0]) * (layer + 1) / model.cfg.n_layers)
         for instead, outputs in zip(INSTEAD, stand_ins.run(part), strict=True):
-            found.setdefault((None, None, instead), []).append(problem.losses(outputs, part))
+            found.setdefault((None, None, instead), []).append(losses_of(problem, outputs, part))
     return torch.cat(plain).cpu(), {key: torch.cat(own).cpu() for key, own in found.items()}
 
 

@@ -5,7 +5,6 @@
 - hooked.py, bridge.py: the two kinds of transformer behind the seam
 - block.py: the parts of a HookedTransformer's block: values, attention output, MLP
 - patterns.py: attention patterns, layer by layer
-- attention.py: role_attention, attention_by_group: average attention from role to role
 - kept_run.py: KeptRun: a run from which others branch off at any layer and position
 - batching.py: the number of sequences that run at once
 - language.py: from_pretrained: a language model by its name

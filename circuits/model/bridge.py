@@ -101,6 +101,8 @@ def check_edits_of_bridge(model: Transformer) -> None:
         if getattr(getattr(block, "attn", None), "hook_pattern", None) is None:
             raise BadInput(f"{architecture(model)}: layer {layer} has no attention patterns; expected some in all")
         heads, written, outputs = _attending(model, block.attn, None)
+        if layer == 0 and not torch.equal(outputs, _attending(model, block.attn, None)[2]):
+            raise BadInput(f"{architecture(model)}: its outputs for the same tokens differ from run to run")
         others, _, changed = _attending(model, block.attn, lambda own: torch.eye(4).to(own).expand_as(own))
         if outputs.isfinite().all() and torch.equal(outputs, changed) and written.any():
             dropped = heads.any() and torch.equal(heads, others)

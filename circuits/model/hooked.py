@@ -112,14 +112,21 @@ def edited(point: nn.Module, edit: Edit | None) -> Iterator[None]:
     """Change what goes through a hook point in this thread, within a ``with`` block.
 
     It is a plain PyTorch hook: TransformerLens would remove all hooks from the model, including those of the user.
+
+    Raises:
+        BadInput: nothing went through the hook point.
     """
     if edit is None:
         yield
         return
-    thread = threading.get_ident()
+    thread, called = threading.get_ident(), False
 
     def override(module: nn.Module, inputs: tuple[Tensor, ...], pattern: Tensor) -> Tensor:
-        return edit(pattern).contiguous() if threading.get_ident() == thread else pattern  # some models call view
+        nonlocal called
+        if threading.get_ident() != thread:
+            return pattern
+        called = True
+        return edit(pattern).contiguous()  # some models call view
 
     with HOOKING:
         handle = point.register_forward_hook(override)
@@ -128,6 +135,8 @@ def edited(point: nn.Module, edit: Edit | None) -> Iterator[None]:
     finally:
         with HOOKING:
             handle.remove()
+    if not called:
+        raise BadInput("the model was run without its hooks, so that nothing was ablated; expected an uncompiled model")
 
 
 @contextmanager

@@ -15,7 +15,6 @@ attention patterns, or whose layers do not give its outputs, is refused.
 
 from __future__ import annotations
 
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
@@ -24,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.errors import BadInput
+from circuits.model.state import learned
 from circuits.model.transformer import Transformer, check_inputs, is_bridge, run
 from circuits.problem import Examples
 
@@ -32,7 +32,7 @@ Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, 
 EditHeads = Mapping[str, Callable[[Tensor], Tensor]]
 EditMLP = Callable[[Tensor, Tensor], Tensor]  # the input and the output of an MLP, and its output after the change
 WRONG_PARTS = (AttributeError, RuntimeError, TypeError, ValueError, IndexError)  # of an architecture with other parts
-CHECKED = 2  # examples that a model is checked on
+CHECKED = 4  # examples that a model is checked on, from the first to the last
 
 
 class Layers(ABC):
@@ -84,10 +84,6 @@ class Layers(ABC):
         """Return the residual stream after a layer; ``mixed`` is the sum of values, weighted by attention."""
 
 
-_known: weakref.WeakKeyDictionary[Transformer, dict[tuple[int, bool], frozenset[int]]] = weakref.WeakKeyDictionary()
-_arriving: weakref.WeakSet[Transformer] = weakref.WeakSet()
-
-
 def layers(model: Transformer, examples: Examples) -> Layers:
     """Return a model on a batch of examples, layer by layer; the model is checked once for each length.
 
@@ -96,11 +92,12 @@ def layers(model: Transformer, examples: Examples) -> Layers:
             do not give its outputs.
     """
     check_inputs(model, examples)
-    key = examples.inputs.shape[1], examples.roles.valid is not None
-    known = _known.setdefault(model, {})
+    key = "layers", examples.inputs.shape[1], examples.roles.valid is not None
+    known = learned(model)
     if key not in known:
         check_edits(model)
-        known[key] = _checked(_opened(model, examples.take(slice(0, CHECKED))))
+        some = torch.linspace(0, len(examples) - 1, min(CHECKED, len(examples)), device=examples.inputs.device).long()
+        known[key] = _checked(_opened(model, examples.take(some)))
     return _opened(model, examples, known[key])
 
 
@@ -123,12 +120,12 @@ def check_edits(model: Transformer) -> None:
     Raises:
         BadInput: they have none, or a layer has no attention patterns.
     """
-    if model in _arriving or not is_bridge(model):
+    if "edits" in learned(model) or not is_bridge(model):
         return
     from circuits.model.bridge import check_edits_of_bridge
 
     check_edits_of_bridge(model)
-    _arriving.add(model)
+    learned(model)["edits"] = True
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from circuits.errors import BadInput
 from circuits.problem import Examples
@@ -60,6 +60,22 @@ def is_bridge(model: Transformer) -> bool:
     return any(kind.__name__ == "TransformerBridge" for kind in type(model).__mro__)
 
 
+def check_model(model: object) -> None:
+    """Check that something is a transformer of TransformerLens.
+
+    Raises:
+        BadInput: it is not; the message says how to make one.
+    """
+    if isinstance(model, type) or not isinstance(model, Transformer):
+        given = f"the text {model!r:.60}" if isinstance(model, str) else f"a {type(model).__name__}"
+        if isinstance(model, type):
+            given = f"the class {model.__name__}"
+        raise BadInput(
+            f"the model is {given}; expected a HookedTransformer or a TransformerBridge "
+            "(circuits.model.from_pretrained loads one by its name)"
+        )
+
+
 def attention_mask(examples: Examples) -> dict[str, torch.Tensor]:
     """Return the keyword arguments that tell a model which positions are padding; none if there is no padding."""
     valid = examples.roles.valid
@@ -90,6 +106,27 @@ def check_inputs(model: Transformer, examples: Examples) -> None:
     low, high = (int(own) for own in inputs.aminmax())
     if low < 0 or high >= cfg.d_vocab:
         raise BadInput(f"token {low if low < 0 else high} is none of the model's; expected 0 to {cfg.d_vocab - 1}")
+    if examples.roles.valid is None and getattr(model.tokenizer, "padding_side", "right") == "left":
+        _check_padding(model, inputs)
+
+
+def _check_padding(model: Transformer, tokens: Int[torch.Tensor, "batch pos"]) -> None:
+    """Check that no example begins with padding, which a HookedTransformer masks by itself where nothing is declared.
+
+    Raises:
+        BadInput: one does.
+    """
+    if is_bridge(model) or model.tokenizer.pad_token_id is None:
+        return
+    from transformer_lens.utils import get_attention_mask
+
+    masked = get_attention_mask(model.tokenizer, tokens, model.cfg.default_prepend_bos) == 0
+    if masked.any():
+        first = int(masked.any(dim=1).nonzero()[0])
+        raise BadInput(
+            f"example {first} begins with {int(masked[first].sum())} tokens of padding, which the model masks; "
+            "expected the roles to name the other tokens (Roles.of(..., valid=attention_mask))"
+        )
 
 
 def run(model: Transformer, examples: Examples) -> Float[torch.Tensor, "batch pos d_out"]:

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.entrance import entrance
 from circuits.losses.interval import Interval
 from circuits.losses.loss import Loss, strict_threshold
 from circuits.losses.sample import Sample, stream_seed
@@ -130,6 +131,7 @@ class ChanceReport:
         }
 
 
+@entrance
 def against_chance(
     model: Transformer,
     problem: Problem,

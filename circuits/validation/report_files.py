@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from circuits.attention import split_attention
 from circuits.checks.faithfulness import Ablated
 from circuits.checks.removals import PathResult
 from circuits.checks.self_consistency_result import SelfConsistency
@@ -19,8 +20,8 @@ from circuits.discovery.equivalence_result import Equivalence
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
+from circuits.given import examples_of
 from circuits.mechanisms.mechanism import REPLACEMENTS, SIMPLE
-from circuits.model.attention import split_attention
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
 from circuits.pattern_file import PATTERNS, save_patterns
@@ -83,7 +84,7 @@ def to_json(report: ValidationReport, further: Further = NOTHING) -> dict[str, A
 def page(report: ValidationReport, further: Further = NOTHING) -> str:
     """Return the self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
     model, device = report.model, next(report.model.parameters()).device
-    examples = report.problem.examples(ATTENTION_EXAMPLES, report.seed).to(device)
+    examples = examples_of(report.problem, ATTENTION_EXAMPLES, report.seed, device)
     order, group = examples.roles.in_order, examples.roles.main_group
     attention = split_attention(model, examples).cpu()
     drawn = report.circuit, examples.roles, model.cfg.n_layers, report.attention

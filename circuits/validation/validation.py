@@ -18,20 +18,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from circuits.attention import ATTENTION_EXAMPLES, role_attention
 from circuits.checks.content_or_position import content_or_position
 from circuits.checks.faithfulness import faithfulness
 from circuits.checks.heads_alone import each_head_alone
 from circuits.checks.merging import merges
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.checks.removals import removals
-from circuits.checks.statements import Protocol
+from circuits.checks.statements import PROTOCOLS, Protocol
 from circuits.circuit import Circuit
+from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.flow.flow_check import flow_check
 from circuits.losses.loss import strict_threshold
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
-from circuits.model.attention import ATTENTION_EXAMPLES, role_attention
 from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.utils.progress import Progress, part_of, shown
@@ -52,7 +53,12 @@ class Settings:
     protocol: Protocol
     metadata: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise BadInput(f"the protocol is {self.protocol!r:.60}; expected one of {', '.join(PROTOCOLS)}")
 
+
+@entrance
 def validate(
     model: Transformer,
     problem: Problem,

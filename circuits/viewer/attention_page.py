@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from circuits.attention import ATTENTION_EXAMPLES, split_attention
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.page import figure_element, render_page
-from circuits.model.attention import ATTENTION_EXAMPLES, split_attention
+from circuits.given import examples_of
 from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.viewer.viewer import Viewer
@@ -31,7 +32,7 @@ def attention_page(
     Raises:
         BadInput: the examples do not have the group.
     """
-    examples = problem.examples(ATTENTION_EXAMPLES, seed)
+    examples = examples_of(problem, ATTENTION_EXAMPLES, seed)
     order, group = examples.roles.in_order, by or examples.roles.main_group
     figures: dict[str, Markup] = {}
     for name, model in models.items():

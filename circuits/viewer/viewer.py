@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.figures.page import in_a_frame, render_page
 from circuits.model.transformer import Transformer
@@ -60,6 +61,7 @@ class Viewer:
         return f"Viewer of {'; '.join(heads)}" + (f" at {steps} steps" if steps > 1 else "")
 
 
+@entrance
 def attention_viewer(
     model: Transformer,
     examples: Examples,

@@ -11,7 +11,7 @@ from retrieval_interp.claims.claim import listed
 from retrieval_interp.claims.found_circuit import Measured
 from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.models.model_dir import ATTENTION, CIRCUIT, CONFIG, LOG, REPORT, read_config
-from retrieval_interp.models.presets import preset
+from retrieval_interp.models.presets import Recipe, preset
 from retrieval_interp.reproduction.stored_report import circuit_found, read_report
 from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
@@ -147,10 +147,11 @@ def is_run_of(folder: Path, changes: Mapping[str, Any]) -> bool:
     of = "transformer_d" if "transformer_d" in folder.name else "transformer_a"
     wanted = asdict(preset(of, **changes).recipe)
     recipe = made.get("recipe")
+    betas = tuple((recipe or {}).get("betas", Recipe.betas))  # older runs do not name them
     named = SEED.match(folder.name)
     return (
         isinstance(recipe, dict)
-        and {**recipe, "checkpoint_every": 0} == {**wanted, "checkpoint_every": 0}
+        and {**recipe, "betas": betas, "checkpoint_every": 0} == {**wanted, "checkpoint_every": 0}
         and made.get("preset") == of
         and named is not None
         and made.get("seed") == int(named[2])

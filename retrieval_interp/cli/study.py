@@ -122,7 +122,7 @@ def content_or_position(
     from retrieval_interp.models.provenance import metadata
 
     model, task, _ = library.load(model_dir)
-    from circuits.model.attention import roles_or_positions
+    from circuits.attention import roles_or_positions
 
     with progress_bar("content or position") as progress:
         found = circuits.content_or_position(

@@ -142,7 +142,7 @@ def measured(
     run: Path, circuit: Circuit, n_sequences: int, seed: int, progress: Callable[[float], None]
 ) -> dict[str, Curve]:
     """Measure the attention along every possible path at every checkpoint."""
-    from circuits.model.attention import path_attention, possible_paths
+    from circuits.attention import path_attention, possible_paths
 
     kept = checkpoints(run)
     model, task = load_model(run, next(iter(kept.values())))

@@ -84,8 +84,8 @@ class LastLayer(NamedTuple):
 
 def last_layer(model: Transformer, task: Problem) -> LastLayer:
     """Return where x1 and x2 are after the first layer, and to which roles the query attends in the last one."""
+    from circuits.attention import role_attention
     from circuits.interchange.interchange import interchange
-    from circuits.model.attention import role_attention
 
     result = interchange(model, task, n_examples=EXAMPLES // 2, seed=FRESH_SEED, progress=lambda share: None)
     names, of_x2 = [one.name for one in result.variables], result.components.index("x2")

@@ -153,8 +153,8 @@ def measured(
         seed: the seed of the examples.
     """
     from circuits.ablation.clamping import clamped
+    from circuits.attention import role_attention
     from circuits.circuit import Head
-    from circuits.model.attention import role_attention
     from circuits.model.layers import layers
 
     examples = task.examples(EXAMPLES, seed)

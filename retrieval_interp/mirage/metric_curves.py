@@ -159,7 +159,7 @@ def at_once(
     Float[torch.Tensor, "layer head query_role key_role label"],
 ]:
     """Return the metrics of a model on some examples, and its attention by slot of the target on a few."""
-    from circuits.model.attention import attention_by_group
+    from circuits.attention import attention_by_group
 
     with torch.no_grad():
         outputs = torch.cat([model(inputs) for inputs in examples.inputs.split(AT_ONCE)])

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from circuits import BadInput, Circuit, Head, Identity, Previous, Roles, Uniform, ablated, run_ablated
+from circuits.attention import role_attention
 from circuits.mechanisms.mechanism import Mechanism
-from circuits.model.attention import role_attention
 
 
 @dataclass(frozen=True, eq=False)

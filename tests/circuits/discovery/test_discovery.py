@@ -12,10 +12,12 @@ from circuits import (
     Head,
     OneHot,
     Previous,
+    attention,
     discover,
     evaluate,
     validate,
 )
+from circuits.attention import attention_by_group
 from circuits.checks.content_or_position import content_or_position, mean_patterns
 from circuits.circuit import AttentionPath
 from circuits.discovery import observed_paths, observed_positions
@@ -28,8 +30,6 @@ from circuits.ground_truth.eliminate import eliminate
 from circuits.ground_truth.soften import leak
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.model import attention
-from circuits.model.attention import attention_by_group
 from circuits.model.patterns import attention_patterns
 from retrieval_interp import load
 from retrieval_interp.ground_truth.chains import ChainProblem

@@ -1,7 +1,7 @@
 import torch
 
+from circuits.attention import roles_or_positions
 from circuits.ground_truth.compile import compile_circuit
-from circuits.model.attention import roles_or_positions
 from retrieval_interp.ground_truth.chains import ChainProblem
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 

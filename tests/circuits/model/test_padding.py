@@ -20,8 +20,8 @@ from circuits import (
     role_attention,
     run_ablated,
 )
+from circuits.attention import position_attention
 from circuits.mechanisms.mechanism import checked_pattern
-from circuits.model.attention import position_attention
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from tests.architectures import VOCABULARY, bridge
 

@@ -73,7 +73,7 @@ def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
         ({"head": 0}, "head 0 is given without a layer"),
         ({"example": -1}, "there is no example -1; there are 2"),
         ({"example": 2}, "there is no example 2; there are 2"),
-        ({"layer": True}, "there is no layer True; there are 2"),
+        ({"layer": True}, "the layer is True; expected a whole number"),
     ],
 )
 def test_what_is_not_there_is_refused(model, examples, chosen, message):

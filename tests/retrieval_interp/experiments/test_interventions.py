@@ -6,7 +6,7 @@ import torch
 
 from circuits import AttentionPath, BadInput, Head
 from circuits.ablation.clamping import clamped
-from circuits.model.attention import path_attention
+from circuits.attention import path_attention
 from retrieval_interp import RetrievalTask, VectorTransformer
 from retrieval_interp.cli import main
 from retrieval_interp.experiments import interventions as interventions

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import AttentionPath, Head
+from circuits.entrance import entrance
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
@@ -16,6 +17,7 @@ from circuits.roles import Roles
 ATTENTION_EXAMPLES = 256  # examples for average attention, by default
 
 
+@entrance
 def role_attention(model: Transformer, examples: Examples) -> Float[Tensor, "layer head query_role key_role"]:
     """Return the average attention from role to role within an instance, over examples and instances.
 
@@ -35,6 +37,7 @@ def role_attention(model: Transformer, examples: Examples) -> Float[Tensor, "lay
     return total / len(examples)
 
 
+@entrance
 def attention_by_group(
     model: Transformer, examples: Examples, group: str
 ) -> Float[Tensor, "layer head query_role key_role label"]:
@@ -91,6 +94,7 @@ def position_attention(model: Transformer, examples: Examples) -> Float[Tensor, 
     return total / examples.roles.times(examples.inputs.shape[1]).clamp(min=1)[:, None].cpu()
 
 
+@entrance
 def roles_or_positions(
     model: Transformer, examples: Examples, role: str
 ) -> tuple[Float[Tensor, "layer head role"], Float[Tensor, "layer head"]]:

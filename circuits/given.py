@@ -1,0 +1,106 @@
+"""What a task gives, checked where it enters: its examples, and its losses."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float
+
+from circuits.errors import BadInput, whole
+from circuits.model.state import learned
+from circuits.model.transformer import Transformer, run
+from circuits.problem import Examples, Problem
+from circuits.utils.lazy import torch
+
+FEW = 8  # examples on which the losses are compared with those of complete outputs, and those of two seeds
+
+
+def examples_of(problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> Examples:
+    """Return ``n`` examples of a task.
+
+    Raises:
+        BadInput: the task gives something else, fewer or more examples, or lacks one of its roles.
+    """
+    n, seed = whole("the number of examples", n, 1), whole("the seed", seed, 0)
+    examples = problem.examples(n, seed)
+    if not isinstance(examples, Examples):
+        raise BadInput(f"the task's examples are a {type(examples).__name__}; expected circuits.Examples")
+    if len(examples) != n:
+        raise BadInput(f"the task gives {len(examples)} examples where {n} were asked for")
+    for role in (*problem.roles, *problem.output_roles):
+        examples.roles[role]  # raises if there is none
+    return examples.to(device)
+
+
+def check_seeds(problem: Problem) -> None:
+    """Check that another seed gives other examples, so that averages, choices and tests do not share any.
+
+    Raises:
+        BadInput: two seeds give the same examples.
+    """
+    one, other = (problem.examples(FEW, seed) for seed in (0, 1))
+    if one.inputs.shape == other.inputs.shape and torch.equal(one.inputs, other.inputs):
+        raise BadInput("the task gives the same examples for every seed; expected fresh ones for each seed")
+
+
+def losses_of(
+    problem: Problem, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+) -> Float[torch.Tensor, "batch component"]:
+    """Return the losses of a task on a model's outputs, at least in single precision.
+
+    Raises:
+        BadInput: they are no tensor of one loss for each example and component.
+    """
+    losses = problem.losses(outputs, examples)
+    expected = len(examples), len(problem.loss_components)
+    if not isinstance(losses, torch.Tensor) or losses.shape != expected or losses.is_complex():
+        given = f"of shape {[*losses.shape]}" if isinstance(losses, torch.Tensor) else f"a {type(losses).__name__}"
+        raise BadInput(
+            f"the task's losses are {given}; expected a tensor {[*expected]}, one for each example and component"
+        )
+    return losses.to(torch.promote_types(losses.dtype, torch.float32))
+
+
+def read_positions(problem: Problem, examples: Examples) -> Bool[torch.Tensor, "example pos"]:
+    """Return the positions whose outputs the losses of a task may read."""
+    read = torch.zeros(examples.inputs.shape[:2], dtype=torch.bool, device=examples.inputs.device)
+    for role in problem.output_roles:
+        read.scatter_(1, examples.roles[role], True)
+    return read
+
+
+@torch.no_grad()
+def check_reading(model: Transformer, problem: Problem, examples: Examples) -> None:
+    """Check once, on a few examples, that the losses do not depend on outputs at other positions than output roles.
+
+    The outputs elsewhere are replaced with others: noise, the next token, this token, and the answer. A loss that ranks
+    or compares would not notice NaN.
+
+    Raises:
+        BadInput: the losses of complete outputs are not finite, or differ from those with other outputs elsewhere.
+    """
+    key = "reading", id(problem)
+    if key in learned(model):
+        return
+    some = torch.linspace(0, len(examples) - 1, min(FEW, len(examples)), device=examples.inputs.device).long()
+    few = examples.take(some)
+    outputs, read = run(model, few), read_positions(problem, few)
+    complete = losses_of(problem, outputs, few)
+    if not complete.isfinite().all() and outputs.isfinite().all():
+        raise BadInput("the task's losses are NaN or infinite on the unablated model; expected finite numbers")
+    for others in _others(outputs, few):
+        changed = losses_of(problem, torch.where(read[..., None], outputs, others), few)
+        if not torch.allclose(changed, complete, equal_nan=True):
+            raise BadInput(f"the losses read more than the outputs at the roles {', '.join(problem.output_roles)}")
+    learned(model)[key] = problem  # kept, so that no other task gets its id
+
+
+def _others(outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples) -> list[torch.Tensor]:
+    """Return outputs that have nothing to do with the model's, and such that are often right."""
+    scale = outputs.abs().amax() + 1
+    generator = torch.Generator(outputs.device).manual_seed(0)
+    found = [torch.randn(outputs.shape, generator=generator, device=outputs.device).to(outputs) * scale]
+    for tokens in (examples.inputs.roll(-1, 1), examples.inputs, examples.targets[:, None]):
+        at = tokens.expand(outputs.shape[:2]) if tokens.ndim == 2 and tokens.shape[1] == 1 else tokens
+        whole_numbers = not at.is_floating_point() and at.dtype != torch.bool and at.shape == outputs.shape[:2]
+        if whole_numbers and int(at.min()) >= 0 and int(at.max()) < outputs.shape[-1]:
+            found.append(torch.nn.functional.one_hot(at.long(), outputs.shape[-1]).to(outputs) * scale)
+    return found

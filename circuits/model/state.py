@@ -1,0 +1,78 @@
+"""What a transformer is at the moment: its mode, its hooks, its modules and its configuration."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable
+from typing import Any
+
+from circuits.errors import BadInput
+from circuits.model.transformer import Transformer, check_model
+from circuits.utils.lazy import torch
+
+PATTERNS = ("hook_pattern", "hook_attn_scores")  # hooks here always count
+Learned = dict[Hashable, Any]
+_learned: weakref.WeakKeyDictionary[Transformer, tuple[Hashable, Learned]] = weakref.WeakKeyDictionary()
+
+
+def check_state(model: Transformer) -> None:
+    """Check that a model can be ablated as it is now, and forget what was learned of it as it was before.
+
+    Raises:
+        BadInput: it is no transformer; it is compiled, in train mode with dropout, or has hooks or spliced modules in
+            other places than its attention patterns, so that not every computation here would follow them.
+    """
+    check_model(model)
+    state = _state(model)
+    if model not in _learned or _learned[model][0] != state:
+        _check(model)
+        _learned[model] = state, {}
+
+
+def learned(model: Transformer) -> Learned:
+    """Return what was learned of a model, to be read and written; empty if the model has changed since."""
+    if model not in _learned:
+        check_state(model)
+    return _learned[model][1]
+
+
+def _state(model: Transformer) -> Hashable:
+    kept = [(id(module), module.training, _hooks(module), _compiled(module)) for module in model.modules()]
+    plain = [(name, own) for name, own in vars(model.cfg).items() if isinstance(own, bool | int | float | str)]
+    return tuple(kept), tuple(plain)
+
+
+def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
+    """Return the ids of a module's hooks, without those that the libraries themselves add in a run of a bridge."""
+    own = (*module._forward_hooks.items(), *module._forward_pre_hooks.items())
+    if type(module).__name__ == "HookPoint":
+        return tuple(key for key, _ in own)
+    theirs = ("transformers.", "transformer_lens.")
+    return tuple(key for key, hook in own if not getattr(hook, "__module__", "").startswith(theirs))
+
+
+def _compiled(module: torch.nn.Module) -> bool:
+    return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
+
+
+def _check(model: Transformer) -> None:
+    for name, module in model.named_modules():
+        place = name.rsplit(".", 1)[-1]
+        if _compiled(module):
+            raise BadInput("the model is compiled, so that it ignores hooks; expected the model before torch.compile")
+        if _hooks(module) and place not in PATTERNS:
+            raise BadInput(f"the model has a hook at {name or 'its output'}; expected none (model.reset_hooks())")
+        if place.startswith("hook_") and type(module).__name__ != "HookPoint":
+            raise BadInput(
+                f"{name} of the model is a {type(module).__name__}; expected a hook point with nothing in it"
+            )
+        if module.training and _drops(module):
+            raise BadInput("the model is in train mode and has dropout; expected model.eval()")
+
+
+def _drops(module: torch.nn.Module) -> bool:
+    """Whether a module sets something to zero at random in train mode, by its own numbers or those of its config."""
+    numbers = {**vars(module), **getattr(getattr(module, "config", None), "__dict__", {})}
+    if "Dropout" in type(module).__name__:
+        numbers["dropout"] = numbers.get("p")
+    return any("drop" in name and isinstance(own, float) and own > 0 for name, own in numbers.items())
