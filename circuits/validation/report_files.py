@@ -30,7 +30,7 @@ from circuits.utils.files import write_together
 from circuits.validation.loss_figures import content_figure, loss_figure
 from circuits.validation.validation import ATTENTION_EXAMPLES
 from circuits.validation.validation_report import ValidationReport
-from circuits.viewer.viewer import attention_viewer
+from circuits.viewer.viewer import attention_viewer, elements
 
 VIEWED_EXAMPLES = 3
 FAITHFUL = ("all heads outside the circuit", "the circuit's heads", "all heads", "share recovered")
@@ -183,7 +183,7 @@ def markdown(report: ValidationReport, further: Further = NOTHING) -> str:
 
 def _viewers(model: Transformer, examples: Examples) -> list[Markup]:
     """One attention viewer for each example."""
-    return [attention_viewer(model, examples, n).element(f"attention-viewer-{n}") for n in range(len(examples))]
+    return elements([attention_viewer(model, examples, n) for n in range(len(examples))])
 
 
 def _faithful(ablated: Ablated, report: ValidationReport) -> list[str]:

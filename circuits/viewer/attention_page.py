@@ -10,7 +10,7 @@ from circuits.figures.page import figure_element, render_page
 from circuits.given import examples_of
 from circuits.model.transformer import Transformer
 from circuits.problem import Problem
-from circuits.viewer.viewer import Viewer
+from circuits.viewer.viewer import Viewer, elements
 
 
 def attention_page(
@@ -44,5 +44,5 @@ def attention_page(
         averaged=len(examples),
         group=group,
         figures=figures,
-        viewers=[viewer.element(f"attention-viewer-{n}") for n, viewer in enumerate(viewers)],
+        viewers=elements(viewers),
     )

@@ -10,13 +10,16 @@ from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 
+VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥"}  # circuitsvis omits white space
+
 
 @dataclass(frozen=True)
 class Frame:
     """Attention patterns of some heads on one example.
 
     Attributes:
-        tokens: a label for each position: ``instance:role``, after the token if the model has a tokenizer.
+        tokens: a label for each position: ``instance:role``, after the token if the model has a tokenizer. White space
+            in tokens is visible (``·`` for a space), and a token that is no text of its own is shown as ``#399``.
         heads: the heads of the patterns.
         attention: the patterns, ``[head][query][key]``, rounded to the three decimals that a viewer shows.
         step: the training step of the model, if there are several frames.
@@ -74,6 +77,15 @@ def _labels(model: Transformer, one: Examples) -> list[str]:
     labels = one.roles.labels(0, one.inputs.shape[1])
     if model.tokenizer is None:
         return labels
-    # circuitsvis omits white space, so line breaks need a visible character.
-    tokens = [token.replace("\n", "⏎") for token in model.tokenizer.convert_ids_to_tokens(one.inputs[0].tolist())]
+    tokens = [_shown(model.tokenizer, number) for number in one.inputs[0].tolist()]
     return [token if label.isdecimal() else f"{token}|{label}" for token, label in zip(tokens, labels, strict=True)]
+
+
+def _shown(tokenizer: Any, number: int) -> str:
+    """Return the text of a token, or its number if it is unknown to the tokenizer or part of a letter's bytes."""
+    own, text = tokenizer.convert_ids_to_tokens(number), tokenizer.decode([number], clean_up_tokenization_spaces=False)
+    if own and own.startswith("▁"):  # SentencePiece's space, which decoding drops at the beginning
+        text = own.replace("▁", " ")
+    if not text or "\ufffd" in text:
+        return f"#{number}"
+    return "".join(VISIBLE.get(one) or (one if one.isprintable() else ascii(one)[1:-1]) for one in text)

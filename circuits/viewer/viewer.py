@@ -1,6 +1,7 @@
 """Attention viewers: of one model, over its training, and of several models side by side."""
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.files import write_atomically
 from circuits.viewer.frames import Frame, chosen, frame
+
+BYTES = 6  # of a page for each number of a pattern
+LARGE = 25 * 2**20  # bytes of a page that browsers open slowly
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +46,7 @@ class Viewer:
 
     def page(self, title: str = "Attention") -> str:
         """Return a self-contained page."""
-        return render_page("viewer.html.jinja", title=title, viewer=self.element("viewer"))
+        return render_page("viewer.html.jinja", title=title, viewer=elements([self])[0])
 
     def save(self, path: Path | str) -> None:
         """Write the page to a file.
@@ -59,6 +63,19 @@ class Viewer:
         heads = [f"{title} {', '.join(map(str, frames[-1].heads))}".strip() for title, frames in self.panels.items()]
         steps = len(next(iter(self.panels.values())))
         return f"Viewer of {'; '.join(heads)}" + (f" at {steps} steps" if steps > 1 else "")
+
+
+def elements(viewers: Sequence[Viewer]) -> list[Markup]:
+    """Return the elements of all viewers of a page, and warn before the page becomes so large that it opens slowly."""
+    frames = [one for viewer in viewers for panel in viewer.panels.values() for one in panel]
+    size = BYTES * sum(len(one.heads) * len(one.tokens) ** 2 for one in frames)
+    if size > LARGE:
+        warnings.warn(
+            f"this page becomes about {size >> 20} MiB large, and browsers may not open it; "
+            "with fewer heads it is smaller: choose a layer, or one head of it (layer, head)",
+            stacklevel=3,
+        )
+    return [viewer.element(f"attention-viewer-{n}") for n, viewer in enumerate(viewers)]
 
 
 @entrance

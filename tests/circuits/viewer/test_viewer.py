@@ -1,13 +1,21 @@
 """Attention viewers: what they hold, and what people see and do with them in a browser."""
 
 import copy
+import subprocess
+import sys
+import warnings
 from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 from playwright.sync_api import expect
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from circuits import BadInput, Roles, attention_viewer, over_training, side_by_side
+from circuits import BadInput, Examples, Head, Roles, attention_viewer, over_training, side_by_side
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from circuits.viewer.frames import Frame
+from circuits.viewer.viewer import Viewer
 from retrieval_interp import load
 from retrieval_interp.cli import main
 from retrieval_interp.models import presets
@@ -65,6 +73,56 @@ def test_where_the_model_has_a_tokenizer_the_tokens_are_shown_too():
     assert frame.tokens[-1].endswith("|answer")
 
 
+def shown_tokens(tokenizer, numbers):
+    """What a viewer shows of tokens, in a model whose vocabulary is padded."""
+    sizes = {"n_layers": 1, "n_heads": 1, "d_model": 4, "d_head": 4, "n_ctx": 64, "attn_only": True}
+    model = HookedTransformer(HookedTransformerConfig(**sizes, d_vocab=400, device="cpu"))
+    model.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    roles = Roles.of({"first": torch.tensor([0])})
+    ((frame,),) = attention_viewer(model, Examples(torch.tensor([numbers]), torch.zeros(1), roles)).panels.values()
+    return frame.tokens
+
+
+def test_tokens_of_bytes_are_shown_as_letters_with_visible_white_space():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(["The café in Zürich, <b>"] * 9, trainer)
+    numbers = tokenizer.encode("The café in Zürich\n\t <日\r").ids
+    tokens = shown_tokens(tokenizer, [*numbers, 399])
+    parts = [f"#{number}" for number in numbers[-4:-1]]  # the three bytes of a letter
+    assert tokens == ["The|1:first", "·café", "·in", "·Zürich", "⏎", "⇥", "·<", *parts, r"\r", "#399"]
+
+
+def test_tokens_of_pieces_keep_their_spaces():
+    tokenizer = Tokenizer(models.BPE({"▁the": 0, "the": 1, "▁▁": 2, "<0xE6>": 3, "<0x0A>": 4}, [], byte_fallback=True))
+    spaces = decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)
+    tokenizer.decoder = decoders.Sequence([*spaces])
+    assert shown_tokens(tokenizer, [*range(6)]) == ["·the|1:first", "the", "··", "#3", "⏎", "#5"]
+
+
+def test_before_a_page_becomes_too_large_a_warning_says_how_large_and_what_makes_it_smaller():
+    def page(positions, heads):
+        return Viewer({"": (Frame(["x"] * positions, (Head(0, 0),) * heads, []),)}).page()
+
+    with pytest.warns(UserWarning, match=r"about 48 MiB .*layer, head"):
+        page(1024, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page(512, 8)
+
+
+@pytest.mark.slow
+def test_the_command_warns_of_a_large_page_in_one_line(tmp_path):
+    program = "import circuits.viewer.viewer as v, retrieval_interp.__main__ as m; v.LARGE = 0; m.main()"
+    arguments = ["view", "one_layer", "--layer", "0", "--head", "0", "--out", str(tmp_path / "page.html")]
+    run = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("warning: ")
+    assert ".py" not in line
+
+
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
@@ -104,7 +162,7 @@ def trained_for_a_while(model):
     return [(0, before), (10, model)]
 
 
-ZOOMED = """() => [...document.querySelectorAll('[id^=attention-viewer-]')].map((box) =>
+ZOOMED = """() => [...document.querySelectorAll('.attention-panel')].map((box) =>
     [...box.querySelectorAll('canvas')].at(-1).toDataURL())"""  # what is drawn large in each panel
 
 
