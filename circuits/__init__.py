@@ -16,6 +16,4 @@ Works on any HookedTransformer or TransformerBridge with named positions and a l
 
 import lazy_loader
 
-import circuits.utils.lazy  # noqa: F401  # sets environment variables that PyTorch reads on import
-
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import settings
 
 from retrieval_interp import RetrievalTask
+from retrieval_interp.__main__ import wait_passively
 
 from retrieval_interp.models import presets
 from retrieval_interp.models.presets import Architecture
 
+wait_passively()
 settings.register_profile("patient", deadline=None)  # machines are noisy: nothing is said of time here
 settings.load_profile("patient")
 

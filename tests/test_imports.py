@@ -4,6 +4,7 @@ One process of its own runs all of them, and stops at the first after which such
 """
 
 import json
+import os
 import subprocess
 import sys
 
@@ -152,6 +153,19 @@ def folder(tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "store.json").write_text('{"format": 1}\n')
     return tmp_path
+
+
+def test_importing_the_packages_leaves_the_environment_of_the_process_as_it_is():
+    program = """if True:
+        import os
+        before = dict(os.environ)
+        import circuits, retrieval_interp.__main__, retrieval_interp.cli
+        circuits.Circuit, retrieval_interp.RetrievalTask
+        import circuits.model.patterns, torch
+        assert os.environ == before, {*os.environ.items()} ^ {*before.items()}"""
+    names = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
 
 @pytest.mark.slow

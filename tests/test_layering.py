@@ -1,7 +1,10 @@
 import ast
 import inspect
 import re
+import sys
+import tomllib
 from importlib import import_module
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import get_type_hints
 
@@ -9,7 +12,7 @@ import pytest
 
 import circuits
 import retrieval_interp
-from tests.annotations import MODULES
+from tests.annotations import MODULES, ROOT
 
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
@@ -37,6 +40,8 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
         *("probes", "experiments", "sweep", "figure4", "mirage", "census", "claims", "llm", "cli", "__main__"),
     ),
 }
+ON_FIRST_USE, OWN = {"Deferred", "find_spec"}, {"circuits", "retrieval_interp"}
+EXTRAS = ("llm", "notebook", "sweep")
 
 
 @pytest.mark.parametrize("package", ORDER)
@@ -62,6 +67,30 @@ def imported(path):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def libraries(path):
+    """The libraries of others that a file imports, at once, in functions or on first use."""
+    tree = ast.parse(path.read_text())
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 1)
+    named = {ast.unparse(node.args[0]).strip("'") for node in calls if ast.unparse(node.func) in ON_FIRST_USE}
+    return {name.split(".")[0] for name in {*imported(path), *named}} - sys.stdlib_module_names - OWN
+
+
+def distribution(text):
+    """The name of a distribution, in a requirement or by itself, in the one form that all spellings share."""
+    return re.sub("[-_.]+", "-", re.match("[A-Za-z0-9._-]+", text)[0]).lower()
+
+
+def test_what_is_imported_is_declared_and_what_is_needed_at_run_time_is_imported():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed, optional = project["dependencies"], project["optional-dependencies"]
+    of = packages_distributions()
+    files = [path for package in ORDER for path in Path(package.__file__).parent.rglob("*.py")]
+    used = {distribution(of[name][0]) for path in files for name in libraries(path)}
+    assert {"torch", "transformers", "circuitsvis", "pyyaml"} <= used
+    assert {distribution(text) for text in needed} <= used
+    assert used <= {distribution(text) for text in [*needed, *(text for e in EXTRAS for text in optional[e])]}
 
 
 def test_circuits_never_imports_retrieval_interp():

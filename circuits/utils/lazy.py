@@ -5,16 +5,8 @@ With ``from circuits.utils.lazy import torch``, PyTorch is imported when one of 
 replace their own module, as transformers does.)
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-# These variables must be set before PyTorch is imported. They make its waiting threads release the processor soon. By
-# default the threads spin for milliseconds, and two processes on two cores take ten times as long or more. Too few
-# turns slow down a single process (a training step of transformer A: 0.38 s, against 0.25 s with ten times as many).
-# The variables apply to the whole process and its children.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # turns of spinning
 
 
 class Deferred:
