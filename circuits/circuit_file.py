@@ -34,7 +34,7 @@ from circuits.mechanisms.mechanism import FIXED, SIMPLE, Mechanism, Resample
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.mechanisms.registry import registered
 from circuits.pattern_file import PATTERNS, fixed_patterns, load_patterns, patterns_digest, save_patterns
-from circuits.utils.files import read_text, write_atomically
+from circuits.utils.files import read_text, to_path, write_atomically
 from circuits.utils.yaml_file import LARGEST_FILE, SafeLoader, parse
 
 NAMED: dict[str, Mechanism] = {**SIMPLE, Resample.name: Resample()}
@@ -47,14 +47,14 @@ def load_circuit(path: Path | str) -> Circuit:
         BadInput: the file, or the file of its fixed patterns, is missing, empty or malformed; the message names the
             line.
     """
-    path = Path(path)
+    path = to_path(path)
     text = read_text(path, "a circuit in YAML", LARGEST_FILE)
     return parse_circuit(text, str(path), path.parent)
 
 
 def save_circuit(circuit: Circuit, path: Path | str) -> None:
     """Write a circuit as YAML, and its fixed patterns in a file beside it; ``load_circuit`` reads them back."""
-    path = Path(path)
+    path = to_path(path)
     patterns = path.with_suffix(PATTERNS)
     save_patterns(circuit, patterns)
     write_atomically(path, dump_circuit(circuit, patterns.name))

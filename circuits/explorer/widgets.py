@@ -22,6 +22,7 @@ from circuits.figures.page import viewer_code
 from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
 from circuits.problem import Problem
+from circuits.utils.files import to_path
 from circuits.viewer.viewer import attention_viewer
 
 HERE = Path(__file__).parent
@@ -248,7 +249,7 @@ class Explorer(ipywidgets.VBox):
         path = Path(named)
         if path.name in ("", "..") or "\0" in named:
             raise BadInput(f"{named!r} is not the name of a file; expected a name such as circuit.yaml")
-        return path.expanduser()
+        return to_path(path)
 
     def _progress(self, share: float) -> None:
         self.bar.layout.visibility, self.bar.value = "visible", share

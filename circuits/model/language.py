@@ -11,6 +11,7 @@ from typing import Any
 
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
+from circuits.utils.files import to_path
 from circuits.utils.lazy import torch, transformers
 
 OWN_CODE = {"trust_remote_code": False}  # a model's own code is never run, and never asked about
@@ -37,6 +38,7 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
 
     from circuits.model.layers import check_edits
 
+    name = to_path(name) if str(name).startswith("~") else name
     steps = {
         "no model in Hugging Face's format": lambda: transformers.AutoConfig.from_pretrained(name, **OWN_CODE),
         "no tokenizer": lambda: _tokenizer(name),

@@ -20,6 +20,11 @@ except ImportError:  # Windows, where an open file cannot be removed or moved
 PARTIAL = ".partial"  # the suffix of files that are being written
 
 
+def to_path(said: Path | str) -> Path:
+    """Return the path that a user gave; ``~`` is the home folder, as in a shell."""
+    return Path(os.path.expanduser(said))  # pathlib's raises an error for ~name if there is no such user
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write ``content`` to ``path`` so that a reader sees either the old file or the whole new file.
 

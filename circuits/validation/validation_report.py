@@ -27,6 +27,7 @@ from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
 from circuits.problem import Problem
+from circuits.utils.files import to_path
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch
 
@@ -150,7 +151,7 @@ class ValidationReport:
         from circuits.validation.report_files import Further, write_report
 
         further = Further(chance, discovery, composition, self_consistency, equivalence)
-        return write_report(self, Path(folder), further)
+        return write_report(self, to_path(folder), further)
 
     def plot(self) -> plotly.graph_objects.Figure:
         """Plot the loss without each attention path."""

@@ -14,7 +14,7 @@ from circuits.errors import BadInput
 from circuits.figures.page import in_a_frame, render_page
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples
-from circuits.utils.files import write_atomically
+from circuits.utils.files import to_path, write_atomically
 from circuits.viewer.frames import Frame, chosen, frame
 
 BYTES = 6  # of a page for each number of a pattern
@@ -54,7 +54,7 @@ class Viewer:
         Raises:
             BadInput: the file cannot be written.
         """
-        write_atomically(Path(path), self.page())
+        write_atomically(to_path(path), self.page())
 
     def _repr_html_(self) -> str:
         return in_a_frame(self.page())

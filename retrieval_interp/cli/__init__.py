@@ -44,8 +44,9 @@ def main(arguments: list[str] | None = None) -> Any:
     Exits with code 2 and one line on standard error for bad input, and with code 130 when interrupted.
     """
     try:
-        check_none_is_empty(sys.argv[1:] if arguments is None else arguments)
-        code = app(arguments, standalone_mode=False) or 0
+        arguments = sys.argv[1:] if arguments is None else arguments
+        check_none_is_empty(arguments)
+        code = app([from_home(argument) for argument in arguments], standalone_mode=False) or 0
         sys.stdout.flush()
         if code == 130:  # typer returns 130 after Ctrl-C
             raise Interrupted("interrupted")
@@ -73,6 +74,12 @@ def check_none_is_empty(arguments: list[str]) -> None:
     for before, argument in zip(["retrieval-interp", *arguments], arguments, strict=False):
         if not argument:
             raise BadInput(f"the argument after {before} is empty; expected a value (see --help)")
+
+
+def from_home(argument: str) -> str:
+    """Replace ``~`` with the home folder, also in ``--out=~/x``, where not every shell does."""
+    option, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+    return option + equals + os.path.expanduser(value)
 
 
 def complain(message: str) -> None:

@@ -10,6 +10,7 @@ from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
+from circuits.utils.files import to_path
 from retrieval_interp.models.checkpoints import fill, load_model, load_tensors, most_numbers
 from retrieval_interp.models.hub import PREFIX, fetch
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, size_from, some_checkpoints, task_from
@@ -46,8 +47,8 @@ def find(name: str | Path) -> Path:
     if str(name).startswith(PREFIX):
         return fetch(str(name))
     try:
-        if Path(name).is_dir():
-            return Path(name)
+        if (folder := to_path(name)).is_dir():
+            return folder
         if (data_folder() / name / CONFIG).is_file():
             return data_folder() / name
     except (OSError, ValueError) as error:
@@ -58,7 +59,7 @@ def find(name: str | Path) -> Path:
 
 def is_local(name: str) -> bool:
     """Whether a name leads to a model on this machine, ours or in Hugging Face's format, without a download."""
-    return Path(name).is_dir() or (is_ours(name) and not name.startswith(PREFIX))
+    return to_path(name).is_dir() or (is_ours(name) and not name.startswith(PREFIX))
 
 
 def is_ours(name: str) -> bool:
@@ -66,7 +67,7 @@ def is_ours(name: str) -> bool:
     if name.startswith(PREFIX):
         return True
     try:
-        folder = Path(name) if Path(name).is_dir() else data_folder() / name
+        folder = found if (found := to_path(name)).is_dir() else data_folder() / name
         return (folder / CONFIG).is_file() and '"model_type"' not in (folder / CONFIG).read_text()
     except (OSError, ValueError):  # no path, or no text
         return False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from circuits.errors import BadInput
-from circuits.utils.files import read_text
+from circuits.utils.files import read_text, to_path
 from circuits.utils.lazy import pandas as pd
 from retrieval_interp.models.presets import preset
 from retrieval_interp.sweep.plan import Run
@@ -26,13 +26,13 @@ def runs_table(results: Sequence[Result]) -> pd.DataFrame:
     )
 
 
-def read_runs(path: Path) -> list[Result]:
+def read_runs(path: Path | str) -> list[Result]:
     """Return the results in a table; lines that begin with # are ignored.
 
     Raises:
         BadInput: the table is missing or damaged.
     """
-    lines = [line for line in read_text(path, "a table of runs").splitlines() if not line.startswith("#")]
+    lines = [line for line in read_text(to_path(path), "a table of runs").splitlines() if not line.startswith("#")]
     found: dict[Run, Result] = {}
     number = 0
     try:

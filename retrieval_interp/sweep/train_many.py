@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from circuits.errors import BadInput
+from circuits.utils.files import to_path
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.progress import Progress, shown
 from retrieval_interp.sweep.plan import Run
@@ -45,7 +46,7 @@ def train_many(
 
     if not presets or seeds < 1:
         raise BadInput(f"{len(presets)} presets with {seeds} seeds; expected at least one of each")
-    runs, store = [Run(name, seed) for name in presets for seed in range(seeds)], Store(Path(folder))
+    runs, store = [Run(name, seed) for name in presets for seed in range(seeds)], Store(to_path(folder))
     engine = partial(local, work=partial(train_run, device=device, weights=weights))
     with shown(progress, "training") as progress:
         failures = sweep(runs, store, engine, progress)

@@ -25,6 +25,7 @@ from typing import Any
 
 from circuits.errors import BadInput
 from circuits.flow.layout import Layout
+from circuits.utils.files import to_path
 from circuits.utils.yaml_file import read_yaml
 from retrieval_interp.theory.information_flow import layers_until
 
@@ -162,13 +163,13 @@ def role(fact: Fact | str, token: str) -> str:
     return f"{fact}: {token}"
 
 
-def load_facts(path: Path) -> Facts:
+def load_facts(path: Path | str) -> Facts:
     """Read a question and its facts from YAML.
 
     Raises:
         BadInput: the file is missing or not YAML, or has no question that its facts answer.
     """
-    document = read_yaml(path, "a question and its facts")
+    document = read_yaml(to_path(path), "a question and its facts")
     try:
         return _read(document)
     except BadInput as error:

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from circuits.errors import BadInput
-from circuits.utils.files import append_line, check_writable, read_text, write_atomically
+from circuits.utils.files import append_line, check_writable, read_text, to_path, write_atomically
 from circuits.utils.lazy import torch
 from retrieval_interp.locks import claimed
 from retrieval_interp.models.checkpoints import load_tensors, most_numbers, save_tensors
@@ -323,7 +323,7 @@ def train(
         TrainingStopped: the run was interrupted; its state has been saved.
         TrainingDiverged: the loss or a weight became NaN or infinite.
     """
-    folder = Path(folder)
+    folder = to_path(folder)
     if not (folder / CONFIG).exists():
         start_run(folder, name, seed=seed, **changes)
     chosen = preset(name, **changes)
