@@ -170,7 +170,8 @@ class Circuit:
         """Check that the circuit fits a model and its examples.
 
         Raises:
-            BadInput: a head is out of range, a role is unknown, or a path points to a later position.
+            BadInput: a head is out of range, a role is unknown, or a path points to a later position or, if the roles
+                have the windows of the model's layers, out of its layer's window.
         """
         check_all([self], roles, n_layers, n_heads)
 
@@ -200,6 +201,7 @@ class Circuit:
 
     def _check(self, layer: int, roles: Roles, n_layers: int, n_heads: int) -> None:
         self._check_names(layer, roles.names, n_layers, n_heads)
+        roles = roles.in_layer(layer)
         for index, mechanism in self.layer(layer):
             where = dict(mechanism.where) if isinstance(mechanism, OneHot) else {}
             for source, target in mechanism.rows if isinstance(mechanism, OneHot) else ():
@@ -213,6 +215,9 @@ class Circuit:
                     raise BadInput(
                         f"{self._at(path)}{path} is against the causal mask: {target!r} comes after {source!r}"
                     )
+            for ends in mechanism.out_of_window(roles) if isinstance(mechanism, OneHot) else ():
+                path = AttentionPath(Head(layer, index), *ends)
+                raise BadInput(f"{self._at(path)}{path} leaves the window of {roles.window} positions of layer {layer}")
 
     def _at(self, what: Head | AttentionPath) -> str:
         place = self.origin.get(what)

@@ -10,11 +10,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from circuits.errors import BadInput, whole
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import SIMPLE, Mechanism
+from circuits.mechanisms.mechanism import SIMPLE, Mechanism, checked_pattern
 from circuits.mechanisms.one_hot import OneHot
+from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
 
@@ -61,6 +63,20 @@ class Head(_Place):
         if match is None:
             raise BadInput(f"{text!r} is not a head; expected a name such as L5H0, counted from 0")
         return cls(int(match[1]), int(match[2]))
+
+
+def head_pattern(
+    head: Head, mechanism: Mechanism, roles: Roles, n_positions: int
+) -> Float[torch.Tensor, "#batch query key"]:
+    """Return the pattern that a mechanism gives a head, checked; the roles are those of its layer.
+
+    Raises:
+        BadInput: as ``checked_pattern``; the message begins with the head.
+    """
+    try:
+        return checked_pattern(mechanism, roles, n_positions)
+    except BadInput as error:
+        raise BadInput(f"{head}: {error}") from error
 
 
 def check_choice(layer: int | None, head: int | None, n_layers: int, n_heads: int) -> None:

@@ -28,6 +28,9 @@ class Roles:
             the tokens of an example are side by side, and the padding may be on either side. None without padding.
         causal: whether a position can attend to itself and earlier ones only; False for a model that attends in both
             directions.
+        windows: for every layer, how many positions a position sees, from itself backwards; None if it sees all that
+            the causal mask allows. Empty if no layer has such a window. The engine takes them from the model.
+        window: the window of the one layer that these roles are for.
     """
 
     names: tuple[str, ...]
@@ -35,6 +38,8 @@ class Roles:
     groups: Mapping[str, torch.Tensor] = field(default_factory=dict)
     valid: Bool[torch.Tensor, "batch pos"] | None = None
     causal: bool = True
+    windows: tuple[int | None, ...] = ()
+    window: int | None = None
 
     @classmethod
     def of(
@@ -167,6 +172,22 @@ class Roles:
         """The first group, which splits attention by default; None if there are no groups."""
         return next(iter(self.groups), None)
 
+    def in_layer(self, layer: int) -> Roles:
+        """Return the roles with the window of one layer."""
+        return replace(self, window=self.windows[layer]) if self.windows else self
+
+    def sees(
+        self, query: Int[torch.Tensor, "*#place"], key: Int[torch.Tensor, "*#place"]
+    ) -> Bool[torch.Tensor, "*#place"]:
+        """Return whether positions may attend to others: not to later ones, and to none out of the window."""
+        seen = (key <= query) | (not self.causal)
+        return seen if self.window is None else seen & (query - key < self.window)
+
+    def mask(self, n_positions: int) -> Bool[torch.Tensor, "query key"]:
+        """Return for every two positions whether the first may attend to the second."""
+        at = torch.arange(n_positions, device=self.positions.device)
+        return self.sees(at[:, None], at)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
@@ -181,7 +202,8 @@ class Roles:
         """
         own = self[name]
         if self.causal:
-            return tuple(other for other in self.names if bool((self[other] < own).all()))
+            there = {other: (self[other] < own) & self.sees(own, self[other]) for other in self.names}
+            return tuple(other for other, seen in there.items() if bool(seen.all()))
         return tuple(other for other in self.names if bool((self[other] != own).any()))
 
     @property

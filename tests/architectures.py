@@ -20,6 +20,7 @@ WIDTHS = {
 GPT = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32}
 GROUPED = {**WIDTHS, "num_key_value_heads": 2}
 WINDOW = {"head_dim": 8, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
+NEO = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 32}
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 FALCON = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 HEADS = {"gpt2": "LMHeadModel"}
@@ -43,11 +44,15 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "opt": ("OPT", {**WIDTHS, "ffn_dim": 48, "word_embed_proj_dim": 32}),
     "gptj": ("GPTJ", {**GPT, "rotary_dim": 4}),
 }
+WITH_WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {  # for the tests of windows only
+    "gpt_neo": ("GPTNeo", {**NEO, "attention_types": [[["global", "local"], 1]], "window_size": 4}),
+    "qwen2_window": ("Qwen2", {**GROUPED, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}),
+}
 
 
 def huggingface_model(name: str) -> transformers.PreTrainedModel:
     """A model of this architecture, with random weights from seed 0."""
-    kind, sizes = CONFIGS[name]
+    kind, sizes = {**CONFIGS, **WITH_WINDOWS}[name]
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind}TextConfig" if name == "gemma3" else f"{kind}Config")
     model = getattr(transformers, kind + HEADS.get(name, "ForCausalLM"))(

@@ -71,12 +71,14 @@ def clamped(model: Transformer, clamps: Sequence[Clamp], roles: Roles) -> Iterat
             leave a position nothing to attend to.
     """
     from circuits.model.layers import check_edits  # imports PyTorch
+    from circuits.model.windows import windowed
 
     check_edits(model)
     cfg = model.cfg
     for clamp in clamps:
         as_circuit = Circuit({clamp.head or Head(0, 0): OneHot(clamp.rows)})
         as_circuit.check(roles, cfg.n_layers, cfg.n_heads)
+    roles = windowed(model, roles)
     hooks = []
     for layer in range(cfg.n_layers):
         if any(clamp.head is None or clamp.head.layer == layer for clamp in clamps):
@@ -101,8 +103,7 @@ def closed_scores(
             closed |= clamp.closed(roles, n_positions)[:, None]
         elif clamp.head.layer == layer:
             closed[:, clamp.head.index] |= clamp.closed(roles, n_positions)
-    hidden = torch.ones(n_positions, n_positions, dtype=torch.bool, device=closed.device).triu(1)
-    if (closed | hidden if roles.causal else closed).all(dim=-1).any():
+    if (closed | ~roles.in_layer(layer).mask(n_positions)).all(dim=-1).any():
         raise BadInput(f"the clamps leave a position in layer {layer} nothing to attend to")
     return closed
 

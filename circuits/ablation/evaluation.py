@@ -16,7 +16,7 @@ once as PyTorch has threads. They share the entries, and the patterns that a pie
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import torch
@@ -28,12 +28,14 @@ from circuits.circuit import Circuit, Head, check_all
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import check_reading, losses_of, read_positions
-from circuits.mechanisms.mechanism import Mechanism, Resample, checked_pattern
+from circuits.heads import head_pattern
+from circuits.mechanisms.mechanism import Mechanism, Resample
 from circuits.model import batching
 from circuits.model.batching import sequences_at_once
 from circuits.model.layers import layers
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
+from circuits.model.windows import windowed
 from circuits.problem import Examples, Problem
 from circuits.utils.cores import on_all_cores, pieces_at_once
 
@@ -106,6 +108,7 @@ def pieces(model: Transformer, problem: Problem, examples: Examples, circuits: S
     cfg = model.cfg
     layers(model, examples)  # checks the model before several threads use it
     check_reading(model, problem, examples)
+    examples = replace(examples, roles=windowed(model, examples.roles))
     check_all(circuits, examples.roles, cfg.n_layers, cfg.n_heads)
     # A circuit with an intact head makes its whole group compute attention, so circuits without one run separately.
     whole = [i for i, circuit in enumerate(circuits) if len(circuit.heads) == cfg.n_layers * cfg.n_heads]
@@ -157,6 +160,7 @@ class Batch:
     def __init__(self, model: Transformer, problem: Problem, examples: Examples) -> None:
         self.layers, self.problem, self.examples = layers(model, examples), problem, examples
         self.cfg = model.cfg
+        self.roles = [examples.roles.in_layer(layer) for layer in range(self.cfg.n_layers)]
         self.n, self.n_positions = examples.inputs.shape[:2]
         most = batching.ENTRIES_AT_ONCE // pieces_at_once(examples.inputs.device)
         self._patterns, self._stacks = Recent(most), Recent(most)
@@ -200,7 +204,9 @@ class Batch:
         """Return a mechanism's pattern on every example."""
         if isinstance(mechanism, Resample):
             return self._resampled[head.layer][:, head.index]
-        return self._patterns.get(mechanism, lambda: checked_pattern(mechanism, self.examples.roles, self.n_positions))
+        roles = self.roles[head.layer]
+        key = mechanism, roles.window
+        return self._patterns.get(key, lambda: head_pattern(head, mechanism, roles, self.n_positions))
 
     def _stack(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
         """Return a layer's patterns for all sets of replaced heads; an intact head is ``FREE`` where it may attend."""
@@ -209,7 +215,7 @@ class Batch:
     def _stacked(self, layer: int, fork: Fork) -> Float[Tensor, "heads example head query key"]:
         shape = len(fork.by_heads), self.n, self.cfg.n_heads, self.n_positions, self.n_positions
         stack = torch.full(shape, FREE, device=self.examples.inputs.device)
-        stack = stack.tril() if self.examples.roles.causal else stack
+        stack *= self.roles[layer].mask(self.n_positions)
         for own, heads in zip(stack, fork.by_heads, strict=True):
             for index, mechanism in heads:
                 own[:, index] = self._pattern(Head(layer, index), mechanism)

@@ -1,6 +1,6 @@
 """Ablation: replace a model's attention patterns with those of a circuit (paper, Appendix E)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from circuits.circuit import Circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.mechanisms.mechanism import Mechanism, Resample, checked_pattern
+from circuits.heads import Head, Layer, head_pattern
+from circuits.mechanisms.mechanism import Mechanism, Resample
 from circuits.model.layers import check_edits
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
+from circuits.model.windows import windowed
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -37,13 +39,14 @@ def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Tran
             or something (such as torch.compile) ran it without its hooks.
     """
     check_edits(model)
+    roles = windowed(model, roles)
     circuit.check(roles, model.cfg.n_layers, model.cfg.n_heads)
     layers = sorted({head.layer for head in circuit.heads})
     fired: set[int] = set()
 
     def override(pattern: Tensor, hook: nn.Module, layer: int) -> Tensor:
         fired.add(layer)
-        return overridden(pattern, circuit.layer(layer), roles)
+        return overridden(pattern, layer, circuit.layer(layer), roles.in_layer(layer))
 
     hooks: list[tuple[str, Hook]] = [(pattern_hook(layer), partial(override, layer=layer)) for layer in layers]
     with model.hooks(fwd_hooks=hooks):
@@ -56,12 +59,12 @@ def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Tran
 
 
 def overridden(
-    pattern: Float[Tensor, "batch head query key"], heads: Sequence[tuple[int, Mechanism]], roles: Roles
+    pattern: Float[Tensor, "batch head query key"], layer: int, heads: Layer, roles: Roles
 ) -> Float[Tensor, "batch head query key"]:
     """Return a copy of a layer's attention pattern with some heads replaced.
 
     Raises:
-        BadInput: the roles belong to another batch.
+        BadInput: the roles belong to another batch, or a mechanism does not fit them.
     """
     if pattern.shape[-2] != pattern.shape[-1]:
         queries, keys = pattern.shape[-2:]
@@ -73,7 +76,7 @@ def overridden(
         raise BadInput(f"the roles belong to {len(roles)} examples; the model was run on {pattern.shape[0]}")
     pattern = pattern.clone()
     for index, mechanism in heads:
-        pattern[:, index] = checked_pattern(mechanism, roles, pattern.shape[-1]).to(pattern.dtype)
+        pattern[:, index] = head_pattern(Head(layer, index), mechanism, roles, pattern.shape[-1]).to(pattern.dtype)
     return pattern
 
 

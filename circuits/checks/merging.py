@@ -52,7 +52,7 @@ def merges(test: SequentialTest, circuit: Circuit, paths: Sequence[PathResult]) 
             least = min(loss.mean for loss in result.losses.values())
             costs[result.path.head] = max(costs.get(result.path.head, 0.0), least)
     needed = sorted(sorted(costs, key=costs.__getitem__)[:MERGED_HEADS])
-    tried = dict(enumerate(merged(circuit, needed, test.examples.roles)))
+    tried = dict(enumerate(merged(circuit, needed, test.roles)))
     best: dict[tuple[Head, Head], Merge] = {}
     for place, decided in test.test({place: changed for place, (*_, changed) in tried.items()}).items():
         giver, taker, _ = tried[place]
@@ -64,15 +64,18 @@ def merges(test: SequentialTest, circuit: Circuit, paths: Sequence[PathResult]) 
 def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tuple[Head, Head, Circuit]]:
     """Yield every merge of two of these heads: the giver, the taker, and the circuit after the merge.
 
-    Two heads cannot be merged if they lead one role to different targets on one instance, or if a head's paths have no
-    roles.
+    Two heads cannot be merged if they lead one role to different targets on one instance, if a head's paths have no
+    roles, or if they leave the window of the taker's layer.
     """
     rows = {head: _rows(circuit.heads[head], roles) for head in heads}
     for giver, taker in permutations([head for head in heads if rows[head]], 2):
         together = _together(rows[taker], rows[giver], roles)
         if together is not None:
             where = {ends: condition for ends, condition in together.items() if condition is not None}
-            both = circuit.with_head(taker, OneHot([*together], _elsewhere(circuit.heads[taker]), where))
+            one = OneHot([*together], _elsewhere(circuit.heads[taker]), where)
+            if one.out_of_window(roles.in_layer(taker.layer)):
+                continue
+            both = circuit.with_head(taker, one)
             for instead in REPLACEMENTS:
                 yield giver, taker, both.with_head(giver, SIMPLE[instead])
 

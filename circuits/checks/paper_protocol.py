@@ -67,7 +67,7 @@ def paper_protocol(test: SequentialTest, circuit: Circuit) -> PaperProtocol:
         test: the sequential test of the model, on fresh examples.
         circuit: the hypothesis. Only its paths are used, including the paths of fixed patterns.
     """
-    explicit = with_fixed_paths(circuit, test.examples.roles, paths_on_average)
+    explicit = with_fixed_paths(circuit, test.roles, paths_on_average)
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, own): Circuit({head: own}) for head, owns in tried.items() for own in owns}
     decided = test.test(singles)

@@ -23,6 +23,7 @@ from circuits.losses.sample import check_number, stream_seed
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer
+from circuits.model.windows import windowed
 from circuits.problem import Examples, Problem
 from circuits.role_paths import role_paths
 from circuits.utils.progress import Progress, part_of, shown
@@ -101,7 +102,7 @@ def path_patching(
         examples_of(problem, n, stream_seed(seed, f"path patching{stream}"), device)
         for n, stream in ((SCREENED, ", screening"), (n_examples, ""))
     )
-    circuit.check(many.roles, model.cfg.n_layers, model.cfg.n_heads)
+    circuit.check(windowed(model, many.roles), model.cfg.n_layers, model.cfg.n_heads)
     check_branching(model, many)
     patching = _Patching(model, problem, circuit, role_paths(circuit), seed)
     with shown(progress, "path patching") as progress:

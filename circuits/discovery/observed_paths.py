@@ -15,6 +15,7 @@ from circuits.mechanisms.one_hot import ON, Condition, Ends, OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
+from circuits.model.windows import windowed
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -85,19 +86,23 @@ class ObservedPaths:
             likely: heads that also have, from roles without a path on which attention exceeds ``ON``, the paths on
                 which it exceeds ``LIKELY``.
         """
-        self._means, self._roles = means, examples.roles
+        self._means, self._roles = means, windowed(model, examples.roles)
         self._times = examples.roles.times(examples.inputs.shape[1]).cpu()
         distinct, self._shared = self._roles.distinct, self._roles.shared
         sources = [name for name in distinct if name not in self._shared or self._roles.alone(name)]
-        self._ends = [(source, to) for source in sources for to in self._roles.before(source) if to in distinct]
+        by_layer = {head.layer: self._roles.in_layer(head.layer) for head in means}
+        self._ends = {
+            layer: [(source, to) for source in sources for to in roles.before(source) if to in distinct]
+            for layer, roles in by_layer.items()
+        }
         groups = tuple(examples.roles.groups) or ("position",)
         self.n_readings = (len(groups) + 2) * len(examples)  # for paths, for positions, for the rows' averages
         seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
         own = {head: {group: each[head.layer, head.index] for group, each in seen.items()} for head in means}
-        paths = {head: self._paths(own[head], ON) for head in means}
+        paths = {head: self._paths(head.layer, own[head], ON) for head in means}
         for head in likely:
             told = {path.ends[0] for path in paths[head]}
-            paths[head] += [path for path in self._paths(own[head], LIKELY) if path.ends[0] not in told]
+            paths[head] += [path for path in self._paths(head.layer, own[head], LIKELY) if path.ends[0] not in told]
         left = {head: self._left(own, sources) for head, own in paths.items()}
         places, single = observed_positions(model, examples, left, groups[0])
         self.rows: dict[Head, Rows] = {head: {} for head in means}
@@ -128,14 +133,14 @@ class ObservedPaths:
             left[path.ends[0]] &= ~path.there
         return {source: own for source, own in left.items() if source not in self._shared and own.any()}
 
-    def _paths(self, seen: Mapping[str, Attention], on: float) -> list[_Seen]:
+    def _paths(self, layer: int, seen: Mapping[str, Attention], on: float) -> list[_Seen]:
         """Return the paths that hold on some instances; of two from one role on one instance, only the stronger.
 
         The same is true of two that lead from one position to different ones, if two roles meet there.
 
         ``seen`` is a head's attention by the labels of every group. A path holds for a label above ``on``.
         """
-        found = [path for ends in self._ends if (path := self._path(ends, seen, on))]
+        found = [path for ends in self._ends[layer] if (path := self._path(ends, seen, on))]
         kept: list[_Seen] = []
         taken: dict[str, Tensor] = {}
         looked_at = torch.full((len(self._roles), len(self._times)), -1)

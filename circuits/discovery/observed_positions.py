@@ -16,6 +16,7 @@ from circuits.mechanisms.one_hot import ON, Condition, Ends
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
+from circuits.model.windows import windowed
 from circuits.problem import Examples
 from circuits.roles import Roles
 
@@ -40,7 +41,7 @@ def observed_positions(
     Raises:
         BadInput: the examples do not have the group.
     """
-    roles = examples.roles
+    roles = windowed(model, examples.roles)
     labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)
     of_label = torch.nn.functional.one_hot(labels).float()  # [example, instance, role, label]
     total = {(head, source): torch.zeros(()) for head, own in left.items() for source in own}
@@ -59,12 +60,12 @@ def observed_positions(
     found: dict[Head, dict[Ends, Condition]] = {head: {} for head in left}
     single: dict[Head, dict[Ends, Condition]] = {head: {} for head in left}
     for (head, source), attended in total.items():
-        there = left[head][source]
+        there, own = left[head][source], roles.in_layer(head.layer)
         times = torch.einsum("bcrl,bc->rl", of_label.cpu(), there.float())
         attention = attended / times.clamp(min=1)[..., None]
-        several = _rows(source, attention, there, roles, group, fewest=2)
+        several = _rows(source, attention, there, own, group, fewest=2)
         found[head] |= several
-        single[head] |= {} if several else _rows(source, attention, there, roles, group, fewest=1)
+        single[head] |= {} if several else _rows(source, attention, there, own, group, fewest=1)
     return found, single
 
 
@@ -95,7 +96,8 @@ def _rows(
             for place in {int(places[label]) for label in on}
         }
         there = {place: condition.holds(roles).cpu() for place, condition in rows.items()}
-        possible = all((left & (stands >= place))[own].all() for place, own in there.items())
+        near = {place: (stands >= place) & roles.sees(stands, torch.tensor(place)) for place in rows}
+        possible = all((left & near[place])[own].all() for place, own in there.items())
         told = sum(shares[label].item() * (left & (labels == label)).sum().item() for label in on)
         if len(rows) >= fewest and possible and told > most:
             best, most = {(source, f"position {place}"): condition for place, condition in rows.items()}, told

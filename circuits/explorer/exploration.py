@@ -208,5 +208,5 @@ class Exploration:
             self._place += 1
 
     def _fitting(self, circuit: Circuit) -> Circuit:
-        circuit.check(self._test.examples.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
+        circuit.check(self._test.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
         return circuit

@@ -46,7 +46,7 @@ def fixed_paths(circuit: Circuit, roles: Roles) -> FixedPaths:
         if isinstance(fixed, FixedPattern):
             for source in roles.distinct:
                 taken = torch.zeros_like(roles[source], dtype=torch.bool).cpu()
-                for seen in sorted(_seen(fixed, source, roles), key=lambda seen: -seen.attention):
+                for seen in sorted(_seen(fixed, source, roles.in_layer(head.layer)), key=lambda seen: -seen.attention):
                     if not (taken & seen.there).any():
                         found[AttentionPath(head, source, seen.target)] = seen.condition
                         taken |= seen.there
@@ -79,7 +79,7 @@ def paths_on_average(circuit: Circuit, roles: Roles) -> FixedPaths:
                 at = roles.group("position", source).cpu()
                 average = {
                     target: fixed.weights[at, roles.group("position", target).cpu()].mean().item()
-                    for target in roles.before(source)
+                    for target in roles.in_layer(head.layer).before(source)
                 }
                 target = max(average, key=average.__getitem__, default=None)
                 if target is not None and average[target] >= ON:

@@ -39,6 +39,7 @@ from circuits.mechanisms.mechanism import Uniform
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.layers import check_edits
 from circuits.model.transformer import Transformer, check_inputs
+from circuits.model.windows import windowed
 from circuits.problem import Examples
 from circuits.roles import Roles
 from circuits.utils.progress import Progress, shown
@@ -152,7 +153,7 @@ class _Plan:
             BadInput: the circuit or the examples do not fit the model, the examples have padding or one instance, or
                 the distances are no squared errors of all instances.
         """
-        self.circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
+        self.circuit.check(windowed(model, examples.roles), model.cfg.n_layers, model.cfg.n_heads)
         check_inputs(model, examples)
         if examples.roles.valid is not None:
             raise BadInput("the examples have padding; expected examples of the same length")
@@ -199,7 +200,7 @@ def _four_runs(
         pattern = pattern.clone()
         planted = [own for own in circuit.paths if own.head.layer == layer <= path.head.layer]
         for own in planted:
-            elsewhere = Uniform().pattern(roles, pattern.shape[-1])
+            elsewhere = Uniform().pattern(windowed(model, roles).in_layer(layer), pattern.shape[-1])
             pattern[ATTENTION * n : OTHERS * n, own.head.index] = elsewhere.to(pattern.dtype)
         for own in planted:
             targets = roles[own.target].gather(1, partner) if own == path else roles[own.target]

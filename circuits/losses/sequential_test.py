@@ -18,7 +18,9 @@ from circuits.losses.loss import Loss, check_threshold
 from circuits.losses.loss_cache import LossCache
 from circuits.losses.sample import Sample, blocks, check_number
 from circuits.model.transformer import Transformer
+from circuits.model.windows import windowed
 from circuits.problem import Examples, Problem
+from circuits.roles import Roles
 from circuits.utils.cores import on_all_cores
 
 FEW, ENOUGH = 32, 128  # the fewest examples for any circuit, and for a loss below the threshold
@@ -78,6 +80,11 @@ class SequentialTest:
         self.n_evaluations = 0
         self.cache = LossCache() if cache is None else cache
         self._n: dict[str, int] = {}  # the number of examples that each circuit is tested on, by its digest
+
+    @property
+    def roles(self) -> Roles:
+        """The roles of the examples, with the windows of the model."""
+        return windowed(self.model, self.examples.roles)
 
     def with_threshold(self, threshold: float) -> "SequentialTest":
         """Return the same test against another threshold; both share their loss cache."""

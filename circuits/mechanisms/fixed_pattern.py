@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from circuits.errors import BadInput
-from circuits.mechanisms.mechanism import FIXED, Mechanism, check_causal, check_weights, in_numpy
+from circuits.mechanisms.mechanism import FIXED, Mechanism, check_mask, check_weights, in_numpy
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
@@ -84,9 +84,9 @@ class FixedPattern(Mechanism):
         """Return the pattern, ``[1, query, key]``; with padding ``[batch, query, key]``, from the first token on.
 
         Raises:
-            BadInput: the examples have another length, or a query attends to a later key, against a causal mask.
+            BadInput: the examples have another length, or a query attends to a later key or out of its window.
         """
         if n_positions != len(self.weights):
             raise BadInput(f"a {self.kind} pattern of {len(self.weights)} positions; the examples have {n_positions}")
-        check_causal(f"a {self.kind} pattern", self.array, roles)
+        check_mask(f"a {self.kind} pattern", self.array, roles)
         return roles.from_first_token(self.weights.to(roles.positions.device)[None])

@@ -99,7 +99,7 @@ def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Flo
     """Return a mechanism's pattern, without attention to padding; the pattern of a user's mechanism is checked.
 
     Raises:
-        BadInput: the mechanism does not return an attention pattern, or does not fit the examples.
+        BadInput: the mechanism does not return an attention pattern, does not fit the examples, or leaves the window.
     """
     try:
         pattern = mechanism.pattern(roles, n_positions)
@@ -114,8 +114,11 @@ def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Flo
             expected = f"[1 or {len(roles)}, {n_positions}, {n_positions}]"
             raise BadInput(f"the pattern of {mechanism} has the shape {[*pattern.shape]}; expected {expected}")
         check_weights(str(mechanism), in_numpy(pattern))
-        check_causal(str(mechanism), in_numpy(pattern), roles)
-    return roles.within(pattern.to(roles.positions.device))
+        check_mask(str(mechanism), in_numpy(pattern), roles)
+    pattern = roles.within(pattern.to(roles.positions.device))
+    if roles.window is not None:
+        check_mask(str(mechanism), in_numpy(pattern), roles)
+    return pattern
 
 
 def in_numpy(weights: torch.Tensor | np.ndarray) -> np.ndarray:
@@ -136,27 +139,31 @@ def check_weights(what: str, weights: Shaped[np.ndarray, "*batch query key"]) ->
         raise BadInput(f"{what} has a row that sums to more than 1; expected 1 or less")
 
 
-def check_causal(what: str, weights: Shaped[np.ndarray, "*batch query key"], roles: Roles) -> None:
-    """Check that no query attends to a later key, unless the roles are those of a model without a causal mask.
+def check_mask(what: str, weights: Shaped[np.ndarray, "*batch query key"], roles: Roles) -> None:
+    """Check that no query attends to a later key, if there is a causal mask, or out of its window, if there is one.
 
     Raises:
-        BadInput: a query attends to a later key; the message begins with ``what``.
+        BadInput: a query attends to such a key; the message begins with ``what``.
     """
     if roles.causal and np.triu(weights, 1).any():
         raise BadInput(f"{what} is against the causal mask: a query attends to a later key")
+    if roles.window is not None and np.tril(weights, -roles.window).any():
+        raise BadInput(f"{what} leaves the window of {roles.window} positions: a query attends to a key before it")
 
 
 @dataclass(frozen=True)
 class Uniform(Mechanism):
-    """Attend equally to all positions that the causal mask allows; without one, to all."""
+    """Attend equally to all positions that the causal mask and the layer's window allow; without them, to all."""
 
     name = "uniform"
     own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Return 1/(p+1) at every key up to the query's position p; without a causal mask, 1/n at all n keys."""
-        seen = torch.ones(n_positions, n_positions, device=roles.positions.device)
-        seen = seen.tril() if roles.causal else seen
+        """Return 1/(p+1) at every key up to the query's position p; without a causal mask, 1/n at all n keys.
+
+        In a window of w positions it is 1/w at the last w of these keys, if there are as many.
+        """
+        seen = roles.mask(n_positions).float()
         return (seen / seen.sum(dim=-1, keepdim=True))[None]
 
 

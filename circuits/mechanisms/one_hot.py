@@ -168,6 +168,13 @@ class OneHot(Mechanism):
         others = [condition.holds(roles) for (other, _), condition in self.where if other == source]
         return ~torch.stack([torch.zeros_like(roles[source], dtype=torch.bool), *others]).any(dim=0)
 
+    def out_of_window(self, roles: Roles) -> tuple[Ends, ...]:
+        """Return the rows whose target is out of the window of their source, on an instance on which they hold."""
+        if roles.window is None:
+            return ()
+        away = {(one, to): roles[one] - _place(to, roles) for one, to in self.rows if to not in ROWS}
+        return tuple(ends for ends, far in away.items() if (self.holds(*ends, roles) & (far >= roles.window)).any())
+
     @property
     def specification(self) -> object:
         """The rows, ``elsewhere``, and the conditions."""
@@ -253,8 +260,15 @@ def _row(
     """Return the attention from the positions ``at`` to a target, on the instances on which the row holds."""
     if target in ROWS:
         return ROWS[target].pattern(roles, n_positions)[0][at]
-    fixed = POSITION.fullmatch(target)
-    to = roles.first[:, None] + torch.full_like(at, int(fixed[1])) if fixed else roles[target]
+    to = _place(target, roles)
     if roles.causal and (to > at)[there].any():
         raise BadInput(f"{target!r} comes after a position that attends to it, against the causal mask")
     return torch.nn.functional.one_hot(to, n_positions).float()
+
+
+def _place(target: str, roles: Roles) -> Int[torch.Tensor, "batch instance"]:
+    """Return where a target stands: a role, or a fixed position."""
+    fixed = POSITION.fullmatch(target)
+    if fixed is None:
+        return roles[target]
+    return (roles.first[:, None] + int(fixed[1])).expand(-1, roles.positions.shape[2])

@@ -4,6 +4,7 @@
 - layers.py: the seam: all that the engine asks of a transformer, with the checks that it holds
 - hooked.py, bridge.py: the two kinds of transformer behind the seam
 - block.py: the parts of a HookedTransformer's block: values, attention output, MLP
+- windows.py: windows: the layers in which a position sees only some positions before it
 - patterns.py: attention patterns, layer by layer
 - kept_run.py: KeptRun: a run from which others branch off at any layer and position
 - batching.py: the number of sequences that run at once

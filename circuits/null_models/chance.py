@@ -27,6 +27,7 @@ from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.transformer import Transformer
+from circuits.model.windows import windowed
 from circuits.problem import Problem
 from circuits.roles import Roles
 from circuits.utils.progress import Progress, part_of, shown
@@ -168,8 +169,9 @@ def against_chance(
     simple = [head for head in circuit.heads if head not in useful]
     without = [circuit.without(path, row) for path in circuit.paths for row in REPLACEMENTS]
     one_unablated = [circuit.without_heads([head]) for head in simple]
-    randoms = random_circuits(circuit, sample.roles.take(slice(0, EXAMPLES)), rng)
-    longer = with_one_path_more(circuit, sample.roles.take(slice(0, EXAMPLES)))
+    roles = windowed(model, sample.roles.take(slice(0, EXAMPLES)))
+    randoms = random_circuits(circuit, roles, rng)
+    longer = with_one_path_more(circuit, roles)
     rng.shuffle(longer)
     longer = longer[: max(REDUNDANT_PATHS, FOR_EACH_PATH * len(circuit.paths))]
     with shown(progress, "is it chance?") as progress:
@@ -211,9 +213,10 @@ def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) ->
     they are easy to guess. There are at most ``RANDOM_CIRCUITS`` circuits, or fewer if twenty times as many random
     attempts do not give that many different ones.
     """
-    targets: dict[str, list[str]] = {}
-    for source, target in roles.pairs:
-        targets.setdefault(source, []).append(target)
+    targets: dict[int, dict[str, list[str]]] = {head.layer: {} for head in circuit.heads}
+    for layer, own in targets.items():
+        for source, target in roles.in_layer(layer).pairs:
+            own.setdefault(source, []).append(target)
     drawn: dict[Circuit, None] = {}
     for _ in range(20 * RANDOM_CIRCUITS):
         other = _shuffled_paths(circuit, targets, rng)
@@ -224,8 +227,11 @@ def random_circuits(circuit: Circuit, roles: Roles, rng: np.random.Generator) ->
     return list(drawn)
 
 
-def _shuffled_paths(circuit: Circuit, targets: Mapping[str, list[str]], rng: np.random.Generator) -> Circuit:
+def _shuffled_paths(
+    circuit: Circuit, by_layer: Mapping[int, Mapping[str, list[str]]], rng: np.random.Generator
+) -> Circuit:
     for head, mechanism in circuit.heads.items():
+        targets = by_layer[head.layer]
         if isinstance(mechanism, OneHot) and mechanism.paths:
             n_paths = min(len(mechanism.paths), len(targets))  # a path from a role to itself can make it more
             sources = [list(targets)[place] for place in rng.permutation(len(targets))[:n_paths]]
@@ -254,7 +260,7 @@ def with_one_path_more(circuit: Circuit, roles: Roles) -> list[Circuit]:
     """
     found = []
     for head, mechanism in circuit.heads.items():
-        for source, target in roles.pairs:
+        for source, target in roles.in_layer(head.layer).pairs:
             if isinstance(mechanism, OneHot) and source not in dict(mechanism.rows):
                 found.append(circuit.with_head(head, mechanism.with_row(source, target)))
             elif mechanism.name in REPLACEMENTS:

@@ -20,6 +20,7 @@ from circuits.model.bridge import BridgeLayers
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.model.layers import layers
 from circuits.model.patterns import attention_patterns
+from circuits.model.windows import windowed
 from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge, shaken
 
 SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral", "falcon")
@@ -44,7 +45,7 @@ class Copying:
 
     def examples(self, n, seed):
         tokens = torch.randint(3, VOCABULARY, (n, LENGTH), generator=torch.Generator().manual_seed(seed))
-        return Examples(tokens, tokens[:, 3], Roles.of({"a": torch.full((n,), 3), "b": torch.full((n,), 9)}))
+        return Examples(tokens, tokens[:, 6], Roles.of({"a": torch.full((n,), 6), "b": torch.full((n,), 9)}))
 
     def losses(self, outputs, examples):
         at = examples.roles["b"][:, 0]
@@ -101,9 +102,9 @@ def test_gradients_layer_by_layer_equal_those_with_hooks(name):
         run_ablated(model, circuit, examples)[:, -1].square().sum(), weights, allow_unused=True
     )
     opened = layers(model, examples)
-    residual = opened.embed()
+    residual, roles = opened.embed(), windowed(model, examples.roles)
     for layer in range(2):
-        patterns = [mechanism.pattern(examples.roles, LENGTH) for _, mechanism in circuit.layer(layer)]
+        patterns = [mechanism.pattern(roles.in_layer(layer), LENGTH) for _, mechanism in circuit.layer(layer)]
         edit = torch.stack([own.expand(3, -1, -1) for own in patterns], dim=1)
         residual = opened.block(layer, residual, lambda own, edit=edit: edit)
     outputs = opened.read(residual[:, -1])
