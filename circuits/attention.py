@@ -62,7 +62,7 @@ def attention_by_group(
         example = torch.arange(len(batch), device=at.device)[:, None, None, None]
         for _, pattern in attention_patterns(model, batch):
             between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, instance, query, key, head]
-            found.append(torch.einsum("bcqkh,bckl->hqkl", between, of_label[part]))
+            found.append(torch.einsum("bcqkh,bckl->hqkl", between, of_label[part].to(between)))
         total = total + torch.stack(found)
         found = []
     return total / of_label.sum(dim=(0, 1))

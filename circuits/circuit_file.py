@@ -55,6 +55,8 @@ def load_circuit(path: Path | str) -> Circuit:
 def save_circuit(circuit: Circuit, path: Path | str) -> None:
     """Write a circuit as YAML, and its fixed patterns in a file beside it; ``load_circuit`` reads them back."""
     path = to_path(path)
+    if not isinstance(circuit, Circuit):
+        raise BadInput(f"circuit: got {type(circuit).__name__}; expected Circuit")
     patterns = path.with_suffix(PATTERNS)
     save_patterns(circuit, patterns)
     write_atomically(path, dump_circuit(circuit, patterns.name))

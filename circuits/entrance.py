@@ -50,7 +50,7 @@ def _checked(check: Callable[[Any], None]) -> Callable[[Any], Any]:
 def _a(kind: type, name: str, hint: str) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise BadInput(f"the {name} is a {type(value).__name__}; expected {kind.__name__}{hint}")
+            raise BadInput(f"{name}: got {type(value).__name__}; expected {kind.__name__}{hint}")
         return value
 
     return read
@@ -58,8 +58,14 @@ def _a(kind: type, name: str, hint: str) -> Callable[[Any], Any]:
 
 def _circuits(value: Any) -> list[Circuit]:
     if isinstance(value, Circuit | Mapping | str) or not hasattr(value, "__iter__"):
-        raise BadInput(f"the circuits are a {type(value).__name__}; expected a list of circuits, such as [circuit]")
+        raise BadInput(f"circuits: got {type(value).__name__}; expected a list, such as [circuit]")
     return [READERS["circuit"](one) for one in value]
+
+
+def _protocol(value: Any) -> Any:
+    if value not in ("extended", "paper"):
+        raise BadInput(f"the protocol is {value!r:.60}; expected extended or paper")
+    return value
 
 
 def _integer(what: str, least: int | None = None, most: int | None = None) -> Callable[[Any], Any]:
@@ -81,5 +87,6 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "layer": _integer("the layer"),
     "head": _integer("the head"),
     "threshold": lambda value: real("the threshold", value, above=0.0),
+    "protocol": _protocol,
     "metadata": lambda value: plain("the metadata", value),
 }

@@ -95,4 +95,4 @@ def check_seed(seed: object) -> None:
     Raises:
         BadInput: it is not a whole number, or is out of range.
     """
-    whole("seed", seed, 0, 2**63 - 1)
+    whole("the seed", seed, 0, 2**63 - 1)

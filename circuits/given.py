@@ -22,7 +22,7 @@ def examples_of(problem: Problem, n: int, seed: int, device: torch.device | str 
     n, seed = whole("the number of examples", n, 1), whole("the seed", seed, 0)
     examples = problem.examples(n, seed)
     if not isinstance(examples, Examples):
-        raise BadInput(f"the task's examples are a {type(examples).__name__}; expected circuits.Examples")
+        raise BadInput(f"the task's examples: got {type(examples).__name__}; expected circuits.Examples")
     if len(examples) != n:
         raise BadInput(f"the task gives {len(examples)} examples where {n} were asked for")
     for role in (*problem.roles, *problem.output_roles):
@@ -36,7 +36,7 @@ def check_seeds(problem: Problem) -> None:
     Raises:
         BadInput: two seeds give the same examples.
     """
-    one, other = (problem.examples(FEW, seed) for seed in (0, 1))
+    one, other = (examples_of(problem, FEW, seed) for seed in (0, 1))
     if one.inputs.shape == other.inputs.shape and torch.equal(one.inputs, other.inputs):
         raise BadInput("the task gives the same examples for every seed; expected fresh ones for each seed")
 
@@ -52,7 +52,9 @@ def losses_of(
     losses = problem.losses(outputs, examples)
     expected = len(examples), len(problem.loss_components)
     if not isinstance(losses, torch.Tensor) or losses.shape != expected or losses.is_complex():
-        given = f"of shape {[*losses.shape]}" if isinstance(losses, torch.Tensor) else f"a {type(losses).__name__}"
+        given = (
+            f"of shape {[*losses.shape]}" if isinstance(losses, torch.Tensor) else f"of type {type(losses).__name__}"
+        )
         raise BadInput(
             f"the task's losses are {given}; expected a tensor {[*expected]}, one for each example and component"
         )
@@ -67,7 +69,6 @@ def read_positions(problem: Problem, examples: Examples) -> Bool[torch.Tensor, "
     return read
 
 
-@torch.no_grad()
 def check_reading(model: Transformer, problem: Problem, examples: Examples) -> None:
     """Check once, on a few examples, that the losses do not depend on outputs at other positions than output roles.
 
@@ -82,7 +83,8 @@ def check_reading(model: Transformer, problem: Problem, examples: Examples) -> N
         return
     some = torch.linspace(0, len(examples) - 1, min(FEW, len(examples)), device=examples.inputs.device).long()
     few = examples.take(some)
-    outputs, read = run(model, few), read_positions(problem, few)
+    with torch.no_grad():
+        outputs, read = run(model, few), read_positions(problem, few)
     complete = losses_of(problem, outputs, few)
     if not complete.isfinite().all() and outputs.isfinite().all():
         raise BadInput("the task's losses are NaN or infinite on the unablated model; expected finite numbers")

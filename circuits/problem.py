@@ -35,9 +35,9 @@ class Examples:
             if hasattr(own, "__array_interface__") and not isinstance(own, torch.Tensor):
                 object.__setattr__(self, name, torch.as_tensor(own))
             elif not isinstance(own, torch.Tensor) and not (own is None and name == "counterfactual"):
-                raise BadInput(f"the {name} of examples are a {type(own).__name__}; expected a tensor or an array")
+                raise BadInput(f"{name} of examples: got {type(own).__name__}; expected a tensor or an array")
         if not isinstance(self.roles, Roles):
-            raise BadInput(f"the roles of examples are a {type(self.roles).__name__}; expected Roles (Roles.of)")
+            raise BadInput(f"roles of examples: got {type(self.roles).__name__}; expected Roles (Roles.of)")
         if len(self.roles) != len(self):
             raise BadInput(f"the roles belong to {len(self.roles)} examples; the inputs are {len(self)}")
         if self.roles.valid is not None and self.roles.valid.shape[1] != self.inputs.shape[1]:
@@ -115,7 +115,7 @@ def check_problem(problem: object) -> None:
     members = ("roles", "loss_components", "output_roles", "examples", "losses")
     lacking = [name for name in members if not hasattr(problem, name)]
     if lacking:
-        raise BadInput(f"the task, a {type(problem).__name__}, has no {', '.join(lacking)}; expected a Problem")
+        raise BadInput(f"the task, of type {type(problem).__name__}, has no {', '.join(lacking)}; expected a Problem")
     for name in members[:3]:
         own = getattr(problem, name)
         if isinstance(own, str) or not own or not all(isinstance(one, str) for one in own):

@@ -74,14 +74,14 @@ def test_what_is_no_model_problem_circuit_or_examples_is_named(kernel):
     NotebookClient(nbformat.v4.new_notebook(cells=[cell]), km=kernel, timeout=None).execute()
     *lines, last = "".join(output.text for output in cell.outputs if output.get("name") == "stdout").splitlines()
     expected = (
-        "HookedTransformer or TransformerBridge, got Examples",
-        "Problem, got Examples",
-        "Circuit, got str",
-        "Examples, got Retrieval",
+        "the model is of type Examples; expected a HookedTransformer or a TransformerBridge",
+        "the task, of type Examples, has no loss_components",
+        "circuit: got str; expected Circuit",
+        "examples: got RetrievalTask; expected Examples",
     )
     assert len(lines) == len(expected)
     assert all(wanted in line for wanted, line in zip(expected, lines, strict=True))
-    assert last == "there is no layer 1.0; there are 2, counted from 0"
+    assert last == "the layer is 1.0; expected a whole number"
 
 
 @EACH

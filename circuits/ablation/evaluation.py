@@ -187,12 +187,13 @@ class Batch:
             losses |= dict.fromkeys(branch.members, losses_of(self.problem, outputs, self.examples))
         stacked = torch.stack([losses[member] for member in range(len(losses))])
         if not stacked.isfinite().all():
-            if found.isfinite().all():
+            if not found.isfinite().all():
+                raise BadInput("the model's outputs are NaN or infinite")
+            if losses_of(self.problem, outputs.nan_to_num(), self.examples).isfinite().all():
                 raise BadInput(
-                    "the losses are NaN or infinite under an ablation, or read more than the outputs at the roles "
-                    f"{', '.join(self.problem.output_roles)}; expected finite losses of these outputs"
+                    f"the losses read more than the outputs at the roles {', '.join(self.problem.output_roles)}"
                 )
-            raise BadInput("the model's outputs are NaN or infinite")
+            raise BadInput("the task's losses are NaN or infinite under an ablation; expected finite numbers")
         return stacked
 
     @cached_property

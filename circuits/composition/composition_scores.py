@@ -54,7 +54,7 @@ def composition_scores(model: Transformer) -> CompositionScores:
     """Return the composition scores of all pairs of heads, in products of size d_head only."""
     read = {part: torch.stack([_reading(block, part) for block in model.blocks]) for part in "QKV"}
     Q, K, V = (read[part].flatten(0, 1) for part in "QKV")  # [head, d_model, d_head]
-    O = torch.stack([block.attn.W_O for block in model.blocks]).flatten(0, 1)  # noqa: E741
+    O = torch.stack([block.attn.W_O.float() for block in model.blocks]).flatten(0, 1)  # noqa: E741
     right = {part: torch.linalg.qr(matrix).R for part, matrix in zip("QKV", (Q, K, V), strict=True)}
     out = torch.linalg.qr(O.transpose(1, 2)).R
     ends = {"Q": (Q, right["K"]), "K": (K, right["Q"]), "V": (V, out)}  # what reads, and the rest of the product
@@ -71,9 +71,9 @@ def composition_scores(model: Transformer) -> CompositionScores:
 
 def _reading(block: Any, part: str) -> Float[Tensor, "head d_model d_head"]:
     """Return a block's W_Q, W_K or W_V with the weight and the centring of the LayerNorm before it."""
-    weight = getattr(block.attn, f"W_{part}")
+    weight = getattr(block.attn, f"W_{part}").float()  # half precision has no factorisation
     weight = weight.repeat_interleave(len(block.attn.W_O) // len(weight), dim=0)  # heads may share keys and values
     if is_layer_norm(block.ln1):
-        weight = weight * block.ln1.w[:, None]
+        weight = weight * block.ln1.w.float()[:, None]
         weight = weight - weight.mean(dim=1, keepdim=True)
     return weight

@@ -16,8 +16,7 @@ from torch import Tensor
 from circuits.composition.sender import EMBED, Sender
 from circuits.composition.unablated import Unablated
 from circuits.errors import BadInput
-
-ROUNDING = 1e-3  # of the residual stream's size; sums in single precision differ by some 1e-6
+from circuits.model.layers import close
 
 
 def senders_below(layer: int, cfg: Any) -> tuple[Sender, ...]:
@@ -48,8 +47,9 @@ def written(
     biases = [run.model.blocks[below].attn.b_O for below in range(layer)]  # None for some architectures
     constant = sum((own for own in biases if own is not None), torch.zeros(()).to(found.device))
     residual = run.residual(layer)[run.example, at]
-    furthest = (found.sum(dim=0) + constant - residual).abs().max()
-    if not furthest <= ROUNDING * residual.abs().max():
+    together = found.sum(dim=0) + constant
+    if not close(together, residual):
+        furthest = (together - residual).abs().max()
         raise BadInput(
             f"what the parts below layer {layer} write differs from the residual stream by {furthest:.2g}; "
             "expected a model whose heads and MLPs add to it"

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.composition.edges import Composition
+from circuits.entrance import entrance
 from circuits.figures.diagram_edges import READ, WRITTEN, add_edges, edges_said
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.mechanisms.mechanism import PREVIOUS
@@ -32,6 +33,7 @@ def drawn_paths(circuit: Circuit, roles: Roles) -> list[tuple[AttentionPath, str
     return drawn
 
 
+@entrance
 def circuit_diagram(
     circuit: Circuit,
     roles: Roles,

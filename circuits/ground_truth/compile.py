@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.entrance import entrance
 from circuits.errors import BadInput, check_seed
 from circuits.flow.flow_check import LaidOut
 from circuits.mechanisms.one_hot import Condition, OneHot
@@ -120,6 +121,7 @@ def without_path(circuit: Circuit, path: AttentionPath) -> Circuit:
     return circuit.without_heads([path.head])
 
 
+@entrance
 def compile_circuit(
     circuit: Circuit,
     problem: TokenProblem,

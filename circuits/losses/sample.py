@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from circuits.errors import whole
+from circuits.errors import BadInput, whole
 from circuits.given import check_seeds, examples_of
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
@@ -66,7 +66,7 @@ def stream_seed(seed: int, stream: str) -> int:
     Raises:
         BadInput: the seed is not a whole number, or is out of range.
     """
-    seed = whole("seed", seed, 0, 2**63 - 1)
+    seed = whole("the seed", seed, 0, 2**63 - 1)
     return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
 
 
@@ -76,7 +76,10 @@ def check_number(n: object) -> int:
     Raises:
         BadInput: it is not a whole number, is too small for a standard error, or its losses would not fit into memory.
     """
-    return whole("the number of examples (for a standard error, at least 2)", n, 2, MOST_EXAMPLES)
+    number = whole("the number of examples", n)
+    if not 2 <= number <= MOST_EXAMPLES:
+        raise BadInput(f"{number} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
+    return number
 
 
 def blocks(start: int, stop: int) -> list[slice]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from jaxtyping import Bool, Float, Int
 
@@ -37,13 +38,13 @@ class Condition:
     Attributes:
         group: ``position``, or a group of the problem, such as ``slot``.
         at: the role at which the label is read, usually the row's target.
-        labels: the labels with which the row holds.
+        labels: the labels with which the row holds: whole numbers of any library; kept as a sorted tuple.
         also: other conditions; the row also holds if one of them does.
     """
 
     group: str
     at: str
-    labels: tuple[int, ...]
+    labels: Any
     also: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:

@@ -12,11 +12,9 @@ from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValue
 
 from circuits.errors import BadInput
 from circuits.model.block import after_mlp, is_standard, normalised
-from circuits.model.layers import layers
+from circuits.model.layers import close, layers
 from circuits.model.transformer import Transformer, is_bridge
 from circuits.problem import Examples
-
-CLOSE = 1e-3  # the largest deviation from the model's own outputs, relative to their largest number
 
 
 @dataclass(frozen=True)
@@ -111,6 +109,7 @@ def check_branching(model: Transformer, examples: Examples) -> None:
     layers(model, few)  # checks the model, and raises
     run = KeptRun.of(model, few)
     half = few.inputs.shape[1] // 2
-    off = (run.continued(0, run.residuals[0][None, :, half:])[0] - run.outputs).abs().max()
-    if not off <= CLOSE * run.outputs.abs().max():
+    again = run.continued(0, run.residuals[0][None, :, half:])[0]
+    if not close(again, run.outputs):
+        off = (again - run.outputs).abs().max()
         raise BadInput(f"the model's outputs cannot be computed block by block: they differ by {off:.2g}")

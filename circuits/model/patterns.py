@@ -19,7 +19,7 @@ def pattern_hook(layer: int) -> str:
 def attention_patterns(
     model: Transformer, examples: Examples
 ) -> Iterator[tuple[int, Float[Tensor, "batch head query key"]]]:
-    """Yield every layer with its attention patterns on some examples; only one layer is in memory.
+    """Yield every layer with its attention patterns, at least in single precision; only one layer is in memory.
 
     Raises:
         BadInput: the layers, one by one, do not give the model's outputs.
@@ -36,4 +36,5 @@ def attention_patterns(
     for layer in range(model.cfg.n_layers):
         with torch.no_grad():
             residual = opened.block(layer, residual, see)
-        yield layer, seen.pop()
+        pattern = seen.pop()
+        yield layer, pattern.to(torch.promote_types(pattern.dtype, torch.float32))

@@ -10,12 +10,12 @@ from circuits.errors import BadInput
 from circuits.model.transformer import Transformer, check_model
 from circuits.utils.lazy import torch
 
-PATTERNS = ("hook_pattern", "hook_attn_scores")  # hooks here always count
+PATTERNS = (".hook_pattern", ".hook_attn_scores")  # hooks here always count, and change nothing that is learned
 Learned = dict[Hashable, Any]
 _learned: weakref.WeakKeyDictionary[Transformer, tuple[Hashable, Learned]] = weakref.WeakKeyDictionary()
 
 
-def check_state(model: Transformer) -> None:
+def check_state(model: Any) -> None:
     """Check that a model can be ablated as it is now, and forget what was learned of it as it was before.
 
     Raises:
@@ -37,9 +37,16 @@ def learned(model: Transformer) -> Learned:
 
 
 def _state(model: Transformer) -> Hashable:
-    kept = [(id(module), module.training, _hooks(module), _compiled(module)) for module in model.modules()]
+    kept = [
+        (id(module), module.training, _compiled(module), None if _at_patterns(name) else _hooks(module))
+        for name, module in model.named_modules()
+    ]
     plain = [(name, own) for name, own in vars(model.cfg).items() if isinstance(own, bool | int | float | str)]
     return tuple(kept), tuple(plain)
+
+
+def _at_patterns(name: str) -> bool:
+    return name.endswith(PATTERNS)
 
 
 def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
@@ -57,12 +64,11 @@ def _compiled(module: torch.nn.Module) -> bool:
 
 def _check(model: Transformer) -> None:
     for name, module in model.named_modules():
-        place = name.rsplit(".", 1)[-1]
         if _compiled(module):
             raise BadInput("the model is compiled, so that it ignores hooks; expected the model before torch.compile")
-        if _hooks(module) and place not in PATTERNS:
+        if _hooks(module) and not _at_patterns(name):
             raise BadInput(f"the model has a hook at {name or 'its output'}; expected none (model.reset_hooks())")
-        if place.startswith("hook_") and type(module).__name__ != "HookPoint":
+        if name.rsplit(".", 1)[-1].startswith("hook_") and type(module).__name__ != "HookPoint":
             raise BadInput(
                 f"{name} of the model is a {type(module).__name__}; expected a hook point with nothing in it"
             )

@@ -67,7 +67,7 @@ def check_model(model: object) -> None:
         BadInput: it is not; the message says how to make one.
     """
     if isinstance(model, type) or not isinstance(model, Transformer):
-        given = f"the text {model!r:.60}" if isinstance(model, str) else f"a {type(model).__name__}"
+        given = f"the text {model!r:.60}" if isinstance(model, str) else f"of type {type(model).__name__}"
         if isinstance(model, type):
             given = f"the class {model.__name__}"
         raise BadInput(
@@ -118,7 +118,7 @@ def _check_padding(model: Transformer, tokens: Int[torch.Tensor, "batch pos"]) -
     """
     if is_bridge(model) or model.tokenizer.pad_token_id is None:
         return
-    from transformer_lens.utils import get_attention_mask
+    from transformer_lens.utilities import get_attention_mask
 
     masked = get_attention_mask(model.tokenizer, tokens, model.cfg.default_prepend_bos) == 0
     if masked.any():

@@ -21,7 +21,13 @@ PARTIAL = ".partial"  # the suffix of files that are being written
 
 
 def to_path(said: Path | str) -> Path:
-    """Return the path that a user gave; ``~`` is the home folder, as in a shell."""
+    """Return the path that a user gave; ``~`` is the home folder, as in a shell.
+
+    Raises:
+        BadInput: it is no path.
+    """
+    if not isinstance(said, str | Path):
+        raise BadInput(f"a path is a {type(said).__name__}; expected a text or a Path")
     return Path(os.path.expanduser(said))  # pathlib's raises an error for ~name if there is no such user
 
 

@@ -25,7 +25,7 @@ from circuits.checks.heads_alone import each_head_alone
 from circuits.checks.merging import merges
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.checks.removals import removals
-from circuits.checks.statements import PROTOCOLS, Protocol
+from circuits.checks.statements import Protocol
 from circuits.circuit import Circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
@@ -52,10 +52,6 @@ class Settings:
     threshold: float
     protocol: Protocol
     metadata: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        if self.protocol not in PROTOCOLS:
-            raise BadInput(f"the protocol is {self.protocol!r:.60}; expected one of {', '.join(PROTOCOLS)}")
 
 
 @entrance

@@ -103,6 +103,7 @@ def attention_viewer(
     return Viewer({"": (frame(model, examples, example, chosen(model, layer, head)),)})
 
 
+@entrance
 def over_training(
     models: Iterable[tuple[int, Transformer]],
     examples: Examples,

@@ -157,7 +157,7 @@ class MetricProblem:
         targets = examples.targets
         if targets not in self._read:
             logits = layers(self.model, examples).read(targets.flatten(0, 1)).unflatten(0, targets.shape[:2])
-            self._read[targets] = logits.log_softmax(dim=-1)
+            self._read[targets] = logits.float().log_softmax(dim=-1)
         return self._read[targets]
 
     def losses(
@@ -165,6 +165,7 @@ class MetricProblem:
     ) -> Float[torch.Tensor, "batch component"]:
         """Return the share that is lost, of every example, averaged over its instances."""
         logits = at_end(outputs, examples)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if self.metric == Metric.kl:
             expected, own = self._unablated(examples), logits.log_softmax(dim=-1)
             apart = (expected.exp() * (expected - own)).sum(dim=-1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float, Int
 
+from circuits.entrance import entrance
 from circuits.flow.flow_check import FlowCheck
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples
@@ -70,6 +71,7 @@ class Probes:
         return pd.DataFrame(rows)
 
 
+@entrance
 def probe(
     model: Transformer,
     task: VectorTask,

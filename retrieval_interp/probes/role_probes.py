@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxtyping import Bool, Float
 
+from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.losses.loss import SURE
 from circuits.losses.sample import check_number, stream_seed
@@ -113,6 +114,7 @@ def _layers(first: int, end: int, last: int) -> str:
     return f"after layer {first}" if first == end else f"after layers {first} to {end}"
 
 
+@entrance
 def probe_roles(
     model: Transformer,
     task: Task,

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Condition, OneHot
+from circuits import BadInput, Circuit, Condition, Head, OneHot
 from retrieval_interp import RetrievalTask, VectorTransformer
 from retrieval_interp.experiments.shift_predictions import predicted
 from retrieval_interp.experiments.shifts import SHIFTS, check_shiftable, shifts_of
@@ -119,7 +119,7 @@ DOUBLING = Circuit(
 SLOTS = Circuit(
     {
         **WALK.heads,
-        "L2H0": OneHot(
+        Head(2, 0): OneHot(
             {"query": "pair2.second"},
             where={("query", "pair2.second"): Condition("slot", "pair2.second", (0, 1))},
         ),

@@ -168,7 +168,7 @@ def test_impossible_sizes_are_refused(arguments, message):
 
 
 def test_a_negative_seed_or_no_examples_is_refused():
-    with pytest.raises(BadInput, match="seed -1"):
+    with pytest.raises(BadInput, match="seed is -1"):
         RetrievalTask(n_steps=1).examples(1, -1)
     with pytest.raises(BadInput, match="do not fit into memory"):
         RetrievalTask(n_steps=1).examples(10**9, 1)
