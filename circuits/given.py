@@ -52,12 +52,8 @@ def losses_of(
     losses = problem.losses(outputs, examples)
     expected = len(examples), len(problem.loss_components)
     if not isinstance(losses, torch.Tensor) or losses.shape != expected or losses.is_complex():
-        given = (
-            f"of shape {[*losses.shape]}" if isinstance(losses, torch.Tensor) else f"of type {type(losses).__name__}"
-        )
-        raise BadInput(
-            f"the task's losses are {given}; expected a tensor {[*expected]}, one for each example and component"
-        )
+        got = f"shape {[*losses.shape]}" if isinstance(losses, torch.Tensor) else type(losses).__name__
+        raise BadInput(f"the task's losses: got {got}; expected a tensor {[*expected]}, by example and component")
     return losses.to(torch.promote_types(losses.dtype, torch.float32))
 
 
