@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+
 from jaxtyping import Bool, Float
 
 from circuits.errors import BadInput, whole
+from circuits.model.batching import spread
 from circuits.model.state import learned
 from circuits.model.transformer import Transformer, run
 from circuits.problem import Examples, Problem
@@ -75,10 +80,10 @@ def check_reading(model: Transformer, problem: Problem, examples: Examples) -> N
         BadInput: the losses of complete outputs are not finite, or differ from those with other outputs elsewhere.
     """
     key = "reading", id(problem)
-    if key in learned(model):
+    known = learned(model).get(key)
+    if known is not None and known() is problem:
         return
-    some = torch.linspace(0, len(examples) - 1, min(FEW, len(examples)), device=examples.inputs.device).long()
-    few = examples.take(some)
+    few = examples.take(spread(len(examples), FEW, examples.inputs.shape[1], model.cfg))
     with torch.no_grad():
         outputs, read = run(model, few), read_positions(problem, few)
     complete = losses_of(problem, outputs, few)
@@ -88,17 +93,19 @@ def check_reading(model: Transformer, problem: Problem, examples: Examples) -> N
         changed = losses_of(problem, torch.where(read[..., None], outputs, others), few)
         if not torch.allclose(changed, complete, equal_nan=True):
             raise BadInput(f"the losses read more than the outputs at the roles {', '.join(problem.output_roles)}")
-    learned(model)[key] = problem  # kept, so that no other task gets its id
+    with suppress(TypeError):  # a task may hold the model: only a weak reference lets both go
+        learned(model)[key] = weakref.ref(problem)
 
 
-def _others(outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples) -> list[torch.Tensor]:
-    """Return outputs that have nothing to do with the model's, and such that are often right."""
-    scale = outputs.abs().amax() + 1
+def _others(
+    outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+) -> Iterator[Float[torch.Tensor, "batch pos d_out"]]:
+    """Yield outputs that have nothing to do with the model's, and such that are often right."""
+    scale = float(outputs.abs().amax()) + 1
     generator = torch.Generator(outputs.device).manual_seed(0)
-    found = [torch.randn(outputs.shape, generator=generator, device=outputs.device).to(outputs) * scale]
+    yield torch.randn(outputs.shape, generator=generator, device=outputs.device).to(outputs) * scale
     for tokens in (examples.inputs.roll(-1, 1), examples.inputs, examples.targets[:, None]):
         at = tokens.expand(outputs.shape[:2]) if tokens.ndim == 2 and tokens.shape[1] == 1 else tokens
         whole_numbers = not at.is_floating_point() and at.dtype != torch.bool and at.shape == outputs.shape[:2]
         if whole_numbers and int(at.min()) >= 0 and int(at.max()) < outputs.shape[-1]:
-            found.append(torch.nn.functional.one_hot(at.long(), outputs.shape[-1]).to(outputs) * scale)
-    return found
+            yield torch.zeros_like(outputs).scatter_(2, at.long()[..., None], scale)

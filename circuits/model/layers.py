@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.errors import BadInput
+from circuits.model.batching import spread
 from circuits.model.state import learned
 from circuits.model.transformer import Transformer, check_inputs, is_bridge, run
 from circuits.problem import Examples
@@ -96,8 +97,8 @@ def layers(model: Transformer, examples: Examples) -> Layers:
     known = learned(model)
     if key not in known:
         check_edits(model)
-        some = torch.linspace(0, len(examples) - 1, min(CHECKED, len(examples)), device=examples.inputs.device).long()
-        known[key] = _checked(_opened(model, examples.take(some)))
+        few = examples.take(spread(len(examples), CHECKED, examples.inputs.shape[1], model.cfg))
+        known[key] = _checked(_opened(model, few))
     return _opened(model, examples, known[key])
 
 

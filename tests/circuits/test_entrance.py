@@ -4,10 +4,12 @@ The right numbers come from plain PyTorch hooks and patterns written down here.
 """
 
 import copy
+import gc
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -495,3 +497,13 @@ def test_padding_that_the_model_masks_by_itself_must_be_declared():
     masked = plain_losses(model, task, examples, {})
     assert not torch.allclose(masked[5], expected[5], atol=1e-3)
     assert torch.allclose(evaluate(model, task, declared, [Circuit()])[0], masked, atol=1e-5)
+
+
+def test_a_model_is_let_go_although_its_task_holds_it():
+    model, task = small_model(), Copying()
+    task.model = model
+    evaluate(model, task, task.examples(4, 0), [CIRCUIT])
+    gone = weakref.ref(model)
+    del model, task
+    gc.collect()
+    assert gone() is None
