@@ -104,8 +104,7 @@ emerging.plot("losses")
 # %% [markdown]
 # The command line does the same. `retrieval-interp train PRESET --out RUN` trains a model, `retrieval-interp study emergence
 # RUN` writes these figures as one page, and `retrieval-interp view RUN --training` writes the viewer. Does a head *wait* for
-# the one below? `retrieval-interp study interventions` asks this by training with paths forced or forbidden. [The study's
-# results](../docs/results.md) tell what it found.
+# the one below? An ended study asked this by training with paths forced or forbidden (`studies/README.md`).
 #
 # ## Exercises
 #

@@ -48,13 +48,10 @@ llm prompts equations --out NOWHERE ; llm prompts equations --n 0 ; llm prompts 
 
 study probe nowhere ; models card nowhere ; discover nowhere
 theory gradients nowhere ; view nowhere ; study content-or-position nowhere
-study scratchpad nowhere ; study elimination nowhere ; study elimination equations ; study elimination bare
-study composition nowhere ; study beyond-training nowhere ; study beyond-training equations
-study beyond-training bare ; study beyond-training transformer_a --circuit high.yaml
-study beyond-training transformer_a --out NOWHERE
+study scratchpad nowhere
+study composition nowhere
 study composition bare ; study composition transformer_a --circuit high.yaml
 study composition transformer_a --circuit nowhere.yaml ; study composition transformer_a --out NOWHERE
-study elimination transformer_a --circuit nowhere.yaml ; study elimination transformer_a --circuit high.yaml
 validate nowhere ; study emergence nowhere ; models export nowhere to ; models push nowhere hf:a/b
 models push bare elsewhere ; models push transformer_a hf: ; models push transformer_a hf:a
 validate bare ; validate bare --circuit nowhere.yaml
@@ -80,12 +77,8 @@ train ; train nothing ; train tiny --set frob=1 ; train tiny --set lr=-1 ; train
 train tiny --set seed=3 ; train tiny --set name=x ; train tiny --set lr=1 --set lr=2 ; models export unfinished to
 train tiny --resume ; train --resume --out nowhere ; train --resume --out bare ; train tiny --out bare
 train tiny --device frob ; train tiny --steps 0 ; train tiny --out NOWHERE
-study interventions --preset nothing ; study interventions --preset induction
-study interventions --seeds 1 ; study interventions --steps 3
-study interventions --out NOWHERE ; study interventions --out odd_runs ; study depth-sweep 9
+study depth-sweep 9
 study depth-sweep --seeds 0 ; study depth-sweep --steps 3
-study fewer-layers --seeds 0 ; study fewer-layers --steps 3 ; study fewer-layers --out NOWHERE
-study fewer-layers --out odd_runs
 study depth-sweep --out NOWHERE ; study depth-sweep --out odd_runs ; study sweep nothing
 study sweep damaged.yaml ; study sweep odd.yaml ; study sweep unknown.yaml ; study sweep census --scale paper
 study sweep figure4 --engine local --address here:1 ; study sweep figure4 --gpus 1 ; study sweep figure4 --engine frob

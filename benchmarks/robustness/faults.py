@@ -58,7 +58,7 @@ MICRO = Preset(
 )
 PLAN = "seeds: 2\npresets: [micro, micro_1]\n"
 MODULES = (
-    *("experiments.interventions_page", "experiments.emergence_page", "experiments.observations"),
+    *("experiments.emergence_page", "experiments.observations"),
     *("reproduction.stored_report", "training.training", "llm.page", "llm.run"),
     *("census.census_page", "figure4.figure4_page"),
 )
@@ -127,10 +127,6 @@ def a_store(folder: Path) -> None:
         store.add(Trained(Result("induction", seed, {"x1": 0.1}, {"x1": 100}, 1.0, "cpu"), "{}\n", model.state_dict()))
 
 
-def interventions_run(folder: Path) -> None:
-    run("study", "interventions", "--preset", "micro_1", "--seeds", "2", "--out", folder / "runs")
-
-
 def depth_sweep(folder: Path) -> None:
     run("study", "depth-sweep", "1", "--seeds", "1", "--steps", "20", "--out", folder / "runs")
 
@@ -175,7 +171,6 @@ KINDS = {
     "discovery": Kind(discovery),
     "validation": Kind(validation),
     "emergence": Kind(emergence, a_run),
-    "interventions": Kind(interventions_run),
     "depth_sweep": Kind(depth_sweep),
     "llm": Kind(questions_asked, a_language_model, answers),
     "benchmark": Kind(benchmark),

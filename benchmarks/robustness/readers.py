@@ -16,8 +16,8 @@ from safetensors.torch import save
 from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.pattern_file import PATTERNS
 from retrieval_interp.census.census import FOUND, Census
-from retrieval_interp.experiments import depth_sweep, interventions
-from retrieval_interp.experiments.runs import RUNS, read_runs
+from retrieval_interp.experiments import depth_sweep
+from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.llm.results import results
 from retrieval_interp.llm.tasks import kingdoms
 from retrieval_interp.models import presets
@@ -177,9 +177,6 @@ READERS = {
     "table of attention": Reader("a.csv", lambda: [ATTENTION], lambda folder: read_attention(folder / "a.csv")),
     "table of runs": Reader("r.csv", of_data("sweeps/figure4_laptop/runs.csv"), lambda f: read_table(f / "r.csv")),
     "runs of a depth sweep": Reader(RUNS, of_data("depth_sweep/runs.jsonl"), depth_sweep.read),
-    "runs of interventions": Reader(
-        RUNS, of_data("interventions/runs.jsonl"), lambda folder: read_runs(folder / RUNS, interventions.Outcome)
-    ),
     "report": Reader("report.json", small_reports, report),
     "log of Inspect": Reader("l.json", lambda: [inspect_log("json")], lambda folder: results([folder / "l.json"])),
     "packed log of Inspect": Reader(

@@ -3,5 +3,4 @@
 - hooks.py: ablated, run_ablated: plain hooks, the reference
 - evaluation.py: evaluate: the losses of many circuits at once, equal to the reference
 - branches.py: computation that circuits share
-- clamping.py: clamped: paths forced or forbidden while a model trains
 """

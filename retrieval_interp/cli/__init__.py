@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli import circuits, conditions, llm, models, runs, study, sweep, theory, train, view
+from retrieval_interp.cli import circuits, conditions, llm, models, study, sweep, theory, train, view
 from retrieval_interp.cli.options import Interrupted
 from retrieval_interp.cli.terminal import printable
 
@@ -18,14 +18,13 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 for room in (circuits, view, train):
     app.add_typer(room.app)
 study.app.add_typer(conditions.app)
-study.app.add_typer(runs.app)
 study.app.add_typer(sweep.app)
 for group, room, said in (
     ("models", models, "List the presets; export, describe and share trained models."),
     (
         "study",
         study,
-        "Run experiments on the retrieval problem: sweeps, emergence, interventions, probes; list the paper's claims.",
+        "Run experiments on the retrieval problem: sweeps, emergence, probes; list the paper's claims.",
     ),
     ("theory", theory, "Compute by information flow how many layers a task takes."),
     ("llm", llm, "Write the paper's prompts, and test language models on them."),

@@ -179,45 +179,6 @@ def scratchpad(
 
 
 @app.command()
-def elimination(
-    model_dir: Model,
-    circuit: CircuitFile = None,
-    examples: AtOnce = 256,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Test where the answer comes from on a slot that a path omits, by changing one attention row at a time.
-
-    Exits with 0 if the answers follow the changed rows, 1 if not, 2 on bad input.
-    """
-    from retrieval_interp.experiments.elimination import elimination as measured
-    from retrieval_interp.experiments.elimination import partial_path
-    from retrieval_interp.models import library
-    from retrieval_interp.models.provenance import metadata
-    from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
-
-    folder = library.find(model_dir)
-    if not isinstance(task := library.own_task(folder), RetrievalTask) or task.step_order is StepOrder.ANY:
-        raise BadInput(f"{model_dir}: expected a model of the retrieval problem with pairs in blocks")
-    hypothesis = library.chosen_circuit(folder, circuit)
-    partial_path(hypothesis, task)  # before the slow loading of the model
-    model = library.load(folder).model
-    with progress_bar("changing rows") as progress:
-        found = measured(model, task, hypothesis, n_examples=examples, seed=seed, progress=progress)
-    if as_json:
-        of = f" --circuit {circuit}" if circuit else ""
-        command = f"retrieval-interp study elimination {model_dir}{of} --examples {examples} --seed {seed}"
-        rows = json.loads(found.table().to_json(orient="records"))
-        said = {"path": str(found.path), "left_out": found.left_out, "holds": found.holds, "rows": rows}
-        print_json(command, metadata(model_dir, model), **said)
-    else:
-        typer.echo(f"{found.path} omits slot {found.left_out}. Shares of answers nearest to the symbol of each slot:")
-        typer.echo(found.table().round(2).to_string(index=False))
-        typer.echo(f"The answers {'follow' if found.holds else 'do not follow'} the changed rows.")
-    raise typer.Exit(0 if found.holds else 1)
-
-
-@app.command()
 def composition(
     model_dir: Model,
     circuit: CircuitFile = None,
@@ -267,50 +228,6 @@ def composition(
         if page:
             typer.echo(f"The page is at {page}")
     raise typer.Exit(0 if study.self_consistency.decision == "holds" else 1)
-
-
-@app.command("beyond-training")
-def beyond_training(
-    model_dir: Model,
-    circuit: CircuitFile = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for beyond_training.html and the table.")] = None,
-    examples: AtOnce = 512,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Test a model and its circuit out of distribution: does the model fail where its circuit says so?
-
-    Exits with 0 if every prediction of the circuit agrees with the model, 1 if not or undecided, 2 on bad input.
-    """
-    from circuits.utils.files import check_writable
-    from retrieval_interp.experiments.beyond_training import FILES
-    from retrieval_interp.experiments.beyond_training import beyond_training as measured
-    from retrieval_interp.experiments.shifts import check_shiftable
-    from retrieval_interp.models import library
-    from retrieval_interp.models.provenance import metadata
-
-    folder = library.find(model_dir)
-    task = check_shiftable(library.own_task(folder), model_dir)
-    hypothesis = library.chosen_circuit(folder, circuit)
-    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
-    for path in (out / name for name in FILES if out):
-        check_writable(path)
-    model = library.load(folder).model
-    from retrieval_interp.experiments.beyond_training_page import write_beyond_training
-
-    with progress_bar("beyond training") as progress:
-        found = measured(model, task, hypothesis, n_examples=examples, seed=seed, progress=progress)
-    of = f" --circuit {circuit}" if circuit else ""
-    command = f"retrieval-interp study beyond-training {model_dir}{of} --examples {examples} --seed {seed}"
-    page = write_beyond_training(found, Path(model_dir).resolve().name, out, command) if out else None
-    if as_json:
-        print_json(command, metadata(model_dir, model), **found.to_json())
-    else:
-        for sentence in found.sentences():
-            typer.echo(sentence)
-        if page:
-            typer.echo(f"The page is at {page}")
-    raise typer.Exit(0 if found.holds else 1)
 
 
 @app.command()

@@ -3,8 +3,6 @@
 - task.py: Task: the base class of all tasks
 - vectors.py: VectorTask: the base class of tasks on sequences of vectors
 - retrieval.py: RetrievalTask: the minimal formulation (paper, section 6)
-- next_symbol.py: NextSymbolTask: the same, and pairs are trained on the next symbol of their chain
-- thinking.py: ThinkingTask: the same, and the model goes on after the queries
 - high_level.py: chain_variables, squared_distances: x0 -> x1 -> ... -> xD, for interchange interventions
 - conditional.py: ConditionalTask: conditional retrieval (paper, section 3.1)
 - writing.py: WritingTask: retrieval with a scratchpad

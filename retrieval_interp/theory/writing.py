@@ -33,17 +33,6 @@ def hops(n_layers: int, n_written: int = 0) -> int:
     return (n_written + 1) * (2 ** (n_layers - 1) - 1)
 
 
-def thinking_hops(n_layers: int, n_thoughts: int) -> int:
-    """Return the number of hops of L layers with the causal mask and s thoughts: (s + 1) 2^(L-1) - 1.
-
-    Raises:
-        BadInput: the number of layers is not 2 to 64, or the number of thoughts is negative.
-    """
-    if not 2 <= n_layers <= 64 or n_thoughts < 0:
-        raise BadInput(f"{n_layers} layers, {n_thoughts} thoughts; expected 2 to 64 layers, 0 thoughts or more")
-    return (n_thoughts + 1) * 2 ** (n_layers - 1) - 1
-
-
 def fewest_written(n_steps: int, n_layers: int) -> int | None:
     """Return the fewest symbols that L layers must write before they answer with xD; None for a single layer.
 

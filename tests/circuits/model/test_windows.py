@@ -19,7 +19,6 @@ from circuits import (
     run_ablated,
     validate,
 )
-from circuits.ablation.clamping import Clamp, clamped
 from circuits.checks.merging import merged
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import Condition
@@ -201,15 +200,3 @@ def test_checks_and_chance_try_no_path_that_leaves_a_window():
         other.check(roles, 2, 4)
     both = {Head(0, 0): OneHot({"last": "near"}), Head(1, 0): OneHot({"near": "far"})}
     assert {(giver, taker) for giver, taker, _ in merged(Circuit(both), [*both], roles)} == {(Head(0, 0), Head(1, 0))}
-
-
-@ONLY_3
-def test_a_clamp_out_of_the_window_is_refused():
-    model, roles = model_of("local"), PROBLEM.examples(2, seed=0).roles
-    with clamped(model, [Clamp({"last": "near"}, Head(0, 0), forced=True)], roles):
-        pass
-    with (
-        pytest.raises(BadInput, match="leave a position in layer 0 nothing to attend to"),
-        clamped(model, [Clamp({"last": "far"}, Head(0, 0), forced=True)], roles),
-    ):
-        pass

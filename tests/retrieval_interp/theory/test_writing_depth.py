@@ -4,7 +4,7 @@ from circuits import BadInput
 from circuits.flow.layout import Layout
 from retrieval_interp.theory.chain_layout import chain_layout
 from retrieval_interp.theory.information_flow import spread
-from retrieval_interp.theory.writing import fewest_written, fewest_written_table, hops, hops_table, thinking_hops
+from retrieval_interp.theory.writing import fewest_written, fewest_written_table, hops, hops_table
 
 LONG = 40
 
@@ -29,14 +29,6 @@ def by_simulation(n_layers, n_written, order, reads="words"):
 @pytest.mark.parametrize("order", [None, range(1, LONG + 1)])
 def test_the_number_of_hops_is_that_of_the_simulation(n_layers, n_written, order):
     assert hops(n_layers, n_written) == by_simulation(n_layers, n_written, order)
-
-
-@pytest.mark.parametrize("n_layers", [2, 3, 4])
-@pytest.mark.parametrize("n_thoughts", [0, 1, 2, 3])
-def test_a_thought_is_worth_one_hop_more_than_a_word_and_a_pause_none(n_layers, n_thoughts):
-    assert thinking_hops(n_layers, n_thoughts) == by_simulation(n_layers, n_thoughts, None, "thoughts")
-    assert thinking_hops(n_layers, n_thoughts) == hops(n_layers, n_thoughts) + n_thoughts
-    assert hops(n_layers) == by_simulation(n_layers, n_thoughts, None, "pauses")
 
 
 def test_seven_hops_take_four_layers_or_fewer_and_some_writing():
@@ -65,5 +57,3 @@ def test_numbers_that_make_no_sense_are_refused(n_layers, n_written):
         hops(n_layers, n_written)
     with pytest.raises(BadInput, match="0 hops; expected at least 1"):
         fewest_written(0, 2)
-    with pytest.raises(BadInput, match="expected 2 to 64 layers"):
-        thinking_hops(1, 2)

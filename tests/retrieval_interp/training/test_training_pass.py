@@ -4,7 +4,6 @@ import torch
 from retrieval_interp import RetrievalTask, VectorTransformer
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.conditional import ConditionalTask
-from retrieval_interp.tasks.next_symbol import NextSymbolTask
 from retrieval_interp.tasks.retrieval import StepOrder
 from retrieval_interp.tasks.writing import WritingTask
 from retrieval_interp.training.training_pass import training_pass
@@ -22,7 +21,7 @@ class FirstToo(RetrievalTask):
 TASKS = [
     *(RetrievalTask(2, 3, step_order=order) for order in StepOrder),
     RetrievalTask(3, 2, implicit_curriculum=False),
-    *(NextSymbolTask(2, 3), FirstToo(2, 3), ConditionalTask(), WritingTask(3, 2)),
+    *(FirstToo(2, 3), ConditionalTask(), WritingTask(3, 2)),
 ]
 
 
