@@ -88,5 +88,5 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "head": _integer("the head"),
     "threshold": lambda value: real("the threshold", value, above=0.0),
     "protocol": _protocol,
-    "metadata": lambda value: plain("the metadata", value),
+    "metadata": lambda value: plain("the metadata", _a(Mapping, "metadata", "")(value)),
 }

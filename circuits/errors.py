@@ -30,12 +30,8 @@ def whole(what: str, value: object, least: int | None = None, most: int | None =
     """
     number = value if type(value) is int else _as_index(value)
     if number is None or (least is not None and number < least) or (most is not None and number > most):
-        span = {
-            (True, True): f"expected {least} to {most}",
-            (True, False): f"expected a whole number from {least}",
-            (False, False): "expected a whole number",
-        }[least is not None, most is not None]
-        raise BadInput(f"{what} is {value!r:.60}; {span}")
+        low, high = "" if least is None else f" from {least}", "" if most is None else f" up to {most}"
+        raise BadInput(f"{what} is {value!r:.60}; expected a whole number{low}{high}")
     return number
 
 

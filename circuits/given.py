@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,15 +16,22 @@ from circuits.model.transformer import Transformer, run
 from circuits.problem import Examples, Problem
 from circuits.utils.lazy import torch
 
-FEW = 8  # examples on which the losses are compared with those of complete outputs, and those of two seeds
+FEW = 8  # examples on which the losses are compared with those of complete outputs
+SEEDED = 32  # examples of each seed that are compared
 
 
 def examples_of(problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> Examples:
-    """Return ``n`` examples of a task.
+    """Return ``n`` examples of a task, whose seeds are checked the first time.
 
     Raises:
-        BadInput: the task gives something else, fewer or more examples, or lacks one of its roles.
+        BadInput: the task gives something else, fewer or more examples, or lacks one of its roles; it gives the same
+            examples for every seed, or others for the same one.
     """
+    _check_seeds(problem)
+    return _drawn(problem, n, seed).to(device)
+
+
+def _drawn(problem: Problem, n: int, seed: int) -> Examples:
     n, seed = whole("the number of examples", n, 1), whole("the seed", seed, 0)
     examples = problem.examples(n, seed)
     if not isinstance(examples, Examples):
@@ -32,33 +40,60 @@ def examples_of(problem: Problem, n: int, seed: int, device: torch.device | str 
         raise BadInput(f"the task gives {len(examples)} examples where {n} were asked for")
     for role in (*problem.roles, *problem.output_roles):
         examples.roles[role]  # raises if there is none
-    return examples.to(device)
+    return examples
 
 
-def check_seeds(problem: Problem) -> None:
-    """Check that another seed gives other examples, so that averages, choices and tests do not share any.
+_seeded: dict[int, weakref.ref[Problem]] = {}  # tasks whose seeds were checked, by their ids
 
-    Raises:
-        BadInput: two seeds give the same examples.
-    """
-    one, other = (examples_of(problem, FEW, seed) for seed in (0, 1))
-    if one.inputs.shape == other.inputs.shape and torch.equal(one.inputs, other.inputs):
+
+def _check_seeds(problem: Problem) -> None:
+    known = _seeded.get(id(problem))
+    if known is not None and known() is problem:
+        return
+    one, again, other = (rows(_drawn(problem, SEEDED, seed)) for seed in (0, 0, 1))
+    if one != again:
+        raise BadInput("the task gives other examples for the same seed; expected the same ones")
+    if sorted(one) == sorted(other):
         raise BadInput("the task gives the same examples for every seed; expected fresh ones for each seed")
+    with suppress(TypeError):
+        _seeded[id(problem)] = weakref.ref(problem)
+
+
+def rows(examples: Examples) -> list[bytes]:
+    """Return inputs and targets of every example as bytes, to tell which examples are the same."""
+    n = len(examples)
+    parts = [part.reshape(n, -1).double().cpu().numpy() for part in (examples.inputs, examples.targets)]
+    return [own.tobytes() + answer.tobytes() for own, answer in zip(*parts, strict=True)]
+
+
+def warn_of_repeats(problem: Problem, examples: Examples) -> None:
+    """Warn if a task repeats examples of a small data set, which samples with other seeds then share."""
+    there = {*rows(examples)}
+    if len(there) < len(examples) and {*rows(_drawn(problem, SEEDED, 2**31 - 1))} <= there:
+        warnings.warn(
+            f"the task has {len(there)} different examples where {len(examples)} were asked for: averages, choices and "
+            "tests share them, and standard errors say less than they seem to",
+            stacklevel=2,
+        )
 
 
 def losses_of(
-    problem: Problem, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    problem: Problem, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples, finite: bool = True
 ) -> Float[torch.Tensor, "batch component"]:
     """Return the losses of a task on a model's outputs, at least in single precision.
 
     Raises:
-        BadInput: they are no tensor of one loss for each example and component.
+        BadInput: they are no tensor of one loss for each example and component, or (``finite``) not all are finite.
     """
     losses = problem.losses(outputs, examples)
     expected = len(examples), len(problem.loss_components)
     if not isinstance(losses, torch.Tensor) or losses.shape != expected or losses.is_complex():
-        got = f"shape {[*losses.shape]}" if isinstance(losses, torch.Tensor) else type(losses).__name__
-        raise BadInput(f"the task's losses: got {got}; expected a tensor {[*expected]}, by example and component")
+        is_tensor = isinstance(losses, torch.Tensor)
+        got = f"{losses.dtype} of shape {[*losses.shape]}" if is_tensor else type(losses).__name__
+        raise BadInput(f"the task's losses: got {got}; expected a real tensor {[*expected]}, by example and component")
+    if finite and not losses.isfinite().all():
+        whose = "task's losses" if outputs.isfinite().all() else "model's outputs"
+        raise BadInput(f"the {whose} are NaN or infinite; expected finite numbers")
     return losses.to(torch.promote_types(losses.dtype, torch.float32))
 
 
@@ -87,11 +122,11 @@ def check_reading(model: Transformer, problem: Problem, examples: Examples) -> N
     with torch.no_grad():
         outputs, read = run(model, few), read_positions(problem, few)
     complete = losses_of(problem, outputs, few)
-    if not complete.isfinite().all() and outputs.isfinite().all():
-        raise BadInput("the task's losses are NaN or infinite on the unablated model; expected finite numbers")
+    if not torch.equal(losses_of(problem, outputs, few), complete):
+        raise BadInput("the task's losses of the same outputs differ from call to call; expected the same")
     for others in _others(outputs, few):
-        changed = losses_of(problem, torch.where(read[..., None], outputs, others), few)
-        if not torch.allclose(changed, complete, equal_nan=True):
+        changed = losses_of(problem, torch.where(read[..., None], outputs, others), few, finite=False)
+        if not torch.allclose(changed, complete):
             raise BadInput(f"the losses read more than the outputs at the roles {', '.join(problem.output_roles)}")
     with suppress(TypeError):  # a task may hold the model: only a weak reference lets both go
         learned(model)[key] = weakref.ref(problem)

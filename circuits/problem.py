@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 
 from circuits.errors import BadInput
-from circuits.roles import Roles
+from circuits.roles import Roles, as_tensor
 from circuits.utils.lazy import torch
 
 
@@ -32,10 +32,11 @@ class Examples:
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "counterfactual"):
             own = getattr(self, name)
-            if hasattr(own, "__array_interface__") and not isinstance(own, torch.Tensor):
-                object.__setattr__(self, name, torch.as_tensor(own))
-            elif not isinstance(own, torch.Tensor) and not (own is None and name == "counterfactual"):
-                raise BadInput(f"{name} of examples: got {type(own).__name__}; expected a tensor or an array")
+            if own is not None or name != "counterfactual":
+                object.__setattr__(self, name, as_tensor(f"{name} of examples", own))
+        if not self.inputs.ndim or not self.targets.ndim or len(self.inputs) != len(self.targets):
+            shapes = f"{[*self.inputs.shape]}; the targets have {[*self.targets.shape]}"
+            raise BadInput(f"the inputs have the shape {shapes}; expected [batch, ...] for both")
         if not isinstance(self.roles, Roles):
             raise BadInput(f"roles of examples: got {type(self.roles).__name__}; expected Roles (Roles.of)")
         if len(self.roles) != len(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from circuits.errors import BadInput
@@ -64,9 +65,9 @@ class Roles:
         """
 
         def stacked(what: str, own: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            if {*own} != {*positions}:
-                raise BadInput(f"{what} has the roles {', '.join(own)}; expected {', '.join(positions)}")
-            columns = [torch.as_tensor(own[name]) for name in positions]
+            if not isinstance(own, Mapping) or {*own} != {*positions}:
+                raise BadInput(f"{what} has the roles {', '.join(map(str, own))}; expected {', '.join(positions)}")
+            columns = [as_tensor(f"role {name!r}", own[name]) for name in positions]
             for name, column in zip(positions, columns, strict=True):
                 if column.ndim not in (1, 2) or column.shape != columns[0].shape:
                     raise BadInput(
@@ -76,10 +77,12 @@ class Roles:
                     raise BadInput(f"role {name!r}: {what} has {column.dtype}; expected whole numbers")
             return torch.stack([column.reshape(len(column), -1).long() for column in columns], dim=1)
 
-        if not isinstance(positions, Mapping) or not positions:
+        if not isinstance(positions, Mapping) or not positions or not isinstance(groups or {}, Mapping):
             raise BadInput("no role is given; expected at least one, with its positions")
         labels = {group: stacked(f"group {group!r}", own) for group, own in (groups or {}).items()}
-        tokens = None if valid is None else torch.as_tensor(valid).bool()
+        if any(own.min() < 0 for own in labels.values()):
+            raise BadInput("a label of a group is negative; expected numbers from 0")
+        tokens = None if valid is None else as_tensor("valid", valid).bool()
         if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(next(iter(positions.values())))):
             raise BadInput(f"valid has the shape {[*tokens.shape]}; expected [batch, positions]")
         return cls(tuple(positions), stacked("a position", positions), labels, tokens, causal)
@@ -277,6 +280,22 @@ class Roles:
                 if role not in shared:
                     here[position].append(f"{instance}:{role}")
         return [",".join(labels) or str(position) for position, labels in enumerate(here)]
+
+
+def as_tensor(what: str, given: object) -> torch.Tensor:
+    """Return a tensor or an array as a tensor; whole numbers become 64-bit integers.
+
+    Raises:
+        BadInput: it is neither, or its numbers have a type that PyTorch does not have.
+    """
+    try:
+        if not hasattr(given, "shape"):
+            raise TypeError(f"got {type(given).__name__}")
+        found = given if isinstance(given, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(given))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInput(f"{what}: {error}; expected a tensor or an array of numbers") from None
+    kept = found.is_floating_point() or found.is_complex() or found.dtype == torch.bool
+    return found if kept else found.long()
 
 
 def _shifted(

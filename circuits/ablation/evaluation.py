@@ -48,7 +48,7 @@ def evaluate(
     problem: Problem,
     examples: Examples,
     circuits: Sequence[Circuit],
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Callable[[float], None] | None = None,
 ) -> Float[Tensor, "circuit example component"]:
     """Return the loss components of every example under every circuit's ablation.
 
@@ -58,7 +58,7 @@ def evaluate(
         problem: the task with its losses and output roles.
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
-        progress: is called with the finished share, 0 to 1.
+        progress: is called with the finished share, 0 to 1, if it is given.
 
     Raises:
         BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions
@@ -73,7 +73,8 @@ def evaluate(
         losses = losses.to(own.dtype)  # double precision for a model or a loss that has it
         losses[piece.circuits, piece.examples] = own
         done += piece.size
-        progress(done / work)
+        if progress is not None:
+            progress(done / work)
 
     on_all_cores(lambda piece: piece.losses(), pieces(model, problem, examples, circuits), take, losses.device)
     return losses
@@ -184,16 +185,13 @@ class Batch:
         for own, branch in zip(found, forked[-1].branches, strict=True):
             outputs = own.new_full((self.n, self.n_positions, own.shape[-1]), torch.nan)  # reveals losses of others
             outputs[read] = own
-            losses |= dict.fromkeys(branch.members, losses_of(self.problem, outputs, self.examples))
+            losses |= dict.fromkeys(branch.members, losses_of(self.problem, outputs, self.examples, finite=False))
         stacked = torch.stack([losses[member] for member in range(len(losses))])
         if not stacked.isfinite().all():
             if not found.isfinite().all():
                 raise BadInput("the model's outputs are NaN or infinite")
-            if losses_of(self.problem, outputs.nan_to_num(), self.examples).isfinite().all():
-                raise BadInput(
-                    f"the losses read more than the outputs at the roles {', '.join(self.problem.output_roles)}"
-                )
-            raise BadInput("the task's losses are NaN or infinite under an ablation; expected finite numbers")
+            losses_of(self.problem, outputs.nan_to_num(), self.examples)  # raises if they are not finite there either
+            raise BadInput(f"the losses read more than the outputs at the roles {', '.join(self.problem.output_roles)}")
         return stacked
 
     @cached_property

@@ -31,7 +31,7 @@ def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Tran
     Args:
         model: any HookedTransformer or TransformerBridge.
         circuit: the hypothesis.
-        roles: the roles of the batch that will be run.
+        roles: the roles of the batch that will be run, which name its padding (``valid``) if it has any.
 
     Raises:
         BadInput: the circuit does not fit the model or the roles, or changes of the model's attention have no effect.

@@ -16,7 +16,7 @@ from circuits.composition.sender import ALL, Sender
 from circuits.composition.senders import senders_below
 from circuits.composition.unablated import Unablated, examples_at_once
 from circuits.entrance import entrance
-from circuits.given import examples_of
+from circuits.given import check_reading, examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels
 from circuits.losses.mean import Mean
 from circuits.losses.sample import check_number, stream_seed
@@ -104,6 +104,7 @@ def path_patching(
     )
     circuit.check(windowed(model, many.roles), model.cfg.n_layers, model.cfg.n_heads)
     check_branching(model, many)
+    check_reading(model, problem, many)
     patching = _Patching(model, problem, circuit, role_paths(circuit), seed)
     with shown(progress, "path patching") as progress:
         screened = patching.measured(few, lambda key: key.which == "V", part_of(progress, 0.0, 0.4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from circuits.errors import BadInput, whole
-from circuits.given import check_seeds, examples_of
+from circuits.given import examples_of, warn_of_repeats
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
@@ -20,14 +20,14 @@ class Sample:
     Every later block has its own seed, derived from the seed of the sample.
 
     Raises:
-        BadInput: the number of examples is out of range, or the task ignores its seed.
+        BadInput: the number of examples is out of range, or as ``examples_of``.
     """
 
     def __init__(self, problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> None:
         n = check_number(n)
-        check_seeds(problem)
         self.problem, self.seed, self.device, self._n = problem, seed, device, n
         self._drawn: dict[int, Examples] = {0: self._draw(0)}
+        warn_of_repeats(problem, self.first)
 
     def __len__(self) -> int:
         return self._n

@@ -33,7 +33,8 @@ class FixedPattern(Mechanism):
     def __post_init__(self) -> None:
         is_array = isinstance(self.numbers, np.ndarray) and np.isrealobj(self.numbers)
         if not is_array and (not hasattr(self.numbers, "is_complex") or self.numbers.is_complex()):
-            raise BadInput(f"a fixed pattern is a {type(self.numbers).__name__}; expected a real tensor or array")
+            kind = getattr(self.numbers, "dtype", type(self.numbers).__name__)
+            raise BadInput(f"a fixed pattern: got {kind}; expected a tensor or an array of real numbers")
         shape, n = tuple(self.numbers.shape), self.numbers.shape[0] if self.numbers.ndim == 2 else 0
         if shape != (n, n) or not n:
             raise BadInput(f"a fixed pattern has the shape {list(shape)}; expected [query, key] of the same length")

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.given import examples_of, losses_of
+from circuits.given import check_reading, examples_of, losses_of
 from circuits.losses.loss import Loss, check_threshold
 from circuits.losses.sample import check_number, stream_seed
 from circuits.mlps.mlp_report import INSTEAD, MLPLoss, MLPReport
@@ -71,6 +71,7 @@ def mlp_ablations(
         examples_of(problem, n_examples, stream_seed(seed, stream), device) for stream in ("MLP fit", "MLP loss")
     )
     check_branching(model, fit_on)
+    check_reading(model, problem, test_on)
     with shown(progress, "MLPs") as progress:
         stand_ins = _StandIns(model, layers, fit_on)
         progress(0.05)

@@ -48,7 +48,8 @@ class HookedLayers(Layers):
         if mask:
             mask = {name: own.repeat(len(residual) // len(own), 1) for name, own in mask.items()}
         with edited(block.attn.hook_pattern, edit), edited_heads(block.attn, heads), edited_mlp(block, mlp):
-            if not is_standard(self.model.cfg):
+            # in half precision, other orders of the same sums would differ too much in deep models
+            if not is_standard(self.model.cfg) or residual.dtype in (torch.bfloat16, torch.float16):
                 found: Tensor = block(residual, **mask)
                 return found
             normal = normalised(block.ln1, residual)

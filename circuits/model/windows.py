@@ -10,7 +10,7 @@ from circuits.roles import Roles
 def windowed(model: Transformer, roles: Roles) -> Roles:
     """Return the roles with the windows of a model's layers."""
     own = windows(model)
-    return replace(roles, windows=own) if any(own) else roles
+    return replace(roles, windows=own if any(own) else ())
 
 
 def windows(model: Transformer) -> tuple[int | None, ...]:

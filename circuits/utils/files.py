@@ -28,7 +28,10 @@ def to_path(said: Path | str) -> Path:
     """
     if not isinstance(said, str | Path):
         raise BadInput(f"a path is a {type(said).__name__}; expected a text or a Path")
-    return Path(os.path.expanduser(said))  # pathlib's raises an error for ~name if there is no such user
+    found = Path(os.path.expanduser(said))
+    if found.parts and found.parts[0].startswith("~") and found.parts[0] != "~" and len(found.parts) > 1:
+        raise BadInput(f"{said}: there is no user {found.parts[0][1:]}; expected a path")
+    return found
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
