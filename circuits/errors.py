@@ -30,8 +30,8 @@ def whole(what: str, value: object, least: int | None = None, most: int | None =
     """
     number = value if type(value) is int else _as_index(value)
     if number is None or (least is not None and number < least) or (most is not None and number > most):
-        low, high = "" if least is None else f" from {least}", "" if most is None else f" up to {most}"
-        raise BadInput(f"{what} is {value!r:.60}; expected a whole number{low}{high}")
+        low = "a whole number" if least is None else f"a whole number from {least}"
+        raise BadInput(f"{what} is {value!r:.60}; expected {low if most is None else f'{least or 0} to {most}'}")
     return number
 
 

@@ -34,13 +34,14 @@ class Examples:
             own = getattr(self, name)
             if own is not None or name != "counterfactual":
                 object.__setattr__(self, name, as_tensor(f"{name} of examples", own))
-        if not self.inputs.ndim or not self.targets.ndim or len(self.inputs) != len(self.targets):
-            shapes = f"{[*self.inputs.shape]}; the targets have {[*self.targets.shape]}"
-            raise BadInput(f"the inputs have the shape {shapes}; expected [batch, ...] for both")
+                if not getattr(self, name).ndim:
+                    raise BadInput(f"{name} of examples: got a single number; expected [batch, ...]")
         if not isinstance(self.roles, Roles):
             raise BadInput(f"roles of examples: got {type(self.roles).__name__}; expected Roles (Roles.of)")
         if len(self.roles) != len(self):
             raise BadInput(f"the roles belong to {len(self.roles)} examples; the inputs are {len(self)}")
+        if len(self.targets) != len(self):
+            raise BadInput(f"there are {len(self.targets)} targets; the inputs are {len(self)}")
         if self.roles.valid is not None and self.roles.valid.shape[1] != self.inputs.shape[1]:
             raise BadInput(f"valid has {self.roles.valid.shape[1]} positions; the inputs have {self.inputs.shape[1]}")
         low, high = (int(own) for own in self.roles.positions.aminmax())

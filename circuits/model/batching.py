@@ -1,5 +1,7 @@
 """The number of sequences that run at once. It bounds memory, whatever the number of circuits and examples."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from jaxtyping import Int

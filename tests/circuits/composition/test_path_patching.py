@@ -23,7 +23,7 @@ from circuits.losses.mean import Mean
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from retrieval_interp.ground_truth.chains import ChainProblem
 from tests.architectures import ONLY_3
-from tests.handmade import InductionProblem
+from tests.handmade import CHAINS, LENGTH, SYMBOLS, InductionProblem
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
 JOIN, ANSWER = AttentionPath(LOW, "pair1.second", "pair1.first"), AttentionPath(HIGH, "query", "pair1.second")
@@ -77,6 +77,12 @@ class OneInstance(InductionProblem):
     def examples(self, n, seed):
         examples = super().examples(n, seed)
         return replace(examples, roles=Roles(self.roles, examples.roles.positions[:, :, :1]))
+
+    def losses(self, outputs, examples):
+        at = examples.roles["query"]
+        answers = examples.targets.gather(1, at - (LENGTH - CHAINS))[:, 0]  # targets stand in the order of the queries
+        wanted = torch.nn.functional.one_hot(answers, SYMBOLS)
+        return (outputs[torch.arange(len(at)), at[:, 0]] - wanted).square().sum(dim=1, keepdim=True)
 
 
 def test_with_one_instance_examples_exchange_what_was_written(model, circuit):
