@@ -29,6 +29,10 @@ class AttentionPath:
     source: str
     target: str
 
+    def __post_init__(self) -> None:
+        if type(self.head) is not Head:
+            object.__setattr__(self, "head", Head.of(self.head))
+
     def __str__(self) -> str:
         return f"{self.head} {self.source} -> {self.target}"
 
@@ -114,19 +118,19 @@ class Circuit:
         """The SHA-256 of all heads and mechanisms, without name and description; the same in every process."""
         return self.heads.digest
 
-    def layer(self, layer: int) -> Layer:
+    def layer(self, layer: Any) -> Layer:
         """Return the named heads of one layer with their mechanisms."""
         return self.heads.layer(layer)
 
-    def up_to(self, layer: int) -> Circuit:
+    def up_to(self, layer: Any) -> Circuit:
         """Return the circuit of this layer and those below; the heads above are intact."""
         return Circuit(self.heads.up_to(layer))
 
-    def with_head(self, head: Head, mechanism: Mechanism) -> Circuit:
+    def with_head(self, head: Any, mechanism: Mechanism) -> Circuit:
         """Return the circuit with another mechanism for one head."""
         return Circuit(self.heads.replaced(head, mechanism), self.name, self.description)
 
-    def without_heads(self, heads: Iterable[Head]) -> Circuit:
+    def without_heads(self, heads: Iterable[Any]) -> Circuit:
         """Return the circuit without some heads, which are then intact."""
         return Circuit(self.heads.without(heads), self.name, self.description)
 

@@ -85,6 +85,7 @@ def losses_of(
     Raises:
         BadInput: they are no tensor of one loss for each example and component, or (``finite``) not all are finite.
     """
+    outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
     losses = problem.losses(outputs, examples)
     expected = len(examples), len(problem.loss_components)
     if not isinstance(losses, torch.Tensor) or losses.shape != expected or losses.is_complex():
@@ -114,20 +115,26 @@ def check_reading(model: Transformer, problem: Problem, examples: Examples) -> N
     Raises:
         BadInput: the losses of complete outputs are not finite, or differ from those with other outputs elsewhere.
     """
-    key = "reading", id(problem)
+    how = getattr(problem.losses, "__func__", problem.losses)
+    key = "reading", id(problem), id(how), tuple(problem.output_roles)
     known = learned(model).get(key)
     if known is not None and known() is problem:
         return
     few = examples.take(spread(len(examples), FEW, examples.inputs.shape[1], model.cfg))
     with torch.no_grad():
         outputs, read = run(model, few), read_positions(problem, few)
-    complete = losses_of(problem, outputs, few)
-    if not torch.equal(losses_of(problem, outputs, few), complete):
+    complete = losses_of(problem, outputs.clone(), few)
+    if not torch.equal(losses_of(problem, outputs.clone(), few), complete):
         raise BadInput("the task's losses of the same outputs differ from call to call; expected the same")
     for others in _others(outputs, few):
         changed = losses_of(problem, torch.where(read[..., None], outputs, others), few, finite=False)
         if not torch.allclose(changed, complete):
             raise BadInput(f"the losses read more than the outputs at the roles {', '.join(problem.output_roles)}")
+    half = slice(0, -(-len(few) // 2))
+    if not torch.allclose(losses_of(problem, outputs[half].clone(), few.take(half)), complete[half], atol=1e-6):
+        raise BadInput("the task's losses of an example depend on the other examples; expected each example by itself")
+    if not outputs.isfinite().all():
+        return  # nothing could be compared
     with suppress(TypeError):  # a task may hold the model: only a weak reference lets both go
         learned(model)[key] = weakref.ref(problem)
 

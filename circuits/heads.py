@@ -158,30 +158,32 @@ class Heads(Mapping[Head, Mechanism]):
         made._layers = {layer: own for layer, own in sorted(layers) if own}
         return made
 
-    def layer(self, layer: int) -> Layer:
+    def layer(self, layer: Any) -> Layer:
         """Return the named heads of one layer."""
-        return self._layers.get(layer, UNNAMED)
+        return self._layers.get(whole("a layer", layer), UNNAMED)
 
     @property
     def layers(self) -> Mapping[int, Layer]:
         """The named heads of every layer that has some."""
         return self._layers
 
-    def replaced(self, head: Head, mechanism: Mechanism) -> Heads:
+    def replaced(self, head: Any, mechanism: Mechanism) -> Heads:
         """Return the heads with another mechanism for one of them."""
+        head = Head.of(head)
         own = dict(self.layer(head[0])) | {head[1]: mechanism}
         return self._of({**self._layers, head[0]: Layer(sorted(own.items(), key=lambda item: item[0]))}.items())
 
-    def without(self, heads: Iterable[Head]) -> Heads:
+    def without(self, heads: Iterable[Any]) -> Heads:
         """Return all but some heads."""
         gone: dict[int, set[int]] = {}
-        for layer, index in heads:
+        for layer, index in map(Head.of, heads):
             gone.setdefault(layer, set()).add(index)
         fewer = {layer: Layer(item for item in self.layer(layer) if item[0] not in own) for layer, own in gone.items()}
         return self._of({**self._layers, **fewer}.items())
 
-    def up_to(self, layer: int) -> Heads:
+    def up_to(self, layer: Any) -> Heads:
         """Return the heads of this layer and the layers below."""
+        layer = whole("a layer", layer)
         return self._of(item for item in self._layers.items() if item[0] <= layer)
 
     @cached_property
@@ -189,7 +191,8 @@ class Heads(Mapping[Head, Mechanism]):
         """A hash of all heads and mechanisms; equal heads have the same hash in every process."""
         return _digest([(layer, own.digest) for layer, own in self._layers.items()])
 
-    def __getitem__(self, head: Head) -> Mechanism:
+    def __getitem__(self, head: Any) -> Mechanism:
+        head = Head.of(head)
         for index, mechanism in self.layer(head[0]):
             if index == head[1]:
                 return mechanism

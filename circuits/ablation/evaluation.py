@@ -181,6 +181,8 @@ class Batch:
                 residual = self._whole(layer, fork, residual[parents])
         read = read_positions(self.problem, self.examples)
         found = self.layers.read(residual[:, read].flatten(0, 1)).unflatten(0, (len(residual), -1))
+        if found.isnan().any():
+            raise BadInput("the model's outputs are NaN")
         losses: dict[int, Tensor] = {}
         for own, branch in zip(found, forked[-1].branches, strict=True):
             outputs = own.new_full((self.n, self.n_positions, own.shape[-1]), torch.nan)  # reveals losses of others

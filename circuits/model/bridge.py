@@ -91,12 +91,15 @@ class BridgeLayers(Layers):
 
 
 @torch.no_grad()
-def check_edits_of_bridge(model: Transformer) -> None:
+def check_edits_of_bridge(model: Transformer) -> bool:
     """Check on a few tokens that changes of the attention patterns have an effect, in every layer that writes anything.
+
+    Returns whether all layers could be checked: a layer that writes nothing may do so later.
 
     Raises:
         BadInput: they have none, or a layer has no attention patterns.
     """
+    all_checked = True
     for layer, block in enumerate(model.blocks):
         if getattr(getattr(block, "attn", None), "hook_pattern", None) is None:
             raise BadInput(f"{architecture(model)}: layer {layer} has no attention patterns; expected some in all")
@@ -104,6 +107,7 @@ def check_edits_of_bridge(model: Transformer) -> None:
         if layer == 0 and not torch.equal(outputs, _attending(model, block.attn, None)[2]):
             raise BadInput(f"{architecture(model)}: its outputs for the same tokens differ from run to run")
         others, _, changed = _attending(model, block.attn, lambda own: torch.eye(4).to(own).expand_as(own))
+        all_checked = all_checked and bool(outputs.isfinite().all() and written.any())
         if outputs.isfinite().all() and torch.equal(outputs, changed) and written.any():
             dropped = heads.any() and torch.equal(heads, others)
             raise BadInput(
@@ -111,6 +115,7 @@ def check_edits_of_bridge(model: Transformer) -> None:
                 f"{'TransformerLens drops them' if dropped else 'it writes the same, wherever its heads attend'}; "
                 "expected an architecture whose attention can be replaced"
             )
+    return all_checked
 
 
 def _attending(model: Transformer, attention: Any, edit: Edit | None) -> tuple[Tensor, Tensor, Tensor]:

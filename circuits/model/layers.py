@@ -125,8 +125,8 @@ def check_edits(model: Transformer) -> None:
         return
     from circuits.model.bridge import check_edits_of_bridge
 
-    check_edits_of_bridge(model)
-    learned(model)["edits"] = True
+    if check_edits_of_bridge(model):
+        learned(model)["edits"] = True
 
 
 @torch.no_grad()

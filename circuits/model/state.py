@@ -37,12 +37,20 @@ def learned(model: Transformer) -> Learned:
 
 
 def _state(model: Transformer) -> Hashable:
+    everywhere = torch.nn.modules.module
     kept = [
-        (id(module), module.training, _compiled(module), None if _at_patterns(name) else _hooks(module))
+        (
+            id(module),
+            id(vars(module).get("forward")),
+            module.training,
+            _compiled(module),
+            None if _at_patterns(name) else _hooks(module),
+        )
         for name, module in model.named_modules()
     ]
     plain = [(name, own) for name, own in vars(model.cfg).items() if isinstance(own, bool | int | float | str)]
-    return tuple(kept), tuple(plain)
+    of_all = (*everywhere._global_forward_hooks, *everywhere._global_forward_pre_hooks)
+    return tuple(kept), tuple(plain), of_all
 
 
 def _at_patterns(name: str) -> bool:
@@ -53,8 +61,9 @@ def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
     """Return the ids of a module's hooks, without those that the libraries themselves add in a run of a bridge."""
     own = (*module._forward_hooks.items(), *module._forward_pre_hooks.items())
     if type(module).__name__ == "HookPoint":
-        return tuple(key for key, _ in own)
-    theirs = ("transformers.", "transformer_lens.")
+        theirs: tuple[str, ...] = ("circuits.",)  # of the engine, in another thread
+    else:
+        theirs = ("circuits.", "transformers.", "transformer_lens.")
     return tuple(key for key, hook in own if not getattr(hook, "__module__", "").startswith(theirs))
 
 
@@ -81,4 +90,6 @@ def _drops(module: torch.nn.Module) -> bool:
     numbers = {**vars(module), **getattr(getattr(module, "config", None), "__dict__", {})}
     if "Dropout" in type(module).__name__:
         numbers["dropout"] = numbers.get("p")
+    elsewhere = ("summary", "classifier")  # of heads that a language model does not have
+    numbers = {name: own for name, own in numbers.items() if not name.startswith(elsewhere)}
     return any("drop" in name and isinstance(own, float) and own > 0 for name, own in numbers.items())

@@ -519,3 +519,28 @@ def test_examples_of_a_small_data_set_that_repeat_are_told(model):
 
     with pytest.warns(UserWarning, match="20 different examples where 64 were asked for"):
         validate(model, Gives(shuffled), CIRCUIT, n_examples=64)
+
+
+def test_every_method_of_a_circuit_takes_heads_as_integers_of_any_library():
+    base, picked = Circuit({f"L0H{head}": "uniform" for head in range(4)}), torch.tensor([[0, 1], [0, 2]])
+    assert [*base.without_heads(picked).heads] == [Head(0, 0), Head(0, 3)]
+    assert base.with_head(tuple(picked[0]), circuits.Identity()).heads[Head(0, 1)] == circuits.Identity()
+    assert len(base.with_head(tuple(picked[0]), circuits.Identity()).heads) == 4
+    assert tuple(picked[0]) in base.heads
+    assert base.layer(torch.tensor(0)) == base.layer(0)
+
+
+def test_a_model_whose_forward_was_patched_is_checked_again():
+    model, task, examples = small_model(), Copying(), Copying().examples(8, 0)
+    evaluate(model, task, examples, [CIRCUIT])
+    mlp = model.blocks[0].mlp
+    before = mlp.forward
+    mlp.forward = lambda x: before(x) * 0
+    with pytest.raises(BadInput, match="do not give its outputs"):
+        evaluate(model, task, examples, [CIRCUIT])
+
+
+def test_losses_of_an_example_that_depend_on_the_others_are_refused(model, examples):
+    for change in (lambda own: own.mean().expand(len(own), 1), lambda own: own - own.mean()):
+        with pytest.raises(BadInput, match="depend on the other examples"):
+            evaluate(model, Loses(change), examples, [CIRCUIT])
