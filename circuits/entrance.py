@@ -26,7 +26,10 @@ def entrance(function: Callable[Given, Result]) -> Callable[Given, Result]:
     readers = {name: READERS[name] for name in signature.parameters if name in READERS}
 
     def entered(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:  # Python's own message names the function
+            return function(*args, **kwargs)
         for name, read in readers.items():
             if name in bound.arguments and not _left_out(bound.arguments[name], signature.parameters[name]):
                 bound.arguments[name] = read(bound.arguments[name])
