@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from circuits.errors import BadInput
+from circuits.errors import BadInput, text
 from circuits.heads import NO_HEADS, Head, Heads, Layer
 from circuits.mechanisms.mechanism import PREVIOUS, ROWS, Mechanism
 from circuits.mechanisms.one_hot import POSITION, Condition, OneHot, is_role
@@ -62,8 +62,8 @@ class Circuit:
         origin: Mapping[Head | AttentionPath, str] | None = None,
     ) -> None:
         object.__setattr__(self, "heads", heads if isinstance(heads, Heads) else Heads(heads))
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "description", description)
+        object.__setattr__(self, "name", text("the name of a circuit", name))
+        object.__setattr__(self, "description", text("the description of a circuit", description))
         object.__setattr__(self, "origin", {} if origin is None else origin)
 
     def __hash__(self) -> int:

@@ -80,7 +80,8 @@ def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
     document["heads"] = heads
     if fixed_patterns(circuit):
         document["patterns"] = {"file": patterns, "sha256": patterns_digest(circuit)}
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+    as_they_are = f"{circuit.name}{circuit.description}".replace("\n", "").isprintable()  # others are escaped
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=as_they_are, width=100)
 
 
 def _one_hot(mechanism: OneHot) -> dict[str, object]:

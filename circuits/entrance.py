@@ -12,8 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput, plain, real, whole
+from circuits.given import number_of_examples
 from circuits.model.state import check_state
-from circuits.problem import Examples, check_problem
+from circuits.problem import Examples, Problem, check_problem
 from circuits.roles import Roles
 
 Given = ParamSpec("Given")
@@ -24,6 +25,10 @@ def entrance(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Read the arguments of a public function, by their names, before it runs."""
     signature = inspect.signature(function)
     readers = {name: READERS[name] for name in signature.parameters if name in READERS}
+    for name in readers.keys() & {"problem", "task"}:  # a function may ask for more than a Problem
+        kind = signature.parameters[name].annotation
+        kind = function.__globals__.get(kind, Problem) if isinstance(kind, str) else kind
+        readers[name] = _checked(functools.partial(check_problem, kind=kind))
 
     def entered(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         try:
@@ -84,7 +89,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "examples": _a(Examples, "examples", "; a task gives some: task.examples(8, seed=0)"),
     "roles": _a(Roles, "roles", " (examples.roles)"),
     "seed": _integer("the seed", 0, 2**63 - 1),
-    "n_examples": _integer("the number of examples"),
+    "n_examples": number_of_examples,
     "max_examples": _integer("max_examples", 0),
     "example": _integer("the example"),
     "layer": _integer("the layer"),

@@ -60,35 +60,32 @@ def real(what: str, value: object, above: float = -math.inf) -> float:
     return number
 
 
+def text(what: str, value: object) -> str:
+    """Return a text that can be saved as UTF-8; ``what`` names it in the message.
+
+    Raises:
+        BadInput: it is no text, or has half of a surrogate pair.
+    """
+    if not isinstance(value, str) or value != value.encode(errors="replace").decode():
+        raise BadInput(f"{what} is {value!r:.60}; expected text that can be saved")
+    return value
+
+
 def plain(what: str, value: object) -> Any:
     """Return data as JSON can hold it: numbers of any library as Python's, tuples as lists, keys as texts.
 
     Raises:
         BadInput: something else is in it, or a number is NaN or infinite.
     """
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return text(what, value)
+    if "bool" in str(getattr(value, "dtype", "")) and getattr(value, "ndim", 1) == 0:
+        return bool(value)
     if isinstance(value, Mapping):
         return {str(key): plain(f"{what}, {key}", own) for key, own in value.items()}
     if isinstance(value, list | tuple):
         return [plain(what, own) for own in value]
     number = _as_index(value)
     return real(what, value) if number is None else number
-
-
-def check_size(what: str, value: object, least: int, most: int) -> None:
-    """Check a size; ``what`` names it in the message.
-
-    Raises:
-        BadInput: the value is not a whole number, or is out of range.
-    """
-    whole(what, value, least, most)
-
-
-def check_seed(seed: object) -> None:
-    """Check a seed.
-
-    Raises:
-        BadInput: it is not a whole number, or is out of range.
-    """
-    whole("the seed", seed, 0, 2**63 - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 
 from jaxtyping import Bool, Float
@@ -18,6 +18,19 @@ from circuits.utils.lazy import torch
 
 FEW = 8  # examples on which the losses are compared with those of complete outputs
 SEEDED = 32  # examples of each seed that are compared
+MOST_EXAMPLES = 10**7  # the losses of a small circuit on this many examples take a GiB
+
+
+def number_of_examples(n: object) -> int:
+    """Return a number of examples as a Python integer.
+
+    Raises:
+        BadInput: it is not a whole number, is too small for a standard error, or its losses would not fit into memory.
+    """
+    number = whole("the number of examples", n)
+    if not 2 <= number <= MOST_EXAMPLES:
+        raise BadInput(f"{number} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
+    return number
 
 
 def examples_of(problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> Examples:
@@ -43,11 +56,21 @@ def _drawn(problem: Problem, n: int, seed: int) -> Examples:
     return examples
 
 
-_seeded: dict[int, weakref.ref[Problem]] = {}  # tasks whose seeds were checked, by their ids
+_seeded: dict[Hashable, weakref.ref[Problem]] = {}  # tasks whose seeds were checked, as they were then
+
+
+def _as_it_is(problem: Problem) -> Hashable:
+    """Return what a task is at the moment: its functions and attributes."""
+    functions = (id(getattr(own, "__func__", own)) for own in (problem.examples, problem.losses))
+    shown = bool | int | float | str | tuple | list
+    own = getattr(problem, "__dict__", {}).items()
+    kept = ((name, repr(one) if isinstance(one, shown) else id(one)) for name, one in own)
+    return id(problem), *functions, tuple(problem.output_roles), *kept
 
 
 def _check_seeds(problem: Problem) -> None:
-    known = _seeded.get(id(problem))
+    key = _as_it_is(problem)
+    known = _seeded.get(key)
     if known is not None and known() is problem:
         return
     one, again, other = (rows(_drawn(problem, SEEDED, seed)) for seed in (0, 0, 1))
@@ -56,7 +79,7 @@ def _check_seeds(problem: Problem) -> None:
     if sorted(one) == sorted(other):
         raise BadInput("the task gives the same examples for every seed; expected fresh ones for each seed")
     with suppress(TypeError):
-        _seeded[id(problem)] = weakref.ref(problem)
+        _seeded[key] = weakref.ref(problem, lambda gone: _seeded.pop(key, None))
 
 
 def rows(examples: Examples) -> list[bytes]:
@@ -115,8 +138,7 @@ def check_reading(model: Transformer, problem: Problem, examples: Examples) -> N
     Raises:
         BadInput: the losses of complete outputs are not finite, or differ from those with other outputs elsewhere.
     """
-    how = getattr(problem.losses, "__func__", problem.losses)
-    key = "reading", id(problem), id(how), tuple(problem.output_roles)
+    key = "reading", _as_it_is(problem)
     known = learned(model).get(key)
     if known is not None and known() is problem:
         return
@@ -142,12 +164,15 @@ def check_reading(model: Transformer, problem: Problem, examples: Examples) -> N
 def _others(
     outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
 ) -> Iterator[Float[torch.Tensor, "batch pos d_out"]]:
-    """Yield outputs that have nothing to do with the model's, and such that are often right."""
+    """Yield outputs that have nothing to do with the model's, and such that are often right.
+
+    Tokens that are no outputs, such as -100 for "not asked", are taken for the nearest that are.
+    """
     scale = float(outputs.abs().amax()) + 1
     generator = torch.Generator(outputs.device).manual_seed(0)
     yield torch.randn(outputs.shape, generator=generator, device=outputs.device).to(outputs) * scale
-    for tokens in (examples.inputs.roll(-1, 1), examples.inputs, examples.targets[:, None]):
-        at = tokens.expand(outputs.shape[:2]) if tokens.ndim == 2 and tokens.shape[1] == 1 else tokens
-        whole_numbers = not at.is_floating_point() and at.dtype != torch.bool and at.shape == outputs.shape[:2]
-        if whole_numbers and int(at.min()) >= 0 and int(at.max()) < outputs.shape[-1]:
-            yield torch.zeros_like(outputs).scatter_(2, at.long()[..., None], scale)
+    answers = examples.targets.reshape(len(outputs), -1).T[:FEW]
+    for tokens in (examples.inputs.roll(-1, 1), examples.inputs, *(own[:, None] for own in answers), examples.targets):
+        if tokens.ndim == 2 and not tokens.is_floating_point() and tokens.shape[1] in (1, outputs.shape[1]):
+            at = tokens.expand(outputs.shape[:2]).long().clamp(0, outputs.shape[-1] - 1)
+            yield outputs.new_zeros(outputs.shape).scatter_(2, at[..., None], scale)

@@ -19,6 +19,8 @@ from circuits.mechanisms.one_hot import OneHot
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
+MOST = 999_999  # the largest number of a layer or a head, in names and in files
+
 
 class _Place(NamedTuple):
     layer: int
@@ -34,9 +36,9 @@ class Head(_Place):
         """Make a head from two integers.
 
         Raises:
-            BadInput: one of them is not a whole number.
+            BadInput: one of them is not a whole number from 0 to ``MOST``.
         """
-        return super().__new__(cls, whole("a layer", layer), whole("a head", index))
+        return super().__new__(cls, whole("a layer", layer, 0, MOST), whole("a head", index, 0, MOST))
 
     @classmethod
     def of(cls, given: Any) -> Head:

@@ -106,19 +106,22 @@ class Problem(Protocol):
         """Return the loss components of every example, from the model's outputs."""
 
 
-def check_problem(problem: object) -> None:
-    """Check that something is a task.
+def check_problem(problem: object, kind: type = Problem) -> None:
+    """Check that something is a task, of a kind that may ask for more than ``Problem``.
 
     Raises:
-        BadInput: it is a class, or lacks something of ``Problem``; or the names of its components or roles are no list.
+        BadInput: it is a class, or lacks something of the kind; or the names of its components or roles are no list.
     """
     if isinstance(problem, type):
         raise BadInput(f"the task is the class {problem.__name__}; expected an instance: {problem.__name__}(...)")
-    members = ("roles", "loss_components", "output_roles", "examples", "losses")
+    names = ("roles", "loss_components", "output_roles")
+    protocols = [own for own in (*kind.__mro__, Problem) if getattr(own, "_is_protocol", False)]
+    members = dict.fromkeys([*names, *(name for own in protocols for name in vars(own) if not name.startswith("_"))])
     lacking = [name for name in members if not hasattr(problem, name)]
     if lacking:
-        raise BadInput(f"the task, of type {type(problem).__name__}, has no {', '.join(lacking)}; expected a Problem")
-    for name in members[:3]:
+        said = f"the task, of type {type(problem).__name__}, has no {', '.join(lacking)}"
+        raise BadInput(f"{said}; expected a task that is {kind.__name__}")
+    for name in names:
         own = getattr(problem, name)
-        if isinstance(own, str) or not own or not all(isinstance(one, str) for one in own):
+        if isinstance(own, str) or not len(own) or not all(isinstance(one, str) for one in own):
             raise BadInput(f"{name} of the task is {own!r:.60}; expected names, such as ('answer',)")

@@ -88,6 +88,9 @@ class Roles:
         return cls(tuple(positions), stacked("a position", positions), labels, tokens, causal)
 
     def __post_init__(self) -> None:
+        for what, own in {"positions": self.positions, **self.groups}.items():
+            if not isinstance(own, torch.Tensor) or own.ndim != 3 or own.is_floating_point() or own.dtype == torch.bool:
+                raise BadInput(f"{what} of roles are no whole numbers [batch, role, instance]; expected Roles.of(...)")
         for name in self.names:
             check_name("role", name)
         for group, labels in self.groups.items():

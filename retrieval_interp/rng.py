@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from circuits.errors import check_seed
+from circuits.errors import whole
 
 
 class RngStream(StrEnum):
@@ -16,6 +16,5 @@ class RngStream(StrEnum):
 
     def generator(self, *seeds: int) -> np.random.Generator:
         """Return a new generator for this stream and these seeds."""
-        for seed in seeds:
-            check_seed(seed)
-        return np.random.default_rng([list(RngStream).index(self), *seeds])
+        checked = (whole("the seed", seed, 0, 2**63 - 1) for seed in seeds)
+        return np.random.default_rng([list(RngStream).index(self), *checked])

@@ -53,8 +53,7 @@ def evaluate(
     """Return the loss components of every example under every circuit's ablation.
 
     Args:
-        model: any HookedTransformer or TransformerBridge. Its own hooks on attention patterns and scores count; with
-            others it is refused.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         problem: the task with its losses and output roles.
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
@@ -187,14 +186,15 @@ class Batch:
         for own, branch in zip(found, forked[-1].branches, strict=True):
             outputs = own.new_full((self.n, self.n_positions, own.shape[-1]), torch.nan)  # reveals losses of others
             outputs[read] = own
-            losses |= dict.fromkeys(branch.members, losses_of(self.problem, outputs, self.examples, finite=False))
-        stacked = torch.stack([losses[member] for member in range(len(losses))])
-        if not stacked.isfinite().all():
-            if not found.isfinite().all():
-                raise BadInput("the model's outputs are NaN or infinite")
-            losses_of(self.problem, outputs.nan_to_num(), self.examples)  # raises if they are not finite there either
-            raise BadInput(f"the losses read more than the outputs at the roles {', '.join(self.problem.output_roles)}")
-        return stacked
+            given = losses_of(self.problem, outputs, self.examples, finite=False)
+            if not given.isfinite().all():
+                if not own.isfinite().all():
+                    raise BadInput("the model's outputs are infinite")
+                losses_of(self.problem, outputs.nan_to_num(), self.examples)  # raises if these are not finite either
+                read_at = ", ".join(self.problem.output_roles)
+                raise BadInput(f"the losses read more than the outputs at the roles {read_at}")
+            losses |= dict.fromkeys(branch.members, given)
+        return torch.stack([losses[member] for member in range(len(losses))])
 
     @cached_property
     def _resampled(self) -> list[Float[Tensor, "example head query key"]]:

@@ -1,7 +1,7 @@
 """Ablation: replace a model's attention patterns with those of a circuit (paper, Appendix E)."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,21 +23,26 @@ from circuits.roles import Roles
 Hook = Callable[[Float[Tensor, "batch head query key"], nn.Module], Float[Tensor, "batch head query key"]]
 
 
-@contextmanager
 @entrance
-def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Transformer]:
+def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> AbstractContextManager[Transformer]:
     """Ablate a model within a ``with`` block: the circuit's heads are replaced, all others are intact.
 
     Args:
-        model: any HookedTransformer or TransformerBridge.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         circuit: the hypothesis.
         roles: the roles of the batch that will be run, which name its padding (``valid``) if it has any.
 
     Raises:
         BadInput: the circuit does not fit the model or the roles, or changes of the model's attention have no effect.
-        RuntimeError: some of the hooks were not called: the model was run above or below their layers, or not at all,
-            or something (such as torch.compile) ran it without its hooks.
+            On leaving the block: some of the hooks were not called, because the model was run above or below their
+            layers, or not at all, or something (such as torch.compile) ran it without its hooks.
     """
+    return ablating(model, circuit, roles)
+
+
+@contextmanager
+def ablating(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Transformer]:
+    """As ``ablated``, for a model that was checked."""
     check_edits(model)
     roles = windowed(model, roles)
     circuit.check(roles, model.cfg.n_layers, model.cfg.n_heads)
@@ -53,8 +58,8 @@ def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Tran
         yield model
     silent = [layer for layer in layers if layer not in fired]
     if silent:
-        raise RuntimeError(
-            f"the ablation of layers {silent} did nothing: the model was not run through them, or without its hooks"
+        raise BadInput(
+            f"the ablation of layers {silent} did nothing; expected the model to be run through them, with its hooks"
         )
 
 
@@ -87,7 +92,7 @@ def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Flo
     Raises:
         BadInput: as ``ablated``; or a head is resampled, and the examples have no counterfactual inputs.
     """
-    with ablated(model, _resampled(model, circuit, examples), examples.roles):
+    with ablating(model, _resampled(model, circuit, examples), examples.roles):
         return run(model, examples)
 
 

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.ablation.hooks import ablated
+from circuits.ablation.hooks import ablating
 from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency, low
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
@@ -193,7 +193,7 @@ def _on_roles(
         return pattern
 
     hooks = [(pattern_hook(layer), partial(see, layer=layer)) for layer in {path.head.layer for path in paths}]
-    with model.hooks(fwd_hooks=hooks), ablated(model, circuit, examples.roles):
+    with model.hooks(fwd_hooks=hooks), ablating(model, circuit, examples.roles):
         model(examples.inputs)
     example = torch.arange(len(examples), device=examples.inputs.device)[:, None, None]
     at = examples.roles.positions.transpose(1, 2)

@@ -19,7 +19,7 @@ from circuits.entrance import entrance
 from circuits.given import check_reading, examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels
 from circuits.losses.mean import Mean
-from circuits.losses.sample import check_number, stream_seed
+from circuits.losses.sample import stream_seed
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer
@@ -96,7 +96,6 @@ def path_patching(
         BadInput: the circuit does not fit the model or the examples, or has no path between roles; the examples have
             padding; what heads and MLPs write does not add up (norms after them); or ``n_examples`` is out of range.
     """
-    check_number(n_examples)
     device = next(model.parameters()).device
     few, many = (
         examples_of(problem, n, stream_seed(seed, f"path patching{stream}"), device)

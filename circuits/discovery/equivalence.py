@@ -24,7 +24,7 @@ from circuits.discovery.candidate_paths import CandidatePaths
 from circuits.discovery.equivalence_result import Equivalence, EquivalentCircuit, Paths
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.entrance import entrance
-from circuits.errors import BadInput, check_size
+from circuits.errors import BadInput, whole
 from circuits.losses.loss import Loss
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
@@ -67,22 +67,21 @@ def equivalence(
         BadInput: the circuit does not fit the model, or its loss with all heads replaced is not clearly below the
             threshold; or a number is out of range.
     """
-    check_size("the number of more paths", more, 0, 10)
-    check_size("the most sets", most_sets, 1, 10**6)
+    more, most_sets = whole("the number of more paths", more, 0, 10), whole("the most sets", most_sets, 1, 10**6)
     sample = Sample(problem, n_examples, stream_seed(seed, "equivalence"), next(model.parameters()).device)
     test = SequentialTest(model, problem, sample, threshold)
     circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
     with shown(progress, "equivalent circuits") as progress:
         means = mean_patterns(model, problem, seed)
-        whole = Circuit({**means, **circuit.heads})
-        (loss,) = test.measure([whole])
+        complete = Circuit({**means, **circuit.heads})
+        (loss,) = test.measure([complete])
         if loss.mean >= threshold or loss.near(threshold):
             raise BadInput(
                 f"the circuit's loss with all heads replaced is {loss}; expected one clearly below {threshold:g}"
             )
         progress(0.05)
-        observed = ObservedPaths(model, mean_examples(model, problem, seed), means, whole.useful_heads)
-        search = _Search(test, CandidatePaths(whole, observed, sample.roles), more, most_sets)
+        observed = ObservedPaths(model, mean_examples(model, problem, seed), means, complete.useful_heads)
+        search = _Search(test, CandidatePaths(complete, observed, sample.roles), more, most_sets)
         progress(0.1)
         search.run(progress)
         found = search.result(loss)

@@ -23,7 +23,7 @@ from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
 from circuits.problem import Problem
 from circuits.utils.files import to_path
-from circuits.viewer.viewer import attention_viewer
+from circuits.viewer.viewer import attention_viewer, warn_if_large
 
 HERE = Path(__file__).parent
 INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # readable on white and on black
@@ -303,6 +303,7 @@ class Explorer(ipywidgets.VBox):
 
     def _show_example(self) -> None:
         viewer = attention_viewer(self.exploration.model, self.exploration.few, self.example.value)
+        warn_if_large(viewer.panels[""])
         self.viewer.panels = viewer.to_json()
 
     def _loss_figure(self) -> go.FigureWidget:

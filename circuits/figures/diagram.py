@@ -7,6 +7,7 @@ from torch import Tensor
 from circuits.circuit import AttentionPath, Circuit
 from circuits.composition.edges import Composition
 from circuits.entrance import entrance
+from circuits.errors import whole
 from circuits.figures.diagram_edges import READ, WRITTEN, add_edges, edges_said
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.mechanisms.mechanism import PREVIOUS
@@ -54,6 +55,7 @@ def circuit_diagram(
         composition: the result of path patching. Its strongest found edges are drawn beside the lines of the roles.
             Colours then stand for the inputs Q, K and V, and all arrows are dark.
     """
+    n_layers = whole("the number of layers", n_layers, 1)
     order, fixed = roles.in_order, fixed_paths(circuit, roles)
     figure = go.Figure()
     by_position = [(path, path.source, path.target) for path in fixed]

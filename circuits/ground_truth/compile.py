@@ -22,7 +22,7 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
-from circuits.errors import BadInput, check_seed
+from circuits.errors import BadInput
 from circuits.flow.flow_check import LaidOut
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
@@ -148,7 +148,6 @@ def compile_circuit(
     Raises:
         BadInput: the circuit does not fit the problem or does not solve it, or has heads that are not one-hot.
     """
-    check_seed(seed)
     distractors = distractors or {}
     if not circuit.paths:
         raise BadInput("the circuit has no path; expected at least one")

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.entrance import entrance
-from circuits.errors import BadInput, check_size
+from circuits.errors import BadInput, real, whole
 from circuits.flow.flow_check import LaidOut
 from circuits.given import examples_of
 from circuits.interchange.predicted import answers_if_exchanged
@@ -88,10 +88,8 @@ def train_to_carry(
             problem; the problem has other distances, one instance, or padding; no weight can be trained; or a number is
             out of range.
     """
-    check_size("the number of steps", steps, 1, 10**7)
-    check_size("the batch", batch, 2, 10**5)
-    if not isinstance(lr, int | float) or not 0 < lr < 1e3:
-        raise BadInput(f"lr is {lr!r}; expected a number above 0")
+    steps, batch = whole("the number of steps", steps, 1, 10**7), whole("the batch", batch, 2, 10**5)
+    lr = real("lr", lr, above=0.0)
     check_edits(model)
     plan, weights = _Plan(problem, circuit), [weight for weight in model.parameters() if weight.requires_grad]
     if not weights:

@@ -34,11 +34,11 @@ from circuits.interchange.interchange_result import InterchangeResult, furthest
 from circuits.interchange.predicted import predicted_accuracy
 from circuits.interchange.variables import Interchangeable, Variable, couples
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
-from circuits.losses.sample import check_number, stream_seed
+from circuits.losses.sample import stream_seed
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples, Problem
+from circuits.problem import Examples
 from circuits.utils.progress import Progress, shown
 
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
@@ -47,7 +47,7 @@ TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
 @entrance
 def interchange(
     model: Transformer,
-    problem: Problem,
+    problem: Interchangeable,
     *,
     circuit: Circuit | None = None,
     n_examples: int = 256,
@@ -70,9 +70,6 @@ def interchange(
         BadInput: the problem has no high-level model or only one instance in an example, or the examples have padding;
             the model cannot be run block by block, or the circuit does not fit.
     """
-    if not isinstance(problem, Interchangeable):
-        raise BadInput(f"{type(problem).__name__} has no variables that can be exchanged between instances")
-    check_number(n_examples)
     examples = examples_of(problem, n_examples, stream_seed(seed, "interchange"), next(model.parameters()).device)
     if examples.roles.positions.shape[2] < 2:
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 
-from circuits.errors import BadInput, whole
-from circuits.given import examples_of, warn_of_repeats
+from circuits.errors import whole
+from circuits.given import examples_of, number_of_examples, warn_of_repeats
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
 BLOCK = 2**14  # examples
-MOST_EXAMPLES = 10**7  # the losses of a small circuit on this many examples take a GiB
 
 
 class Sample:
@@ -24,7 +23,7 @@ class Sample:
     """
 
     def __init__(self, problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> None:
-        n = check_number(n)
+        n = number_of_examples(n)
         self.problem, self.seed, self.device, self._n = problem, seed, device, n
         self._drawn: dict[int, Examples] = {0: self._draw(0)}
         warn_of_repeats(problem, self.first)
@@ -68,18 +67,6 @@ def stream_seed(seed: int, stream: str) -> int:
     """
     seed = whole("the seed", seed, 0, 2**63 - 1)
     return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
-
-
-def check_number(n: object) -> int:
-    """Return a number of examples as a Python integer.
-
-    Raises:
-        BadInput: it is not a whole number, is too small for a standard error, or its losses would not fit into memory.
-    """
-    number = whole("the number of examples", n)
-    if not 2 <= number <= MOST_EXAMPLES:
-        raise BadInput(f"{number} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
-    return number
 
 
 def blocks(start: int, stop: int) -> list[slice]:

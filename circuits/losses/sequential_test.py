@@ -14,9 +14,10 @@ from torch import Tensor
 
 from circuits.ablation.evaluation import Piece, pieces
 from circuits.circuit import Circuit
+from circuits.given import number_of_examples
 from circuits.losses.loss import Loss, check_threshold
 from circuits.losses.loss_cache import LossCache
-from circuits.losses.sample import Sample, blocks, check_number
+from circuits.losses.sample import Sample, blocks
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
 from circuits.problem import Examples, Problem
@@ -71,7 +72,7 @@ class SequentialTest:
         Raises:
             BadInput: there are too few or too many examples, or the threshold is not a number above 0.
         """
-        check_number(len(examples))
+        number_of_examples(len(examples))
         check_threshold(threshold)
         self.model, self.problem, self.examples, self.threshold = model, problem, examples, threshold
         self.rounds = [FEW]

@@ -119,6 +119,8 @@ class OneHot(Mechanism):
         where: Mapping[Ends, Condition] = MappingProxyType({}),
     ) -> None:
         given = [*(rows.items() if isinstance(rows, Mapping) else rows)]
+        if not isinstance(where, Mapping) or not all(isinstance(own, Condition) for own in where.values()):
+            raise BadInput(f"the conditions are {where!r:.60}; expected {{(source, target): Condition(...)}}")
         for ends in given:
             if not isinstance(ends, tuple | list) or len(ends) != 2:
                 raise BadInput(f"{ends!r:.60} is not a row; expected a source and a target, such as ('query', 'key')")
@@ -130,8 +132,8 @@ class OneHot(Mechanism):
         object.__setattr__(self, "where", tuple(sorted(where.items(), key=lambda item: item[0])))
         if not self.rows:
             raise BadInput("a one-hot head needs at least one path; a head without paths is uniform or identity")
-        if isinstance(elsewhere, str) and elsewhere not in ELSEWHERE:
-            raise BadInput(f"elsewhere is {elsewhere!r}; expected zero, uniform or identity")
+        if not isinstance(elsewhere, FixedPattern) and elsewhere not in ELSEWHERE:
+            raise BadInput(f"elsewhere is {elsewhere!r:.60}; expected zero, uniform or identity, or a fixed pattern")
         if len(set(self.rows)) < len(self.rows):
             raise BadInput(f"rows repeat: {', '.join(map(' -> '.join, self.rows))}")
         defaults = [source for source, target in self.rows if (source, target) not in where]

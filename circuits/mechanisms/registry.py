@@ -9,6 +9,7 @@ In Python, ``register`` registers a class. The command line finds the classes th
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass
 from importlib.metadata import entry_points
 from typing import TypeVar
 
@@ -28,6 +29,8 @@ def register(kind: type[Own]) -> type[Own]:
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name) or name in OURS:
         raise BadInput(f"{kind.__name__} has the name {name!r}; expected lower-case letters, and no built-in name")
+    if is_dataclass(kind) and "mechanism" in (field.name for field in fields(kind)):
+        raise BadInput(f"{kind.__name__} has a field called mechanism, which means its name in files; expected another")
     if kind.__hash__ is None:
         raise BadInput(f"{kind.__name__} cannot be hashed; expected @dataclass(frozen=True)")
     known = _KNOWN.get(name, kind)

@@ -24,7 +24,7 @@ from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import check_reading, examples_of, losses_of
 from circuits.losses.loss import Loss, check_threshold
-from circuits.losses.sample import check_number, stream_seed
+from circuits.losses.sample import stream_seed
 from circuits.mlps.mlp_report import INSTEAD, MLPLoss, MLPReport
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
@@ -61,7 +61,6 @@ def mlp_ablations(
         BadInput: the model has no MLPs or cannot be run block by block, the examples have padding, or a number is out
             of range.
     """
-    check_number(n_examples)
     check_threshold(threshold)
     layers = [layer for layer, block in enumerate(model.blocks) if getattr(block, "mlp", None)]
     if not layers:

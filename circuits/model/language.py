@@ -38,6 +38,8 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
 
     from circuits.model.layers import check_edits
 
+    if not isinstance(name, str | Path):
+        raise BadInput(f"a name: got {type(name).__name__}; expected a model's name, such as gpt2, or a folder")
     name = to_path(name) if str(name).startswith("~") else name
     steps = {
         "no model in Hugging Face's format": lambda: transformers.AutoConfig.from_pretrained(name, **OWN_CODE),

@@ -10,7 +10,6 @@ from circuits.errors import BadInput
 from circuits.model.transformer import Transformer, check_model
 from circuits.utils.lazy import torch
 
-PATTERNS = (".hook_pattern", ".hook_attn_scores")  # hooks here always count, and change nothing that is learned
 Learned = dict[Hashable, Any]
 _learned: weakref.WeakKeyDictionary[Transformer, tuple[Hashable, Learned]] = weakref.WeakKeyDictionary()
 
@@ -19,8 +18,8 @@ def check_state(model: Any) -> None:
     """Check that a model can be ablated as it is now, and forget what was learned of it as it was before.
 
     Raises:
-        BadInput: it is no transformer; it is compiled, in train mode with dropout, or has hooks or spliced modules in
-            other places than its attention patterns, so that not every computation here would follow them.
+        BadInput: it is no transformer; it is compiled, in train mode with dropout, or has hooks or spliced modules, so
+            that not every computation here would follow them; or two of its layers are one module.
     """
     check_model(model)
     state = _state(model)
@@ -44,17 +43,17 @@ def _state(model: Transformer) -> Hashable:
             id(vars(module).get("forward")),
             module.training,
             _compiled(module),
-            None if _at_patterns(name) else _hooks(module),
+            _hooks(module),
         )
-        for name, module in model.named_modules()
+        for module in model.modules()
     ]
-    plain = [(name, own) for name, own in vars(model.cfg).items() if isinstance(own, bool | int | float | str)]
+    configs = (model.cfg, getattr(getattr(model, "original_model", None), "config", None))
+    kinds = bool | int | float | str | list | tuple
+    plain = [
+        repr(own) for config in configs for own in getattr(config, "__dict__", {}).values() if isinstance(own, kinds)
+    ]
     of_all = (*everywhere._global_forward_hooks, *everywhere._global_forward_pre_hooks)
     return tuple(kept), tuple(plain), of_all
-
-
-def _at_patterns(name: str) -> bool:
-    return name.endswith(PATTERNS)
 
 
 def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
@@ -72,11 +71,17 @@ def _compiled(module: torch.nn.Module) -> bool:
 
 
 def _check(model: Transformer) -> None:
+    if len({id(block) for block in model.blocks}) < len(model.blocks):
+        raise BadInput("two layers of the model are one module; expected a module for each layer")
     for name, module in model.named_modules():
         if _compiled(module):
             raise BadInput("the model is compiled, so that it ignores hooks; expected the model before torch.compile")
-        if _hooks(module) and not _at_patterns(name):
-            raise BadInput(f"the model has a hook at {name or 'its output'}; expected none (model.reset_hooks())")
+        if _hooks(module):
+            where = name.replace("_original_component.", "") or "its output"
+            raise BadInput(
+                f"the model has a hook at {where}; expected none: leave the with block that added it, or call "
+                "model.reset_hooks(including_permanent=True)"
+            )
         if name.rsplit(".", 1)[-1].startswith("hook_") and type(module).__name__ != "HookPoint":
             raise BadInput(
                 f"{name} of the model is a {type(module).__name__}; expected a hook point with nothing in it"

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from circuits.circuit import Head
-from circuits.errors import BadInput
 from circuits.heads import check_choice, check_number
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
@@ -46,8 +45,6 @@ def chosen(model: Transformer, layer: int | None, head: int | None) -> tuple[Hea
     Raises:
         BadInput: the model has no such layer or head, or a head is given without its layer.
     """
-    if not isinstance(model, Transformer):
-        raise BadInput(f"expected a HookedTransformer or a TransformerBridge, got {type(model).__name__}")
     cfg = model.cfg
     check_choice(layer, head, cfg.n_layers, cfg.n_heads)
     layers = range(cfg.n_layers) if layer is None else [layer]
@@ -61,10 +58,8 @@ def frame(
     """Return the attention of some heads on one example.
 
     Raises:
-        BadInput: there is no such example, or ``examples`` are not ``Examples``.
+        BadInput: there is no such example.
     """
-    if not isinstance(examples, Examples):
-        raise BadInput(f"expected Examples, got {type(examples).__name__}; a task gives some: task.examples(8, seed=0)")
     check_number("example", example, len(examples))
     one = examples.take(slice(example, example + 1))
     patterns = dict(attention_patterns(model, one))

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.figures.page import in_a_frame, render_page
+from circuits.model.state import check_state
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.files import to_path, write_atomically
@@ -67,15 +68,19 @@ class Viewer:
 
 def elements(viewers: Sequence[Viewer]) -> list[Markup]:
     """Return the elements of all viewers of a page, and warn before the page becomes so large that it opens slowly."""
-    frames = [one for viewer in viewers for panel in viewer.panels.values() for one in panel]
+    warn_if_large([one for viewer in viewers for panel in viewer.panels.values() for one in panel])
+    return [viewer.element(f"attention-viewer-{n}") for n, viewer in enumerate(viewers)]
+
+
+def warn_if_large(frames: Sequence[Frame]) -> None:
+    """Warn if frames take so much that a browser opens them slowly, or not at all."""
     size = BYTES * sum(len(one.heads) * len(one.tokens) ** 2 for one in frames)
     if size > LARGE:
         warnings.warn(
             f"this page becomes about {size >> 20} MiB large, and browsers may not open it; "
             "with fewer heads it is smaller: choose a layer, or one head of it (layer, head)",
-            stacklevel=3,
+            stacklevel=4,
         )
-    return [viewer.element(f"attention-viewer-{n}") for n, viewer in enumerate(viewers)]
 
 
 @entrance
@@ -128,10 +133,13 @@ def over_training(
         raise BadInput(
             "the list has one model at several steps, with the weights of the last one; expected an iterator"
         )
-    frames = tuple(frame(model, examples, example, chosen(model, layer, head), step) for step, model in models)
+    frames = []
+    for step, model in models:
+        check_state(model)
+        frames.append(frame(model, examples, example, chosen(model, layer, head), step))
     if not frames:
         raise BadInput("there is no step of training to show")
-    return Viewer({"": frames})
+    return Viewer({"": tuple(frames)})
 
 
 def side_by_side(viewers: Mapping[str, Viewer]) -> Viewer:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from circuits.circuit import Circuit
+from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.utils.files import read_text
 from circuits.utils.lazy import pandas as pd
@@ -93,6 +94,7 @@ class Emergence:
         return pd.DataFrame(columns).rename_axis("path")
 
 
+@entrance
 def emergence(
     run: Path | str,
     circuit: Circuit,

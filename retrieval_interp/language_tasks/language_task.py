@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from circuits.errors import check_size
+from circuits.errors import whole
 from circuits.problem import Examples
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.rng import RngStream
@@ -41,7 +41,7 @@ class LanguageTask(ABC):
         Raises:
             BadInput: ``n`` or the seed is out of range, or the tokenizer does not have what the task takes.
         """
-        check_size("the number of examples", n, 1, MOST_PROMPTS)
+        n = whole("the number of examples", n, 1, MOST_PROMPTS)
         return self.draw(n, RngStream.EVALUATION.generator(seed))
 
     @abstractmethod

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 from inspect_ai.log import EvalLog, EvalSampleSummary, list_eval_logs, read_eval_log, read_eval_log_sample_summaries
 from inspect_ai.scorer import CORRECT
 
-from circuits.errors import BadInput, check_size
+from circuits.errors import BadInput, whole
 from circuits.losses.interval import Interval
 from circuits.utils.files import read_text
 from circuits.utils.lazy import pandas as pd
@@ -112,10 +112,10 @@ def shown_steps(steps: Any) -> str:
 def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
     described = log.eval.metadata or {}
     kind = formulation(described["formulation"], described["steps"], described["chains"])
-    check_size("seed", described["seed"], 0, 2**63 - 1)
+    whole("seed", described["seed"], 0, 2**63 - 1)
     attempts = described.get("attempts")  # missing in older logs
     if attempts is not None:
-        check_size("attempts", attempts, 1, MOST_ATTEMPTS)
+        whole("attempts", attempts, 1, MOST_ATTEMPTS)
     scores = [next(iter(sample.scores.values())) for sample in samples if sample.scores]
     right = sum(score.value == CORRECT for score in scores)
     share = Interval.of_share(right, len(scores)) if scores else Interval(float("nan"), 0.0, 1.0)

@@ -24,7 +24,7 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from circuits.errors import check_size
+from circuits.errors import whole
 from retrieval_interp.llm.answers import accepted
 from retrieval_interp.prompts import Formulation, formulation
 
@@ -94,7 +94,7 @@ def questions_task(kind: Formulation, samples: int, seed: int, attempts: int) ->
     Raises:
         BadInput: a number is out of range.
     """
-    check_size("attempts", attempts, 1, MOST_ATTEMPTS)
+    whole("attempts", attempts, 1, MOST_ATTEMPTS)
     dataset = [
         Sample(
             id=number,

@@ -64,7 +64,7 @@ def is_local(name: str) -> bool:
 
 def is_ours(name: str) -> bool:
     """Whether a name is that of a model directory; a config in Hugging Face's format names the type of the model."""
-    if name.startswith(PREFIX):
+    if str(name).startswith(PREFIX):
         return True
     try:
         folder = found if (found := to_path(name)).is_dir() else data_folder() / name

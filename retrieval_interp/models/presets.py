@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
-from circuits.errors import BadInput, check_size
+from circuits.errors import BadInput, whole
 from circuits.model.transformer import hooked_transformer
 from circuits.utils.lazy import torch
 from retrieval_interp.tasks.conditional import ConditionalTask
@@ -58,7 +58,7 @@ class Architecture:
 
     def __post_init__(self) -> None:
         for name in ("n_layers", "n_heads", "d_model", "d_head"):
-            check_size(name, getattr(self, name), 1, 2**16)
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1, 2**16))
         if not isinstance(self.mlp, bool):
             raise BadInput(f"mlp is {self.mlp!r}; expected true or false")
 

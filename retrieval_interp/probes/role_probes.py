@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float
 
 from circuits.entrance import entrance
 from circuits.errors import BadInput
+from circuits.given import number_of_examples
 from circuits.losses.loss import SURE
-from circuits.losses.sample import check_number, stream_seed
+from circuits.losses.sample import stream_seed
 from circuits.model.transformer import Transformer
 from circuits.problem import Examples
 from circuits.utils.lazy import pandas as pd
@@ -139,7 +140,7 @@ def probe_roles(
         raise BadInput(
             f"{type(task).__name__}: expected the retrieval problem on vectors, in which every role is known"
         )
-    check_number(n_examples)
+    number_of_examples(n_examples)
     device = next(model.parameters()).device
     fit_on, score_on = (
         task.examples(n_examples, stream_seed(seed, stream)).to(device) for stream in ("probe fit", "probe score")

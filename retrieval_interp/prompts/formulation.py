@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from circuits.errors import BadInput, check_size
+from circuits.errors import BadInput, whole
 from retrieval_interp.prompts.question import Question
 from retrieval_interp.rng import RngStream
 
@@ -40,7 +40,7 @@ class Formulation(ABC):
         Raises:
             BadInput: the size is out of range.
         """
-        check_size(f"{self.name}: {field}", getattr(self, field), least, most)
+        object.__setattr__(self, field, whole(f"{self.name}: {field}", getattr(self, field), least, most))
 
     @property
     @abstractmethod
@@ -79,7 +79,7 @@ class Formulation(ABC):
         Raises:
             BadInput: fewer questions of this size were found, or ``n`` is out of range.
         """
-        check_size("the number of questions", n, 1, MOST_QUESTIONS)
+        n = whole("the number of questions", n, 1, MOST_QUESTIONS)
         return list(islice(self.stream(seed), n))
 
 

@@ -12,7 +12,7 @@ from circuits.checks.statements import PROTOCOLS, Protocol
 from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.errors import BadInput
-from circuits.losses.sample import check_number
+from circuits.given import number_of_examples
 from retrieval_interp.models.model_dir import CIRCUIT
 from retrieval_interp.reproduction.stored_report import check_is_of
 
@@ -89,7 +89,7 @@ class Settings:
         if values["threshold"] > sys.float_info.max:
             raise BadInput(f"{path}: its threshold is too large")
         try:
-            check_number(values["examples"])
+            number_of_examples(values["examples"])
         except BadInput as error:
             raise BadInput(f"{path}: {error}") from error
         return cls(**{key: values[key] for key in kinds})

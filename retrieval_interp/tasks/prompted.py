@@ -8,7 +8,7 @@ from itertools import islice
 
 from jaxtyping import Float, Int
 
-from circuits.errors import BadInput, check_size
+from circuits.errors import BadInput, whole
 from circuits.flow.layout import Layout
 from circuits.problem import Examples
 from circuits.roles import Roles
@@ -126,7 +126,7 @@ class Prompted:
             BadInput: the tokenizer does not know a word, the questions differ too much in length, or ``n`` is out of
                 range.
         """
-        check_size("the number of examples", n, 1, MOST_QUESTIONS)
+        n = whole("the number of examples", n, 1, MOST_QUESTIONS)
         lengths = [
             len(placed(self.tokenizer, question).tokens) for question in self.formulation.questions(SAMPLE, seed)
         ]

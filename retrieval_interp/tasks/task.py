@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from jaxtyping import Float, Int
 
-from circuits.errors import check_size
+from circuits.errors import whole
 from circuits.flow.layout import Layout
 from circuits.problem import Examples
 from circuits.utils.lazy import torch, transformers
@@ -52,7 +52,7 @@ class Task(ABC):
         Raises:
             BadInput: the field is out of range.
         """
-        check_size(name, getattr(self, name), least, most)
+        object.__setattr__(self, name, whole(name, getattr(self, name), least, most))
 
     @property
     @abstractmethod

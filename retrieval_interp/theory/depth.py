@@ -39,7 +39,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from circuits.errors import BadInput, check_size
+from circuits.errors import BadInput, whole
 
 MOST_HOPS = 10**18
 
@@ -96,8 +96,8 @@ def least_loss_one_layer(n_heads: int, n_pairs: int) -> float:
     Raises:
         BadInput: a number is below 1.
     """
-    check_size("the number of heads", n_heads, 1, 2**16)
-    check_size("the number of pairs", n_pairs, 1, 2**16)
+    whole("the number of heads", n_heads, 1, 2**16)
+    whole("the number of pairs", n_pairs, 1, 2**16)
     return 1 - min(n_heads, n_pairs) / n_pairs
 
 

@@ -1,0 +1,115 @@
+"""A small model and its task, right numbers by plain PyTorch hooks, and every entrance as one function."""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import cross_entropy
+
+import circuits
+from circuits import Circuit, Examples, Roles, evaluate, run_ablated, validate
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+
+VOCABULARY, LENGTH, SOURCE, END = 31, 12, 3, 9
+
+CIRCUIT = Circuit({"L1H0": {"end": "source"}, "L0H0": "uniform"})
+
+EVERY = Circuit({f"L{layer}H{head}": "identity" for layer in range(2) for head in range(4)})
+
+
+@dataclass
+class Copying:
+    """The token at ``source`` is asked for at ``end``; instances of a group ``kind``."""
+
+    roles: tuple = ("source", "end")
+    loss_components: tuple = ("nll",)
+    output_roles: tuple = ("end",)
+
+    def examples(self, n, seed):
+        tokens = torch.randint(3, VOCABULARY, (n, LENGTH), generator=torch.Generator().manual_seed(seed))
+        places = {"source": torch.full((n,), SOURCE), "end": torch.full((n,), END)}
+        kinds = {"source": torch.arange(n) % 3, "end": torch.zeros(n, dtype=torch.long)}
+        return Examples(tokens, tokens[:, SOURCE], Roles.of(places, {"kind": kinds}))
+
+    def losses(self, outputs, examples):
+        return cross_entropy(outputs[:, END].float(), examples.targets, reduction="none")[:, None]
+
+
+def small_model(**changes):
+    sizes = {"n_layers": 2, "n_heads": 4, "d_model": 32, "d_head": 8, "n_ctx": 32, "d_vocab": VOCABULARY, "d_mlp": 48}
+    kind = {"act_fn": "gelu_new", "normalization_type": "LN", "device": "cpu", "seed": 0}
+    model = HookedTransformer(HookedTransformerConfig(**sizes, **kind, **changes))
+    drawn = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.add_(torch.randn(weights.shape, generator=drawn) * 0.15)
+    return model.eval()
+
+
+def uniform():
+    rows = torch.ones(LENGTH, LENGTH).tril()
+    return rows / rows.sum(dim=1, keepdim=True)
+
+
+def plain_losses(model, task, examples, patterns):
+    """The losses with the patterns of some heads replaced by plain PyTorch hooks."""
+    handles = []
+    for (layer, head), pattern in patterns.items():
+
+        def replaced(module, inputs, own, head=head, pattern=pattern):
+            own = own.clone()
+            own[:, head] = pattern
+            return own
+
+        handles.append(model.blocks[layer].attn.hook_pattern.register_forward_hook(replaced))
+    with torch.no_grad():
+        outputs = model(examples.inputs)
+    for handle in handles:
+        handle.remove()
+    return task.losses(outputs, examples)
+
+
+class Gives(Copying):
+    """Gives the examples that a function makes of the task, a number and a seed."""
+
+    def __init__(self, give):
+        super().__init__()
+        self.give = give
+
+    def examples(self, n, seed):
+        return self.give(Copying(), n, seed)
+
+
+class Loses(Copying):
+    """Gives the losses that a function makes of the right ones."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def losses(self, outputs, examples):
+        return self.change(super().losses(outputs, examples))
+
+
+ENTRANCES = {
+    "validate": lambda model, task: validate(model, task, CIRCUIT, n_examples=32, progress=print),
+    "discover": lambda model, task: circuits.discover(model, task, n_examples=32, threshold=9.0),
+    "evaluate": lambda model, task: evaluate(model, task, Copying().examples(4, 0), [CIRCUIT]),
+    "path_patching": lambda model, task: circuits.path_patching(model, task, CIRCUIT, n_examples=4),
+    "mlp_ablations": lambda model, task: circuits.mlp_ablations(model, task, n_examples=4),
+    "self_consistency": lambda model, task: circuits.self_consistency(model, task, CIRCUIT, n_examples=32),
+    "content_or_position": lambda model, task: circuits.content_or_position(model, task, n_examples=32),
+    "against_chance": lambda model, task: circuits.against_chance(model, task, CIRCUIT, n_examples=32),
+    "equivalence": lambda model, task: circuits.equivalence(
+        model, task, CIRCUIT, n_examples=32, threshold=99.0, most_sets=2
+    ),
+    "explore": lambda model, task: circuits.explore(model, task, CIRCUIT),
+}
+
+ON_MODELS = {
+    **ENTRANCES,
+    "run_ablated": lambda model, task: run_ablated(model, CIRCUIT, Copying().examples(4, 0)),
+    "ablated": lambda model, task: circuits.ablated(model, CIRCUIT, Copying().examples(4, 0).roles),
+    "mean_patterns": lambda model, task: circuits.mean_patterns(model, task, n_examples=8),
+    "attention_viewer": lambda model, task: circuits.attention_viewer(model, Copying().examples(4, 0)),
+    "role_attention": lambda model, task: circuits.role_attention(model, Copying().examples(4, 0)),
+}

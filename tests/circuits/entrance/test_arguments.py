@@ -1,0 +1,107 @@
+"""Numbers, protocols and metadata are read once, and a wrong one is named in one line."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from circuits import BadInput, validate
+from circuits.mechanisms.mechanism import Mechanism
+from circuits.mechanisms.registry import register
+from tests.circuits.entrance.small import CIRCUIT, ON_MODELS, Copying
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"protocol": "Paper"}, "'Paper'; expected extended or paper"),
+        ({"n_examples": 64.0}, "number of examples is 64.0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"threshold": "0.1"}, "threshold is '0.1'"),
+        ({"threshold": float("nan")}, "threshold is nan"),
+        ({"max_examples": -5}, "max_examples is -5"),
+        ({"metadata": {"model": object()}}, "the metadata, model"),
+        ({"circuit": {"L0H0": "uniform"}}, "circuit: got dict; expected Circuit"),
+        ({"circuit": Copying().examples(2, 0)}, "circuit: got Examples; expected Circuit"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_named_in_one_line(model, changed, said):
+    with pytest.raises(BadInput, match=said) as raised:
+        validate(**{"model": model, "problem": Copying(), "circuit": CIRCUIT, **changed})
+    assert "\n" not in str(raised.value)
+
+
+def test_every_entrance_is_in_the_list_of_entrances():
+    of_other_tasks = {"compile_circuit", "train_to_carry", "interchange"}
+    without_model = {"flow_check", "circuit_diagram", "over_training", "attention_by_group", "roles_or_positions"}
+    code = "".join(file.read_text() for file in (ROOT / "circuits").rglob("*.py"))
+    found = {*re.findall(r"^@entrance\n(?:@.*\n)*def (\w+)", code, re.M)}
+    assert found == {*ON_MODELS} | of_other_tasks | without_model
+
+
+WRONG_TYPES = """
+import torch
+import circuits
+from circuits import BadInput, Circuit, Head, OneHot, Roles
+from circuits.errors import plain
+from circuits.figures.diagram import circuit_diagram
+from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
+
+model, task = small_model(), Copying()
+wrong = {
+    "interchange, is Interchangeable": lambda: circuits.interchange(model, task, n_examples=4),
+    "compile_circuit, is TokenProblem": lambda: circuits.compile_circuit(CIRCUIT, task),
+    "train_to_carry, is Trainable": lambda: circuits.train_to_carry(model, task, CIRCUIT),
+    "Roles, no whole numbers": lambda: Roles(("a",), torch.zeros(2, 1, 1)),
+    "where, the conditions are": lambda: OneHot([("a", "b")], where={("a", "b"): (0, 1)}),
+    "elsewhere, elsewhere is 3": lambda: OneHot([("a", "b")], elsewhere=3),
+    "layer, a layer is -1": lambda: Head(-1, 0),
+    "head, a head is 1000000": lambda: Head(0, 10**6),
+    "circuit's name, the name of a circuit is 3": lambda: Circuit({}, 3),
+    "text, text that can be saved": lambda: plain("the metadata", {"name": chr(0xD800)}),
+    "diagram, the number of layers is '2'": lambda: circuit_diagram(CIRCUIT, task.examples(2, 0).roles, "2"),
+    "name, got HookedTransformer": lambda: circuits.model.from_pretrained(model),
+}
+for name, run in wrong.items():
+    try:
+        run()
+    except BadInput as error:
+        assert name.split(", ")[1] in str(error), (name, str(error))
+    else:
+        raise AssertionError(name)
+"""
+
+
+def test_arguments_of_a_wrong_type_are_named_in_one_line():
+    # in another process, where annotations are not checked
+    run = subprocess.run([sys.executable, "-c", WRONG_TYPES], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_mechanism_with_a_field_that_files_use_is_refused():
+    with pytest.raises(BadInput, match="a field called mechanism"):
+
+        @register
+        @dataclass(frozen=True)
+        class Wrong(Mechanism):
+            mechanism: str
+            name = "wrong_field"
+
+            def pattern(self, roles, n_positions):
+                return torch.eye(n_positions)[None]
+
+
+def test_numbers_of_any_library_are_taken_as_pythons(model):
+    settings = {"n_examples": np.int64(32), "seed": torch.tensor(1), "threshold": np.float32(9.0)}
+    metadata = {"seed": np.int64(3), "rate": torch.tensor(0.5), "heads": (np.int32(1), 2)}
+    report = validate(model, Copying(), CIRCUIT, **settings, metadata=metadata)
+    again = validate(model, Copying(), CIRCUIT, n_examples=32, seed=1, threshold=9.0)
+    assert report.combined == again.combined
+    assert report.metadata == {"seed": 3, "rate": 0.5, "heads": [1, 2]}

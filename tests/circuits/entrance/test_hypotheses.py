@@ -1,0 +1,149 @@
+"""Heads, labels and names of any library end in the right number, or in one line."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import circuits
+from circuits import BadInput, Circuit, Condition, Examples, Head, OneHot, Roles, evaluate, run_ablated
+from tests.circuits.entrance.small import CIRCUIT, END, LENGTH, SOURCE, VOCABULARY, Copying, plain_losses, uniform
+
+
+@pytest.mark.parametrize(
+    "picked",
+    [
+        [(torch.tensor(0), torch.tensor(1)), (torch.tensor(1), torch.tensor(2))],
+        [tuple(row) for row in np.array([[0, 1], [1, 2]])],
+        [*torch.tensor([[0, 1], [1, 2]])],
+        ["L0H1", (1, np.int32(2))],
+    ],
+    ids=["tensors", "numpy", "rows of a tensor", "mixed"],
+)
+def test_heads_given_as_integers_of_any_library_are_ablated(model, examples, picked, tmp_path):
+    task, circuit = Copying(), Circuit({Head.of(head): "uniform" for head in picked})
+    expected = plain_losses(model, task, examples, {(0, 1): uniform(), (1, 2): uniform()})
+    assert torch.allclose(evaluate(model, task, examples, [circuit])[0], expected, atol=1e-5)
+    assert torch.allclose(task.losses(run_ablated(model, circuit, examples), examples), expected, atol=1e-5)
+    assert circuit.digest == Circuit({"L0H1": "uniform", "L1H2": "uniform"}).digest
+    circuits.save_circuit(circuit, tmp_path / "c.yaml")
+    assert circuits.load_circuit(tmp_path / "c.yaml") == circuit
+
+
+@pytest.mark.parametrize("head", [(0.0, 1.0), ("0", "1"), (True, 0), (torch.tensor(0.5), 0), (np.True_, 1), (0,), 3])
+def test_what_is_no_pair_of_integers_is_no_head(head):
+    with pytest.raises(BadInput, match=r"head|layer"):
+        Circuit({head: "uniform"})
+
+
+def test_a_head_that_is_given_twice_is_refused():
+    with pytest.raises(BadInput, match="L0H1 is given twice"):
+        Circuit({"L0H1": "uniform", (0, 1): "identity"})
+
+
+def test_every_method_of_a_circuit_takes_heads_as_integers_of_any_library():
+    base, picked = Circuit({f"L0H{head}": "uniform" for head in range(4)}), torch.tensor([[0, 1], [0, 2]])
+    assert [*base.without_heads(picked).heads] == [Head(0, 0), Head(0, 3)]
+    assert base.with_head(tuple(picked[0]), circuits.Identity()).heads[Head(0, 1)] == circuits.Identity()
+    assert len(base.with_head(tuple(picked[0]), circuits.Identity()).heads) == 4
+    assert tuple(picked[0]) in base.heads
+    assert base.layer(torch.tensor(0)) == base.layer(0)
+
+
+@pytest.mark.parametrize(
+    "labels", [(0, 1), [0, 1], {0, 1}, range(2), np.array([0, 1]), torch.tensor([0, 1]), (np.int64(0), torch.tensor(1))]
+)
+def test_labels_of_a_condition_are_integers_of_any_library(model, labels, tmp_path):
+    task, examples = Copying(), Copying().examples(60, 0)
+    row = ("end", "source")
+    circuit = Circuit({"L1H0": OneHot([row], "uniform", {row: Condition("kind", "source", labels)})})
+    pattern, holds = uniform().repeat(60, 1, 1), torch.arange(60) % 3 < 2
+    pattern[holds, END] = torch.nn.functional.one_hot(torch.tensor(SOURCE), LENGTH).float()
+    expected = plain_losses(model, task, examples, {(1, 0): pattern})
+    assert torch.allclose(evaluate(model, task, examples, [circuit])[0], expected, atol=1e-5)
+    circuits.save_circuit(circuit, tmp_path / "c.yaml")
+    assert circuits.load_circuit(tmp_path / "c.yaml") == circuit
+
+
+@pytest.mark.parametrize("labels", [(0.0,), ("0",), (False,), (-1,), (), 1.5])
+def test_labels_that_are_no_numbers_from_zero_are_refused(labels):
+    with pytest.raises(BadInput, match="label"):
+        Condition("kind", "source", labels)
+
+
+@pytest.mark.parametrize("order", [("source", "end"), ("end", "source")])
+def test_labels_belong_to_roles_by_name(order):
+    kinds = {"source": torch.arange(6) % 2, "end": torch.zeros(6, dtype=torch.long)}
+    places = {"source": torch.full((6,), SOURCE), "end": torch.full((6,), END)}
+    roles = Roles.of(places, {"kind": {name: kinds[name] for name in order}})
+    assert roles.group("kind", "source")[:, 0].tolist() == [0, 1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("names", [("source",), ("source", "ends"), ("source", "end", "more")])
+def test_a_group_with_other_roles_is_refused(names):
+    places = {"source": torch.full((6,), SOURCE), "end": torch.full((6,), END)}
+    with pytest.raises(BadInput, match="group 'kind' has the roles"):
+        Roles.of(places, {"kind": dict.fromkeys(names, torch.zeros(6, dtype=torch.long))})
+
+
+@pytest.mark.parametrize("given", [torch.full((6,), 3.0), torch.ones(6, dtype=torch.bool)])
+def test_positions_and_labels_are_whole_numbers(given):
+    with pytest.raises(BadInput, match="expected whole numbers"):
+        Roles.of({"source": given})
+    with pytest.raises(BadInput, match="expected whole numbers"):
+        Roles.of({"source": torch.full((6,), 3)}, {"kind": {"source": given}})
+
+
+WORDS = ["previous", "identity", "uniform", "zero", "elsewhere", "mechanism", "to", "at", "*", "position 3", "position"]
+
+
+@pytest.mark.parametrize("name", [*WORDS, "", " source", "two\nlines"])
+def test_names_that_mean_something_else_in_a_circuit_are_refused_where_roles_are_made(name):
+    with pytest.raises(BadInput, match="called"):
+        Roles.of({name: torch.zeros(2, dtype=torch.long)})
+    labels = {"source": torch.zeros(2, dtype=torch.long)}
+    with pytest.raises(BadInput, match="called"):
+        Roles.of(labels, {name: labels})
+    with pytest.raises(BadInput, match="called"):
+        OneHot([(name, "source")])
+
+
+def test_two_instances_at_one_position_cannot_have_two_targets(model):
+    places = {"key": torch.tensor([[1, 4]] * 8), "asked": torch.tensor([[9, 9]] * 8)}
+    kinds = {name: torch.tensor([[0, 1]] * 8) for name in places}
+    tokens = torch.randint(3, VOCABULARY, (8, LENGTH), generator=torch.Generator().manual_seed(0))
+    examples = Examples(tokens, tokens[:, 1], Roles.of(places, {"one": kinds}))
+    task, row = Copying(("key", "asked"), output_roles=("asked",)), ("asked", "key")
+    with pytest.raises(BadInput, match="two instances have 'asked' at one position"):
+        evaluate(model, task, examples, [Circuit({"L1H0": {"asked": "key"}})])
+    circuit = Circuit({"L1H0": OneHot([row], "uniform", {row: Condition("one", "key", 1)})})
+    pattern = uniform()
+    pattern[END] = torch.nn.functional.one_hot(torch.tensor(4), LENGTH).float()
+    expected = plain_losses(model, task, examples, {(1, 0): pattern})
+    assert torch.allclose(evaluate(model, task, examples, [circuit])[0], expected, atol=1e-5)
+
+
+def test_another_process_finds_a_pickled_circuit_in_a_dict_and_takes_arrays_as_inputs():
+    hash(CIRCUIT)  # hashes differ from process to process
+    code = """
+import pickle, sys, numpy as np
+from circuits import BadInput, Circuit, Examples, Roles
+same = Circuit({"L1H0": {"end": "source"}, "L0H0": "uniform"})
+assert {same: "there"}[pickle.load(sys.stdin.buffer)] == "there"
+roles = Roles.of({"end": np.array([1, 1])})
+examples = Examples(np.array([[3, 4], [5, 6]]), np.array([3, 5]), roles)
+assert examples.inputs.tolist() == [[3, 4], [5, 6]]
+try:
+    Examples([[3, 4], [5, 6]], examples.targets, roles)
+except BadInput as error:
+    assert "inputs of examples: got list" in str(error)
+else:
+    raise AssertionError
+"""  # no annotations are checked there, as they are here
+    other = {**os.environ, "PYTHONHASHSEED": "7"}
+    run = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(CIRCUIT), env=other, capture_output=True)
+    assert run.returncode == 0, run.stderr.decode()

@@ -1,0 +1,218 @@
+"""A model that cannot be ablated as it is now is refused at every entrance."""
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+
+import circuits
+from circuits import BadInput, Circuit, Examples, Roles, evaluate, validate
+from circuits.model.hooked_transformer import HookedTransformer
+from circuits.model.state import check_state, learned
+from tests.architectures import bridge
+from tests.circuits.entrance.small import (
+    CIRCUIT,
+    ENTRANCES,
+    EVERY,
+    LENGTH,
+    ON_MODELS,
+    Copying,
+    plain_losses,
+    small_model,
+    uniform,
+)
+
+
+def train_mode():
+    model = bridge("gpt2")
+    model.train()
+    return model
+
+
+def with_hook():
+    model = small_model()
+    model.add_hook("blocks.0.hook_mlp_out", lambda value, hook: value * 0)
+    return model
+
+
+def with_hook_on_a_pattern():
+    model = small_model()
+    model.add_perma_hook("blocks.0.attn.hook_pattern", lambda value, hook: value)
+    return model
+
+
+def with_one_layer_twice():
+    model = small_model()
+    model.blocks[1] = model.blocks[0]
+    return model
+
+
+class Spliced(torch.nn.Module):
+    def forward(self, x):
+        return x.sign()
+
+
+def spliced():
+    model = small_model()
+    model.blocks[1].hook_resid_pre = Spliced()
+    return model
+
+
+def compiled():
+    model = small_model()
+    model.compile(backend="eager")
+    return model
+
+
+MODELS = {
+    "a transformers model": (lambda: bridge("gpt2").original_model, "GPT2LMHeadModel"),
+    "a name": (lambda: "gpt2", "the text 'gpt2'"),
+    "a class": (lambda: HookedTransformer, "the class HookedTransformer"),
+    "train mode": (train_mode, "train mode"),
+    "a hook": (with_hook, "a hook at blocks.0.hook_mlp_out"),
+    "a hook on a pattern": (with_hook_on_a_pattern, "a hook at blocks.0.attn.hook_pattern"),
+    "one layer twice": (with_one_layer_twice, "two layers of the model are one module"),
+    "a spliced module": (spliced, "blocks.1.hook_resid_pre of the model is a Spliced"),
+    "compiled": (compiled, "compiled"),
+    "compiled from outside": (lambda: torch.compile(small_model(), backend="eager"), "compiled"),
+}
+
+
+@pytest.mark.parametrize("wrong", MODELS)
+def test_models_that_cannot_be_ablated_are_refused_at_every_entrance(wrong):
+    make, said = MODELS[wrong]
+    model = make()
+    for run in ON_MODELS.values():
+        with pytest.raises(BadInput, match=said):
+            run(model, Copying())
+
+
+def test_a_model_that_is_being_ablated_is_refused(model, examples):
+    with circuits.ablated(model, CIRCUIT, examples.roles) as ablated:
+        ablated(examples.inputs)
+        with pytest.raises(BadInput, match="leave the with block"):
+            evaluate(ablated, Copying(), examples, [CIRCUIT])
+    assert torch.isfinite(evaluate(model, Copying(), examples, [CIRCUIT])).all()
+
+
+def test_what_was_learned_of_a_model_is_forgotten_when_it_changes():
+    model, task, examples = small_model(), Copying(), Copying().examples(4, 0)
+    before = evaluate(model, task, examples, [CIRCUIT])
+    model.add_hook("blocks.0.hook_mlp_out", lambda value, hook: value * 0)
+    with pytest.raises(BadInput, match="hook"):
+        evaluate(model, task, examples, [CIRCUIT])
+    model.reset_hooks()
+    assert torch.equal(evaluate(model, task, examples, [CIRCUIT]), before)
+    model.cfg.use_attn_scale = False  # the blocks still scale; what is known of them is measured again
+    assert torch.equal(evaluate(model, task, examples, [CIRCUIT]), before)
+
+
+@pytest.mark.parametrize("change", [{"eps": 1.0}, {"use_attn_scale": False}], ids=str)
+def test_the_configs_of_a_bridge_belong_to_what_it_is(change):
+    model = bridge("gpt2")
+    check_state(model)
+    learned(model)["there"] = True
+    check_state(model)
+    assert "there" in learned(model)
+    for config in (model.cfg, model.original_model.config):
+        for name, value in change.items():
+            setattr(config, name, value)
+    check_state(model)
+    assert "there" not in learned(model)
+
+
+def test_an_architecture_that_drops_edits_stays_refused_after_a_call_in_train_mode():
+    model, task = bridge("opt"), Copying()
+    model.train()
+    with pytest.raises(BadInput, match="train mode"):
+        validate(model, task, EVERY, n_examples=8)
+    model.eval()
+    with pytest.raises(BadInput, match="have no effect"):
+        validate(model, task, EVERY, n_examples=8)
+
+
+def test_a_model_whose_forward_was_patched_is_checked_again():
+    model, task, examples = small_model(), Copying(), Copying().examples(8, 0)
+    evaluate(model, task, examples, [CIRCUIT])
+    mlp = model.blocks[0].mlp
+    before = mlp.forward
+    mlp.forward = lambda x: before(x) * 0
+    with pytest.raises(BadInput, match="do not give its outputs"):
+        evaluate(model, task, examples, [CIRCUIT])
+
+
+def test_hooks_that_somebody_swallows_are_an_error(model, examples):
+    with (
+        pytest.raises(BadInput, match="did nothing"),
+        circuits.ablated(model, CIRCUIT, examples.roles),
+    ):
+        pass
+    swallowing = small_model()
+    attention = swallowing.blocks[1].attn
+    attention.forward = copy.deepcopy(attention).forward
+    with pytest.raises(BadInput, match="without its hooks"):
+        evaluate(swallowing, Copying(), examples, [CIRCUIT])
+
+
+def test_generation_with_a_cache_of_keys_is_one_line_inside_an_ablation(model):
+    examples = Copying().examples(2, 0)
+    options = {"max_new_tokens": 2, "verbose": False, "stop_at_eos": False}
+    with (
+        pytest.raises(BadInput, match="cache of keys"),
+        circuits.ablated(model, CIRCUIT, examples.roles),
+    ):
+        model.generate(examples.inputs, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_every_precision_goes_through_every_entrance(dtype, examples):
+    model, task = small_model().to(dtype), Copying()
+    expected = plain_losses(model, task, examples, {(0, 0): uniform().to(dtype)})
+    found = evaluate(model, task, examples, [Circuit({"L0H0": "uniform"})])[0]
+    assert torch.allclose(found, expected, atol=0.1 if dtype == torch.bfloat16 else 0.01)
+    for run in ON_MODELS.values():
+        run(model, task)
+
+
+def test_a_default_of_double_precision_changes_nothing(model, examples):
+    expected = evaluate(model, Copying(), examples, [CIRCUIT])
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.allclose(evaluate(model, Copying(), examples, [CIRCUIT]), expected, atol=1e-5)
+        for run in ENTRANCES.values():
+            run(model, Copying())
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_padding_that_the_model_masks_by_itself_must_be_declared():
+    class Tokenizer:
+        padding_side, pad_token_id, bos_token_id = "left", 0, 1
+
+    model, task = small_model(default_prepend_bos=False), Copying()
+    examples = task.examples(6, 0)
+    examples.inputs[5, :2] = 0
+    expected = plain_losses(model, task, examples, {})
+    assert torch.allclose(evaluate(model, task, examples, [Circuit()])[0], expected, atol=1e-5)
+    model.tokenizer = Tokenizer()
+    with pytest.raises(BadInput, match="example 5 begins with 2 tokens of padding"):
+        evaluate(model, task, examples, [Circuit()])
+    valid = torch.ones(6, LENGTH)
+    valid[5, :2] = 0
+    places = {name: examples.roles[name] for name in examples.roles}
+    declared = Examples(examples.inputs, examples.targets, Roles.of(places, valid=valid))
+    masked = plain_losses(model, task, examples, {})
+    assert not torch.allclose(masked[5], expected[5], atol=1e-3)
+    assert torch.allclose(evaluate(model, task, declared, [Circuit()])[0], masked, atol=1e-5)
+
+
+def test_a_model_is_let_go_although_its_task_holds_it():
+    model, task = small_model(), Copying()
+    task.model = model
+    evaluate(model, task, task.examples(4, 0), [CIRCUIT])
+    gone = weakref.ref(model)
+    del model, task
+    gc.collect()
+    assert gone() is None
