@@ -228,9 +228,7 @@ def test_an_odd_chain_out_keeps_its_symbol_and_two_chains_have_no_control():
     assert odd.control.nan_to_num(1).min() == 1
 
 
-def test_a_problem_without_variables_or_with_one_instance_is_refused(model, problem):
-    with pytest.raises(BadInput, match="no variables"):
-        interchange(model, problem)
+def test_a_problem_with_one_instance_is_refused():
     one = ChainProblem(1, n_chains=1)
     with pytest.raises(BadInput, match="one instance"):
         interchange(

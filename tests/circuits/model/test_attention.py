@@ -18,10 +18,10 @@ def test_a_head_that_looks_at_a_position_gives_little_to_any_one_role():
     problem = ChainProblem(n_steps=1, n_chains=4)
     model = compile_circuit(minimal_circuit(1), problem)
 
-    def to_the_third(pattern, hook):
+    def to_the_third(pattern):
         return torch.zeros_like(pattern).index_fill(-1, torch.tensor([2]), 1.0)
 
-    model.blocks[1].attn.hook_pattern.add_hook(to_the_third, is_permanent=True)
+    model.blocks[1].attn.hook_pattern.forward = to_the_third
     to_roles, to_position = roles_or_positions(model, problem.examples(600, seed=0), "query")
     assert to_position[1, 0] == 1
     assert to_roles[1, 0].max() < 0.35
