@@ -81,8 +81,7 @@ class Examples:
 class Problem(Protocol):
     """Everything that this package needs to know about a task.
 
-    Any class with these members is a problem, such as ``RetrievalTask``. On a CPU with several cores, several threads
-    call ``losses`` at once.
+    Any class with these members is a problem, such as ``RetrievalTask``.
     """
 
     @property

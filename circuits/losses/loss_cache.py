@@ -1,7 +1,5 @@
 """A cache for the losses of circuits, example by example."""
 
-from collections.abc import Sequence
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -26,9 +24,8 @@ class LossCache:
             own[:] = [torch.cat(own)]
         return own[0]
 
-    def add(self, circuits: Sequence[Circuit], first: int, losses: Float[Tensor, "circuit example component"]) -> None:
-        """Add the losses of circuits on the examples from ``first`` on; losses in the cache are not overwritten."""
-        for circuit, own in zip(circuits, losses.cpu(), strict=True):
-            known = self.n(circuit)
-            if first <= known < first + len(own):
-                self._losses.setdefault(circuit.digest, []).append(own[known - first :])
+    def add(self, circuit: Circuit, first: int, losses: Float[Tensor, "example component"]) -> None:
+        """Add the losses of a circuit on the examples from ``first`` on; losses in the cache are not overwritten."""
+        known = self.n(circuit)
+        if first <= known < first + len(losses):
+            self._losses.setdefault(circuit.digest, []).append(losses[known - first :].cpu())

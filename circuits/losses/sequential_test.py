@@ -5,14 +5,14 @@ clearly above the threshold stops there; the others go on. A circuit whose loss 
 examples until the loss is decided or no examples are left.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.ablation.evaluation import Piece, pieces
+from circuits.ablation.evaluation import each_loss
 from circuits.circuit import Circuit
 from circuits.given import number_of_examples
 from circuits.losses.loss import Loss, check_threshold
@@ -22,7 +22,6 @@ from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
-from circuits.utils.cores import on_all_cores
 
 FEW, ENOUGH = 32, 128  # the fewest examples for any circuit, and for a loss below the threshold
 IN_PASSING = 512  # the most examples for a candidate that is an intermediate step
@@ -38,15 +37,6 @@ class DecidedLoss:
 
     def __str__(self) -> str:
         return f"{self.loss} on {self.loss.n_examples} examples, {self.decision}"
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A piece of an evaluation with its circuits, and the index of its first example in the sample."""
-
-    piece: Piece
-    circuits: list[Circuit]
-    first: int
 
 
 class SequentialTest:
@@ -153,30 +143,16 @@ class SequentialTest:
                 going_on.setdefault(self._n.get(circuit.digest, 0), []).append(circuit)
         work = sum(len(group) * (enough - start) for start, group in going_on.items())
         done = 0
-
-        def take(part: _Part, losses: Tensor | None) -> None:
-            nonlocal done
-            if losses is not None:
-                self.cache.add(part.circuits, part.first, losses)
-            done += part.piece.size
-            progress(done / work)
-
-        parts = (part for start, group in going_on.items() for part in self._parts(start, enough, group))
-        on_all_cores(self._losses, parts, take, next(self.model.parameters()).device)
-        for group in going_on.values():
+        for start, group in going_on.items():
+            for block in blocks(start, enough):
+                new = [circuit for circuit in group if self.cache.n(circuit) < block.stop]
+                done += (block.stop - block.start) * (len(group) - len(new))
+                for index, part, losses in each_loss(self.model, self.problem, self.examples.take(block), new):
+                    self.cache.add(new[index], block.start + part.start, losses)
+                    done += len(losses)
+                    progress(done / work)
             self._n |= dict.fromkeys((circuit.digest for circuit in group), enough)
         self.n_evaluations += work
-
-    def _parts(self, start: int, enough: int, group: list[Circuit]) -> Iterator[_Part]:
-        """Yield the parts that take a group of circuits from ``start`` to ``enough`` examples."""
-        for block in blocks(start, enough):
-            for piece in pieces(self.model, self.problem, self.examples.take(block), group):
-                yield _Part(piece, [group[index] for index in piece.circuits], block.start + piece.examples.start)
-
-    def _losses(self, part: _Part) -> Tensor | None:
-        """Return the losses of a part, or None if all are in the cache."""
-        last = part.first + part.piece.examples.stop - part.piece.examples.start
-        return part.piece.losses() if any(self.cache.n(circuit) < last for circuit in part.circuits) else None
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""

@@ -14,8 +14,7 @@ This file has the base class, the simple mechanisms ``Uniform``, ``Identity`` an
             return (seen / seen.sum(dim=-1, keepdim=True))[None]
 
 The name and the fields specify the mechanism: circuits with it are hashed, saved and loaded by them (circuit_file.py).
-Several threads may call ``pattern`` at once. If you change the pattern, change the name or a parameter, too, because
-cached losses are found by them.
+If you change the pattern, change the name or a parameter, too, because cached losses are found by them.
 """
 
 from __future__ import annotations

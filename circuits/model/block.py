@@ -1,4 +1,4 @@
-"""The parts of a transformer block (values, attention output, MLP), for any rows of the residual stream."""
+"""The MLP and the norms of a transformer block, for any rows of the residual stream."""
 
 import math
 from typing import Any
@@ -25,18 +25,6 @@ def is_standard(cfg: Any) -> bool:
         or cfg.num_experts is not None
         or (cfg.original_architecture or "").startswith("Olmo")
     )
-
-
-def head_values(block: Any, residual: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
-    """Return the value vectors of all heads of a block."""
-    return torch.einsum("rd,hdv->rhv", normalised(block.ln1, residual), block.attn.W_V) + block.attn.b_V
-
-
-def after_attention(
-    block: Any, residual: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
-) -> Float[Tensor, "row d_model"]:
-    """Return the residual stream between attention and MLP; ``mixed`` is the sum of values, weighted by attention."""
-    return residual + torch.einsum("rhv,hvd->rd", mixed, block.attn.W_O) + block.attn.b_O
 
 
 def after_mlp(block: Any, middle: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from circuits.errors import BadInput
-from circuits.model.hooked import HOOKING, edited, edited_heads, edited_mlp, finished
+from circuits.model.hooked import HOOKING, edited, edited_heads, edited_mlp
 from circuits.model.layers import Edit, EditHeads, EditMLP, Layers, architecture
 from circuits.model.transformer import Transformer, attention_mask
 from circuits.problem import Examples
@@ -73,21 +73,6 @@ class BridgeLayers(Layers):
         with _watched(last, lambda residual, arguments: rows[:, None]):
             found: Tensor = self.model(self.examples.inputs[:1, :1])
         return found[:, 0]
-
-    def values(self, layer: int, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
-        """Return the values of all heads at any rows of the residual stream that enters a layer."""
-        block = self.model.blocks[layer]
-        normal = block.ln1.original_component(rows[None])[0] if getattr(block, "ln1", None) else rows
-        values = block.attn.v.original_component(normal).unflatten(-1, (-1, self.model.cfg.d_head))
-        return values.repeat_interleave(self.model.cfg.n_heads // values.shape[1], dim=1)
-
-    def after(
-        self, layer: int, rows: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
-    ) -> Float[Tensor, "row d_model"]:
-        """Return the residual stream after a layer; ``mixed`` is the sum of values, weighted by attention."""
-        block = self.model.blocks[layer]
-        written = block.attn.o.original_component(mixed.flatten(1))
-        return finished(block, rows, written, bool(self.model.cfg.parallel_attn_mlp))
 
 
 @torch.no_grad()

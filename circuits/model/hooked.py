@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from circuits.errors import BadInput
-from circuits.model.block import after_attention, after_mlp, head_values, is_standard, normalised
+from circuits.model.block import after_mlp, is_standard, normalised
 from circuits.model.layers import Edit, EditHeads, EditMLP, Layers
 from circuits.model.transformer import attention_mask
 
@@ -66,46 +66,6 @@ class HookedLayers(Layers):
             return torch.addmm(unembed.b_U, final, unembed.W_U)
         found: Tensor = model(rows[None], start_at_layer=model.cfg.n_layers)[0]
         return found
-
-    def values(self, layer: int, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
-        """Return the values of all heads at any rows of the residual stream that enters a layer."""
-        return head_values(self.model.blocks[layer], rows)
-
-    def after(
-        self, layer: int, rows: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
-    ) -> Float[Tensor, "row d_model"]:
-        """Return the residual stream after a layer; ``mixed`` is the sum of values, weighted by attention."""
-        block = self.model.blocks[layer]
-        if is_standard(self.model.cfg):
-            return after_mlp(block, after_attention(block, rows, mixed))
-        written = torch.einsum("rhv,hvd->rd", mixed, block.attn.W_O) + block.attn.b_O
-        return finished(block, rows, written, self.model.cfg.parallel_attn_mlp)
-
-
-def finished(
-    block: nn.Module, rows: Float[Tensor, "row d_model"], written: Float[Tensor, "row d_model"], parallel: bool
-) -> Float[Tensor, "row d_model"]:
-    """Return the residual stream after a layer, from what its attention wrote before any norm.
-
-    Args:
-        block: the layer; its norms and its MLP have TransformerLens's names.
-        rows: the residual stream that enters the layer.
-        written: the output of the attention.
-        parallel: whether the MLP reads the same residual stream as the attention.
-    """
-
-    def part(name: str, x: Tensor) -> Tensor:
-        module = getattr(block, name, None)
-        if module is None:
-            return x
-        found = (getattr(module, "original_component", None) or module)(x[None])
-        return (found[0] if isinstance(found, tuple) else found)[0]
-
-    middle = rows + part("ln1_post", written)
-    if getattr(block, "mlp", None) is None:
-        return middle
-    read = part("ln2" if hasattr(block, "ln2") else "ln1", rows) if parallel else part("ln2", middle)
-    return middle + part("ln2_post", part("mlp", read))
 
 
 @contextmanager

@@ -4,13 +4,9 @@
     block(layer, residual, ...)     a layer, with functions that change its attention patterns, the queries, keys,
                                     values and outputs of its heads, and the output of its MLP
     read(rows)                      the outputs, from the residual stream after the last layer
-    by_parts(layer)                 whether the layer is the sum of its parts:
-    values(layer, rows)                 the values of all heads
-    after(layer, rows, mixed)           the residual stream after the layer, from the values that attention mixed
 
 ``layers`` opens a model and checks once, for each length of sequence, that these add up to what the model computes. A
-layer whose parts do not is run as a whole, which is slower and just as exact. A model that drops changes of its
-attention patterns, or whose layers do not give its outputs, is refused.
+model that drops changes of its attention patterns, or whose layers do not give its outputs, is refused.
 """
 
 from __future__ import annotations
@@ -45,11 +41,10 @@ class Layers(ABC):
     Attributes:
         model: the model.
         examples: the batch.
-        adding_up: the layers that are the sum of their parts.
     """
 
-    def __init__(self, model: Transformer, examples: Examples, adding_up: frozenset[int] = frozenset()) -> None:
-        self.model, self.examples, self.adding_up = model, examples, adding_up
+    def __init__(self, model: Transformer, examples: Examples) -> None:
+        self.model, self.examples = model, examples
 
     @abstractmethod
     def embed(self) -> Float[Tensor, "example pos d_model"]:
@@ -70,20 +65,6 @@ class Layers(ABC):
     def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
         """Return the outputs, from any rows of the residual stream after the last layer."""
 
-    def by_parts(self, layer: int) -> bool:
-        """Whether ``values`` and ``after`` give what ``block`` gives."""
-        return layer in self.adding_up
-
-    @abstractmethod
-    def values(self, layer: int, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row head d_head"]:
-        """Return the values of all heads at any rows of the residual stream that enters a layer."""
-
-    @abstractmethod
-    def after(
-        self, layer: int, rows: Float[Tensor, "row d_model"], mixed: Float[Tensor, "row head d_head"]
-    ) -> Float[Tensor, "row d_model"]:
-        """Return the residual stream after a layer; ``mixed`` is the sum of values, weighted by attention."""
-
 
 def layers(model: Transformer, examples: Examples) -> Layers:
     """Return a model on a batch of examples, layer by layer; the model is checked once for each length.
@@ -98,18 +79,19 @@ def layers(model: Transformer, examples: Examples) -> Layers:
     if key not in known:
         check_edits(model)
         few = examples.take(spread(len(examples), CHECKED, examples.inputs.shape[1], model.cfg))
-        known[key] = _checked(_opened(model, few))
-    return _opened(model, examples, known[key])
+        _check(_opened(model, few))
+        known[key] = True
+    return _opened(model, examples)
 
 
-def _opened(model: Transformer, examples: Examples, adding_up: frozenset[int] = frozenset()) -> Layers:
+def _opened(model: Transformer, examples: Examples) -> Layers:
     if is_bridge(model):
         from circuits.model.bridge import BridgeLayers
 
-        return BridgeLayers(model, examples, adding_up)
+        return BridgeLayers(model, examples)
     from circuits.model.hooked import HookedLayers
 
-    return HookedLayers(model, examples, adding_up)
+    return HookedLayers(model, examples)
 
 
 def check_edits(model: Transformer) -> None:
@@ -130,19 +112,16 @@ def check_edits(model: Transformer) -> None:
 
 
 @torch.no_grad()
-def _checked(opened: Layers) -> frozenset[int]:
-    """Return the layers that are the sum of their parts.
+def _check(opened: Layers) -> None:
+    """Check that the layers, one after the other, give the model's outputs.
 
     Raises:
-        BadInput: the layers, one after the other, cannot be run or do not give the model's outputs.
+        BadInput: they do not, or cannot be run.
     """
     model, outputs = opened.model, run(opened.model, opened.examples)
-    adding_up = []
     try:
         residual = opened.embed()
         for layer in range(model.cfg.n_layers):
-            if _adds_up(opened, layer, residual):
-                adding_up.append(layer)
             residual = opened.block(layer, residual)
         again = opened.read(residual.flatten(0, 1)).reshape(outputs.shape)
     except BadInput:
@@ -156,23 +135,6 @@ def _checked(opened: Layers) -> frozenset[int]:
     if not close(again, outputs):
         off = (again - outputs).abs().max()
         raise BadInput(f"{architecture(model)}: the layers, one by one, do not give its outputs: off by {off:.2g}")
-    return frozenset(adding_up)
-
-
-def _adds_up(opened: Layers, layer: int, residual: Float[Tensor, "run pos d_model"]) -> bool:
-    """Whether a layer is the sum of its parts when each head attends in another way."""
-    n, length, _ = residual.shape
-    n_heads = opened.model.cfg.n_heads
-    pattern = torch.rand(n_heads, length, length, generator=torch.Generator().manual_seed(layer)).tril()
-    pattern = (pattern / pattern.sum(dim=-1, keepdim=True)).to(residual)
-    whole = opened.block(layer, residual, lambda own: pattern.expand_as(own))
-    try:
-        values = opened.values(layer, residual.flatten(0, 1)).unflatten(0, (n, length))
-        mixed = torch.einsum("hqk,nkhv->nqhv", pattern, values)
-        parts = opened.after(layer, residual.flatten(0, 1), mixed.flatten(0, 1)).reshape(whole.shape)
-    except WRONG_PARTS:
-        return False
-    return close(parts, whole)
 
 
 def close(found: Tensor, expected: Tensor) -> bool:

@@ -1,1 +1,1 @@
-"""Utilities that do not depend on circuits: files, YAML, progress, cores, lazy libraries."""
+"""Utilities that do not depend on circuits: files, YAML, progress, lazy libraries."""

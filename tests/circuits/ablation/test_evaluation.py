@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, run_ablated
-from circuits.ablation.evaluation import pieces
+from circuits.ablation.evaluation import each_loss
 from circuits.model import batching
 from circuits.model.hooked_transformer import HookedTransformerConfig
 from retrieval_interp import VectorTransformer
@@ -64,7 +64,8 @@ def test_losses_do_not_depend_on_how_much_runs_or_is_kept_at_once(random_model, 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(batching, "POSITIONS_AT_ONCE", sequences * task.n_positions)
         patched.setattr(batching, "ENTRIES_AT_ONCE", entries * 2 * task.n_positions**2)
-        assert {piece.size <= min(sequences, entries) for piece in pieces(random_model, task, examples, maps)} == {True}
+        ran = [part for _, part, _ in each_loss(random_model, task, examples, maps)]
+        assert {part.stop - part.start <= min(sequences, entries) for part in ran} == {True}
         assert torch.allclose(evaluate(random_model, task, examples, maps), at_once, atol=1e-5)
 
 

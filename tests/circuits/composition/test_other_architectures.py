@@ -64,15 +64,21 @@ def test_patched_queries_attend_as_if_the_residual_stream_of_the_source_were_ano
     assert not torch.allclose(pattern[0], head.pattern, atol=1e-4)
 
 
+def values(run, residual):
+    """The values of the head in layer 1 at all positions; several heads may share them."""
+    seen = []
+    layers(run.model, run.examples).block(1, residual, heads={"v": lambda own: seen.append(own) or own})
+    return seen[0].repeat_interleave(run.model.cfg.n_heads // seen[0].shape[2], dim=2)[:, :, HEAD.index]
+
+
 @pytest.mark.parametrize("name", ADDING)
 def test_patched_values_are_mixed_by_the_same_attention(name):
     run, head = read(name)
     at = run.examples.roles["a"]
     rows = torch.randn(1, 4, 1, 32, generator=torch.Generator().manual_seed(1))
-    opened = layers(run.model, run.examples)
-    own, new = (opened.values(1, part.reshape(-1, 32))[:, HEAD.index] for part in (
-        run.residual(1)[run.example, at], rows
-    ))  # fmt: skip
+    changed = run.residual(1).clone()
+    changed[run.example, at] = rows[0]
+    own, new = (values(run, residual)[run.example[:, 0], at[:, 0]] for residual in (run.residual(1), changed))
     attention = head.pattern.gather(-1, at[..., None])
     before = run.part(HEAD, "z")[run.example, run.examples.roles["b"]]
     _, z = head.patched("V", at, rows)
