@@ -80,12 +80,11 @@ train tiny --device frob ; train tiny --steps 0 ; train tiny --out NOWHERE
 study depth-sweep 9
 study depth-sweep --seeds 0 ; study depth-sweep --steps 3
 study depth-sweep --out NOWHERE ; study depth-sweep --out odd_runs ; study sweep nothing
-study sweep damaged.yaml ; study sweep odd.yaml ; study sweep unknown.yaml ; study sweep census --scale paper
+study sweep damaged.yaml ; study sweep odd.yaml ; study sweep unknown.yaml ; study sweep curricula --scale paper
 study sweep figure4 --engine local --address here:1 ; study sweep figure4 --gpus 1 ; study sweep figure4 --engine frob
 study sweep figure4 --engine ray --gpus 1.5 ; study sweep figure4 --engine ray --address nonsense
 study sweep figure4 --engine ray --device tpu ; study sweep figure4 --out NOWHERE
-study census nowhere ; study census store
-study census store --threshold 0 ; llm ask
+llm ask
 llm ask --model a/b --from-logs logs ; llm ask --model a/b --formulations nonsense
 llm ask --model a/b --steps x ; llm ask --model a/b --out NOWHERE
 """
@@ -143,8 +142,6 @@ def folder(tmp_path):
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.json").write_text(json.dumps(config))
     (tmp_path / "unfinished" / ".lock").touch()
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "store.json").write_text('{"format": 1}\n')
     return tmp_path
 
 

@@ -1,4 +1,4 @@
-"""The commands that train and examine many models."""
+"""The command that trains many models."""
 
 import shlex
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Json, Threshold
+from retrieval_interp.cli.options import Json
 from retrieval_interp.cli.terminal import print_json, records, runs_bar
 from retrieval_interp.sweep.known_plans import known_plans
 
@@ -69,15 +69,15 @@ def sweep(
     if scale and plan != "figure4":
         raise BadInput("--scale needs the plan figure4")
     from circuits.utils.files import check_writable
-    from retrieval_interp.census.census import examinable
     from retrieval_interp.figure4.figure4 import figure4_sentences, table
     from retrieval_interp.figure4.figure4_page import FILES, write_figure4
+    from retrieval_interp.models.model_dir import WEIGHTS
     from retrieval_interp.sweep.cluster import connect, on_cluster
     from retrieval_interp.sweep.local import local
     from retrieval_interp.sweep.plan import load_plan
     from retrieval_interp.sweep.run import Engine
     from retrieval_interp.sweep.run import sweep as run_sweep
-    from retrieval_interp.sweep.store import Store, Trained
+    from retrieval_interp.sweep.store import Store
     from retrieval_interp.training.training_step import check_device_name, choose_device
 
     chosen = load_plan(plan, scale or Scale.LAPTOP)
@@ -92,10 +92,10 @@ def sweep(
         worked = local
     from retrieval_interp.sweep.training import train_run
 
-    train: Engine[Trained] = partial(worked, work=partial(train_run, device=device, weights=weights))
+    train: Engine = partial(worked, work=partial(train_run, device=device, weights=weights))
     store = Store(folder)
     for result in store.results(chosen.runs):  # reports a damaged run before the others are trained
-        if weights and not examinable(store, result.run):
+        if weights and not store.has(result.run, WEIGHTS):
             raise BadInput(f"{store.path(result.run)}: the run has no weights; choose another folder")
     with runs_bar() as progress:
         failures = run_sweep(chosen.runs, store, train, progress)
@@ -105,44 +105,6 @@ def sweep(
     _tell(command, table(results), figure4_sentences(results), failures, page, as_json)
 
 
-@app.command()
-def census(
-    store: Annotated[Path, typer.Argument(help="Store of a sweep that was run with --weights.")],
-    threshold: Threshold = 0.05,
-    as_json: Json = False,
-) -> None:
-    """Find the circuit of every model of a sweep, and compare them (section 8.2).
-
-    Writes census.csv and census.html into the store, and each circuit beside its weights. Two processes on one store
-    share the work. Exits with 1 if models could not be examined.
-    """
-    from circuits.utils.files import check_writable
-    from retrieval_interp.census.census import Census, examine
-    from retrieval_interp.census.census_page import FILES, write_census
-    from retrieval_interp.census.census_table import sentences, table
-    from retrieval_interp.census.properties import properties, rules
-    from retrieval_interp.sweep.local import local
-    from retrieval_interp.sweep.run import sweep as run_sweep
-    from retrieval_interp.sweep.store import STORE, Store
-
-    if not (store / STORE).is_file():
-        raise BadInput(f"{store}: is not the store of a sweep")
-    for name in FILES:
-        check_writable(store / name)
-    whole = Census(Store(store), threshold)
-    whole.examined()  # reports a damaged finding before the others are made
-    with runs_bar("discovering") as progress:
-        engine = partial(local, work=partial(examine, folder=store, threshold=threshold))
-        failures = run_sweep(whole.runs, whole, engine, progress)
-    examined = whole.examined()
-    command = shlex.join(["retrieval-interp", "study", "census", str(store), "--threshold", f"{threshold:g}"])
-    page = write_census(examined, whole.left_out, store, command) if examined else None
-    rows = table(examined)
-    held = properties(examined)
-    said = [*sentences(rows, whole.left_out), *rules(held)]
-    _tell(command, rows, said, failures, page, as_json, properties=records(held))
-
-
 def _tell(
     command: str,
     rows: "pd.DataFrame",
@@ -150,16 +112,15 @@ def _tell(
     failures: "Sequence[Failure]",
     page: Path | None,
     as_json: bool,
-    **more: Any,
 ) -> NoReturn:
-    """Print the results of a sweep, and exit with 1 if runs failed; ``more`` are further keys of the JSON object."""
+    """Print the results of a sweep, and exit with 1 if runs failed."""
     from retrieval_interp.models.provenance import versions
 
     for failure in failures:
         typer.echo(f"{failure.run} failed: {failure.reason}", err=True)
     if as_json:
         failed = [{"run": str(failure.run), "reason": failure.reason} for failure in failures]
-        print_json(command, versions(), sentences=said, rows=records(rows), **more, failures=failed)
+        print_json(command, versions(), sentences=said, rows=records(rows), failures=failed)
     else:
         for sentence in said:
             typer.echo(sentence)

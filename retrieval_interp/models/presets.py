@@ -7,8 +7,8 @@ figure4_nonic_1 ... _8       the same with D = 3, asked for xD alone
 laptop_ic_1 ... _6           the same, smaller: width 64, 4 heads, D = 3, 1 to 6 layers; and laptop_nonic_1 ... _6
 laptop_growing               no implicit curriculum; D grows during training; 4 layers
 laptop_without_x1, _x2       implicit curriculum without x1 or x2; 4 layers
-small                        D = 2, six layers of one head, twice as many as needed: for a census of circuits
-medium                       D = 3, eight layers of one head, learned in five minutes: for a census of circuits
+small                        D = 2, six layers of one head, twice as many as needed (studies/census)
+medium                       D = 3, eight layers of one head, learned in five minutes (studies/census)
 tiny                         D = 2, four layers of one head: learned in about a minute
 induction                    D = 1, two layers of one head: the smallest model
 one_layer                    D = 1 in one layer, fewer than the bound: eight heads and MLPs suffice (depth_sweep.py)

@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Any
 
 from circuits.errors import BadInput
-from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt, reason_of
+from retrieval_interp.sweep.job import Failure, Job, Work, attempt, reason_of
+from retrieval_interp.sweep.store import Trained
 
 PATIENCE = 20  # seconds to wait for a connection to the cluster
 HEALTH = 180  # seconds to wait for the health check, which first imports Ray; this is slow on a busy machine
@@ -72,8 +73,8 @@ def _check_alive(address: str) -> None:
 
 
 def on_cluster(
-    jobs: Iterable[Job], progress: Callable[[Job, float], None], work: Work[Outcome], ray: Any, gpus: float
-) -> Iterator[tuple[Job, Outcome | Failure]]:
+    jobs: Iterable[Job], progress: Callable[[Job, float], None], work: Work, ray: Any, gpus: float
+) -> Iterator[tuple[Job, Trained | Failure]]:
     """Do the jobs on a cluster, and yield each with its outcome as it ends; lost jobs are started again elsewhere.
 
     Args:
@@ -127,5 +128,5 @@ class Shares:
         return self._shares
 
 
-def _on_worker(job: Job, work: Work[Outcome], shares: Any) -> Outcome | Failure:
+def _on_worker(job: Job, work: Work, shares: Any) -> Trained | Failure:
     return attempt(job, lambda share: shares.tell.remote(job, share), work)

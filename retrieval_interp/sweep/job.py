@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from circuits.errors import BadInput
 from retrieval_interp.models.presets import Preset
 from retrieval_interp.sweep.plan import Run
-
-Outcome = TypeVar("Outcome")  # the result of a job: a trained model, or a finding of the census
+from retrieval_interp.sweep.store import Trained
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,10 @@ class Failure:
     reason: str
 
 
-Work = Callable[[Job, Callable[[float], None]], Outcome | Failure]  # arguments: a job, a progress callback
+Work = Callable[[Job, Callable[[float], None]], Trained | Failure]  # arguments: a job, a progress callback
 
 
-def attempt(job: Job, progress: Callable[[float], None], work: Work[Outcome]) -> Outcome | Failure:
+def attempt(job: Job, progress: Callable[[float], None], work: Work) -> Trained | Failure:
     """Do a job, and return every exception as a failure, so that the other jobs continue."""
     try:
         return work(job, progress)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from retrieval_interp.sweep.job import Failure, Job, Outcome, Work, attempt
+from retrieval_interp.sweep.job import Failure, Job, Work, attempt
+from retrieval_interp.sweep.store import Trained
 
 
 def local(
-    jobs: Iterable[Job], progress: Callable[[Job, float], None], work: Work[Outcome]
-) -> Iterator[tuple[Job, Outcome | Failure]]:
+    jobs: Iterable[Job], progress: Callable[[Job, float], None], work: Work
+) -> Iterator[tuple[Job, Trained | Failure]]:
     """Do the jobs, and yield each with its outcome; a job is taken only when it starts."""
     for job in jobs:
         yield job, attempt(job, lambda share, job=job: progress(job, share), work)  # type: ignore[misc]

@@ -4,49 +4,31 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from contextlib import ExitStack
 
 from retrieval_interp.models.presets import preset
-from retrieval_interp.sweep.job import Failure, Job, Outcome
+from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.plan import Run
+from retrieval_interp.sweep.store import Store, Trained
 
 TRIES = 3  # most attempts at a run in one sweep
 POLL = 1.0  # seconds between two checks for runs that another sweep is making
 
 JobProgress = Callable[[Job, float], None]  # arguments: a running job, its finished share
-Engine = Callable[[Iterable[Job], JobProgress], Iterator[tuple[Job, Outcome | Failure]]]
-Saved = TypeVar("Saved", contravariant=True)
-
-
-@runtime_checkable
-class OutcomeStore(Protocol[Saved]):
-    """A place where the outcomes of runs are saved."""
-
-    def has(self, run: Run) -> bool:
-        """Whether the outcome of a run is there."""
-
-    def claimed(self, run: Run) -> AbstractContextManager[bool]:
-        """Claim a run until the block ends; yields whether it is missing and no other process has claimed it."""
-
-    def add(self, outcome: Saved) -> None:
-        """Save the outcome of a run that is claimed."""
-
-    def failed(self, run: Run, reason: str) -> None:
-        """Record that a run failed, with the reason."""
+Engine = Callable[[Iterable[Job], JobProgress], Iterator[tuple[Job, Trained | Failure]]]
 
 
 def sweep(
     runs: Sequence[Run],
-    store: OutcomeStore[Outcome],
-    engine: Engine[Outcome],
+    store: Store,
+    engine: Engine,
     progress: Callable[[float], None],
 ) -> list[Failure]:
-    """Make every outcome that the store lacks, and wait for those that other sweeps are making.
+    """Train every run that the store lacks, and wait for those that other sweeps are training.
 
     Args:
-        runs: the runs whose outcomes are wanted.
-        store: the store of the outcomes.
+        runs: the runs that are wanted.
+        store: the store of the runs.
         engine: does the jobs; it takes a job when it has room for it.
         progress: is called with the finished share of the sweep, 0 to 1.
 
@@ -54,7 +36,7 @@ def sweep(
         the last failure of every run that is still missing.
 
     Raises:
-        BadInput: an outcome cannot be saved.
+        BadInput: a run cannot be saved.
     """
     failures: Counter[Run] = Counter()
     last: dict[Run, Failure] = {}
@@ -98,7 +80,7 @@ class Claims:
         any: whether a job was claimed.
     """
 
-    def __init__(self, store: OutcomeStore[Any], missing: list[Run]) -> None:
+    def __init__(self, store: Store, missing: list[Run]) -> None:
         self._store, self._missing = store, missing
         self._held: dict[Job, ExitStack] = {}
         self.any = False

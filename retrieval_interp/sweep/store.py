@@ -22,7 +22,7 @@ from circuits.utils.lazy import torch
 from retrieval_interp.locks import LOCKS, claimed
 from retrieval_interp.models.checkpoints import save_tensors
 from retrieval_interp.models.model_dir import CONFIG, LOG, WEIGHTS
-from retrieval_interp.models.presets import PRESETS, preset
+from retrieval_interp.models.presets import preset
 from retrieval_interp.records import record_of
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.training.curves import MOST_STEPS
@@ -127,23 +127,6 @@ class Store:
         """Whether a run is there; with ``file``, whether the run has this file."""
         return (self.path(run) / file).exists()
 
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """All runs in the store.
-
-        Raises:
-            BadInput: a subfolder is not a run.
-        """
-        found = []
-        for path in sorted(self.folder.glob("[!.]*/*/")):
-            name, seed = path.parent.name, path.name.removeprefix("seed-")
-            if not seed.isdecimal() or self.path(Run(name, int(seed))) != path:
-                raise BadInput(f"{path}: not a run; expected a name such as seed-0000")
-            if name not in PRESETS:
-                raise BadInput(f"{path.parent}: not the name of a preset; `retrieval-interp models presets` lists them")
-            found.append(Run(name, int(seed)))
-        return tuple(found)
-
     def result(self, run: Run) -> Result:
         """Return the result of a run.
 
@@ -175,14 +158,14 @@ class Store:
         return [self.result(run) for run in runs if self.has(run)]
 
     @contextmanager
-    def claimed(self, run: Run, file: str = "") -> Iterator[bool]:
+    def claimed(self, run: Run) -> Iterator[bool]:
         """Claim a run until the block ends.
 
         Yields:
-            whether the run, or ``file`` in it, is missing and no other process has claimed the run.
+            whether the run is missing and no other process has claimed it.
         """
         with claimed(self.folder / LOCKS / f"{run.preset}-{run.seed}") as mine:
-            yield mine and not self.has(run, file)
+            yield mine and not self.has(run)
 
     def add(self, trained: Trained) -> None:
         """Save a finished run, which must be claimed, completely or not at all.

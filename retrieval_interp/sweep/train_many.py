@@ -27,7 +27,7 @@ def train_many(
     Args:
         presets: the names of the presets.
         seeds: the number of seeds of each preset, from 0.
-        folder: the folder of the store, which ``study census`` reads.
+        folder: the folder of the store.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         weights: whether to keep the weights.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.

@@ -1,1 +1,0 @@
-"""The census: find, validate and compare the circuits of all models of a sweep."""
