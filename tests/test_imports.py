@@ -49,9 +49,6 @@ llm prompts equations --out NOWHERE ; llm prompts equations --n 0 ; llm prompts 
 study probe nowhere ; models card nowhere ; discover nowhere
 theory gradients nowhere ; view nowhere ; study content-or-position nowhere
 study scratchpad nowhere
-study composition nowhere
-study composition bare ; study composition transformer_a --circuit high.yaml
-study composition transformer_a --circuit nowhere.yaml ; study composition transformer_a --out NOWHERE
 validate nowhere ; study emergence nowhere ; models export nowhere to ; models push nowhere hf:a/b
 models push bare elsewhere ; models push transformer_a hf: ; models push transformer_a hf:a
 validate bare ; validate bare --circuit nowhere.yaml

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import AtOnce, CircuitFile, Examples, Json, Model, Seed, Threshold
+from retrieval_interp.cli.options import AtOnce, Json, Model, Seed, Threshold
 from retrieval_interp.cli.terminal import print_claims, print_json, progress_bar, records
 
 app = typer.Typer()
@@ -176,104 +176,6 @@ def scratchpad(
             f"{symbol}: {own.components[symbol]:.4f} reading its own symbols, "
             f"{forced.components[symbol]:.4f} reading the right ones"
         )
-
-
-@app.command()
-def composition(
-    model_dir: Model,
-    circuit: CircuitFile = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for composition.html and the tables.")] = None,
-    examples: Examples = 128,
-    seed: Seed = 0,
-    threshold: Threshold = 0.05,
-    as_json: Json = False,
-) -> None:
-    """Find what tells a circuit's heads where to attend, and whether they attend there if all others are replaced.
-
-    Exits with 0 if the circuit is self-consistent, 1 if it is not or undecided, 2 on bad input.
-    """
-    from circuits.flow.flow_check import ROLE_EXAMPLES
-    from circuits.role_paths import role_paths
-    from circuits.utils.files import check_writable
-    from retrieval_interp.experiments.composition_study import FILES, composition_study
-    from retrieval_interp.models import library
-    from retrieval_interp.models.provenance import metadata
-
-    folder = library.find(model_dir)
-    task = library.own_task(folder)
-    hypothesis = library.chosen_circuit(folder, circuit)
-    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
-    role_paths(hypothesis)
-    for path in (out / name for name in FILES if out):
-        check_writable(path)
-    model = library.load(folder).model
-    from retrieval_interp.experiments.composition_page import write_composition
-
-    with progress_bar("composition") as progress:
-        study = composition_study(
-            model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold, progress=progress
-        )
-    of = f" --circuit {circuit}" if circuit else ""
-    settings = f"--examples {examples} --seed {seed} --threshold {threshold:g}"
-    command = f"retrieval-interp study composition {model_dir}{of} {settings}"
-    name, roles = Path(model_dir).resolve().name, task.examples(ROLE_EXAMPLES, 0).roles
-    page = write_composition(study, hypothesis, roles, model.cfg.n_layers, name, out, command) if out else None
-    if as_json:
-        print_json(command, metadata(model_dir, model), **study.to_json())
-    else:
-        for title, sentences in study.findings().items():
-            typer.echo(title)
-            for sentence in sentences:
-                typer.echo(f"  {sentence}")
-        if page:
-            typer.echo(f"The page is at {page}")
-    raise typer.Exit(0 if study.self_consistency.decision == "holds" else 1)
-
-
-@app.command()
-def equivalence(
-    model_dir: Model,
-    circuit: CircuitFile = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for equivalence.html and the table.")] = None,
-    examples: Examples = 512,
-    seed: Seed = 0,
-    threshold: Threshold = 0.05,
-    as_json: Json = False,
-) -> None:
-    """Find all minimal circuits about as small as the smallest, and say whether a circuit is the only one.
-
-    Exits with 0 if it is the only one, 1 if there are others or it is undecided, 2 on bad input.
-    """
-    import circuits
-    from circuits.utils.files import check_writable
-    from retrieval_interp.models import library
-    from retrieval_interp.models.provenance import metadata
-
-    folder = library.find(model_dir)
-    task = library.own_task(folder)
-    hypothesis = library.chosen_circuit(folder, circuit)
-    hypothesis.check_names(task.roles, *library.own_size(folder))  # before the slow loading of the model
-    for path in (out / name for name in ("equivalence.csv", "equivalence.html") if out):
-        check_writable(path)
-    model = library.load(folder).model
-    from retrieval_interp.experiments.equivalence_page import write_equivalence
-
-    with progress_bar("equivalent circuits") as progress:
-        found = circuits.equivalence(
-            model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold, progress=progress
-        )
-    of = f" --circuit {circuit}" if circuit else ""
-    settings = f"--examples {examples} --seed {seed} --threshold {threshold:g}"
-    command = f"retrieval-interp study equivalence {model_dir}{of} {settings}"
-    page = write_equivalence(found, Path(model_dir).resolve().name, out, command) if out else None
-    if as_json:
-        print_json(command, metadata(model_dir, model), **found.to_json())
-    else:
-        for sentence in found.sentences():
-            typer.echo(sentence)
-        if page:
-            typer.echo(f"The page is at {page}")
-    raise typer.Exit(0 if found.decision == "holds" else 1)
 
 
 @app.command()
