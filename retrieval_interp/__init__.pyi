@@ -15,10 +15,6 @@ from .models.library import load as load
 from .models.library import through_training as through_training
 from .models.presets import PRESETS as PRESETS
 from .models.presets import preset as preset
-from .probes.probe import Probes as Probes
-from .probes.probe import possible_layers as possible_layers
-from .probes.probe import probe as probe
-from .probes.role_probes import probe_roles as probe_roles
 from .prompts import formulation as formulation
 from .sweep.runs_table import read_runs as read_runs
 from .sweep.train_many import train_many as train_many
@@ -39,7 +35,6 @@ __all__ = [
     "ChainProblem",
     "Emergence",
     "Loaded",
-    "Probes",
     "Prompted",
     "RetrievalTask",
     "TrainingDiverged",
@@ -61,10 +56,7 @@ __all__ = [
     "minimal_circuit",
     "observations",
     "on_task",
-    "possible_layers",
     "preset",
-    "probe",
-    "probe_roles",
     "read_runs",
     "spread_figure",
     "through_training",

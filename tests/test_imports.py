@@ -46,7 +46,7 @@ validate transformer_a --frob ; theory depth 0 ; theory depth two ; theory depth
 theory facts nowhere.yaml ; theory facts damaged.yaml ; llm prompts nonsense ; llm prompts kingdoms --steps 2
 llm prompts equations --out NOWHERE ; llm prompts equations --n 0 ; llm prompts equations --seed -1
 
-study probe nowhere ; models card nowhere ; discover nowhere
+models card nowhere ; discover nowhere
 theory gradients nowhere ; view nowhere ; study content-or-position nowhere
 study scratchpad nowhere
 validate nowhere ; study emergence nowhere ; models export nowhere to ; models push nowhere hf:a/b
@@ -55,18 +55,18 @@ validate bare ; validate bare --circuit nowhere.yaml
 validate bare --circuit damaged.yaml ; validate bare --circuit odd.yaml ; validate bare --circuit bare
 validate oddly ; study emergence bare ; study content-or-position weightless
 study content-or-position cut_off ; validate no_json ; discover no_format
-discover no_task ; models card no_json ; study probe no_size
+discover no_task ; models card no_json ; models export no_size to
 theory gradients no_field ; view no_json ; study scratchpad no_json
 study scratchpad bare ; models export no_json to
-models export bare bare ; models export bare to --checkpoint 3 ; study probe equations
+models export bare bare ; models export bare to --checkpoint 3
 validate transformer_a --threshold nan ; validate transformer_a --examples 1 ; study content-or-position bare --seed -1
 discover transformer_a --examples 1 ; discover transformer_a --threshold 0 ; study scratchpad bare --examples 0
 validate induction --circuit high.yaml ; validate induction --circuit role.yaml ; view induction --layer 99
 validate transformer_a --out NOWHERE ; discover transformer_a --out NOWHERE
 discover transformer_a --report NOWHERE ; theory gradients bare --out NOWHERE ; view bare --out NOWHERE
-study probe bare --out NOWHERE ; study emergence transformer_a --out NOWHERE ; study emergence logless ; view bare bare
+study emergence transformer_a --out NOWHERE ; study emergence logless ; view bare bare
 view transformer_a induction ; view bare --training
-study probe bare --examples 1 ; study content-or-position bare --examples 0
+study content-or-position bare --examples 0
 theory gradients bare --examples 0 ; reproduce nowhere
 reproduce damaged.json ; reproduce empty.json ; reproduce hubbed.json
 

@@ -18,7 +18,7 @@ FEWER = {
         '"steps": 500, "b': '"steps": 100, "b',
         '"checkpoint_every": 50': '"checkpoint_every": 10',
     },
-    "3_how_deep": {"n_examples=512": "n_examples=64"},
+    "3_how_deep": {"examples(512": "examples(64"},
 }
 EACH = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 

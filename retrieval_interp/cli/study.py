@@ -59,55 +59,6 @@ def emergence(
     typer.echo(f"The page is at {page}")
 
 
-@app.command()
-def probe(
-    model_dir: Model,
-    out: Annotated[Path | None, typer.Option(help="Folder for probe.csv and probe.html.")] = None,
-    examples: AtOnce = 1024,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Find the layer after which each symbol can be read, by logit lens, linear probe and information flow."""
-    from circuits.flow.flow_check import flow_check
-    from circuits.utils.files import check_writable
-    from retrieval_interp.models import library
-    from retrieval_interp.models.provenance import metadata
-    from retrieval_interp.probes.probe import possible_layers
-    from retrieval_interp.probes.probe import probe as run_probes
-    from retrieval_interp.probes.probe_page import FILES, write_probe
-    from retrieval_interp.tasks.vectors import VectorTask
-
-    if examples < 2:
-        raise BadInput(f"{examples} examples; expected at least 2 to fit a regression")
-    folder = library.find(model_dir)
-    if not isinstance(task := library.own_task(folder), VectorTask):
-        raise BadInput(f"{model_dir}: the model reads words; expected a model that reads vectors")
-    for path in (out / name for name in FILES if out):
-        check_writable(path)
-    model, _, circuit = library.load(folder)
-    with progress_bar("probing") as progress:
-        read = run_probes(model, task, n_examples=examples, seed=seed, progress=progress)
-    flow = flow_check(circuit, task) if circuit else None
-    command = f"retrieval-interp study probe {model_dir} --examples {examples} --seed {seed}"
-    earliest, name = possible_layers(task), Path(model_dir).resolve().name
-    page = write_probe(read, flow, earliest, name, out, command) if out is not None else None
-    layers = {
-        "possible": earliest,
-        "circuit": flow.known_at if flow else None,
-        "logit_lens": read.layers("logit_lens"),
-        "linear_probe": read.layers("linear_probe"),
-    }
-    if as_json:
-        print_json(command, metadata(model_dir, model), layers=layers, errors=records(read.table()))
-        return
-    for symbol in task.loss_components:
-        known = {name: own[symbol] for name, own in layers.items() if own}
-        said = ", ".join(f"{name.replace('_', ' ')} {'never' if at is None else at}" for name, at in known.items())
-        typer.echo(f"First layer after which {symbol} is known: {said}")
-    if page:
-        typer.echo(f"The page is at {page}")
-
-
 @app.command("content-or-position")
 def content_or_position(
     model_dir: Model,

@@ -119,7 +119,6 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["models", "export", "nowhere", "elsewhere"], "no such model directory"),
         (["validate", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
         (["discover", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
-        (["study", "probe", "induction", "--examples", str(10**6)], "--examples"),
         (["study", "content-or-position", "induction", "--examples", str(10**6)], "--examples"),
         (["study", "scratchpad", "writing", "--examples", str(10**6)], "--examples"),
         (["theory", "gradients", "induction", "--examples", str(10**6)], "--examples"),
@@ -141,7 +140,6 @@ def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("arguments", "precision"),
     [
-        (["study", "probe", "induction", "--examples", "64"], "float32"),
         (["study", "content-or-position", "induction", "--examples", "8"], "float32"),
         (["study", "scratchpad", "writing", "--examples", "8"], "float32"),
         (["theory", "gradients", "induction", "--examples", "1"], "float64"),
