@@ -48,7 +48,6 @@ llm prompts equations --out NOWHERE ; llm prompts equations --n 0 ; llm prompts 
 
 models card nowhere ; discover nowhere
 theory gradients nowhere ; view nowhere ; study content-or-position nowhere
-study scratchpad nowhere
 validate nowhere ; study emergence nowhere ; models export nowhere to ; models push nowhere hf:a/b
 models push bare elsewhere ; models push transformer_a hf: ; models push transformer_a hf:a
 validate bare ; validate bare --circuit nowhere.yaml
@@ -56,11 +55,11 @@ validate bare --circuit damaged.yaml ; validate bare --circuit odd.yaml ; valida
 validate oddly ; study emergence bare ; study content-or-position weightless
 study content-or-position cut_off ; validate no_json ; discover no_format
 discover no_task ; models card no_json ; models export no_size to
-theory gradients no_field ; view no_json ; study scratchpad no_json
-study scratchpad bare ; models export no_json to
+theory gradients no_field ; view no_json
+models export no_json to
 models export bare bare ; models export bare to --checkpoint 3
 validate transformer_a --threshold nan ; validate transformer_a --examples 1 ; study content-or-position bare --seed -1
-discover transformer_a --examples 1 ; discover transformer_a --threshold 0 ; study scratchpad bare --examples 0
+discover transformer_a --examples 1 ; discover transformer_a --threshold 0
 validate induction --circuit high.yaml ; validate induction --circuit role.yaml ; view induction --layer 99
 validate transformer_a --out NOWHERE ; discover transformer_a --out NOWHERE
 discover transformer_a --report NOWHERE ; theory gradients bare --out NOWHERE ; view bare --out NOWHERE

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from circuits.errors import BadInput
 from retrieval_interp.cli.options import AtOnce, Json, Model, Seed, Threshold
 from retrieval_interp.cli.terminal import print_claims, print_json, progress_bar, records
 
@@ -97,36 +96,6 @@ def content_or_position(
             for role, to in said["from"].items()
         )
         typer.echo(f"{head} looks at {said['looks_at']}, loss {said['mean_alone']['mean']:.4f}; {attention}")
-
-
-@app.command()
-def scratchpad(
-    model_dir: Model,
-    examples: AtOnce = 4096,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Measure the losses of a model that generates the intermediate symbols: a scratchpad, as in chain of thought."""
-    from retrieval_interp.models import library
-    from retrieval_interp.models.provenance import metadata
-    from retrieval_interp.tasks.writing import WritingTask, written_losses
-
-    folder = library.find(model_dir)
-    if not isinstance(task := library.own_task(folder), WritingTask):
-        raise BadInput(f"{model_dir}: the model answers in one pass; expected a model that writes (preset writing)")
-    model = library.load(folder).model
-    with progress_bar("writing") as progress:
-        forced, own = written_losses(model, task, task.examples(examples, seed), progress)
-    if as_json:
-        command = f"retrieval-interp study scratchpad {model_dir} --examples {examples} --seed {seed}"
-        losses = {"reading_the_right_symbols": forced.to_json(), "reading_its_own": own.to_json()}
-        print_json(command, metadata(model_dir, model), **losses)
-        return
-    for symbol in task.loss_components:
-        typer.echo(
-            f"{symbol}: {own.components[symbol]:.4f} reading its own symbols, "
-            f"{forced.components[symbol]:.4f} reading the right ones"
-        )
 
 
 @app.command()

@@ -16,7 +16,6 @@ conditional                  the conditional retrieval problem (section 3.1)
 equations                    a language model trained on the equation prompts (appendix A.1)
 induction_tokens             a language model of 64 words, trained on repeated tokens: two layers of attention only
 ioi                          a language model of a few dozen words, trained on indirect object identification
-writing, at_once             D = 7 in two layers, with a scratchpad and without (two layers are then too few)
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.task import Task
 from retrieval_interp.tasks.words import Kind, WordsTask
-from retrieval_interp.tasks.writing import WritingTask
 
 
 @dataclass(frozen=True)
@@ -277,14 +275,6 @@ def _laptop(n_layers: int, *, growing: bool = False, **asked: Any) -> Preset:
     )
 
 
-def _seven_hops(task: Task) -> Preset:
-    return Preset(
-        task,
-        Architecture(n_layers=2, n_heads=4, d_model=64, d_head=16),
-        Recipe(steps=4_000, batch=128, training_examples=2**17, checkpoint_every=500),
-    )
-
-
 PRESETS: dict[str, Preset] = {
     "tiny": Preset(
         RetrievalTask(n_steps=2),
@@ -331,8 +321,6 @@ PRESETS: dict[str, Preset] = {
         Architecture(n_layers=3, n_heads=2, d_model=64, d_head=32, mlp=False),
         Recipe(steps=1_000, batch=128, training_examples=2**17, lr=2e-3, checkpoint_every=500),
     ),
-    "writing": _seven_hops(WritingTask(n_steps=7)),
-    "at_once": _seven_hops(WritingTask(n_steps=7).asked_at_once),
     "transformer_a": _twelve_layers(0),
     "transformer_b": _twelve_layers(1),
     "transformer_c": _twelve_layers(2),

@@ -5,7 +5,6 @@
 - retrieval.py: RetrievalTask: the minimal formulation (paper, section 6)
 - high_level.py: chain_variables, squared_distances: x0 -> x1 -> ... -> xD, for interchange interventions
 - conditional.py: ConditionalTask: conditional retrieval (paper, section 3.1)
-- writing.py: WritingTask: retrieval with a scratchpad
 - equations.py: EquationsTask: texts for a small language model
 - words.py: WordsTask: a language task in a small vocabulary
 - prompted.py: Prompted: questions in words as a problem

@@ -10,13 +10,11 @@ from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.task import Task
 from retrieval_interp.tasks.words import WordsTask
-from retrieval_interp.tasks.writing import WritingTask
 
 TASKS: dict[str, type[Task]] = {
     "retrieval": RetrievalTask,
     "conditional": ConditionalTask,
     "equations": EquationsTask,
-    "writing": WritingTask,
     "words": WordsTask,
 }
 WANTED = {int: "a whole number", bool: "true or false", str: "a text"}

@@ -15,10 +15,8 @@ from retrieval_interp.theory.depth import Depth
 from retrieval_interp.theory.flow_figure import sharing_figure, spread_figure
 from retrieval_interp.theory.grid import Cell, Grid
 from retrieval_interp.theory.grid_figure import grid_figure
-from retrieval_interp.theory.writing import fewest_written_table, hops_table
 
 FILES = ("depth.csv", "depth.html")
-MOST_ROWS = 20  # the largest number of rows in the table of written symbols
 MOST_DRAWN = 12  # the largest D of the chain that is drawn; larger ones would be too small to read
 
 
@@ -74,6 +72,4 @@ def write_depth(rows: Sequence[Depth], folder: Path, command: str) -> Path:
         figures,
         drawn=drawn,
         rows=rows,
-        hops=hops_table(),
-        written=fewest_written_table(sorted({row.hops for row in rows})[:MOST_ROWS]),
     )

@@ -12,13 +12,11 @@ from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
-from retrieval_interp.tasks.writing import WritingTask
 
 TASKS = [
     RetrievalTask(2),
     RetrievalTask(2, step_order=StepOrder.ANY),
     ConditionalTask(2),
-    WritingTask(3),
     EquationsTask(2),
 ]
 

@@ -120,7 +120,6 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["validate", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
         (["discover", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
         (["study", "content-or-position", "induction", "--examples", str(10**6)], "--examples"),
-        (["study", "scratchpad", "writing", "--examples", str(10**6)], "--examples"),
         (["theory", "gradients", "induction", "--examples", str(10**6)], "--examples"),
         (["llm", "prompts", "equations", "--n", str(10**30)], f"the number of questions is {10**30}; expected 1 to"),
         (["study", "depth-sweep", "--seeds", str(10**9)], "--seeds"),
@@ -141,7 +140,6 @@ def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, 
     ("arguments", "precision"),
     [
         (["study", "content-or-position", "induction", "--examples", "8"], "float32"),
-        (["study", "scratchpad", "writing", "--examples", "8"], "float32"),
         (["theory", "gradients", "induction", "--examples", "1"], "float64"),
     ],
 )
@@ -316,15 +314,6 @@ def test_facts_are_answered_in_so_many_layers_and_as_json(capsys, tmp_path):
     round_and_round = tmp_path / "round.yaml"
     round_and_round.write_text("query: [a]\nasked: c\nfacts: {one: [b -> c, c -> b]}\n")
     assert "the facts form a cycle: b -> c -> b" in one_line(*run(capsys, "theory", "facts", round_and_round))
-
-
-def test_a_model_that_writes_comes_as_far_with_its_own_symbols_and_others_are_refused(capsys):
-    code, out, _ = run(capsys, "study", "scratchpad", "writing", *FEW, "--json")
-    losses = json.loads(out)
-    assert code == 0
-    assert losses["reading_the_right_symbols"]["components"]["x7"] < 0.01
-    assert losses["reading_its_own"]["components"]["x7"] < 0.05
-    assert "at_once" in one_line(*run(capsys, "study", "scratchpad", "at_once"))
 
 
 def test_the_one_layer_fetches_by_position_and_the_induction_head_does_not(capsys):

@@ -149,7 +149,6 @@ def test_bad_numbers_of_hops_are_one_line_and_exit_code_2(hops, capsys):
 def test_the_page_steps_through_the_layers_offline(tmp_path):
     with opened(write_depth(depths([1, 3]), tmp_path, "by hand")) as (page, complaints):
         assert page.locator("#depth-table tr").count() == 3
-        assert page.locator("#hops-table tr").nth(3).inner_text().split("\t")[:4] == ["3", "3", "6", "9"]
         slider = page.locator("#causal .slider-current-value, #causal .slider-label").first
         assert "after layer 0" in slider.text_content()
         for layer in (1, 2):

@@ -5,7 +5,6 @@ from retrieval_interp import RetrievalTask, VectorTransformer
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.retrieval import StepOrder
-from retrieval_interp.tasks.writing import WritingTask
 from retrieval_interp.training.training_pass import training_pass
 
 SHAPES = [Architecture(1, 2, 16, 8), Architecture(3, 2, 16, 8), Architecture(2, 4, 16, 4, mlp=False)]
@@ -21,7 +20,7 @@ class FirstToo(RetrievalTask):
 TASKS = [
     *(RetrievalTask(2, 3, step_order=order) for order in StepOrder),
     RetrievalTask(3, 2, implicit_curriculum=False),
-    *(FirstToo(2, 3), ConditionalTask(), WritingTask(3, 2)),
+    *(FirstToo(2, 3), ConditionalTask()),
 ]
 
 
