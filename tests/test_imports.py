@@ -73,9 +73,7 @@ train ; train nothing ; train tiny --set frob=1 ; train tiny --set lr=-1 ; train
 train tiny --set seed=3 ; train tiny --set name=x ; train tiny --set lr=1 --set lr=2 ; models export unfinished to
 train tiny --resume ; train --resume --out nowhere ; train --resume --out bare ; train tiny --out bare
 train tiny --device frob ; train tiny --steps 0 ; train tiny --out NOWHERE
-study depth-sweep 9
-study depth-sweep --seeds 0 ; study depth-sweep --steps 3
-study depth-sweep --out NOWHERE ; study depth-sweep --out odd_runs ; study sweep nothing
+study sweep nothing
 study sweep damaged.yaml ; study sweep odd.yaml ; study sweep unknown.yaml ; study sweep curricula --scale paper
 study sweep figure4 --engine local --address here:1 ; study sweep figure4 --gpus 1 ; study sweep figure4 --engine frob
 study sweep figure4 --engine ray --gpus 1.5 ; study sweep figure4 --engine ray --address nonsense
@@ -133,8 +131,6 @@ def folder(tmp_path):
     about = {"model": "hf:a/b", "weights_sha256": "0", "examples": 8, "seed": 1, "threshold": 0.1}
     none = {"yaml": "heads: {}\n", "sha256": "0"}
     (tmp_path / "hubbed.json").write_text(json.dumps({**report, "metadata": about, "circuit": none}))
-    (tmp_path / "odd_runs").mkdir()
-    (tmp_path / "odd_runs" / "runs.jsonl").write_text("{}\n")
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.json").write_text(json.dumps(config))
     (tmp_path / "unfinished" / ".lock").touch()

@@ -73,7 +73,7 @@ def _figure4(table: Path, sweep: Figure4) -> list[Claim]:
             "7.2",
             "without the implicit curriculum, the loss stays high at every depth",
             f"above {FAILED} in 100% of 64 runs",
-            _settings(sweep, alone),
+            settings(sweep, alone),
             f"{share(failed, len(alone))} runs (lowest loss {min(run.loss for run in alone):.3f})",
             len(alone),
             sweep.command,
@@ -83,7 +83,7 @@ def _figure4(table: Path, sweep: Figure4) -> list[Claim]:
             "7.2",
             "later symbols of a chain need more layers",
             "figure 4, right",
-            _settings(sweep, curriculum),
+            settings(sweep, curriculum),
             f"mean over depths of the final loss of {', '.join(means)}: "
             f"{_texts(f'{mean:.3f}' for mean in means.values())}; fewest layers with a mean over seeds below "
             f"{LEARNED}: {_texts(fewest.values())}",
@@ -93,7 +93,7 @@ def _figure4(table: Path, sweep: Figure4) -> list[Claim]:
                 _later_need_more([*means.values()], [*fewest.values()]), sweep.smaller or len(curriculum) < RUNS
             ),
         ),
-        _in_order([order(run.fell) for run in curriculum], _settings(sweep, curriculum), sweep.command, sweep.smaller),
+        _in_order([order(run.fell) for run in curriculum], settings(sweep, curriculum), sweep.command, sweep.smaller),
     ]
 
 
@@ -132,15 +132,16 @@ def _texts(numbers: Iterable[object]) -> str:
     return ", ".join("none" if number is None else str(number) for number in numbers)
 
 
-def _settings(sweep: Figure4, runs: Sequence[Result]) -> str:
+def settings(sweep: Figure4, runs: Sequence[Result]) -> str:
     """Return the recipe, the sizes of the models and their seeds."""
     presets = [preset(name) for name in {run.preset for run in runs}]
     layers, heads = (sorted({getattr(one.architecture, what) for one in presets}) for what in ("n_layers", "n_heads"))
     steps = sorted({one.recipe.steps for one in presets})
     hops, seeds = sorted({hop([*run.losses][-1]) for run in runs}), sorted({run.seed for run in runs})
+    of = f"{_span(layers)} layer{'' if layers == [1] else 's'} of {_span(heads)} heads"
     return (
-        f"D = {_span(hops)}; {_span(layers)} layers of {_span(heads)} heads, recipe {sweep.recipe}, {_span(steps)} "
-        f"steps, seed{'s' if len(seeds) > 1 else ''} {_span(seeds)}"
+        f"D = {_span(hops)}; {of}, recipe {sweep.recipe}, {_span(steps)} steps, "
+        f"seed{'s' if len(seeds) > 1 else ''} {_span(seeds)}"
     )
 
 

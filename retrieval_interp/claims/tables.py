@@ -9,13 +9,12 @@ from typing import Any
 from circuits.errors import BadInput
 from retrieval_interp.claims.claim import listed
 from retrieval_interp.claims.found_circuit import Measured
-from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.models.model_dir import ATTENTION, CIRCUIT, CONFIG, LOG, REPORT, read_config
 from retrieval_interp.models.presets import Recipe, preset
 from retrieval_interp.reproduction.stored_report import circuit_found, read_report
 from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
-DEPTH_SWEEP = "depth_sweep"
+ONE_LAYER = "one_layer"  # solves D = 1 with fewer layers than Assumption 1 allows
 CONSTRUCTION = "construction.json"  # of a transformer with the fewest heads
 SEED = re.compile(r"(.*_seed_)([0-9]+)")  # a folder that is named by its seed
 
@@ -110,7 +109,7 @@ def check_all_there(data: Path) -> None:
             it was trained with other settings than the paper's recipe.
     """
     needed = {data / table: sweep.command for table, sweep in FIGURE4.items()}
-    needed[data / DEPTH_SWEEP / RUNS] = f"retrieval-interp study depth-sweep --out {data / DEPTH_SWEEP}"
+    needed[data / ONE_LAYER / CONFIG] = f"retrieval-interp models export RUN {data / ONE_LAYER}"
     needed[data / CONSTRUCTION] = f"retrieval-interp theory construct 3 --json > {data / CONSTRUCTION}"
     for models in (PAPER, SMALL):
         for folder in models.every(data):

@@ -8,8 +8,6 @@ import typer
 
 from circuits.errors import BadInput
 
-MOST_SEEDS = 1000  # of models trained for a comparison
-
 
 def usable_number(examples: int) -> int:
     """Check a number of examples."""

@@ -11,7 +11,7 @@ small                        D = 2, six layers of one head, twice as many as nee
 medium                       D = 3, eight layers of one head, learned in five minutes (studies/census)
 tiny                         D = 2, four layers of one head: learned in about a minute
 induction                    D = 1, two layers of one head: the smallest model
-one_layer                    D = 1 in one layer, fewer than the bound: eight heads and MLPs suffice (depth_sweep.py)
+one_layer                    D = 1 in one layer, fewer than the bound: eight heads and MLPs suffice
 conditional                  the conditional retrieval problem (section 3.1)
 equations                    a language model trained on the equation prompts (appendix A.1)
 induction_tokens             a language model of 64 words, trained on repeated tokens: two layers of attention only

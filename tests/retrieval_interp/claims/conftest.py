@@ -83,11 +83,8 @@ def tables(tmp_path):
     rows = "0,0,0,0\n90,0,0,0\n100,1,0,0\n120,1,1,0\n200,1,1,1\n"  # above 0.5 at steps 95, 110 and 160
     for models in (SMALL, PAPER):
         (tmp_path / models.folders["D"] / "attention.csv").write_text(f"# by hand\nstep,{columns}\n{rows}")
-    (tmp_path / "depth_sweep").mkdir()
-    world = {"step_order": "last_first", "n_heads": 8, "mlps": "every", "seed": 0, "steps": 100, "stopped": 100}
-    trained = [(1, 1, {"x1": 0.02}), (2, 1, {"x1": 0.8, "x2": 0.76}), (2, 3, {"x1": 0.01, "x2": 0.02})]
-    runs = [{"n_steps": hops, "n_layers": layers, "losses": losses} | world for hops, layers, losses in trained]
-    (tmp_path / "depth_sweep" / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
+    (tmp_path / "one_layer").mkdir()
+    write_config(tmp_path / "one_layer", 0, {}, 0.02, "one_layer")
     made = {"command": "retrieval-interp theory construct 3", "hops": 3, "heads": 3}
     (tmp_path / "construction.json").write_text(json.dumps({**made, "loss": {"mean": 0.0, "standard_error": 0.0}}))
     for table, sweep in FIGURE4.items():

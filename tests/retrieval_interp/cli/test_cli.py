@@ -122,7 +122,6 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["study", "content-or-position", "induction", "--examples", str(10**6)], "--examples"),
         (["theory", "gradients", "induction", "--examples", str(10**6)], "--examples"),
         (["llm", "prompts", "equations", "--n", str(10**30)], f"the number of questions is {10**30}; expected 1 to"),
-        (["study", "depth-sweep", "--seeds", str(10**9)], "--seeds"),
         (["validate", "induction", "--out", ""], "the argument after --out is empty"),
         (["frobnicate"], "No such command"),
         (["validate"], "Missing argument"),
