@@ -18,8 +18,6 @@ from .composition.edges import Composition as Composition
 from .composition.path_patching import path_patching as path_patching
 from .discovery.discovery import Discovery as Discovery
 from .discovery.discovery import discover as discover
-from .discovery.equivalence import equivalence as equivalence
-from .discovery.equivalence_result import Equivalence as Equivalence
 from .errors import BadInput as BadInput
 from .errors import Unsolved as Unsolved
 from .explorer import explore as explore
@@ -67,7 +65,6 @@ __all__ = [
     "ContentOrPosition",
     "Discovery",
     "Distractor",
-    "Equivalence",
     "Examples",
     "FixedPattern",
     "FlowCheck",
@@ -97,7 +94,6 @@ __all__ = [
     "compile_circuit",
     "content_or_position",
     "discover",
-    "equivalence",
     "evaluate",
     "explore",
     "flow_check",

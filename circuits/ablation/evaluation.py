@@ -100,10 +100,11 @@ class _Tree:
         self.roles = [examples.roles.in_layer(layer) for layer in range(self.n_layers)]
         self.patterns: dict[Hashable, Tensor] = {}
 
-    @torch.no_grad()
     def losses(self) -> Iterator[tuple[Sequence[int], Float[Tensor, "example component"]]]:
         """Yield circuits that agree in all layers, by their indices, with their losses."""
-        branches = self._branches(0, self.opened.embed(), range(len(self.circuits)))
+        with torch.no_grad():
+            embedded = self.opened.embed()
+        branches = self._branches(0, embedded, range(len(self.circuits)))
         while branches:
             layer, residual, members = branches.pop()
             if layer < self.n_layers:
@@ -119,6 +120,7 @@ class _Tree:
             found.setdefault(self.circuits[member].layer(layer), []).append(member)
         return [(layer, residual, own) for own in found.values()]
 
+    @torch.no_grad()
     def _after(
         self, layer: int, residual: Float[Tensor, "example pos d_model"], heads: Layer
     ) -> Float[Tensor, "example pos d_model"]:
@@ -150,6 +152,7 @@ class _Tree:
         """The patterns of every layer on the counterfactual inputs."""
         return [own for _, own in attention_patterns(self.opened.model, self.examples.counterfactuals())]
 
+    @torch.no_grad()
     def _losses(self, residual: Float[Tensor, "example pos d_model"]) -> Float[Tensor, "example component"]:
         """Return the losses; the outputs that the task does not read are NaN, which reveals losses that read them."""
         found = self.opened.read(residual[self.read])

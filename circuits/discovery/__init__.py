@@ -5,6 +5,4 @@
 - observed_positions.py: the fixed positions that a head's attention shows
 - fitting.py: add paths, remove paths, and simplify heads, with all heads replaced
 - steering.py: give heads back what the content heads above them need
-- equivalence.py, equivalence_result.py: equivalence: all minimal circuits, and whether a circuit is the only one
-- candidate_paths.py: the paths that these may be made of
 """

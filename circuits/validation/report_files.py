@@ -16,7 +16,6 @@ from circuits.checks.statements import REPORT_FILES
 from circuits.circuit_file import dump_circuit
 from circuits.composition.edges import Composition
 from circuits.discovery.discovery import Discovery
-from circuits.discovery.equivalence_result import Equivalence
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
@@ -45,14 +44,12 @@ class Further:
         discovery: the discovery that found the circuit.
         composition: the result of ``path_patching``.
         self_consistency: the result of ``self_consistency``.
-        equivalence: the result of ``equivalence``.
     """
 
     chance: ChanceReport | None = None
     discovery: Discovery | None = None
     composition: Composition | None = None
     self_consistency: SelfConsistency | None = None
-    equivalence: Equivalence | None = None
 
 
 NOTHING = Further()
@@ -169,9 +166,6 @@ def markdown(report: ValidationReport, further: Further = NOTHING) -> str:
     if further.self_consistency:
         lines += ["", "## Self-consistency", ""]
         lines += [f"- {sentence}" for sentence in further.self_consistency.sentences()]
-    if further.equivalence:
-        lines += ["", "## Is it the only circuit?", ""]
-        lines += [f"- {sentence}" for sentence in further.equivalence.sentences()]
     if chance:
         lines += ["", "## Is it chance?", "", *(f"- {sentence}" for sentence in chance.sentences())]
     if discovery:

@@ -21,7 +21,6 @@ from circuits.circuit import Circuit
 from circuits.circuit_file import dump_circuit
 from circuits.composition.edges import Composition
 from circuits.discovery.discovery import Discovery
-from circuits.discovery.equivalence_result import Equivalence
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
@@ -133,7 +132,6 @@ class ValidationReport:
         discovery: Discovery | None = None,
         composition: Composition | None = None,
         self_consistency: SelfConsistency | None = None,
-        equivalence: Equivalence | None = None,
     ) -> Path:
         """Write report.json, report.md and report.html into a folder, and return the path of the page.
 
@@ -143,14 +141,13 @@ class ValidationReport:
             discovery: the discovery that found the circuit, shown if given.
             composition: the result of ``path_patching``, shown if given.
             self_consistency: the result of ``self_consistency``, shown if given.
-            equivalence: the result of ``equivalence``, shown if given.
 
         Raises:
             BadInput: a file cannot be written to the folder.
         """
         from circuits.validation.report_files import Further, write_report
 
-        further = Further(chance, discovery, composition, self_consistency, equivalence)
+        further = Further(chance, discovery, composition, self_consistency)
         return write_report(self, to_path(folder), further)
 
     def plot(self) -> plotly.graph_objects.Figure:

@@ -172,13 +172,12 @@ def discover(
     further = Further(chance, found)
     if found.found and has_role_paths(circuit):
         further = taken_apart(further, model, problem, circuit, tested.n_examples, seed, threshold)
-        further = with_equivalents(further, model, problem, circuit, tested.n_examples, seed, threshold)
     page = tested.save(report, **vars(further)) if report else None
     if as_json:
         print(json.dumps(to_json(tested, further), indent=2))
     else:
         print_chance(chance)
-        for one in (further.composition, further.self_consistency, further.equivalence):
+        for one in (further.composition, further.self_consistency):
             for sentence in one.sentences() if one else ():
                 typer.echo(sentence)
         typer.echo(f"With role names permuted in every example, discovery reaches a loss of {found.permuted}.")
@@ -228,8 +227,6 @@ def reproduce(
     further = Further(chance)
     if "self_consistency" in stored:
         further = taken_apart(further, model, problem, hypothesis, *of[1:])
-    if "equivalence" in stored:
-        further = with_equivalents(further, model, problem, hypothesis, *of[1:])
     document = json.loads(json.dumps(to_json(again, further)))
     found = [*differences(stored, document)]
     if as_json:
@@ -356,36 +353,3 @@ def validated(
             model, problem, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
         )
     return report, chance
-
-
-def with_equivalents(
-    further: "Further",
-    model: "Transformer",
-    problem: "Problem",
-    circuit: "Circuit",
-    examples: int,
-    seed: int,
-    threshold: float,
-) -> "Further":
-    """Add which other circuits would do.
-
-    ``examples`` is the number that the validation took; the search takes at most 512. It is left out, with a line, if
-    the loss with all heads replaced is not clearly below the threshold.
-    """
-    import circuits
-
-    try:
-        with progress_bar("equivalent circuits") as progress:
-            found = circuits.equivalence(
-                model,
-                problem,
-                circuit,
-                n_examples=min(examples, MOST_EXAMPLES // 2),
-                threshold=threshold,
-                seed=seed,
-                progress=progress,
-            )
-    except BadInput as error:
-        typer.echo(f"Whether the circuit is the only one was left out: {error}", err=True)
-        return further
-    return replace(further, equivalence=found)

@@ -19,10 +19,8 @@ from retrieval_interp.reproduction.stored_report import check_is_of
 ABSOLUTE, RELATIVE = 1e-4, 1e-3  # tolerances of numbers; machines differ in the order of summation
 # Tolerances of ranks and counts, which jump when a number moves a little.
 STEPS = {"p": 0.02, "beaten": 2.0}
-# Discovery is not run again, and sentences only repeat numbers.
-NOT_COMPARED = ("metadata", "circuit", "discovery", "sentence", "sentences")
-# Of the search for equivalent circuits only these: one set that is close to the threshold changes all lists and counts.
-COMPARED = {"equivalence": ("decision", "threshold", "own")}
+# Discovery is not run again, and sentences only repeat numbers; the search for other circuits has ended.
+NOT_COMPARED = ("metadata", "circuit", "discovery", "equivalence", "sentence", "sentences")
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,7 @@ def differences(reported: object, found: object, key: str = "") -> Iterator[Diff
     beaten. Other values must be equal.
     """
     if isinstance(reported, dict) and isinstance(found, dict):
-        compared = COMPARED.get(key, dict.fromkeys((*reported, *found)))
-        for name in compared:
+        for name in dict.fromkeys((*reported, *found)):
             if name not in NOT_COMPARED:
                 pair = reported.get(name), found.get(name)
                 if name not in STEPS or not _same(*pair, STEPS[name]):

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 import circuits
-from circuits import BadInput, Circuit, OneHot, flow_check, load_circuit, save_circuit
+from circuits import Circuit, OneHot, flow_check, load_circuit, save_circuit
 from circuits.errors import Unsolved
 from circuits.flow.canonical_form import canonical_form, joins_first
 from circuits.flow.fixed_paths import with_fixed_paths
@@ -36,7 +36,7 @@ FINDING = "census.json"
 SELECT_ON, JUDGE_ON = 0, 1  # seeds of the examples for discovery and for validation, as in ``discover``
 EXAMPLES, MOST = 1024, 16 * 1024  # examples for validation; at most MOST, where a decision is close
 RULE, EXCEPTION = 0.9, 0.1  # shares of the solved models that make a property a rule, and an exception
-PROPERTIES = {  # of a circuit, by the column that says so; ``count`` adds the decisions of validation and equivalence
+PROPERTIES = {  # of a circuit, by the column that says so; ``count`` adds the decisions of validation
     "explains": "the circuit explains the model",
     "joins_first": "its first layer with paths only joins the members of pairs",
     "joins_by_position": "that layer joins them by position",
@@ -47,7 +47,7 @@ PROPERTIES = {  # of a circuit, by the column that says so; ``count`` adds the d
     "eliminates": "the paths bring some symbol on some slots only",
     "fewest": "it has the fewest heads that information flow allows",
 }
-JUDGED = ("faithful", "complete", "minimal", "holds", "only_one")
+JUDGED = ("faithful", "complete", "minimal", "holds")
 
 
 def models(folder: Path) -> list[Path]:
@@ -57,7 +57,7 @@ def models(folder: Path) -> list[Path]:
 
 
 def examine(folder: Path, threshold: float) -> None:
-    """Find the circuit of one model, validate it on fresh examples, look for others, and write both files."""
+    """Find the circuit of one model, validate it on fresh examples, and write both files."""
     started = time.perf_counter()
     model, task, _ = load(folder)
     finding: dict[str, Any] = {"threshold": threshold, "solved": True, "found": False}
@@ -84,11 +84,6 @@ def examine(folder: Path, threshold: float) -> None:
     }
     if found.found:
         save_circuit(found.circuit, folder / CIRCUIT)
-        try:
-            others = circuits.equivalence(model, task, found.circuit, **settings)
-            finding |= {"only_one": others.decision, "equivalents": len(others.circuits), "shared": len(others.shared)}
-        except BadInput:  # its loss is not clearly below the threshold
-            pass
     finding["seconds"] = round(time.perf_counter() - started, 1)
     write_atomically(folder / FINDING, json.dumps(finding) + "\n")
 

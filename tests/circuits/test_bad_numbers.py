@@ -12,7 +12,7 @@ from retrieval_interp.models.presets import Architecture
 task = RetrievalTask(2)
 model = VectorTransformer(Architecture(2, 1, 16, 8).config(task), seed=0)
 circuit = Circuit({Head(1, 0): OneHot({"query": "pair1.second"})})
-of_a_circuit = against_chance, equivalence, path_patching, self_consistency, validate
+of_a_circuit = against_chance, path_patching, self_consistency, validate
 of_a_model = content_or_position, discover, interchange, mlp_ablations
 calls = [(one, (model, task, circuit)) for one in of_a_circuit] + [(one, (model, task)) for one in of_a_model]
 for work, given in calls:

@@ -99,9 +99,6 @@ ENTRANCES = {
     "self_consistency": lambda model, task: circuits.self_consistency(model, task, CIRCUIT, n_examples=32),
     "content_or_position": lambda model, task: circuits.content_or_position(model, task, n_examples=32),
     "against_chance": lambda model, task: circuits.against_chance(model, task, CIRCUIT, n_examples=32),
-    "equivalence": lambda model, task: circuits.equivalence(
-        model, task, CIRCUIT, n_examples=32, threshold=99.0, most_sets=2
-    ),
     "explore": lambda model, task: circuits.explore(model, task, CIRCUIT),
 }
 

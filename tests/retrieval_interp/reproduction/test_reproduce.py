@@ -169,20 +169,3 @@ def test_a_difference_names_its_place():
 @given(JSON)
 def test_nothing_differs_from_itself(document):
     assert [*differences(document, document)] == []
-
-
-def test_of_a_search_for_equivalent_circuits_the_decision_and_the_own_loss_are_compared_and_no_list_or_count():
-    def document(decision="fails", mean=0.01, circuits=2, sets=100):
-        own = {"paths": ["L1H0 query -> pair1.second"], "loss": {"mean": mean}}
-        search = {
-            "decision": decision,
-            "threshold": 0.05,
-            "own": own,
-            "circuits": [{}] * circuits,
-            "search": {"sets": sets},
-        }
-        return {"equivalence": search}
-
-    assert [*differences(document(), document(circuits=3, sets=7))] == []
-    assert [one.key for one in differences(document(), document(decision="holds"))] == ["equivalence.decision"]
-    assert [one.key for one in differences(document(), document(mean=0.02))] == ["equivalence.own.loss.mean"]
