@@ -20,7 +20,7 @@ for room in (circuits, view, train):
 study.app.add_typer(sweep.app)
 for group, room, said in (
     ("models", models, "List the presets; export, describe and share trained models."),
-    ("study", study, "Run experiments on the retrieval problem: sweeps, emergence; list the paper's claims."),
+    ("study", study, "Train many models, follow attention through training, list the paper's claims."),
     ("theory", theory, "Compute by information flow how many layers a task takes."),
     ("llm", llm, "Write the paper's prompts, and test language models on them."),
 ):
