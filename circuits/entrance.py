@@ -14,7 +14,7 @@ from circuits.circuit import Circuit
 from circuits.errors import BadInput, plain, real, whole
 from circuits.given import number_of_examples
 from circuits.model.state import check_state
-from circuits.problem import Examples, Problem, check_problem
+from circuits.problem import Examples, check_problem
 from circuits.roles import Roles
 
 Given = ParamSpec("Given")
@@ -27,7 +27,7 @@ def entrance(function: Callable[Given, Result]) -> Callable[Given, Result]:
     readers = {name: READERS[name] for name in signature.parameters if name in READERS}
     for name in readers.keys() & {"problem", "task"}:  # a function may ask for more than a Problem
         kind = signature.parameters[name].annotation
-        kind = function.__globals__.get(kind, Problem) if isinstance(kind, str) else kind
+        kind = inspect.unwrap(function).__globals__[kind] if isinstance(kind, str) else kind
         readers[name] = _checked(functools.partial(check_problem, kind=kind))
 
     def entered(*args: Given.args, **kwargs: Given.kwargs) -> Result:

@@ -30,8 +30,8 @@ def whole(what: str, value: object, least: int | None = None, most: int | None =
     """
     number = value if type(value) is int else _as_index(value)
     if number is None or (least is not None and number < least) or (most is not None and number > most):
-        low = "a whole number" if least is None else f"a whole number from {least}"
-        raise BadInput(f"{what} is {value!r:.60}; expected {low if most is None else f'{least or 0} to {most}'}")
+        low = "" if least is None else f" from {least}"
+        raise BadInput(f"{what} is {value!r:.60}; expected a whole number{low}{'' if most is None else f' to {most}'}")
     return number
 
 
@@ -84,8 +84,16 @@ def plain(what: str, value: object) -> Any:
     if "bool" in str(getattr(value, "dtype", "")) and getattr(value, "ndim", 1) == 0:
         return bool(value)
     if isinstance(value, Mapping):
+        if len({*map(str, value)}) < len(value):
+            raise BadInput(f"{what} has two keys that are one in a file: {[*value]!r:.60}; expected texts")
         return {str(key): plain(f"{what}, {key}", own) for key, own in value.items()}
     if isinstance(value, list | tuple):
         return [plain(what, own) for own in value]
     number = _as_index(value)
-    return real(what, value) if number is None else number
+    if number is not None:
+        return number
+    try:
+        return real(what, value)
+    except BadInput:
+        expected = "numbers, texts, truth values, and lists and mappings of them"
+        raise BadInput(f"{what} is {value!r:.60}; expected {expected}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 
 from jaxtyping import Bool, Float
@@ -17,7 +17,8 @@ from circuits.problem import Examples, Problem
 from circuits.utils.lazy import torch
 
 FEW = 8  # examples on which the losses are compared with those of complete outputs
-SEEDED = 32  # examples of each seed that are compared
+SEEDED, OTHER_SEED = 32, 2**31 - 1  # examples of each seed that are compared, and a seed that nobody takes
+SMALL = 16  # items of a list or mapping of a task up to which its content is compared
 MOST_EXAMPLES = 10**7  # the losses of a small circuit on this many examples take a GiB
 
 
@@ -34,14 +35,16 @@ def number_of_examples(n: object) -> int:
 
 
 def examples_of(problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> Examples:
-    """Return ``n`` examples of a task, whose seeds are checked the first time.
+    """Return ``n`` examples of a task, whose seeds are checked the first time; a small data set is told.
 
     Raises:
         BadInput: the task gives something else, fewer or more examples, or lacks one of its roles; it gives the same
             examples for every seed, or others for the same one.
     """
-    _check_seeds(problem)
-    return _drawn(problem, n, seed).to(device)
+    _check_seeds(problem, n)
+    examples = _drawn(problem, n, seed)
+    _warn_of_repeats(problem, examples)
+    return examples.to(device)
 
 
 def _drawn(problem: Problem, n: int, seed: int) -> Examples:
@@ -56,30 +59,36 @@ def _drawn(problem: Problem, n: int, seed: int) -> Examples:
     return examples
 
 
-_seeded: dict[Hashable, weakref.ref[Problem]] = {}  # tasks whose seeds were checked, as they were then
+# Tasks whose seeds were checked, as they were then, and the examples of another seed. A task may hold a model: only a
+# weak reference lets both go.
+_seeded: dict[Hashable, tuple[weakref.ref[Problem], list[bytes]]] = {}
 
 
 def _as_it_is(problem: Problem) -> Hashable:
-    """Return what a task is at the moment: its functions and attributes."""
+    """Return what a task is at the moment: its functions and attributes, and what small lists and mappings hold."""
+
+    def kept(value: object) -> Hashable:
+        if isinstance(value, Mapping | list | tuple) and len(value) <= SMALL:
+            return tuple(map(kept, value.items() if isinstance(value, Mapping) else value))
+        return value if isinstance(value, bool | int | float | str) else id(value)
+
     functions = (id(getattr(own, "__func__", own)) for own in (problem.examples, problem.losses))
-    shown = bool | int | float | str | tuple | list
     own = getattr(problem, "__dict__", {}).items()
-    kept = ((name, repr(one) if isinstance(one, shown) else id(one)) for name, one in own)
-    return id(problem), *functions, tuple(problem.output_roles), *kept
+    return id(problem), *functions, tuple(problem.output_roles), *((name, kept(one)) for name, one in own)
 
 
-def _check_seeds(problem: Problem) -> None:
+def _check_seeds(problem: Problem, n: int) -> None:
     key = _as_it_is(problem)
-    known = _seeded.get(key)
-    if known is not None and known() is problem:
+    if key in _seeded and _seeded[key][0]() is problem:
         return
-    one, again, other = (rows(_drawn(problem, SEEDED, seed)) for seed in (0, 0, 1))
+    few = max(FEW, min(whole("the number of examples", n, 1), SEEDED))
+    one, again, other = (rows(_drawn(problem, few, seed)) for seed in (0, 0, OTHER_SEED))
     if one != again:
         raise BadInput("the task gives other examples for the same seed; expected the same ones")
-    if sorted(one) == sorted(other):
+    if one == other:
         raise BadInput("the task gives the same examples for every seed; expected fresh ones for each seed")
     with suppress(TypeError):
-        _seeded[key] = weakref.ref(problem, lambda gone: _seeded.pop(key, None))
+        _seeded[key] = weakref.ref(problem, lambda gone: _seeded.pop(key, None)), other
 
 
 def rows(examples: Examples) -> list[bytes]:
@@ -89,13 +98,17 @@ def rows(examples: Examples) -> list[bytes]:
     return [own.tobytes() + answer.tobytes() for own, answer in zip(*parts, strict=True)]
 
 
-def warn_of_repeats(problem: Problem, examples: Examples) -> None:
-    """Warn if a task repeats examples of a small data set, which samples with other seeds then share."""
+def _warn_of_repeats(problem: Problem, examples: Examples) -> None:
+    """Warn if most examples of another seed are among some examples: the task draws from a small data set."""
+    known = _seeded.get(_as_it_is(problem))
+    if known is None or len(examples) < len(known[1]):
+        return
     there = {*rows(examples)}
-    if len(there) < len(examples) and {*rows(_drawn(problem, SEEDED, 2**31 - 1))} <= there:
+    shared = sum(own in there for own in known[1])
+    if 2 * shared >= len(known[1]):
         warnings.warn(
-            f"the task has {len(there)} different examples where {len(examples)} were asked for: averages, choices and "
-            "tests share them, and standard errors say less than they seem to",
+            f"{len(examples)} examples were asked for, {len(there)} are different, and of {len(known[1])} with another "
+            f"seed {shared} are among them: averages, choices and tests share them, and standard errors say too little",
             stacklevel=2,
         )
 

@@ -77,6 +77,9 @@ def overridden(
             f"an ablated model was run on {queries} of {keys} positions, as with a cache of keys; "
             "expected whole sequences (generate with use_past_kv_cache=False)"
         )
+    if int(roles.positions.max()) >= pattern.shape[-1]:
+        last = int(roles.positions.max())
+        raise BadInput(f"a role is at position {last}; the model was run on {pattern.shape[-1]} positions")
     if len(roles) != pattern.shape[0]:
         raise BadInput(f"the roles belong to {len(roles)} examples; the model was run on {pattern.shape[0]}")
     pattern = pattern.clone()

@@ -118,7 +118,7 @@ def content_or_position(
     lowers the loss most becomes a content head, too.
 
     Args:
-        model: any HookedTransformer or TransformerBridge.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         problem: the model's task; all examples have the same length.
         n_examples: the number of examples; a head alone takes fewer if they decide.
         threshold: a loss below it counts as low; the paper uses 0.05.

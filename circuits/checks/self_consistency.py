@@ -35,7 +35,7 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import pattern_hook
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import Transformer, run
 from circuits.problem import Examples, Problem
 from circuits.role_paths import role_paths
 from circuits.utils.progress import Progress, part_of, shown
@@ -194,7 +194,7 @@ def _on_roles(
 
     hooks = [(pattern_hook(layer), partial(see, layer=layer)) for layer in {path.head.layer for path in paths}]
     with model.hooks(fwd_hooks=hooks), ablating(model, circuit, examples.roles):
-        model(examples.inputs)
+        run(model, examples)
     example = torch.arange(len(examples), device=examples.inputs.device)[:, None, None]
     at = examples.roles.positions.transpose(1, 2)
     for path in paths:

@@ -125,7 +125,7 @@ def discover(
     """Find the circuit of a model.
 
     Args:
-        model: any HookedTransformer or TransformerBridge.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         problem: the model's task: examples with roles, all of the same length, and a loss. A path may hold on some
             instances only, by the labels of a group of the examples, or by position if they have no groups.
         n_examples: the number of examples for the choices; the final losses are measured on as many others. Patterns

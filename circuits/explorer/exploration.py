@@ -49,14 +49,14 @@ class Exploration:
         """Start an exploration.
 
         Args:
-            model: any HookedTransformer or TransformerBridge.
+            model: any HookedTransformer or TransformerBridge without hooks of its own.
             problem: the model's task: examples with roles, and a loss.
             circuit: the first circuit; ``Circuit()`` for none.
             seed: the seed of the examples.
             threshold: a loss below it counts as low.
 
         Raises:
-            BadInput: the circuit does not fit the model, or an argument has the wrong type.
+            BadInput: the circuit does not fit the model or the task.
         """
         examples = examples_of(problem, EXACTLY, seed, next(model.parameters()).device)
         self.model, self.problem, self.seed = model, problem, seed

@@ -42,7 +42,7 @@ def explore(
     """Explore a circuit in a notebook: remove paths, add paths, and see the loss at once.
 
     Args:
-        model: any HookedTransformer or TransformerBridge.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         problem: the model's task: examples with roles, and a loss.
         circuit: the first circuit; by default all heads are intact.
         seed: the seed of the examples.

@@ -59,7 +59,7 @@ def interchange(
     The attention is the model's own. A role that an exchange does not change before a layer is not run there.
 
     Args:
-        model: any HookedTransformer or TransformerBridge.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         problem: its task, which is ``Interchangeable``, with at least two instances in every example.
         circuit: a circuit whose predictions to compare; the problem then needs a layout.
         n_examples: the number of examples; in each of them, two instances are exchanged.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from circuits.errors import whole
-from circuits.given import examples_of, number_of_examples, warn_of_repeats
+from circuits.given import examples_of, number_of_examples
 from circuits.problem import Examples, Problem
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
@@ -26,7 +26,6 @@ class Sample:
         n = number_of_examples(n)
         self.problem, self.seed, self.device, self._n = problem, seed, device, n
         self._drawn: dict[int, Examples] = {0: self._draw(0)}
-        warn_of_repeats(problem, self.first)
 
     def __len__(self) -> int:
         return self._n

@@ -23,7 +23,7 @@ from torch import Tensor
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import check_reading, examples_of, losses_of
-from circuits.losses.loss import Loss, check_threshold
+from circuits.losses.loss import Loss
 from circuits.losses.sample import stream_seed
 from circuits.mlps.mlp_report import INSTEAD, MLPLoss, MLPReport
 from circuits.model.batching import sequences_at_once
@@ -61,7 +61,6 @@ def mlp_ablations(
         BadInput: the model has no MLPs or cannot be run block by block, the examples have padding, or a number is out
             of range.
     """
-    check_threshold(threshold)
     layers = [layer for layer, block in enumerate(model.blocks) if getattr(block, "mlp", None)]
     if not layers:
         raise BadInput("the model has no MLPs; expected a model that is not attention-only")

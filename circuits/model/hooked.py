@@ -72,7 +72,7 @@ class HookedLayers(Layers):
 def edited(point: nn.Module, edit: Edit | None) -> Iterator[None]:
     """Change what goes through a hook point in this thread, within a ``with`` block.
 
-    It is a plain PyTorch hook: TransformerLens would remove all hooks from the model, including those of the user.
+    It is a plain PyTorch hook: TransformerLens would remove all hooks from the model, also those of other threads.
 
     Raises:
         BadInput: nothing went through the hook point.

@@ -79,8 +79,8 @@ def _check(model: Transformer) -> None:
         if _hooks(module):
             where = name.replace("_original_component.", "") or "its output"
             raise BadInput(
-                f"the model has a hook at {where}; expected none: leave the with block that added it, or call "
-                "model.reset_hooks(including_permanent=True)"
+                f"the model has a hook at {where}; expected none: leave the with block that added it, or remove it "
+                "(handle.remove(), or model.reset_hooks(including_permanent=True))"
             )
         if name.rsplit(".", 1)[-1].startswith("hook_") and type(module).__name__ != "HookPoint":
             raise BadInput(

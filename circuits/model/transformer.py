@@ -130,7 +130,7 @@ def _check_padding(model: Transformer, tokens: Int[torch.Tensor, "batch pos"]) -
 
 
 def run(model: Transformer, examples: Examples) -> Float[torch.Tensor, "batch pos d_out"]:
-    """Return the model's outputs on some examples, with any hooks that the model has.
+    """Return the model's outputs on some examples, with the hooks that it has at the moment.
 
     Raises:
         BadInput: as ``check_inputs``.

@@ -146,7 +146,7 @@ def against_chance(
     """Compare a circuit with chance (Shi et al. 2024).
 
     Args:
-        model: any HookedTransformer or TransformerBridge.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         problem: the model's task.
         circuit: the circuit.
         threshold: a loss below it counts as low.

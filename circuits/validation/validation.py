@@ -75,7 +75,7 @@ def validate(
     examples times components).
 
     Args:
-        model: any HookedTransformer or TransformerBridge.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         problem: the model's task: examples with roles, and a loss.
         circuit: the hypothesis.
         n_examples: the number of fresh examples.

@@ -78,9 +78,14 @@ def _labels(model: Transformer, one: Examples) -> list[str]:
 
 def _shown(tokenizer: Any, number: int) -> str:
     """Return the text of a token, or its number if it is unknown to the tokenizer or part of a letter's bytes."""
-    own, text = tokenizer.convert_ids_to_tokens(number), tokenizer.decode([number], clean_up_tokenization_spaces=False)
+    try:
+        own = tokenizer.convert_ids_to_tokens(number)
+        text = tokenizer.decode([number], clean_up_tokenization_spaces=False)
+    except Exception:  # tokenizers written in Python raise anything for a token that they do not know
+        return f"#{number}"
     if own and own.startswith("▁"):  # SentencePiece's space, which decoding drops at the beginning
         text = own.replace("▁", " ")
-    if not text or "\ufffd" in text:
+    unknown = own is None or (own == tokenizer.unk_token and number != tokenizer.unk_token_id)
+    if unknown or not text or "\ufffd" in text:
         return f"#{number}"
     return "".join(VISIBLE.get(one) or (one if one.isprintable() else ascii(one)[1:-1]) for one in text)

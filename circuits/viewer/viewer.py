@@ -96,7 +96,7 @@ def attention_viewer(
     Point at a head to show it, click to lock it.
 
     Args:
-        model: any HookedTransformer or TransformerBridge.
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
         examples: examples of its task.
         example: the index of the example.
         layer: the layer whose heads are shown; by default all layers.
@@ -148,8 +148,8 @@ def side_by_side(viewers: Mapping[str, Viewer]) -> Viewer:
     Raises:
         BadInput: there is no viewer, one of them already has several panels, or their steps differ.
     """
-    if not viewers:
-        raise BadInput("there is no viewer to show")
+    if not isinstance(viewers, Mapping) or not viewers or not all(isinstance(own, Viewer) for own in viewers.values()):
+        raise BadInput(f"the viewers are {viewers!r:.60}; expected {{title: viewer}}, with at least one")
     panels = {}
     for title, viewer in viewers.items():
         if len(viewer.panels) > 1:

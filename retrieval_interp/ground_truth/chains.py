@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from circuits.errors import BadInput
+from circuits.errors import whole
 from circuits.flow.layout import Layout
 from circuits.interchange.variables import Variable, exchange
 from circuits.problem import Examples
@@ -38,8 +38,8 @@ class ChainProblem:
     n_symbols: int = 6
 
     def __post_init__(self) -> None:
-        if self.n_steps < 1 or self.n_chains < 1 or self.n_symbols < self.n_chains:
-            raise BadInput(f"{self}: expected at least one step, one chain, and one symbol per chain")
+        for name, least in (("n_steps", 1), ("n_chains", 1), ("n_symbols", self.n_chains)):
+            object.__setattr__(self, name, whole(name, getattr(self, name), least))
 
     @property
     def n_positions(self) -> int:
@@ -91,8 +91,7 @@ class ChainProblem:
 
     def examples(self, n: int, seed: int) -> Examples:
         """Return ``n`` examples; the same seed gives the same examples."""
-        if n < 1:
-            raise BadInput(f"{n} examples; expected at least 1")
+        n, seed = whole("the number of examples", n, 1), whole("the seed", seed, 0, 2**63 - 1)
         generator = torch.Generator().manual_seed(seed)
 
         def shuffled(most: int, rows: int) -> Tensor:

@@ -130,9 +130,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "training_examples", "warmup", "checkpoint_every"):
-            value, least = getattr(self, name), 0 if name == "warmup" else 1
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise BadInput(f"{name} is {value!r}; expected a whole number from {least}")
+            object.__setattr__(self, name, whole(name, getattr(self, name), 0 if name == "warmup" else 1))
         if self.warmup > self.steps and self.warmup != Recipe.warmup:
             raise BadInput(f"warmup is {self.warmup}; expected at most the number of steps, {self.steps}")
         numbers = {"lr": 1e3, "weight_decay": 1e3, "decay": 1.0, "initializer_range": 1e3, "max_grad_norm": 1e6}

@@ -9,15 +9,18 @@ import torch
 
 import circuits
 from circuits import BadInput, Circuit, Examples, Roles, evaluate, validate
+from circuits.losses.sample import stream_seed
 from circuits.model.hooked_transformer import HookedTransformer
 from circuits.model.state import check_state, learned
 from tests.architectures import bridge
 from tests.circuits.entrance.small import (
     CIRCUIT,
+    END,
     ENTRANCES,
     EVERY,
     LENGTH,
     ON_MODELS,
+    SOURCE,
     Copying,
     plain_losses,
     small_model,
@@ -216,3 +219,39 @@ def test_a_model_is_let_go_although_its_task_holds_it():
     del model, task
     gc.collect()
     assert gone() is None
+
+
+class Padded(Copying):
+    """Up to three tokens of padding on the left, declared."""
+
+    def examples(self, n, seed):
+        given = super().examples(n, seed)
+        first = torch.randint(0, 3, (n, 1), generator=torch.Generator().manual_seed(seed + 77))
+        valid = torch.arange(LENGTH) >= first
+        places = {name: given.roles[name] for name in given.roles.names}
+        return Examples(torch.where(valid, given.inputs, 0), given.targets, Roles.of(places, valid=valid))
+
+
+def test_attention_that_is_measured_by_itself_follows_declared_padding(model):
+    circuit = Circuit({"L0H1": "uniform", "L1H0": {"end": "source"}})
+    found = circuits.self_consistency(model, Padded(), circuit, n_examples=64)
+    examples = Padded().examples(64, stream_seed(0, "self-consistency"))
+    valid, seen = examples.roles.valid, []
+    pattern = valid[:, None] & torch.ones(LENGTH, LENGTH).tril().bool()
+    pattern = pattern / pattern.sum(dim=2, keepdim=True).clamp(min=1)
+
+    def replace(module, inputs, own):
+        own = own.clone()
+        own[:, 1] = torch.where(valid[:, :, None], pattern, own[:, 1])
+        return own
+
+    hooks = [
+        model.blocks[0].attn.hook_pattern.register_forward_hook(replace),
+        model.blocks[1].attn.hook_pattern.register_forward_hook(lambda module, inputs, own: seen.append(own)),
+    ]
+    with torch.no_grad():
+        model(examples.inputs, attention_mask=valid.long())
+    for hook in hooks:
+        hook.remove()
+    expected = seen[0][:, 0, END, SOURCE].mean().item()
+    assert found.heads[0].attention[0].attention.mean == pytest.approx(expected, abs=1e-4)

@@ -1,11 +1,14 @@
 """What a task gives, its examples and its losses, is checked where it enters."""
 
 import random
+import timeit
 
 import pytest
 import torch
 
+import circuits
 from circuits import BadInput, Circuit, Examples, evaluate, validate
+from circuits.given import _as_it_is
 from tests.circuits.entrance.small import CIRCUIT, END, ENTRANCES, Copying, Gives, Loses, plain_losses, uniform
 
 
@@ -100,7 +103,7 @@ def test_losses_of_an_example_that_depend_on_the_others_are_refused(model, examp
 
 
 TASKS = {
-    "a data set that ends": (Gives(lambda task, n, seed: task.examples(min(n, 20), seed)), "20 examples where"),
+    "a data set that ends": (Gives(lambda task, n, seed: task.examples(min(n, 3), seed)), "3 examples where"),
     "no seed": (Gives(lambda task, n, seed: task.examples(n, 0)), "the same examples for every seed"),
     "chance": (
         Gives(lambda task, n, seed: task.examples(n, random.randrange(10**9))),
@@ -124,10 +127,48 @@ def test_what_is_no_task_is_refused(model, wrong):
                 run(model, task)
 
 
-def test_examples_of_a_small_data_set_that_repeat_are_told(model):
-    def shuffled(task, n, seed):
-        order = torch.randperm(20, generator=torch.Generator().manual_seed(seed)).repeat(n // 20 + 1)[:n]
-        return task.examples(20, 0).take(order)
+DATA_SETS = {
+    "drawn with replacement": (200, lambda n, draw: torch.randint(200, (n,), generator=draw)),
+    "in another order": (20, lambda n, draw: torch.randperm(20, generator=draw).repeat(n // 20 + 1)[:n]),
+    "as many as are compared": (32, lambda n, draw: torch.randperm(32, generator=draw).repeat(n // 32 + 1)[:n]),
+}
 
-    with pytest.warns(UserWarning, match="20 different examples where 64 were asked for"):
-        validate(model, Gives(shuffled), CIRCUIT, n_examples=64)
+
+@pytest.mark.parametrize("how", DATA_SETS)
+@pytest.mark.parametrize("seed", range(3))
+def test_examples_of_a_small_data_set_that_repeat_are_told(model, how, seed):
+    size, order = DATA_SETS[how]
+    task = Gives(lambda task, n, own: task.examples(size, 0).take(order(n, torch.Generator().manual_seed(own))))
+    runs = {
+        "validate": lambda: validate(model, task, CIRCUIT, n_examples=512, seed=seed),
+        "path_patching": lambda: circuits.path_patching(model, task, CIRCUIT, n_examples=512, seed=seed),
+        "mlp_ablations": lambda: circuits.mlp_ablations(model, task, n_examples=512, seed=seed),
+    }
+    for run in runs.values():
+        with pytest.warns(UserWarning, match=r"512 examples were asked for, \d+ are different, and of 32 with another"):
+            run()
+
+
+def test_a_task_of_many_different_examples_is_not_told(model, recwarn):
+    validate(model, Copying(), CIRCUIT, n_examples=512)
+    assert not [one for one in recwarn if "are different" in str(one.message)]
+
+
+def test_a_task_that_gives_few_examples_is_asked_for_no_more_than_the_user_asks_for(model):
+    few = Gives(lambda task, n, seed: task.examples(min(n, 20), seed))
+    circuits.mlp_ablations(model, few, n_examples=16)
+
+
+def test_what_a_task_is_costs_nothing_whatever_it_holds():
+    task = Copying()
+    task.prompts, task.tensors = ["a prompt"] * 10**6, [torch.zeros(1000)] * 1000
+    once = timeit.timeit(lambda: _as_it_is(task), number=100) / 100
+    assert once < 0.02  # 0.02 ms measured; to look at all of it takes half a second
+
+
+def test_what_a_small_mapping_of_a_task_holds_belongs_to_what_it_is():
+    task = Copying()
+    task.options = {"at": [3]}
+    before = _as_it_is(task)
+    task.options["at"][0] = 4
+    assert _as_it_is(task) != before

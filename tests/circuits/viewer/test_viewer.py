@@ -145,7 +145,7 @@ def test_only_viewers_of_the_same_steps_stand_side_by_side(model, examples):
         side_by_side({"a": one, "b": three})
     with pytest.raises(BadInput, match="'a' is several viewers already"):
         side_by_side({"a": side_by_side({"x": one, "y": one})})
-    with pytest.raises(BadInput, match="no viewer"):
+    with pytest.raises(BadInput, match="with at least one"):
         side_by_side({})
     with pytest.raises(BadInput, match="no step"):
         over_training([], examples)
