@@ -66,10 +66,15 @@ def random_model(task):
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory):
     """A model directory with a transformer that reads equations and has learned nothing."""
-    from benchmarks.robustness.untrained import write_untrained
+    from retrieval_interp.models.build import build
+    from retrieval_interp.models.checkpoints import save_tensors
+    from retrieval_interp.models.model_dir import CONFIG, WEIGHTS, config_json
+    from retrieval_interp.tasks.equations import EquationsTask
 
-    folder = tmp_path_factory.mktemp("untrained")
-    write_untrained(folder)
+    folder, task = tmp_path_factory.mktemp("untrained"), EquationsTask(n_steps=2)
+    model = build(task, Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8).config(task))
+    (folder / CONFIG).write_text(config_json(task, model.cfg, {}))
+    save_tensors(folder / WEIGHTS, model.state_dict())
     return folder
 
 

@@ -1,4 +1,3 @@
-import json
 import sys
 from pathlib import Path
 
@@ -6,7 +5,6 @@ import pytest
 import torch
 
 from benchmarks import ablation, composition, explorer, questions, recovery, size, training
-from benchmarks.robustness import faults, fuzz, fuzz_commands, numerics
 from circuits import validate
 from circuits.explorer import explore
 from circuits.ground_truth.compile import solves, without_path
@@ -32,9 +30,6 @@ def test_no_benchmark_stands_in_the_way_of_the_standard_library():
     [
         (ablation, "--examples", 1, 2),
         (composition, "--circuits", 0, 1),
-        (faults, "--kills", 0, 1),
-        (fuzz, "--n", 0, 1),
-        (fuzz_commands, "--n", 0, 1),
         (questions, "--n", 0, 1),
         (questions, "--seed", -1, 0),
         (recovery, "--circuits", 0, 1),
@@ -51,9 +46,7 @@ def test_a_number_with_which_nothing_is_measured_is_refused(monkeypatch, capsys,
     assert f"argument {option}: '{few}'; expected a whole number from {least} on" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "option"), [(ablation, ["--model"]), (explorer, ["--model"]), (numerics, [])], ids=str
-)
+@pytest.mark.parametrize(("benchmark", "option"), [(ablation, ["--model"]), (explorer, ["--model"])], ids=str)
 def test_a_model_that_does_not_load_is_refused_in_one_line(monkeypatch, capsys, tmp_path, benchmark, option):
     monkeypatch.setattr(sys, "argv", ["benchmark", *option, str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
@@ -126,21 +119,6 @@ def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups
         assert solves(planted.circuit, planted.problem)
         for path in planted.circuit.paths:
             assert solves(without_path(planted.circuit, path), planted.problem) == (path in planted.backups)
-
-
-@pytest.mark.slow
-def test_a_killed_training_is_brought_to_the_end_of_one_that_nobody_killed(monkeypatch, capsys, interruptible):
-    for name in ("micro", "micro_1"):
-        monkeypatch.setitem(PRESETS, name, None)  # the benchmark puts its own in their place
-    monkeypatch.setattr(torch._dynamo.config, "disable", torch._dynamo.config.disable)  # and this
-    monkeypatch.setattr(sys, "argv", ["faults", "training", "--kills", "3", "--json"])
-    with pytest.raises(SystemExit) as ended:
-        faults.main()
-    out, errors = capsys.readouterr()
-    assert ended.value.code == 0, out + errors
-    found = json.loads(out)["kinds"]["training"]
-    assert found["kills"] == {"SIGKILL": 1, "SIGTERM": 1, "SIGINT": 1}
-    assert found["files"] == 3 + 1 + 20  # config, log, weights; the state; a checkpoint every other step
 
 
 def test_the_benchmark_of_size_looks_at_every_head_on_as_many_prompts_as_decide():

@@ -1,12 +1,11 @@
 """Numbers mean the same in every precision, with any number of threads, and however many examples run at once."""
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import pytest
 import torch
 
-from benchmarks.robustness.numerics import SETTINGS, USUAL, compare, losses, report
-from circuits import Circuit, evaluate
+from circuits import Circuit, evaluate, validate
 from circuits.ablation import evaluation
 from circuits.model import batching
 from retrieval_interp import load
@@ -16,24 +15,86 @@ FEW = 128
 TOLERANCE = {"bfloat16": (2e-3, 0.02), "float16": (2e-4, 0.002), "2 threads": (1e-6, 1e-5)}
 
 
-@pytest.fixture(scope="module")
-def usual():
-    return {n: report("induction", replace(USUAL, examples=n), threshold=0.1)[0] for n in (32, FEW)}
+@dataclass(frozen=True)
+class Setting:
+    """What is changed: the precision, the number of threads, or how many sequences run at once at most."""
+
+    change: str
+    precision: torch.dtype = torch.float32
+    threads: int = 1
+    at_once: int | None = None
+    examples: int = FEW
+
+    @property
+    def tolerance(self):
+        """How far the root of a loss, a distance between outputs and targets, may be from the usual one."""
+        return 1e-5 if self.precision == torch.float32 else 2 * torch.finfo(self.precision).eps
 
 
-# 4,096 sequences at once are run below.
+USUAL = Setting("none")
+SETTINGS = (
+    Setting("bfloat16", precision=torch.bfloat16),
+    Setting("float16", precision=torch.float16),
+    Setting("2 threads", threads=2),
+    Setting("batches of 4", at_once=4, examples=32),  # small batches are slow, and few examples test them as well
+    Setting("batches of 16", at_once=16, examples=64),
+    Setting("batches of 256", at_once=256),
+)
+
+
+@pytest.fixture
+def report(monkeypatch):
+    """Validates ``induction`` with a setting; returns the report and the largest number of sequences at once."""
+    sizes, losses_of, threads = [0], evaluation.Batch.losses, torch.get_num_threads()
+
+    def counted(batch, layers):
+        found = losses_of(batch, layers)
+        sizes.append(found[..., 0].numel())
+        return found
+
+    def made(setting, threshold=0.1):
+        model, task, circuit = load("induction")
+        model.to(setting.precision, print_details=False)
+        torch.set_num_threads(setting.threads)
+        with monkeypatch.context() as patched:
+            patched.setattr(evaluation.Batch, "losses", counted)
+            if setting.at_once:
+                n_positions = task.examples(1, 1).inputs.shape[1]
+                patched.setattr(batching, "POSITIONS_AT_ONCE", setting.at_once * n_positions)
+            sizes[:] = [0]
+            found = validate(model, task, circuit, n_examples=setting.examples, seed=1, threshold=threshold)
+        return found, max(sizes)
+
+    yield made
+    torch.set_num_threads(threads)
+
+
+def losses(report):
+    """The mean of every loss in a report: unablated, combined, of each head, and without each path."""
+    each = [loss.mean for one in (*report.heads, *report.paths) for loss in one.losses.values()]
+    return torch.tensor([report.unablated.mean, report.combined.mean, *each])
+
+
+def outcomes(report):
+    """All decisions of a report: verdicts, the simplest mechanisms of heads, and which paths are needed."""
+    verdicts = [(verdict.step, verdict.outcome) for verdict in report.verdicts]
+    heads = [(head.simplest, head.alone) for head in report.heads]
+    return verdicts, heads, [(path.needed, path.alternative_targets) for path in report.paths], report.passed
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS[:-1], ids=lambda setting: setting.change)
-def test_no_setting_changes_a_verdict_and_hardly_a_loss(usual, setting):
-    n_examples = min(FEW, setting.examples)
-    other, at_once = report("induction", replace(setting, examples=n_examples), threshold=0.1)
-    found = compare(other, usual[n_examples], setting)
-    assert found["same_verdicts"]
-    assert found["passed"]
-    assert found["within"]
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.change)
+def test_no_setting_changes_a_verdict_and_hardly_a_loss(report, setting):
+    usual, _ = report(Setting("none", examples=setting.examples))
+    found, at_once = report(setting)
+    assert found.passed
+    assert outcomes(found) == outcomes(usual)
+    assert (losses(found).sqrt() - losses(usual).sqrt()).abs().max() <= setting.tolerance
     absolute, share = TOLERANCE.get(setting.change, (1e-5, 1e-4))
-    torch.testing.assert_close(losses(other), losses(usual[n_examples]), atol=absolute, rtol=share)
-    assert at_once <= (setting.batch or at_once)
+    torch.testing.assert_close(losses(found), losses(usual), atol=absolute, rtol=share)
+    assert at_once <= (setting.at_once or at_once)
+    if setting.precision != torch.float32:
+        assert not torch.equal(losses(found), losses(usual))
 
 
 @pytest.mark.slow
@@ -47,24 +108,3 @@ def test_how_many_examples_run_at_once_hardly_changes_a_loss(monkeypatch):
         found[at_once] = evaluate(model, task, examples.take(slice(0, n)), circuits)
     for at_once, n in ((1, 64), (16, 64), (512, 4096)):
         torch.testing.assert_close(found[at_once], found[4096][:, :n], atol=1e-5, rtol=1e-4)
-
-
-def test_what_is_half_precision_differs_at_all(usual):
-    halved, _ = report("induction", replace(SETTINGS[0], examples=FEW), threshold=0.1)
-    assert compare(halved, usual[FEW], SETTINGS[0])["difference_of_roots"] > 0
-
-
-@pytest.mark.slow
-def test_another_verdict_and_another_loss_are_told(usual):
-    stricter, _ = report("induction", replace(USUAL, examples=FEW), threshold=0.01)
-    assert not compare(stricter, usual[FEW], USUAL)["same_verdicts"]
-    others, _ = report("induction", replace(USUAL, examples=FEW - 1), threshold=0.1)
-    assert not compare(others, usual[FEW], USUAL)["within"]
-
-
-@pytest.mark.slow
-def test_a_setting_lasts_no_longer_than_its_report():
-    before = batching.POSITIONS_AT_ONCE, evaluation.Batch.losses
-    _, at_once = report("induction", replace(USUAL, batch=2, examples=2), threshold=0.1)
-    assert at_once == 2
-    assert before == (batching.POSITIONS_AT_ONCE, evaluation.Batch.losses)

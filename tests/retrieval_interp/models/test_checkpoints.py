@@ -4,13 +4,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.robustness.memory import MIB, peak, reset
 from circuits import BadInput
 from retrieval_interp import RetrievalTask, VectorTransformer, load
 from retrieval_interp.models.checkpoints import load_model, load_tensors, save_tensors
 from retrieval_interp.models.model_dir import config_json
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.retrieval import StepOrder
+from tests.memory import MIB, peak, reset
 
 TASK = RetrievalTask(n_steps=2, n_chains=2, step_order=StepOrder.FIRST_FIRST)
 

@@ -1,1 +1,0 @@
-"""Robustness: kills, full disks, damaged files, unusual command lines, memory and numerical precision."""
