@@ -10,7 +10,7 @@ Works on any HookedTransformer or TransformerBridge with named positions and a l
     results          ValidationReport, Discovery, ContentOrPosition, ChanceReport, FlowCheck
     take apart       path_patching, self_consistency, interchange, mlp_ablations
     look             attention_viewer, over_training, side_by_side, explore
-    ground truth     compile_circuit, train_to_carry, TokenProblem, Distractor
+    ground truth     compile_circuit, TokenProblem, Distractor
     errors           BadInput, Unsolved
 """
 

@@ -28,7 +28,6 @@ from .flow.flow_check import flow_check as flow_check
 from .ground_truth.compile import Distractor as Distractor
 from .ground_truth.compile import TokenProblem as TokenProblem
 from .ground_truth.compile import compile_circuit as compile_circuit
-from .ground_truth.interchange_training import train_to_carry as train_to_carry
 from .interchange.interchange import interchange as interchange
 from .interchange.interchange_result import InterchangeResult as InterchangeResult
 from .interchange.variables import Variable as Variable

@@ -3,13 +3,12 @@
     python -m benchmarks.ground_truth [--seeds 6] [--level NAME ...] [--json]
 
 What each level adds to compiled circuits is written in ``levels.py``. Every model is checked to carry its circuit: its
-loss is low, also with the planted patterns in the planted heads, and high without any path that is needed. Beside it
-stands the least attention along a needed path, over paths and slots; it decides nothing. Precision is the share of the
-found paths that are needed, recall the share of the needed paths that were found; of a path and its backup, one is
-needed. Both are averaged over the seeds of a level; for heads, those with a path, or with a row to a fixed position,
-count. Slots is the share of instances on which a found path holds where the planted one does; it decides nothing.
-Strength is how much noise (a share of a weight's size) or overlap a model has: as much as it bears, so that the models
-of these levels pass the check by their making. Which mechanism a head without a path gets is not scored.
+loss is low, also with the planted patterns in the planted heads, and high without any path that is needed. Precision is
+the share of the found paths that are needed, recall the share of the needed paths that were found; of a path and its
+backup, one is needed. For heads, those with a path, or with a row to a fixed position, count. Slots is the share of
+instances on which a found path holds where the planted one does; it decides nothing. Strength is how much noise (a
+share of a weight's size) or overlap a model has: as much as it bears, so that the models of these levels pass the check
+by their making. Which mechanism a head without a path gets is not scored.
 
 Success, written down before the first run: all models carry their circuits, and on every level the precision and the
 recall of paths are at least 0.95. The exit code is 0 if so, and 1 if not.
@@ -21,15 +20,14 @@ import sys
 import time
 from typing import Any
 
+import pandas as pd
+
 from benchmarks.arguments import at_least_one
-from benchmarks.ground_truth.interchange_trained import check_weights
-from benchmarks.ground_truth.levels import COMPILED, LEVELS, named
+from benchmarks.ground_truth.levels import COMPILED, LEVELS, N_TRAINED
 from benchmarks.ground_truth.truth import (
     THRESHOLD,
     GroundTruth,
     carried,
-    least_attention,
-    maps_without_paths,
     paths_found,
     precision_and_recall,
     slots_right,
@@ -40,7 +38,7 @@ from retrieval_interp.models.provenance import versions
 
 GOAL = 0.95
 N_EXAMPLES = 256
-AVERAGED = ("precision", "recall", "slots", "head_precision", "head_recall", "seconds", "sequences")
+AVERAGED = ["precision", "recall", "slots", "head_precision", "head_recall", "seconds", "sequences"]
 
 
 def discovered(truth: GroundTruth) -> dict[str, Any]:
@@ -70,7 +68,6 @@ def discovered(truth: GroundTruth) -> dict[str, Any]:
         "loss": found.combined.mean,
         "wrong": [*map(str, sorted(paths - planted))],
         "missed": [*map(str, sorted(path for one in truth.needed if not one & paths for path in one))],
-        "maps_without_paths": maps_without_paths(found.circuit, truth),
     }
 
 
@@ -80,33 +77,31 @@ def main() -> int:
     parser.add_argument("--level", nargs="+", choices=LEVELS, default=[*COMPILED], help="by default all compiled ones")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
-    check_weights(arguments.level, arguments.seeds, parser)
+    if "trained" in arguments.level and arguments.seeds > N_TRAINED:
+        parser.error(f"level trained: weights of {N_TRAINED} seeds are stored; expected at most {N_TRAINED} seeds")
     rows = []
     for name in arguments.level:
         for seed in range(arguments.seeds):
             truth = LEVELS[name](seed)
             check = carried(truth)
-            sizes = {"steps": truth.problem.n_steps, "layers": truth.model.cfg.n_layers}
-            sizes |= {"heads": truth.model.cfg.n_heads, "needed": len(truth.needed)}
             carries = {"carried": check.ok, "unablated": check.loss, "planted": check.planted, "without": check.least}
-            carries |= {"least_attention": round(least_attention(truth), 3), "strength": truth.strength}
-            rows.append({"level": name, "seed": seed, **sizes, **carries, **discovered(truth)})
+            own = {"level": name, "seed": seed, "needed": len(truth.needed), "strength": truth.strength}
+            rows.append({**own, **carries, **discovered(truth)})
             print(f"\r{name}: {seed + 1} of {arguments.seeds}   ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    levels = {}
-    for name in arguments.level:
-        own = [row for row in rows if row["level"] == name]
-        levels[name] = {key: sum(row[key] for row in own) / len(own) for key in AVERAGED}
-        levels[name]["passed"] = min(levels[name]["precision"], levels[name]["recall"]) >= GOAL
-    passed = all(row["carried"] for row in rows) and all(level["passed"] for level in levels.values())
+    levels = pd.DataFrame(rows).groupby("level", sort=False)[AVERAGED].mean()
+    levels["passed"] = levels[["precision", "recall"]].min(axis=1) >= GOAL
+    passed = bool(all(row["carried"] for row in rows) and levels["passed"].all())
     if arguments.json:
-        command = f"python -m benchmarks.ground_truth --seeds {arguments.seeds}{named(arguments.level)} --json"
-        print(json.dumps({"command": command, **versions(), "passed": passed, "levels": levels, "models": rows}))
+        command = (
+            f"python -m benchmarks.ground_truth --seeds {arguments.seeds} --level {' '.join(arguments.level)} --json"
+        )
+        told = {"command": command, **versions(), "passed": passed, "levels": levels.to_dict("index")}
+        print(json.dumps({**told, "models": rows}))
         return not passed
-    for name, level in levels.items():
-        print(f"{name:12}", *(f"{key} {level[key]:.2f}" for key in AVERAGED), sep="  ")
-        for row in (row for row in rows if row["level"] == name and (row["wrong"] or row["missed"])):
-            print(f"  seed {row['seed']}: wrong {row['wrong']}, missed {row['missed']}")
+    print(levels.round(2).to_string())
+    for row in (row for row in rows if row["wrong"] or row["missed"]):
+        print(f"{row['level']}, seed {row['seed']}: wrong {row['wrong']}, missed {row['missed']}")
     print("passed" if passed else "not passed")
     return not passed
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 
 from circuits import Circuit, Head, OneHot, Previous, evaluate
-from circuits.attention import attention_by_group
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.model.hooked_transformer import HookedTransformer
@@ -89,24 +88,11 @@ def carried(truth: GroundTruth, seed: int = 987654321) -> Carried:
     return Carried(losses[0], losses[1], min(losses[2:]))
 
 
-def least_attention(truth: GroundTruth, seed: int = 987654321) -> float:
-    """Return the lowest attention that the model itself pays along a needed path, averaged over one slot of its target.
-
-    A model may solve its task although a head misses a slot. A path that is needed on some slots only has 0 on others.
-    """
-    by_slot = attention_by_group(truth.model, truth.problem.examples(CHECKED_ON, seed), "slot")
-    place = truth.problem.roles.index
-    paths = {path for alternatives in truth.needed for path in alternatives}
-    seen = [by_slot[one.head.layer, one.head.index, place(one.source), place(one.target)].min() for one in paths]
-    return float(min(seen))
-
-
 def paths_found(circuit: Circuit, truth: GroundTruth) -> frozenset[AttentionPath]:
     """Return the paths of a found circuit, among them the planted ones that its maps, averages and ``previous`` have.
 
     Such a pattern has a row everywhere, also where the head is free. So only planted paths of maps and averages count,
-    if they hold on all instances; of ``previous`` the planted ones, or else the one path that it is. A circuit's
-    ``maps_without_paths`` are counted apart.
+    if they hold on all instances; of ``previous`` the planted ones, or else the one path that it is.
     """
     planted = {path for paths in truth.needed for path in paths}
     found = {path for path in _of_fixed_patterns(circuit, truth) if path in planted}
@@ -134,12 +120,6 @@ def slots_right(circuit: Circuit, paths: Iterable[AttentionPath], truth: GroundT
     planted = {path for alternatives in truth.needed for path in alternatives}
     right = [(there(circuit, path) == there(truth.circuit, path)).float().mean().item() for path in planted & {*paths}]
     return sum(right) / max(len(right), 1)
-
-
-def maps_without_paths(circuit: Circuit, truth: GroundTruth) -> list[str]:
-    """Return the paths of maps and averages in heads that have no planted path: what the circuit says of idle heads."""
-    planted = {path.head for paths in truth.needed for path in paths}
-    return [str(path) for path in _of_fixed_patterns(circuit, truth) if path.head not in planted]
 
 
 def _of_fixed_patterns(circuit: Circuit, truth: GroundTruth) -> list[AttentionPath]:

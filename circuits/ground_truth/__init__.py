@@ -2,7 +2,6 @@
 
 - compile.py: compile_circuit: write a transformer that has a given circuit
 - compiled_edges.py: compiled_edges: by which senders its heads find their places
-- interchange_training.py: train_to_carry: train a transformer towards a given circuit
 
 What makes such a model harder to read, without another circuit:
 

@@ -12,7 +12,7 @@ the path leads to both. Conditions of paths are ignored: each path counts on all
 
 from collections.abc import Mapping, Sequence
 
-from circuits.circuit import AttentionPath, Circuit
+from circuits.circuit import Circuit
 from circuits.flow.circuit_flow import path_ends
 from circuits.flow.layout import Layout
 from circuits.interchange.variables import Variable
@@ -20,7 +20,6 @@ from circuits.mechanisms.one_hot import Ends
 
 Symbols = frozenset[tuple[str, int]]  # pieces, each with the instance that it comes from: 0 or 1
 State = dict[tuple[str, int], Symbols]  # the symbols that each role of each instance knows
-Step = tuple[Ends, bool]  # a path's ends, and whether each instance gets what the path brings to the other one
 INSTANCES = (0, 1)
 
 
@@ -65,29 +64,6 @@ def predicted_accuracy(
     return found
 
 
-def answers_if_exchanged(
-    circuit: Circuit, layout: Layout, read_at: Mapping[str, str], path: AttentionPath | None
-) -> dict[str, bool | None]:
-    """Return whose answers a circuit gives if two instances exchange what one of its paths brings.
-
-    Args:
-        circuit: the circuit; only its paths count.
-        layout: what every role knows at the start.
-        read_at: the role at which each component is read.
-        path: the path; None if nothing is exchanged.
-
-    Returns:
-        for every component, whether it is the partner's answer; None if the paths leave it open.
-
-    Raises:
-        BadInput: a path names a role that the layout does not have.
-    """
-    n_layers = 1 + max((head.layer for head in circuit.useful_heads), default=-1)
-    last = _through(_start(layout), _steps(circuit, layout, n_layers, path), layout)[-1]
-    answers = _answers(last, read_at)
-    return {name: known == {1} if len(known) == 1 else None for name, known in answers.items()}
-
-
 def _start(layout: Layout) -> State:
     """Return what each role of both instances knows before the first layer."""
     return {
@@ -97,11 +73,11 @@ def _start(layout: Layout) -> State:
     }
 
 
-def _steps(circuit: Circuit, layout: Layout, n_layers: int, exchanged: AttentionPath | None = None) -> list[list[Step]]:
-    """Return the ends of every layer's paths; one path may be exchanged."""
-    layers: list[list[Step]] = [[] for _ in range(n_layers)]
+def _steps(circuit: Circuit, layout: Layout, n_layers: int) -> list[list[Ends]]:
+    """Return the ends of every layer's paths."""
+    layers: list[list[Ends]] = [[] for _ in range(n_layers)]
     for path in circuit.paths:
-        layers[path.head.layer] += [(ends, path == exchanged) for ends in path_ends(circuit, path, layout)]
+        layers[path.head.layer] += path_ends(circuit, path, layout)
     return layers
 
 
@@ -110,14 +86,14 @@ def _answers(state: State, read_at: Mapping[str, str]) -> dict[str, set[int]]:
     return {name: {own for piece, own in state[at, 0] if piece == name} for name, at in read_at.items()}
 
 
-def _through(state: State, layers: Sequence[Sequence[Step]], layout: Layout) -> list[State]:
+def _through(state: State, layers: Sequence[Sequence[Ends]], layout: Layout) -> list[State]:
     """Return the state before the first of some layers and after each of them."""
     states = [state]
     for paths in layers:
         before, after = states[-1], dict(states[-1])
-        for (source, target), exchanged in paths:
+        for source, target in paths:
             for own in INSTANCES:
-                after[source, own] |= _seen(before, source, target, 1 - own if exchanged else own, layout)
+                after[source, own] |= _seen(before, source, target, own, layout)
         states.append(after)
     return states
 
