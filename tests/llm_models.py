@@ -8,8 +8,8 @@ from inspect_ai.log import EvalLog
 from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.tool import ToolChoice, ToolInfo
 
-from benchmarks.solver import solve
 from retrieval_interp.llm.tasks import equations
+from tests.solver import solve
 
 
 def said(text: str) -> ModelOutput:

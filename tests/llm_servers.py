@@ -16,9 +16,9 @@ import httpx
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchmarks.solver import solve
 from retrieval_interp.tasks.equations import EquationsTask
 from tests.listening import listening
+from tests.solver import solve
 
 CHAT = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
 

@@ -4,12 +4,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import ablation, composition, explorer, questions, recovery, size, training
+from benchmarks import ablation, recovery, size, training
 from circuits import validate
-from circuits.explorer import explore
 from circuits.ground_truth.compile import solves, without_path
 from circuits.losses.sequential_test import SequentialTest
-from retrieval_interp import load
 from retrieval_interp.models.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
@@ -29,9 +27,6 @@ def test_no_benchmark_stands_in_the_way_of_the_standard_library():
     ("benchmark", "option", "few", "least"),
     [
         (ablation, "--examples", 1, 2),
-        (composition, "--circuits", 0, 1),
-        (questions, "--n", 0, 1),
-        (questions, "--seed", -1, 0),
         (recovery, "--circuits", 0, 1),
         (size, "--prompts", 1, 2),
         (training, "--rounds", 0, 1),
@@ -46,11 +41,10 @@ def test_a_number_with_which_nothing_is_measured_is_refused(monkeypatch, capsys,
     assert f"argument {option}: '{few}'; expected a whole number from {least} on" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("benchmark", "option"), [(ablation, ["--model"]), (explorer, ["--model"])], ids=str)
-def test_a_model_that_does_not_load_is_refused_in_one_line(monkeypatch, capsys, tmp_path, benchmark, option):
-    monkeypatch.setattr(sys, "argv", ["benchmark", *option, str(tmp_path)])
+def test_a_model_that_does_not_load_is_refused_in_one_line(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["benchmark", "--model", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
-        benchmark.main()
+        ablation.main()
     assert ended.value.code == 2
     assert f"{tmp_path / 'config.json'}" in capsys.readouterr().err.splitlines()[-1]
 
@@ -61,12 +55,6 @@ def test_the_training_benchmark_reports_both_ratios(monkeypatch):
     result = training.measure("micro", rounds=1)
     assert result["ratio_eager"] == result["seconds_plain"] / result["seconds_ours"]
     assert result["share_of_limit"] == result["seconds_products"] / result["seconds_ours"]
-
-
-def test_the_benchmark_of_the_explorer_tries_what_was_not_tried_before(model, problem, circuit):
-    asked = explore(model, problem, circuit)
-    assert explorer.acts(asked) == {"path": [f"path {path}" for path in circuit.paths], "head": []}
-    assert all(seconds > 0 for seconds in explorer.in_kernel(explore(*load("induction"))).values())
 
 
 def test_the_products_of_a_step_are_counted_as_by_hand():

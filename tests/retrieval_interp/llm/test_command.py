@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.solver import solve
 from retrieval_interp.llm.page import write_accuracy
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
@@ -11,6 +10,7 @@ from retrieval_interp.prompts import FORMULATIONS, formulation
 from tests.browser import opened
 from tests.command import run
 from tests.llm_models import mock
+from tests.solver import solve
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,13 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from inspect_ai.log import write_eval_log
 
-from benchmarks.solver import solve
 from circuits import BadInput
 from circuits.losses.interval import Interval
 from retrieval_interp.llm.page import accuracy_figure, by_formulation, with_series, write_accuracy
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen, set_damaged_aside
 from tests.llm_models import mock, run, wrong
+from tests.solver import solve
 
 
 def test_other_options_are_other_results_and_of_the_same_the_newest_counts(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from inspect_ai import eval as evaluate
 
-from benchmarks.solver import solve
 from circuits import BadInput
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
 from retrieval_interp.llm.tasks import equations, kingdoms, relatives
 from retrieval_interp.prompts import formulation
 from tests.llm_models import mock, run, wrong
+from tests.solver import solve
 
 
 @pytest.mark.slow
