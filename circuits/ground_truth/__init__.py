@@ -1,7 +1,6 @@
 """Models whose circuit is known.
 
 - compile.py: compile_circuit: write a transformer that has a given circuit
-- compiled_edges.py: compiled_edges: by which senders its heads find their places
 
 What makes such a model harder to read, without another circuit:
 

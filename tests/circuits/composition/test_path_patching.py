@@ -16,12 +16,12 @@ from circuits.composition.sender import EMBED, Sender
 from circuits.composition.senders import senders_below, written
 from circuits.composition.unablated import Unablated
 from circuits.ground_truth.compile import compile_circuit
-from circuits.ground_truth.compiled_edges import compiled_edges
 from circuits.losses.by_label import ByLabel
 from circuits.losses.mean import Mean
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from retrieval_interp.ground_truth.chains import ChainProblem
 from tests.architectures import ONLY_3
+from tests.compiled_edges import compiled_edges
 from tests.handmade import CHAINS, LENGTH, SYMBOLS, InductionProblem
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
