@@ -15,9 +15,6 @@ from safetensors.torch import save
 
 from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.pattern_file import PATTERNS
-from retrieval_interp.census.census import FOUND, Census
-from retrieval_interp.experiments import depth_sweep
-from retrieval_interp.experiments.runs import RUNS
 from retrieval_interp.llm.results import results
 from retrieval_interp.llm.tasks import kingdoms
 from retrieval_interp.models import presets
@@ -29,7 +26,7 @@ from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.reproduction.reproduce import Settings, circuit_of
 from retrieval_interp.reproduction.stored_report import read_report
 from retrieval_interp.sweep.known_plans import PLANS
-from retrieval_interp.sweep.plan import load_plan
+from retrieval_interp.sweep.plan import Run, load_plan
 from retrieval_interp.sweep.runs_table import read_runs as read_table
 from retrieval_interp.sweep.store import RESULT, STORE, Store
 from retrieval_interp.tasks.retrieval import RetrievalTask
@@ -156,7 +153,6 @@ RUN = "micro/seed-0000"
 RESULT_TEXT = (
     b'{"preset": "micro", "seed": 0, "losses": {"x1": 0.1}, "fell": {"x1": 20}, "seconds": 1.0, "device": "cpu"}'
 )
-FOUND_TEXT = b'{"preset": "micro", "seed": 0, "threshold": 0.05, "solved": false}'
 
 
 def store_files() -> dict[str, bytes]:
@@ -176,7 +172,6 @@ READERS = {
     "log": Reader(LOG, of_data("*/log.jsonl"), lambda folder: read_losses(folder / LOG)),
     "table of attention": Reader("a.csv", lambda: [ATTENTION], lambda folder: read_attention(folder / "a.csv")),
     "table of runs": Reader("r.csv", of_data("sweeps/figure4_laptop/runs.csv"), lambda f: read_table(f / "r.csv")),
-    "runs of a depth sweep": Reader(RUNS, of_data("depth_sweep/runs.jsonl"), depth_sweep.read),
     "report": Reader("report.json", small_reports, report),
     "log of Inspect": Reader("l.json", lambda: [inspect_log("json")], lambda folder: results([folder / "l.json"])),
     "packed log of Inspect": Reader(
@@ -192,19 +187,13 @@ READERS = {
     "result": Reader(
         f"{RUN}/{RESULT}",
         lambda: [RESULT_TEXT],
-        lambda folder: a_store(folder).results(a_store(folder).runs),
+        lambda folder: a_store(folder).results([Run("micro", 0)]),
         store_files,
     ),
     "config of a run": Reader(
         f"{RUN}/{CONFIG}",
         lambda: [micro_config()],
-        lambda folder: a_store(folder).results(a_store(folder).runs),
-        store_files,
-    ),
-    "finding": Reader(
-        f"{RUN}/{FOUND}",
-        lambda: [FOUND_TEXT],
-        lambda folder: Census(a_store(folder), 0.05).examined(),
+        lambda folder: a_store(folder).results([Run("micro", 0)]),
         store_files,
     ),
 }

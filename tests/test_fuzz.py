@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from circuits import BadInput, load_circuit
 from retrieval_interp.models import presets
 from tests.memory import MIB, peak, reset
-from tests.readers import FOUND_TEXT, READERS, RESULT_TEXT, inspect_log
+from tests.readers import READERS, RESULT_TEXT, inspect_log
 
 PATIENCE, MEMORY = 10, 1024  # most seconds and most MiB for one file
 WORD = re.compile(rb"[\w.+-]+")
@@ -122,7 +122,6 @@ ROW = "step,L0H0 a -> b\n80,0.1\n{},0.9\n"
         ("result", RESULT_TEXT.decode().replace("0.1", str(10**400))),
         ("result", RESULT_TEXT.decode().replace("20", str(10**400))),
         ("result", RESULT_TEXT.decode().replace("cpu", "\\ud800")),
-        ("finding", FOUND_TEXT.decode().replace("0.05", str(10**400))),
     ],
 )
 def test_what_is_no_number_or_text_that_could_be_meant_is_named(name, content, tmp_path):

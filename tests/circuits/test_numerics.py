@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from circuits import Circuit, evaluate, validate
-from circuits.ablation import evaluation
+from circuits.losses import sequential_test
 from circuits.model import batching
 from retrieval_interp import load
 
@@ -45,19 +45,19 @@ SETTINGS = (
 @pytest.fixture
 def report(monkeypatch):
     """Validates ``induction`` with a setting; returns the report and the largest number of sequences at once."""
-    sizes, losses_of, threads = [0], evaluation.Batch.losses, torch.get_num_threads()
+    sizes, each_loss, threads = [0], sequential_test.each_loss, torch.get_num_threads()
 
-    def counted(batch, layers):
-        found = losses_of(batch, layers)
-        sizes.append(found[..., 0].numel())
-        return found
+    def counted(*given):
+        for index, part, losses in each_loss(*given):
+            sizes.append(len(losses))
+            yield index, part, losses
 
     def made(setting, threshold=0.1):
         model, task, circuit = load("induction")
         model.to(setting.precision, print_details=False)
         torch.set_num_threads(setting.threads)
         with monkeypatch.context() as patched:
-            patched.setattr(evaluation.Batch, "losses", counted)
+            patched.setattr(sequential_test, "each_loss", counted)
             if setting.at_once:
                 n_positions = task.examples(1, 1).inputs.shape[1]
                 patched.setattr(batching, "POSITIONS_AT_ONCE", setting.at_once * n_positions)

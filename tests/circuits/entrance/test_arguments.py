@@ -39,7 +39,7 @@ def test_arguments_that_cannot_be_used_are_named_in_one_line(model, changed, sai
 
 
 def test_every_entrance_is_in_the_list_of_entrances():
-    of_other_tasks = {"compile_circuit", "train_to_carry", "interchange"}
+    of_other_tasks = {"compile_circuit", "interchange"}
     without_model = {"flow_check", "circuit_diagram", "over_training", "attention_by_group", "roles_or_positions"}
     code = "".join(file.read_text() for file in (ROOT / "circuits").rglob("*.py"))
     found = {*re.findall(r"^@entrance\n(?:@.*\n)*def (\w+)", code, re.M)}
@@ -58,7 +58,6 @@ model, task = small_model(), Copying()
 wrong = {
     "interchange, is Interchangeable": lambda: circuits.interchange(model, task, n_examples=4),
     "compile_circuit, is TokenProblem": lambda: circuits.compile_circuit(CIRCUIT, task),
-    "train_to_carry, is Trainable": lambda: circuits.train_to_carry(model, task, CIRCUIT),
     "Roles, no whole numbers": lambda: Roles(("a",), torch.zeros(2, 1, 1)),
     "where, the conditions are": lambda: OneHot([("a", "b")], where={("a", "b"): (0, 1)}),
     "elsewhere, elsewhere is 3": lambda: OneHot([("a", "b")], elsewhere=3),
