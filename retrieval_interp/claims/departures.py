@@ -1,4 +1,4 @@
-"""Ours: which departure from the paper's recipe decides when x1 is learned (docs/protocol.md)."""
+"""Ours: which departure from the paper's recipe decides when x1 is learned (docs/protocol_literal.md)."""
 
 import math
 from pathlib import Path

@@ -10,7 +10,7 @@ from circuits.errors import BadInput
 from retrieval_interp.claims.claim import listed
 from retrieval_interp.claims.found_circuit import Measured
 from retrieval_interp.models.model_dir import ATTENTION, CIRCUIT, CONFIG, LOG, REPORT, read_config
-from retrieval_interp.models.presets import Recipe, preset
+from retrieval_interp.models.presets import LITERAL, Recipe, preset
 from retrieval_interp.reproduction.stored_report import circuit_found, read_report
 from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
@@ -144,7 +144,7 @@ def is_run_of(folder: Path, changes: Mapping[str, Any]) -> bool:
     """
     made = read_config(folder)["made"]
     of = "transformer_d" if "transformer_d" in folder.name else "transformer_a"
-    wanted = asdict(preset(of, **changes).recipe)
+    wanted = asdict(preset(of, **{**LITERAL, **changes}).recipe)
     recipe = made.get("recipe")
     betas = tuple((recipe or {}).get("betas", Recipe.betas))  # older runs do not name them
     named = SEED.match(folder.name)

@@ -37,12 +37,11 @@ def presets(as_json: Json = False) -> None:
         shape, asked = p.architecture, p.task.asked.replace(" ... ", "-")
         size = f"{shape.n_layers} x {shape.n_heads}, {shape.d_model}"
         cells = (name, problem_of(p.task), asked, size)
-        recipe = "paper" if p.recipe.is_of_the_paper else "small"
-        trained = (recipe, p.recipe.steps, f"{p.recipe.lr:g}", p.seed)
+        trained = (p.recipe.name, p.recipe.steps, f"{p.recipe.lr:g}", p.seed)
         table.add_row(*map(str, (*cells, "yes" if shape.mlp else "no", *trained)))
     Console().print(table)
     typer.echo("Size: layers x heads, d_model.")
-    for name, example in {"paper": "transformer_a", "small": "tiny"}.items():
+    for name, example in {"gpt": "transformer_a", "small": "tiny"}.items():
         typer.echo(f"Recipe {name}: {PRESETS[example].recipe.sentence}.")
 
 

@@ -93,7 +93,7 @@ PRECISIONS = ("auto", "float32", "bfloat16")  # of matrix products; auto: bfloat
 class Recipe:
     """The hyperparameters of training: AdamW without dropout.
 
-    The defaults are for the small presets; ``PAPER`` holds the values of the paper.
+    The defaults are for the small presets; ``GPT`` holds the values of the paper's.
 
     Attributes:
         steps: the number of training steps.
@@ -163,21 +163,30 @@ class Recipe:
         return f"weights from N(0, {spread}), {warm}, {decay}, {clip}, weight decay {self.weight_decay:g}, {precision}"
 
     @property
-    def is_of_the_paper(self) -> bool:
-        """Whether the recipe equals ``PAPER`` in all fields that ``PAPER`` sets."""
-        return all(getattr(self, field) == value for field, value in PAPER.items())
+    def name(self) -> str:
+        """``gpt`` if the recipe has all values of ``GPT``, else ``small``."""
+        return "gpt" if all(getattr(self, field) == value for field, value in GPT.items()) else "small"
 
 
-PAPER: dict[str, Any] = {
+GPT: dict[str, Any] = {
     "lr": 1e-3,
     "weight_decay": 0.1,
+    "betas": (0.9, 0.999),
     "initializer_range": 0.02,
-    "warmup": 0,
-    "decay": 0.0,
-    "max_grad_norm": None,
-    "precision": "bfloat16",  # not stated in the paper; docs/protocol.md compares a run in float32
+    "warmup": 1_000,
+    "max_grad_norm": 1.0,
+    "precision": "bfloat16",  # of matrix products; attention scores and their softmax are in float32
 }
-"""The recipe of the paper (sections 7.1, 8.1, 9.1). "The recipe of Radford et al. (2019)" is GPT-2's N(0, 0.02)."""
+"""Recipe ``gpt``, for the paper's transformers (docs/protocol.md); then a cosine to zero."""
+
+LITERAL: dict[str, Any] = {**GPT, "warmup": 0, "decay": 0.0, "max_grad_norm": None}
+"""The literal reading of the paper, in which what it does not mention is absent (docs/protocol_literal.md)."""
+
+
+def gpt(steps: int, batch: int, training_examples: int, checkpoint_every: int = 400) -> Recipe:
+    """Return recipe ``gpt`` for a number of steps."""
+    decay = 1 - GPT["warmup"] / steps
+    return Recipe(steps, batch, training_examples, decay=decay, checkpoint_every=checkpoint_every, **GPT)
 
 
 @dataclass(frozen=True)
@@ -252,7 +261,7 @@ def _twelve_layers(seed: int) -> Preset:
     return Preset(
         RetrievalTask(n_steps=3),
         Architecture(n_layers=12, n_heads=1, d_model=128, d_head=128),
-        Recipe(steps=24_000, batch=128, training_examples=2**18, **PAPER),
+        gpt(24_000, batch=128, training_examples=2**18),
         seed,
     )
 
@@ -261,7 +270,7 @@ def _figure4(n_layers: int, *, implicit_curriculum: bool) -> Preset:
     return Preset(
         RetrievalTask(n_steps=5 if implicit_curriculum else 3, implicit_curriculum=implicit_curriculum),
         Architecture(n_layers=n_layers, n_heads=8, d_model=128, d_head=16),
-        Recipe(steps=10_000, batch=512, training_examples=2**20, **PAPER),
+        gpt(10_000, batch=512, training_examples=2**20),
     )
 
 
@@ -325,7 +334,7 @@ PRESETS: dict[str, Preset] = {
     "transformer_d": Preset(
         RetrievalTask(n_steps=4),
         Architecture(n_layers=24, n_heads=1, d_model=512, d_head=16, mlp=False),
-        Recipe(steps=6_400, batch=256, training_examples=2**18, checkpoint_every=80, **PAPER),
+        gpt(6_400, batch=256, training_examples=2**18, checkpoint_every=80),
     ),
     **{f"laptop_ic_{n}": _laptop(n) for n in range(1, 7)},
     **{f"laptop_nonic_{n}": _laptop(n, implicit_curriculum=False) for n in range(1, 7)},

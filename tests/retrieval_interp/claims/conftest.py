@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from retrieval_interp.claims.tables import FIGURE4, PAPER, SMALL
-from retrieval_interp.models.presets import preset
+from retrieval_interp.models.presets import LITERAL, preset
 from retrieval_interp.sweep.plan import load_plan
 
 D = SMALL.folders["D"]
@@ -60,7 +60,7 @@ def tables(tmp_path):
             folder = tmp_path / own
             folder.mkdir(parents=True)
             of = "transformer_d" if name == "D" else "transformer_a"
-            recipe = asdict(preset(of).recipe)
+            recipe = asdict(preset(of, **LITERAL).recipe)
             if models is SMALL:
                 write_config(folder, 7, {**recipe, "steps": 400}, 0.005, of)
             else:

@@ -120,7 +120,10 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["discover", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
         (["study", "content-or-position", "induction", "--examples", str(10**6)], "--examples"),
         (["theory", "gradients", "induction", "--examples", str(10**6)], "--examples"),
-        (["llm", "prompts", "equations", "--n", str(10**30)], f"the number of questions is {10**30}; expected 1 to"),
+        (
+            ["llm", "prompts", "equations", "--n", str(10**30)],
+            f"the number of questions is {10**30}; expected a whole number",
+        ),
         (["validate", "induction", "--out", ""], "the argument after --out is empty"),
         (["frobnicate"], "No such command"),
         (["validate"], "Missing argument"),

@@ -69,5 +69,5 @@ def test_it_takes_three_layers():
 
 
 def test_more_chains_than_fit_are_refused():
-    with pytest.raises(BadInput, match="n_chains is 101; expected 1 to 100"):
+    with pytest.raises(BadInput, match="n_chains is 101; expected a whole number from 1 to 100"):
         ConditionalTask(n_chains=101)

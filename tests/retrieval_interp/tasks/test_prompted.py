@@ -129,5 +129,5 @@ def test_a_model_of_another_vocabulary_is_refused() -> None:
 
 def test_numbers_of_examples_that_nobody_can_keep_in_mind_are_refused() -> None:
     for n in (0, 10**30):
-        with pytest.raises(BadInput, match=f"the number of examples is {n}; expected 1 to 1000000"):
+        with pytest.raises(BadInput, match=f"the number of examples is {n}; expected a whole number from 1 to 1000000"):
             EquationsTask(n_steps=2).prompted.examples(n, 0)

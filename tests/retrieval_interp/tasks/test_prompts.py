@@ -353,12 +353,15 @@ def test_variables_go_on_after_z_and_names_after_the_list() -> None:
     [
         (lambda: formulation("riddles"), "unknown formulation 'riddles'; expected one of equations, lives_with"),
         (lambda: formulation("kingdoms", steps=3), "kingdoms: the number of steps cannot be chosen"),
-        (lambda: formulation("equations", steps=0), "equations: n_steps is 0; expected 1 to 100"),
+        (lambda: formulation("equations", steps=0), "equations: n_steps is 0; expected a whole number from 1 to 100"),
         (lambda: formulation("lives_with", steps=-1), "lives_with: n_steps is -1"),
-        (lambda: formulation("equations", chains=1), "equations: n_chains is 1; expected 2 to 100"),
-        (lambda: formulation("relatives", chains=7), "relatives: n_chains is 7; expected 2 to 6"),
+        (lambda: formulation("equations", chains=1), "equations: n_chains is 1; expected a whole number from 2 to 100"),
+        (lambda: formulation("relatives", chains=7), "relatives: n_chains is 7; expected a whole number from 2 to 6"),
         (lambda: Equations(n_chains=True), "equations: n_chains is True"),
-        (lambda: formulation("equations").questions(0, 0), "the number of questions is 0; expected 1 to 1000000"),
+        (
+            lambda: formulation("equations").questions(0, 0),
+            "questions is 0; expected a whole number from 1 to 1000000",
+        ),
         (lambda: formulation("equations").questions(1, -1), "seed is -1"),
     ],
 )

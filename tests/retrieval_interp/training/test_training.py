@@ -372,10 +372,19 @@ def test_seed_and_recipe_may_be_chosen_and_the_command_says_so(tmp_path):
     assert training.train_command("micro", older, tmp_path / "run" / CONFIG) == command
 
 
-def test_the_papers_recipe_neither_warms_up_nor_decays_nor_clips():
-    recipe = PRESETS["transformer_a"].recipe
-    assert recipe.is_of_the_paper
-    assert {training_step.learning_rate(recipe, step) for step in range(recipe.steps)} == {1e-3}
+@pytest.mark.parametrize("name", ["transformer_a", "transformer_d", "figure4_ic_6"])
+def test_the_rate_of_recipe_gpt_rises_for_1000_steps_and_falls_to_zero_over_all_others(name):
+    recipe = PRESETS[name].recipe
+    assert recipe.name == "gpt"
+    rates = [training_step.learning_rate(recipe, step) for step in range(recipe.steps)]
+    assert rates[:1000] == pytest.approx([1e-3 * (step + 1) / 1000 for step in range(1000)])
+    middle = (1000 + recipe.steps) // 2
+    assert rates[middle] == pytest.approx(5e-4, rel=0.01)
+    assert rates[1000:] == sorted(rates[1000:], reverse=True)
+    assert rates[-1] < 1e-6
+
+
+def test_gradients_are_clipped_where_the_recipe_says_so():
     model = build(MICRO.task, MICRO.config)
     take = TrainingStep(model, MICRO.task, replace(MICRO.recipe, max_grad_norm=None, precision="float32"))
     examples = take.task.examples(8, 0)
