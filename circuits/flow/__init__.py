@@ -4,5 +4,4 @@
 - circuit_flow.py: circuit_flow: the pieces that each path carries
 - fixed_paths.py: fixed_paths: the paths of fixed patterns
 - flow_check.py: flow_check: is every loss component known where it is read?
-- canonical_form.py: canonical_form: the function of a circuit, whichever heads do it
 """

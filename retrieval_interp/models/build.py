@@ -115,22 +115,3 @@ def initialise_like_gpt2(model: HookedTransformer, seed: int) -> None:
                 parameter.copy_(deviation * scale * drawn)
             else:
                 parameter.fill_(1.0 if kind == "w" else 0.0)
-
-
-def with_context(model: HookedTransformer, n_positions: int) -> HookedTransformer:
-    """Return a copy of a model over vectors that reads sequences of up to ``n_positions``.
-
-    Its position embedding is zero, and the codes of positions are part of the input, so no weight changes.
-
-    Raises:
-        BadInput: the position embedding of the model is not zero.
-    """
-    if model.pos_embed.W_pos.any():
-        raise BadInput(f"the model has learned embeddings of {model.cfg.n_ctx} positions; others have none")
-    cfg = copy.deepcopy(model.cfg)
-    cfg.n_ctx = n_positions
-    longer = VectorTransformer(cfg)
-    own = longer.state_dict()
-    kept = {key: one if one.shape == own[key].shape else own[key] for key, one in model.state_dict().items()}
-    longer.load_state_dict(kept)  # only the zero position embedding and the causal mask have another shape
-    return longer.eval()

@@ -39,7 +39,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from circuits.errors import BadInput, whole
+from circuits.errors import BadInput
 
 MOST_HOPS = 10**18
 
@@ -73,32 +73,6 @@ def layers_by_position(n_steps: int) -> int:
     what the heads fetched.
     """
     return _checked(n_steps).bit_length()
-
-
-def least_loss_one_layer(n_heads: int, n_pairs: int) -> float:
-    """Return a lower bound on the squared error of x1 after one layer, if attention ignores the symbols at its targets.
-
-    x1 stands at the second member of one of M pairs. Nothing there tells whether its pair is the one in question. So
-    head h brings the query the sum of w_hk x1_k over the second members k, times a factor. Which pair is in question
-    can change the factor, because heads can find first members by their symbols, but not the direction of w_h. So H
-    heads bring H sums of M independent normal symbols with mean 0 and variance 1. No estimate of x1_k from them,
-    whatever an MLP makes of them, has a smaller error than 1 - |P e_k|^2, where P projects on the rows of w. The trace
-    of P is at most min(H, M), so the mean over k is at least 1 - min(H, M) / M.
-
-    With more hops, x1 also stands at the first member of pair 2; attention is taken to ignore it there, too. The
-    scaling of single positions by LayerNorm is neglected. The bound is reached by as many heads as pairs (the tests
-    have a construction); with fewer, it may be too low.
-
-    Args:
-        n_heads: H, the number of heads of the layer.
-        n_pairs: M, the number of pairs that may be the one in question.
-
-    Raises:
-        BadInput: a number is below 1.
-    """
-    whole("the number of heads", n_heads, 1, 2**16)
-    whole("the number of pairs", n_pairs, 1, 2**16)
-    return 1 - min(n_heads, n_pairs) / n_pairs
 
 
 class Depth(NamedTuple):

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from canonical_form import canonical_form, joins_first
 
 import circuits
 from circuits import Circuit, OneHot, flow_check, load_circuit, save_circuit
 from circuits.errors import Unsolved
-from circuits.flow.canonical_form import canonical_form, joins_first
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES
 from circuits.losses.interval import Interval

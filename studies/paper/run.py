@@ -13,8 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from retrieval_interp.training.training import VALIDATE_EVERY, TrainingDiverged, TrainingRun, choose_device, interruptions, start_run
 from retrieval_interp.models.model_dir import LOG, WEIGHTS
+from retrieval_interp.training.training import (
+    VALIDATE_EVERY,
+    TrainingDiverged,
+    TrainingRun,
+    choose_device,
+    interruptions,
+    start_run,
+)
 
 LEARNED, VALIDATIONS = 0.01, 2  # a run of figure 4 stops if all symbols are below it, so many times in a row
 PLATEAU, DIVERGED = 0.5, "diverged.txt"

@@ -4,7 +4,6 @@ import torch
 from circuits import Circuit, Condition, FixedPattern, Head, OneHot
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.circuit import AttentionPath
-from circuits.flow.canonical_form import joins_first
 from circuits.flow.fixed_paths import fixed_paths, paths_on_average, with_fixed_paths
 from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
@@ -95,7 +94,6 @@ def test_what_a_fixed_pattern_joins_is_known_above_it():
     found = flow_check(Circuit({Head(0, 0): to_the_one_before(1.0), **FETCH}), TASK)
     assert found.known_at == {"x1": 1, "x2": 2}
     assert found.fixed == {AttentionPath(Head(0, 0), *ends): None for ends in JOINED.items()}
-    assert joins_first(with_fixed_paths(Circuit({Head(0, 0): to_the_one_before(1.0), **FETCH}), ROLES), TASK.layout)
 
 
 def test_appendix_e_takes_a_fixed_pattern_for_the_paths_that_it_leads_along():

@@ -1,8 +1,8 @@
+from canonical_form import CanonicalForm, canonical_form, joins_first
 from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits import Circuit, Head, OneHot, Previous, Uniform
-from circuits.flow.canonical_form import CanonicalForm, canonical_form, joins_first
 from circuits.mechanisms.mechanism import Mechanism
 from retrieval_interp.theory.chain_layout import chain_layout
 
