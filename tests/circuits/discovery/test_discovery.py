@@ -14,7 +14,6 @@ from circuits import (
     Previous,
     attention,
     discover,
-    evaluate,
     validate,
 )
 from circuits.attention import attention_by_group
@@ -165,26 +164,6 @@ def test_the_figure_of_attention_is_divided_by_the_labels(random_model, task):
     expected = attention[0, 0, task.roles.index("query"), task.roles.index(task.roles[-1])]
     assert shown == pytest.approx(expected.tolist(), abs=1e-3)
     assert figure.data[0].customdata[0][1] == f"{task.roles[-1]}, slot 1"
-
-
-@pytest.mark.slow
-def test_all_twelve_heads_of_transformer_a_are_replaced_by_three_paths_on_slots_and_averages():
-    model, task, _ = load("transformer_a")
-    found = discover(model, task, n_examples=128)
-    one_hots = {str(head): own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
-    copied = one_hots.pop("L3H0")  # brings the x1 of the slot that L2H0 leaves out, from where L1H0 has copied it
-    ((ends, condition),) = copied.where
-    assert (ends, condition.labels) == (("query", "position 23"), (1,))
-    assert {head: [*own.paths] for head, own in one_hots.items()} == {
-        "L2H0": [("query", "pair1.second")],
-        "L4H0": [("query", "pair2.second")],
-        "L8H0": [("query", "pair3.second")],
-    }
-    on = {head: [condition.labels for _, condition in own.where] for head, own in one_hots.items()}
-    assert on == {"L2H0": [(0, 2, 3)], "L4H0": [(0, 1, 3)], "L8H0": []}
-    assert found.combined.mean < 0.01
-    again = evaluate(model, task, task.examples(256, seed=9), [found.circuit]).mean().item()
-    assert again < 0.01
 
 
 def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():

@@ -47,11 +47,14 @@ def test_every_entrance_is_in_the_list_of_entrances():
 
 
 WRONG_TYPES = """
+import inspect
+
 import torch
 import circuits
 from circuits import BadInput, Circuit, Head, OneHot, Roles
 from circuits.errors import plain
 from circuits.figures.diagram import circuit_diagram
+from retrieval_interp.language_tasks.registry import language_task
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 
 model, task = small_model(), Copying()
@@ -75,6 +78,24 @@ for name, run in wrong.items():
         assert name.split(", ")[1] in str(error), (name, str(error))
     else:
         raise AssertionError(name)
+for work in (circuits.against_chance, circuits.path_patching, circuits.self_consistency, circuits.validate,
+             circuits.content_or_position, circuits.discover, circuits.mlp_ablations):
+    for name in ("n_examples", "seed"):
+        for value in ("a", 2.5, True, -1, None):
+            given = {"circuit": CIRCUIT} if "circuit" in inspect.signature(work).parameters else {}
+            try:
+                work(model, task, **given, **{name: value})
+            except BadInput as error:
+                assert repr(value) in str(error) and "expected" in str(error) and "\\n" not in str(error), error
+            else:
+                raise AssertionError(f"{work.__name__} takes {name}={value!r}")
+for tokenizer in (None, "gpt2"):
+    try:
+        language_task("ioi", tokenizer)
+    except BadInput as error:
+        assert str(error) == f"ioi: the tokenizer is {tokenizer!r}; expected a tokenizer of transformers", error
+    else:
+        raise AssertionError(tokenizer)
 """
 
 
