@@ -129,6 +129,10 @@ def over_training(
     Raises:
         BadInput: there is no model, or no such example, layer or head, or a list has the same model at several steps.
     """
+    if isinstance(models, Transformer | Mapping) or not isinstance(models, Iterable):
+        raise BadInput(f"the models are of type {type(models).__name__}; expected pairs of training step and model")
+    if isinstance(models, Sequence) and not all(isinstance(one, Sequence) and len(one) == 2 for one in models):
+        raise BadInput("the models are no pairs of training step and model; expected [(step, model), ...]")
     if isinstance(models, Sequence) and len({id(model) for _, model in models}) < len(models):
         raise BadInput(
             "the list has one model at several steps, with the weights of the last one; expected an iterator"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Integer
 
-from circuits.errors import BadInput
+from circuits.errors import BadInput, whole
 from circuits.problem import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
@@ -65,6 +65,7 @@ class VectorTask(Task):
 
     def examples(self, n: int, seed: int) -> Examples:
         """Return ``n`` examples for evaluation, independent of every training set, whatever the seeds."""
+        n = whole("the number of examples", n, 1)
         return self.assemble(self.draw(n, RngStream.EVALUATION, seed))
 
     @abstractmethod

@@ -77,7 +77,8 @@ def shown_tokens(tokenizer, numbers):
     """What a viewer shows of tokens, in a model whose vocabulary is padded."""
     sizes = {"n_layers": 1, "n_heads": 1, "d_model": 4, "d_head": 4, "n_ctx": 64, "attn_only": True}
     model = HookedTransformer(HookedTransformerConfig(**sizes, d_vocab=400, device="cpu"))
-    model.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    fast = isinstance(tokenizer, Tokenizer)
+    model.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer) if fast else tokenizer
     roles = Roles.of({"first": torch.tensor([0])})
     ((frame,),) = attention_viewer(model, Examples(torch.tensor([numbers]), torch.zeros(1), roles)).panels.values()
     return frame.tokens
@@ -287,3 +288,26 @@ def test_what_cannot_be_shown_is_one_line_and_nothing_is_written(arguments, mess
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert list(tmp_path.iterdir()) == []
+
+
+class Chars(transformers.PreTrainedTokenizer):
+    """A tokenizer that is written in Python and knows ten letters."""
+
+    vocab_size = 10
+
+    def get_vocab(self):
+        return {letter: number for number, letter in enumerate("abcdefghij")}
+
+    def _convert_id_to_token(self, index):
+        return "abcdefghij"[index]
+
+    def _convert_token_to_id(self, token):
+        return "abcdefghij".index(token)
+
+    def _tokenize(self, text):
+        return [*text]
+
+
+def test_tokens_that_a_tokenizer_written_in_python_does_not_know_are_numbers():
+    tokens = shown_tokens(Chars(), [0, 9, 17])
+    assert [token.split("|")[0] for token in tokens] == ["a", "j", "#17"]

@@ -172,7 +172,7 @@ def test_a_negative_seed_or_no_examples_is_refused():
         RetrievalTask(n_steps=1).examples(1, -1)
     with pytest.raises(BadInput, match="do not fit into memory"):
         RetrievalTask(n_steps=1).examples(10**9, 1)
-    with pytest.raises(BadInput, match="0 examples"):
+    with pytest.raises(BadInput, match="examples is 0"):
         RetrievalTask(n_steps=1).examples(0, 1)
 
 
