@@ -41,9 +41,9 @@ def examples_of(problem: Problem, n: int, seed: int, device: torch.device | str 
         BadInput: the task gives something else, fewer or more examples, or lacks one of its roles; it gives the same
             examples for every seed, or others for the same one.
     """
-    _check_seeds(problem, n)
+    others = _of_another_seed(problem, n)
     examples = _drawn(problem, n, seed)
-    _warn_of_repeats(problem, examples)
+    _warn_of_repeats(examples, others)
     return examples.to(device)
 
 
@@ -77,10 +77,11 @@ def _as_it_is(problem: Problem) -> Hashable:
     return id(problem), *functions, tuple(problem.output_roles), *((name, kept(one)) for name, one in own)
 
 
-def _check_seeds(problem: Problem, n: int) -> None:
+def _of_another_seed(problem: Problem, n: int) -> list[bytes]:
+    """Return a few examples of a seed that nobody takes; the task's seeds are checked the first time."""
     key = _as_it_is(problem)
     if key in _seeded and _seeded[key][0]() is problem:
-        return
+        return _seeded[key][1]
     few = max(FEW, min(whole("the number of examples", n, 1), SEEDED))
     one, again, other = (rows(_drawn(problem, few, seed)) for seed in (0, 0, OTHER_SEED))
     if one != again:
@@ -89,6 +90,7 @@ def _check_seeds(problem: Problem, n: int) -> None:
         raise BadInput("the task gives the same examples for every seed; expected fresh ones for each seed")
     with suppress(TypeError):
         _seeded[key] = weakref.ref(problem, lambda gone: _seeded.pop(key, None)), other
+    return other
 
 
 def rows(examples: Examples) -> list[bytes]:
@@ -98,16 +100,15 @@ def rows(examples: Examples) -> list[bytes]:
     return [own.tobytes() + answer.tobytes() for own, answer in zip(*parts, strict=True)]
 
 
-def _warn_of_repeats(problem: Problem, examples: Examples) -> None:
+def _warn_of_repeats(examples: Examples, others: list[bytes]) -> None:
     """Warn if most examples of another seed are among some examples: the task draws from a small data set."""
-    known = _seeded.get(_as_it_is(problem))
-    if known is None or len(examples) < len(known[1]):
+    if len(examples) < len(others):
         return
     there = {*rows(examples)}
-    shared = sum(own in there for own in known[1])
-    if 2 * shared >= len(known[1]):
+    shared = sum(own in there for own in others)
+    if 2 * shared >= len(others):
         warnings.warn(
-            f"{len(examples)} examples were asked for, {len(there)} are different, and of {len(known[1])} with another "
+            f"{len(examples)} examples were asked for, {len(there)} are different, and of {len(others)} with another "
             f"seed {shared} are among them: averages, choices and tests share them, and standard errors say too little",
             stacklevel=2,
         )
