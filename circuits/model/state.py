@@ -57,13 +57,22 @@ def _state(model: Transformer) -> Hashable:
 
 
 def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
-    """Return the ids of a module's hooks, without those that the libraries themselves add in a run of a bridge."""
+    """Return the ids of the user's hooks of a module."""
     own = (*module._forward_hooks.items(), *module._forward_pre_hooks.items())
-    if type(module).__name__ == "HookPoint":
-        theirs: tuple[str, ...] = ("circuits.",)  # of the engine, in another thread
-    else:
-        theirs = ("circuits.", "transformers.", "transformer_lens.")
-    return tuple(key for key, hook in own if not getattr(hook, "__module__", "").startswith(theirs))
+    return tuple(key for key, hook in own if not _is_of_a_library(hook))
+
+
+def _is_of_a_library(hook: Any) -> bool:
+    """Whether a hook is the engine's own, in another thread, or one that a library needs to run a bridge.
+
+    A hook point wraps the functions of ``add_hook``; of these, those of ``ablated`` count as the user's.
+    """
+    theirs = ("transformers.", "transformer_lens.")
+    if getattr(hook, "__module__", None) != "transformer_lens.hook_points":
+        return str(getattr(hook, "__module__", "")).startswith(("circuits.", *theirs))
+    free = zip(hook.__code__.co_freevars, hook.__closure__ or (), strict=True)
+    added = next((cell.cell_contents for name, cell in free if name == "hook"), None)
+    return str(getattr(getattr(added, "func", added), "__module__", "")).startswith(theirs)
 
 
 def _compiled(module: torch.nn.Module) -> bool:

@@ -1,7 +1,10 @@
+import pytest
 import torch
 
 from circuits import Circuit, Condition, Head, OneHot, Roles, ablated
 from circuits.discovery.observed_positions import _rows, observed_positions
+from circuits.model.layers import layers
+from circuits.model.state import check_state
 
 # Two chains, whose seconds stand at 1 and 3; the queries at 4 and 5.
 POSITIONS = torch.tensor([[[1, 3], [4, 5]], [[3, 1], [4, 5]]])
@@ -44,21 +47,29 @@ def test_a_label_that_tells_where_the_role_itself_stands_tells_nothing_of_conten
     assert len(_rows("query", found, everywhere, roles, "slot", 2)) == 2
 
 
-def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(random_model, task) -> None:
+@pytest.fixture
+def known_model(random_model, task):
+    """A model that is known as it is now, so that nothing is checked while it is ablated."""
+    check_state(random_model)
+    layers(random_model, task.examples(16, seed=0))
+    return random_model
+
+
+def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(known_model, task) -> None:
     examples, head = task.examples(16, seed=0), Head(1, 0)
     where = {  # of roles that stand at the same slot the first is named
         ("query", "position 2"): Condition("slot", "pair1.first", (0,)),
         ("query", "position 5"): Condition("slot", "pair1.first", (1,)),
     }
     left = {head: {"query": torch.ones_like(examples.roles["query"], dtype=torch.bool)}}
-    assert observed_positions(random_model, examples, left, "slot") == ({head: {}}, {head: {}})
-    with ablated(random_model, Circuit({head: OneHot([*where], where=where)}), examples.roles):
-        assert observed_positions(random_model, examples, left, "slot") == ({head: where}, {head: {}})
+    assert observed_positions(known_model, examples, left, "slot") == ({head: {}}, {head: {}})
+    with ablated(known_model, Circuit({head: OneHot([*where], where=where)}), examples.roles):
+        assert observed_positions(known_model, examples, left, "slot") == ({head: where}, {head: {}})
 
 
-def test_a_row_to_a_single_position_is_kept_apart(random_model, task) -> None:
+def test_a_row_to_a_single_position_is_kept_apart(known_model, task) -> None:
     examples, head, ends = task.examples(16, seed=0), Head(1, 0), ("query", "position 2")
     where = {ends: Condition("slot", "pair1.first", (0,))}
     left = {head: {"query": torch.ones_like(examples.roles["query"], dtype=torch.bool)}}
-    with ablated(random_model, Circuit({head: OneHot([ends], where=where)}), examples.roles):
-        assert observed_positions(random_model, examples, left, "slot") == ({head: {}}, {head: where})
+    with ablated(known_model, Circuit({head: OneHot([ends], where=where)}), examples.roles):
+        assert observed_positions(known_model, examples, left, "slot") == ({head: {}}, {head: where})

@@ -12,7 +12,7 @@ from circuits import BadInput, Circuit, Examples, Roles, evaluate, validate
 from circuits.losses.sample import stream_seed
 from circuits.model.hooked_transformer import HookedTransformer
 from circuits.model.state import check_state, learned
-from tests.architectures import bridge
+from tests.architectures import ONLY_3, bridge
 from tests.circuits.entrance.small import (
     CIRCUIT,
     END,
@@ -159,6 +159,7 @@ def test_hooks_that_somebody_swallows_are_an_error(model, examples):
         evaluate(swallowing, Copying(), examples, [CIRCUIT])
 
 
+@ONLY_3
 def test_generation_with_a_cache_of_keys_is_one_line_inside_an_ablation(model):
     examples = Copying().examples(2, 0)
     options = {"max_new_tokens": 2, "verbose": False, "stop_at_eos": False}
@@ -190,6 +191,7 @@ def test_a_default_of_double_precision_changes_nothing(model, examples):
         torch.set_default_dtype(torch.float32)
 
 
+@ONLY_3
 def test_padding_that_the_model_masks_by_itself_must_be_declared():
     class Tokenizer:
         padding_side, pad_token_id, bos_token_id = "left", 0, 1
