@@ -226,7 +226,7 @@ class _Reader:
             raise BadInput(f"{labels_line}: {groups[0]} is not a list; expected labels, such as [0, 2]")
         numbers = [self.text(label, labels_line) for label in labels.value]
         for number in numbers:
-            if not re.fullmatch("[0-9]{1,6}", number):
+            if not re.fullmatch("0|[1-9][0-9]{0,5}", number):  # YAML reads 010 as 8
                 raise BadInput(f"{labels_line}: {groups[0]} {number!r}; expected whole numbers of 0 or more")
         at = self.text(entries["at"][1], line) if "at" in entries else target
         return target, Condition(groups[0], at, tuple(map(int, numbers)))

@@ -210,6 +210,7 @@ def test_any_circuit_survives_its_yaml(heads, name):
         ("heads:\n  L0H0:\n    query: {to: first, slot: 0}\n", "line 3: slot is not a list"),
         ("heads:\n  L0H0:\n    query: {to: first, slot: []}\n", "line 2: a condition on no slot"),
         ("heads:\n  L0H0:\n    query: {to: first, slot: [-1]}\n", "line 3: slot '-1'; expected whole numbers"),
+        ("heads:\n  L0H0:\n    query: {to: first, slot: [010]}\n", "line 3: slot '010'; expected whole numbers"),
         ("colour: red\nheads: {}\n", "line 1: unknown key 'colour'"),
         ("heads:\n  ? [a]\n  : uniform\n", "line 2: expected plain text"),
     ],
