@@ -32,6 +32,9 @@ def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> AbstractConte
         circuit: the hypothesis.
         roles: the roles of the batch that will be run, which name its padding (``valid``) if it has any.
 
+    Returns:
+        a context manager; it gives the model, whose outputs are ``[batch, pos, d_out]`` as ever.
+
     Raises:
         BadInput: the circuit does not fit the model or the roles, or changes of the model's attention have no effect.
             On leaving the block: some of the hooks were not called, because the model was run above or below their

@@ -85,7 +85,8 @@ def _shown(tokenizer: Any, number: int) -> str:
         return f"#{number}"
     if own and own.startswith("▁"):  # SentencePiece's space, which decoding drops at the beginning
         text = own.replace("▁", " ")
-    unknown = own is None or (own == tokenizer.unk_token and number != tokenizer.unk_token_id)
+    its_unknown, as_number = (getattr(tokenizer, name, None) for name in ("unk_token", "unk_token_id"))
+    unknown = own is None or (own == its_unknown and number != as_number)
     if unknown or not text or "\ufffd" in text:
         return f"#{number}"
     return "".join(VISIBLE.get(one) or (one if one.isprintable() else ascii(one)[1:-1]) for one in text)
