@@ -22,7 +22,7 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.arguments import at_least, loadable
-from circuits import Circuit, Problem, discover, evaluate, run_ablated, validate
+from circuits import Circuit, Task, discover, evaluate, run_ablated, validate
 from circuits.losses import sequential_test
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp import load
@@ -35,8 +35,8 @@ def recorded(work: Callable[[], object]) -> tuple[float, list[tuple[Circuit, int
     """Return the seconds that some work takes, and every circuit that it runs with its number of examples, by batch."""
     each_loss, ran = sequential_test.each_loss, []
 
-    def recording(model, problem, examples, circuits):  # type: ignore[no-untyped-def]
-        for index, part, losses in each_loss(model, problem, examples, circuits):
+    def recording(model, task, examples, circuits):  # type: ignore[no-untyped-def]
+        for index, part, losses in each_loss(model, task, examples, circuits):
             ran.append((circuits[index], len(losses)))
             yield index, part, losses
 
@@ -47,22 +47,22 @@ def recorded(work: Callable[[], object]) -> tuple[float, list[tuple[Circuit, int
 
 
 @torch.no_grad()
-def loop(model: HookedTransformer, problem: Problem, ran: list[tuple[Circuit, int]]) -> tuple[float, float]:
+def loop(model: HookedTransformer, task: Task, ran: list[tuple[Circuit, int]]) -> tuple[float, float]:
     """Return the loop's seconds for a circuit and example, and the largest difference of its mean losses from ours."""
-    examples, furthest, taken = problem.examples(TIMED, seed=0), 0.0, 0.0
+    examples, furthest, taken = task.examples(TIMED, seed=0), 0.0, 0.0
     sample = random.Random(0).sample(ran, min(SAMPLED, len(ran)))
     for circuit, _ in sample:
         started = time.process_time()
-        alone = problem.losses(run_ablated(model, circuit, examples), examples).mean()
+        alone = task.losses(run_ablated(model, circuit, examples), examples).mean()
         taken += time.process_time() - started
-        furthest = max(furthest, (evaluate(model, problem, examples, [circuit]).mean() - alone).abs().item())
+        furthest = max(furthest, (evaluate(model, task, examples, [circuit]).mean() - alone).abs().item())
     return taken / len(sample) / TIMED, furthest
 
 
-def compared(model: HookedTransformer, problem: Problem, work: Callable[[], object]) -> dict[str, float]:
+def compared(model: HookedTransformer, task: Task, work: Callable[[], object]) -> dict[str, float]:
     """Compare some work with the loop over the same circuits and examples."""
     seconds, ran = recorded(work)
-    each, furthest = loop(model, problem, ran)
+    each, furthest = loop(model, task, ran)
     ratio = each * sum(n for _, n in ran) / seconds
     circuits = len({circuit for circuit, _ in ran})
     return {"ratio": ratio, "seconds": seconds, "circuits": circuits, "furthest_loss": furthest}

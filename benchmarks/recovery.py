@@ -6,9 +6,9 @@ Each planted circuit has 1 to 4 steps, 2 to 6 layers of 1 to 3 heads, and no red
 backup: a second head, in any layer, has one of the paths too. Some of the other heads are distractors, which attend to
 random roles and write nothing or noise. The rest do nothing.
 
-Two circuits are **equivalent** if each is a minimal set of planted paths that solves the problem. Of a path and its
+Two circuits are **equivalent** if each is a minimal set of planted paths that solves the task. Of a path and its
 backup, a minimal set has only one. Precision is the share of the found paths that were planted and are not redundant.
-Recall is one minus the share of the paths that must be added to the found ones to solve the problem.
+Recall is one minus the share of the paths that must be added to the found ones to solve the task.
 """
 
 import argparse
@@ -28,15 +28,15 @@ from circuits.ground_truth.compile import (
     without_path,
     without_redundant_paths,
 )
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.models.provenance import versions
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A planted circuit with its problem, the size of the transformer, its backups and its distractors."""
+    """A planted circuit with its task, the size of the transformer, its backups and its distractors."""
 
-    problem: ChainProblem
+    task: ChainTask
     n_layers: int
     n_heads: int
     circuit: Circuit
@@ -51,35 +51,35 @@ def plant(
     heads: tuple[int, int] = (1, 3),
     n_chains: int = 3,
 ) -> Planted:
-    """Draw a problem, a minimal circuit for it, a backup if the seed is a multiple of 3, and distractors.
+    """Draw a task, a minimal circuit for it, a backup if the seed is a multiple of 3, and distractors.
 
     The numbers of steps, layers and heads are drawn from ranges, both ends included.
     """
     rng = random.Random(seed)
     while True:
-        problem = ChainProblem(rng.randint(*steps), n_chains)
+        task = ChainTask(rng.randint(*steps), n_chains)
         n_layers, n_heads = rng.randint(*layers), rng.randint(*heads)
-        grown = _grow(rng, problem, n_layers, n_heads)
-        if solves(grown, problem):
+        grown = _grow(rng, task, n_layers, n_heads)
+        if solves(grown, task):
             break
-    grown = without_redundant_paths(grown, problem)
-    circuit, backups = with_backup(rng, grown, problem, n_layers, n_heads) if seed % 3 == 0 else (grown, ())
+    grown = without_redundant_paths(grown, task)
+    circuit, backups = with_backup(rng, grown, task, n_layers, n_heads) if seed % 3 == 0 else (grown, ())
     distractors = {
-        Head(layer, head): Distractor(_random_rows(rng, problem), rng.choice([0.0, 1.0]))
+        Head(layer, head): Distractor(_random_rows(rng, task), rng.choice([0.0, 1.0]))
         for layer in range(n_layers)
         for head in range(n_heads)
         if Head(layer, head) not in circuit.heads and rng.random() < 0.7
     }
-    return Planted(problem, n_layers, n_heads, circuit, backups, distractors)
+    return Planted(task, n_layers, n_heads, circuit, backups, distractors)
 
 
-def _grow(rng: random.Random, problem: ChainProblem, n_layers: int, n_heads: int) -> Circuit:
-    """Draw random paths, each to a target that knows something new to its source; they need not solve the problem."""
+def _grow(rng: random.Random, task: ChainTask, n_layers: int, n_heads: int) -> Circuit:
+    """Draw random paths, each to a target that knows something new to its source; they need not solve the task."""
     heads: dict[Head, dict[str, str]] = {}
-    before = problem.examples(4, seed=0).roles.before
+    before = task.examples(4, seed=0).roles.before
     for layer in range(n_layers):
-        known = known_after(Circuit({head: OneHot(rows) for head, rows in heads.items()}), problem)[-1]
-        for source in problem.roles:
+        known = known_after(Circuit({head: OneHot(rows) for head, rows in heads.items()}), task)[-1]
+        for source in task.roles:
             neighbour = source.replace("second", "first") if source.endswith("second") else None
             useful = [t for t in before(source) if (known[source] & known[t] or t == neighbour)]
             useful = [t for t in useful if known[t] - known[source]]
@@ -91,7 +91,7 @@ def _grow(rng: random.Random, problem: ChainProblem, n_layers: int, n_heads: int
 def with_backup(
     rng: random.Random,
     circuit: Circuit,
-    problem: ChainProblem,
+    task: ChainTask,
     n_layers: int,
     n_heads: int,
     elsewhere: bool = False,
@@ -108,15 +108,15 @@ def with_backup(
         own = circuit.heads.get(other)
         rows = dict(own.rows) if isinstance(own, OneHot) else {}
         both = circuit.with_head(other, OneHot({**rows, path.source: path.target}))
-        if path.source not in rows and solves(without_path(both, path), problem):
+        if path.source not in rows and solves(without_path(both, path), task):
             return both, (path, AttentionPath(other, path.source, path.target))
     return circuit, ()
 
 
-def _random_rows(rng: random.Random, problem: ChainProblem) -> dict[str, str]:
+def _random_rows(rng: random.Random, task: ChainTask) -> dict[str, str]:
     """Draw the rows of a distractor: random sources, each with a random earlier target."""
-    before = problem.examples(4, seed=0).roles.before
-    sources = [role for role in problem.roles if before(role)]
+    before = task.examples(4, seed=0).roles.before
+    sources = [role for role in task.roles if before(role)]
     chosen = rng.sample(sources, rng.randint(1, len(sources)))
     return {source: rng.choice(before(source)) for source in chosen}
 
@@ -125,21 +125,21 @@ def recover(planted: Planted) -> dict[str, object]:
     """Compile a planted circuit, discover it, and compare the two."""
     model = compile_circuit(
         planted.circuit,
-        planted.problem,
+        planted.task,
         n_layers=planted.n_layers,
         n_heads=planted.n_heads,
         distractors=planted.distractors,
     )
-    found = discover(model, planted.problem, n_examples=256)
+    found = discover(model, planted.task, n_examples=256)
     paths, known = set(found.circuit.paths), set(planted.circuit.paths)
-    needed = {path for path in known if not solves(without_path(planted.circuit, path), planted.problem)}
+    needed = {path for path in known if not solves(without_path(planted.circuit, path), planted.task)}
     alone = Circuit(planted.circuit.heads)
     for path in known - paths:
         alone = without_path(alone, path)
-    useful = without_redundant_paths(alone, planted.problem).paths
-    missing = 0 if solves(alone, planted.problem) else max(1, len(needed - paths))
+    useful = without_redundant_paths(alone, planted.task).paths
+    missing = 0 if solves(alone, planted.task) else max(1, len(needed - paths))
     return {
-        "steps": planted.problem.n_steps,
+        "steps": planted.task.n_steps,
         "layers": planted.n_layers,
         "heads": planted.n_heads,
         "planted": len(known),

@@ -26,11 +26,11 @@ from circuits.checks.content_or_position import each_alone, mean_patterns
 from circuits.circuit import Circuit
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from circuits.utils.progress import shown
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers
-from retrieval_interp.language_tasks.metric import THRESHOLD, Metric, MetricProblem
+from retrieval_interp.language_tasks.metric import THRESHOLD, Metric, MetricTask
 from retrieval_interp.models.provenance import versions
 
 GPT2 = {"n_layers": 12, "n_heads": 12, "d_model": 768, "d_head": 64, "d_mlp": 3072, "n_ctx": 1024, "d_vocab": 50257}
@@ -66,12 +66,12 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
     task = RandomTokens(None, model.cfg.d_vocab)
     with shown(None, "content or position") as progress:
         began, used = time.perf_counter(), time.process_time()
-        means = mean_patterns(model, MetricProblem(task, model, Metric.probability, 1.0))
+        means = mean_patterns(model, MetricTask(task, model, Metric.probability, 1.0))
         averaged, averaging = time.perf_counter(), time.process_time()
-        raw = MetricProblem(task, model, Metric.kl, 1.0)
+        raw = MetricTask(task, model, Metric.kl, 1.0)
         whole = evaluate(model, raw, raw.examples(128, 1), [Circuit(means)]).mean().item()
-        problem = MetricProblem(task, model, Metric.kl, whole)
-        test = SequentialTest(model, problem, Sample(problem, n_prompts, 0), THRESHOLD)
+        task = MetricTask(task, model, Metric.kl, whole)
+        test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD)
         alone = each_alone(test, means, progress)
         ended, ending = time.perf_counter(), time.process_time()
     return {

@@ -26,7 +26,7 @@ from .figures.diagram import circuit_diagram as circuit_diagram
 from .flow.flow_check import FlowCheck as FlowCheck
 from .flow.flow_check import flow_check as flow_check
 from .ground_truth.compile import Distractor as Distractor
-from .ground_truth.compile import TokenProblem as TokenProblem
+from .ground_truth.compile import TokenTask as TokenTask
 from .ground_truth.compile import compile_circuit as compile_circuit
 from .interchange.interchange import interchange as interchange
 from .interchange.interchange_result import InterchangeResult as InterchangeResult
@@ -44,9 +44,9 @@ from .mlps.mlp_report import MLPReport as MLPReport
 from .mlps.mlps import mlp_ablations as mlp_ablations
 from .null_models.chance import ChanceReport as ChanceReport
 from .null_models.chance import against_chance as against_chance
-from .problem import Examples as Examples
-from .problem import Problem as Problem
 from .roles import Roles as Roles
+from .task import Examples as Examples
+from .task import Task as Task
 from .validation.validation import validate as validate
 from .validation.validation_report import ValidationReport as ValidationReport
 from .viewer.viewer import Viewer as Viewer
@@ -74,11 +74,11 @@ __all__ = [
     "Mechanism",
     "OneHot",
     "Previous",
-    "Problem",
     "Resample",
     "Roles",
     "SelfConsistency",
-    "TokenProblem",
+    "Task",
+    "TokenTask",
     "Uniform",
     "Unsolved",
     "ValidationReport",

@@ -11,8 +11,8 @@ from circuits.entrance import entrance
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 
 ATTENTION_EXAMPLES = 256  # examples for average attention, by default
 

@@ -14,8 +14,8 @@ from circuits.circuit import Circuit
 from circuits.errors import BadInput, plain, real, whole
 from circuits.given import number_of_examples
 from circuits.model.state import check_state
-from circuits.problem import Examples, check_problem
 from circuits.roles import Roles
+from circuits.task import Examples, check_task
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -25,10 +25,10 @@ def entrance(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Read the arguments of a public function, by their names, before it runs."""
     signature = inspect.signature(function)
     readers = {name: READERS[name] for name in signature.parameters if name in READERS}
-    for name in readers.keys() & {"problem", "task"}:  # a function may ask for more than a Problem
+    for name in readers.keys() & {"task"}:  # a function may ask for more than a Task
         kind = signature.parameters[name].annotation
         kind = inspect.unwrap(function).__globals__[kind] if isinstance(kind, str) else kind
-        readers[name] = _checked(functools.partial(check_problem, kind=kind))
+        readers[name] = _checked(functools.partial(check_task, kind=kind))
 
     def entered(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         try:
@@ -82,8 +82,7 @@ def _integer(what: str, least: int | None = None, most: int | None = None) -> Ca
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "model": _checked(check_state),
-    "problem": _checked(check_problem),
-    "task": _checked(check_problem),
+    "task": _checked(check_task),
     "circuit": _a(Circuit, "circuit", " (Circuit({'L0H0': 'uniform'}), or load_circuit(path))"),
     "circuits": _circuits,
     "examples": _a(Examples, "examples", "; a task gives some: task.examples(8, seed=0)"),

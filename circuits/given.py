@@ -13,7 +13,7 @@ from circuits.errors import BadInput, whole
 from circuits.model.batching import spread
 from circuits.model.state import learned
 from circuits.model.transformer import Transformer, run
-from circuits.problem import Examples, Problem
+from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
 
 FEW = 8  # examples on which the losses are compared with those of complete outputs
@@ -34,37 +34,37 @@ def number_of_examples(n: object) -> int:
     return number
 
 
-def examples_of(problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> Examples:
+def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu") -> Examples:
     """Return ``n`` examples of a task, whose seeds are checked the first time; a small data set is told.
 
     Raises:
         BadInput: the task gives something else, fewer or more examples, or lacks one of its roles; it gives the same
             examples for every seed, or others for the same one.
     """
-    others = _of_another_seed(problem, n)
-    examples = _drawn(problem, n, seed)
+    others = _of_another_seed(task, n)
+    examples = _drawn(task, n, seed)
     _warn_of_repeats(examples, others)
     return examples.to(device)
 
 
-def _drawn(problem: Problem, n: int, seed: int) -> Examples:
+def _drawn(task: Task, n: int, seed: int) -> Examples:
     n, seed = whole("the number of examples", n, 1), whole("the seed", seed, 0)
-    examples = problem.examples(n, seed)
+    examples = task.examples(n, seed)
     if not isinstance(examples, Examples):
         raise BadInput(f"the task's examples: got {type(examples).__name__}; expected circuits.Examples")
     if len(examples) != n:
         raise BadInput(f"the task gives {len(examples)} examples where {n} were asked for")
-    for role in (*problem.roles, *problem.output_roles):
+    for role in (*task.roles, *task.output_roles):
         examples.roles[role]  # raises if there is none
     return examples
 
 
 # Tasks whose seeds were checked, as they were then, and the examples of another seed. A task may hold a model: only a
 # weak reference lets both go.
-_seeded: dict[Hashable, tuple[weakref.ref[Problem], list[bytes]]] = {}
+_seeded: dict[Hashable, tuple[weakref.ref[Task], list[bytes]]] = {}
 
 
-def _as_it_is(problem: Problem) -> Hashable:
+def _as_it_is(task: Task) -> Hashable:
     """Return what a task is at the moment: its functions and attributes, and what small lists and mappings hold."""
 
     def kept(value: object) -> Hashable:
@@ -72,24 +72,24 @@ def _as_it_is(problem: Problem) -> Hashable:
             return tuple(map(kept, value.items() if isinstance(value, Mapping) else value))
         return value if isinstance(value, bool | int | float | str) else id(value)
 
-    functions = (id(getattr(own, "__func__", own)) for own in (problem.examples, problem.losses))
-    own = getattr(problem, "__dict__", {}).items()
-    return id(problem), *functions, tuple(problem.output_roles), *((name, kept(one)) for name, one in own)
+    functions = (id(getattr(own, "__func__", own)) for own in (task.examples, task.losses))
+    own = getattr(task, "__dict__", {}).items()
+    return id(task), *functions, tuple(task.output_roles), *((name, kept(one)) for name, one in own)
 
 
-def _of_another_seed(problem: Problem, n: int) -> list[bytes]:
+def _of_another_seed(task: Task, n: int) -> list[bytes]:
     """Return a few examples of a seed that nobody takes; the task's seeds are checked the first time."""
-    key = _as_it_is(problem)
-    if key in _seeded and _seeded[key][0]() is problem:
+    key = _as_it_is(task)
+    if key in _seeded and _seeded[key][0]() is task:
         return _seeded[key][1]
     few = max(FEW, min(whole("the number of examples", n, 1), SEEDED))
-    one, again, other = (rows(_drawn(problem, few, seed)) for seed in (0, 0, OTHER_SEED))
+    one, again, other = (rows(_drawn(task, few, seed)) for seed in (0, 0, OTHER_SEED))
     if one != again:
         raise BadInput("the task gives other examples for the same seed; expected the same ones")
     if one == other:
         raise BadInput("the task gives the same examples for every seed; expected fresh ones for each seed")
     with suppress(TypeError):
-        _seeded[key] = weakref.ref(problem, lambda gone: _seeded.pop(key, None)), other
+        _seeded[key] = weakref.ref(task, lambda gone: _seeded.pop(key, None)), other
     return other
 
 
@@ -115,7 +115,7 @@ def _warn_of_repeats(examples: Examples, others: list[bytes]) -> None:
 
 
 def losses_of(
-    problem: Problem, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples, finite: bool = True
+    task: Task, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples, finite: bool = True
 ) -> Float[torch.Tensor, "batch component"]:
     """Return the losses of a task on a model's outputs, at least in single precision.
 
@@ -123,8 +123,8 @@ def losses_of(
         BadInput: they are no tensor of one loss for each example and component, or (``finite``) not all are finite.
     """
     outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-    losses = problem.losses(outputs, examples)
-    expected = len(examples), len(problem.loss_components)
+    losses = task.losses(outputs, examples)
+    expected = len(examples), len(task.loss_components)
     if not isinstance(losses, torch.Tensor) or losses.shape != expected or losses.is_complex():
         is_tensor = isinstance(losses, torch.Tensor)
         got = f"{losses.dtype} of shape {[*losses.shape]}" if is_tensor else type(losses).__name__
@@ -135,15 +135,15 @@ def losses_of(
     return losses.to(torch.promote_types(losses.dtype, torch.float32))
 
 
-def read_positions(problem: Problem, examples: Examples) -> Bool[torch.Tensor, "example pos"]:
+def read_positions(task: Task, examples: Examples) -> Bool[torch.Tensor, "example pos"]:
     """Return the positions whose outputs the losses of a task may read."""
     read = torch.zeros(examples.inputs.shape[:2], dtype=torch.bool, device=examples.inputs.device)
-    for role in problem.output_roles:
+    for role in task.output_roles:
         read.scatter_(1, examples.roles[role], True)
     return read
 
 
-def check_reading(model: Transformer, problem: Problem, examples: Examples) -> None:
+def check_reading(model: Transformer, task: Task, examples: Examples) -> None:
     """Check once, on a few examples, that the losses do not depend on outputs at other positions than output roles.
 
     The outputs elsewhere are replaced with others: noise, the next token, this token, and the answer. A loss that ranks
@@ -152,27 +152,27 @@ def check_reading(model: Transformer, problem: Problem, examples: Examples) -> N
     Raises:
         BadInput: the losses of complete outputs are not finite, or differ from those with other outputs elsewhere.
     """
-    key = "reading", _as_it_is(problem)
+    key = "reading", _as_it_is(task)
     known = learned(model).get(key)
-    if known is not None and known() is problem:
+    if known is not None and known() is task:
         return
     few = examples.take(spread(len(examples), FEW, examples.inputs.shape[1], model.cfg))
     with torch.no_grad():
-        outputs, read = run(model, few), read_positions(problem, few)
-    complete = losses_of(problem, outputs.clone(), few)
-    if not torch.equal(losses_of(problem, outputs.clone(), few), complete):
+        outputs, read = run(model, few), read_positions(task, few)
+    complete = losses_of(task, outputs.clone(), few)
+    if not torch.equal(losses_of(task, outputs.clone(), few), complete):
         raise BadInput("the task's losses of the same outputs differ from call to call; expected the same")
     for others in _others(outputs, few):
-        changed = losses_of(problem, torch.where(read[..., None], outputs, others), few, finite=False)
+        changed = losses_of(task, torch.where(read[..., None], outputs, others), few, finite=False)
         if not torch.allclose(changed, complete):
-            raise BadInput(f"the losses read more than the outputs at the roles {', '.join(problem.output_roles)}")
+            raise BadInput(f"the losses read more than the outputs at the roles {', '.join(task.output_roles)}")
     half = slice(0, -(-len(few) // 2))
-    if not torch.allclose(losses_of(problem, outputs[half].clone(), few.take(half)), complete[half], atol=1e-6):
+    if not torch.allclose(losses_of(task, outputs[half].clone(), few.take(half)), complete[half], atol=1e-6):
         raise BadInput("the task's losses of an example depend on the other examples; expected each example by itself")
     if not outputs.isfinite().all():
         return  # nothing could be compared
     with suppress(TypeError):  # a task may hold the model: only a weak reference lets both go
-        learned(model)[key] = weakref.ref(problem)
+        learned(model)[key] = weakref.ref(task)
 
 
 def _others(

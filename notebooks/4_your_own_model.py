@@ -1,21 +1,21 @@
 # %% [markdown]
 # # Your own model
 #
-# The engine, `circuits`, does not know the retrieval problem. It takes any `HookedTransformer` and a **problem**: examples
+# The engine, `circuits`, does not know the retrieval problem. It takes any `HookedTransformer` and a **task**: examples
 # whose positions have names, and a loss. This notebook brings both. It trains a small model to predict repeated tokens, the
 # task on which induction heads were first found. Then it states a hypothesis about the model's heads and tests it.
 #
 # The notebook runs in about a minute on two cores.
 
 # %% [markdown]
-# ## The problem
+# ## The task
 #
 #     token    start   a   b       c      d   ...   filler   ...   a   b       c   d   ...
 #     role                 first   next                                again
 #
 # At the second b the model has to predict c. Every repeated token but the last has these three roles.
 #
-# A problem has five parts: the names of its roles, the names of its loss components, the roles at which the loss reads the
+# A task has five parts: the names of its roles, the names of its loss components, the roles at which the loss reads the
 # model's outputs, and two functions, `examples` and `losses`.
 
 # %%
@@ -59,8 +59,8 @@ class RepeatedTokens:
         return loss.mean(dim=1, keepdim=True) / torch.tensor(float(VOCABULARY)).log()
 
 
-problem = RepeatedTokens()
-problem.examples(1, seed=0).inputs
+task = RepeatedTokens()
+task.examples(1, seed=0).inputs
 
 # %% [markdown]
 # ## The model
@@ -80,8 +80,8 @@ STEPS = 400
 optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=STEPS)
 for step in trange(STEPS):
-    batch = problem.examples(64, seed=1_000_000 + step)
-    loss = problem.losses(model(batch.inputs), batch).mean()
+    batch = task.examples(64, seed=1_000_000 + step)
+    loss = task.losses(model(batch.inputs), batch).mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -98,9 +98,9 @@ print(f"loss {loss.item():.4f}; a uniform guess has 1")
 # %%
 from circuits import attention_figure, role_attention
 
-examples = problem.examples(256, seed=1)
+examples = task.examples(256, seed=1)
 attention = role_attention(model, examples)
-attention_figure(attention, problem.roles, ["first", "next", "again"])
+attention_figure(attention, task.roles, ["first", "next", "again"])
 
 # %%
 from circuits import attention_viewer
@@ -117,7 +117,7 @@ attention_viewer(model, examples, example=0)
 # %%
 from circuits import Circuit
 
-again, first, following = (problem.roles.index(role) for role in ("again", "first", "next"))
+again, first, following = (task.roles.index(role) for role in ("again", "first", "next"))
 lower = int(attention[0, :, following, first].argmax())
 upper = int(attention[1, :, again, following].argmax())
 textbook = Circuit(
@@ -134,7 +134,7 @@ print(*textbook.paths, sep="\n")
 # %%
 from circuits import validate
 
-report = validate(model, problem, textbook, n_examples=512, seed=2)
+report = validate(model, task, textbook, n_examples=512, seed=2)
 for verdict in report.verdicts:
     print(verdict.outcome, verdict.step, "-", verdict.sentence)
 
@@ -152,10 +152,10 @@ report.paths_table().round(3)
 # %%
 from circuits import discover
 
-found = discover(model, problem)
+found = discover(model, task)
 for head, mechanism in found.circuit.heads.items():
     print(head, mechanism)
-validate(model, problem, found.circuit, n_examples=512, seed=2).passed
+validate(model, task, found.circuit, n_examples=512, seed=2).passed
 
 # %% [markdown]
 # ## Explore it
@@ -166,7 +166,7 @@ validate(model, problem, found.circuit, n_examples=512, seed=2).passed
 # %%
 from circuits import explore
 
-explore(model, problem, textbook)
+explore(model, task, textbook)
 
 # %% [markdown]
 # ## Exercises

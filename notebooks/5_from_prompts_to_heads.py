@@ -38,7 +38,7 @@ logits = model(question.prompt + "\n", prepend_bos=False)
 print("the model answers:", model.to_string(logits[0, -1].argmax()))
 
 # %% [markdown]
-# For the circuit tools, these questions are a problem in which the token of every symbol has a role. The loss is the
+# For the circuit tools, these questions are a task in which the token of every symbol has a role. The loss is the
 # probability of a wrong answer. The lines of a chain are `pair1`, which defines the variable that is asked about, to `pair3`,
 # which holds the value. Each has a `first` (the left side), a `second` (the right side) and an `end` (the line break). The
 # roles `a.second` to `l.second` name the right sides of all twelve lines by the variable on the left. So a path can lead to
@@ -116,8 +116,8 @@ explore(model, task, circuit)
 # from retrieval_interp import Prompted, formulation, language_model
 #
 # model = language_model("gpt2")  # any name of the Hugging Face Hub, or a local folder
-# problem = Prompted(formulation("lives_with", steps=2), model.tokenizer)
-# explore(model, problem)
+# task = Prompted(formulation("lives_with", steps=2), model.tokenizer)
+# explore(model, task)
 # ```
 #
 # ## Exercises

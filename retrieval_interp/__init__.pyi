@@ -4,7 +4,7 @@ from .experiments.observations import observations as observations
 from .figure4.figure4 import figure4_sentences as figure4_sentences
 from .figure4.figure4_page import figure4_components as figure4_components
 from .figure4.figure4_page import figure4_losses as figure4_losses
-from .ground_truth.chains import ChainProblem as ChainProblem
+from .ground_truth.chains import ChainTask as ChainTask
 from .ground_truth.minimal_circuit import minimal_circuit as minimal_circuit
 from .models.build import VectorTransformer as VectorTransformer
 from .models.language import language_model as language_model
@@ -32,7 +32,7 @@ from .training.training import train as train
 
 __all__ = [
     "PRESETS",
-    "ChainProblem",
+    "ChainTask",
     "Emergence",
     "Loaded",
     "Prompted",

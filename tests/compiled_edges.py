@@ -28,7 +28,7 @@ from torch import Tensor
 from circuits.circuit import AttentionPath, Circuit
 from circuits.composition.edges import CARRIED, FOLLOWED
 from circuits.composition.sender import ALL, EMBED, Sender
-from circuits.ground_truth.compile import MATCH, TokenProblem, known_after
+from circuits.ground_truth.compile import MATCH, TokenTask, known_after
 from circuits.heads import Head
 
 N = 3  # instances; any number above 2 gives the same edges
@@ -59,18 +59,18 @@ class CompiledEdge:
         return self.effect >= (CARRIED if self.input == "V" else FOLLOWED)
 
 
-def compiled_edges(circuit: Circuit, problem: TokenProblem) -> tuple[CompiledEdge, ...]:
-    """Return the effects of all senders on all paths of a circuit, once it is compiled for a problem.
+def compiled_edges(circuit: Circuit, task: TokenTask) -> tuple[CompiledEdge, ...]:
+    """Return the effects of all senders on all paths of a circuit, once it is compiled for a task.
 
     Args:
         circuit: a circuit that ``compile_circuit`` accepts. Heads that it does not name write nothing.
-        problem: the problem; its loss is the squared error of one-hot answers.
+        task: the task; its loss is the squared error of one-hot answers.
 
     Raises:
         BadInput: a path joins two roles that share no piece and are not neighbours.
     """
-    known_after(circuit, problem)
-    counting = _Counting(circuit, problem)
+    known_after(circuit, task)
+    counting = _Counting(circuit, task)
     edges = []
     for path in circuit.paths:
         written = counting.unpatched[path.head.layer]
@@ -95,10 +95,10 @@ class _Patch:
 class _Counting:
     """A compiled transformer as counts of symbols: what each role knows, and who wrote it."""
 
-    def __init__(self, circuit: Circuit, problem: TokenProblem) -> None:
-        self.circuit, self.problem = circuit, problem
-        places = problem.layout.places
-        self.pieces = [piece for piece in problem.layout.pieces if piece not in places]
+    def __init__(self, circuit: Circuit, task: TokenTask) -> None:
+        self.circuit, self.task = circuit, task
+        places = task.layout.places
+        self.pieces = [piece for piece in task.layout.pieces if piece not in places]
         self.n_layers = 1 + max(path.head.layer for path in circuit.paths)
 
     @cached_property
@@ -117,8 +117,8 @@ class _Counting:
     def run(self, patch: _Patch | None = None) -> Layers:
         """Return what every sender wrote at every role, before each layer and after the last."""
         written: Written = {}
-        for role in self.problem.roles:
-            own = [float(piece in self.problem.layout.start[role]) for piece in self.pieces]
+        for role in self.task.roles:
+            own = [float(piece in self.task.layout.start[role]) for piece in self.pieces]
             written[role] = {EMBED: torch.einsum("p,io->ipo", torch.tensor(own), torch.eye(N))}
         layers = [written]
         for layer in range(self.n_layers):
@@ -135,7 +135,7 @@ class _Counting:
     def _fetched(self, head: Head, written: Written, patch: _Patch | None) -> Iterator[tuple[str, Counts]]:
         """Yield what a head writes at every role."""
         paths = {path.source: path for path in self.circuit.paths if path.head == head}
-        for role in self.problem.roles:
+        for role in self.task.roles:
             path = paths.get(role)
             if path is None:
                 yield role, _known(written[role])
@@ -151,7 +151,7 @@ class _Counting:
         queries = _known(written[path.source], patch if patch and patch.which == "Q" else None)
         keys = self._keys(path, written, patch if patch and patch.which == "K" else None)
         looked_at = torch.ones(N, N)
-        if (path.source, path.target) in self.problem.layout.joined:
+        if (path.source, path.target) in self.task.layout.joined:
             exchanged = patch is not None and patch.which in "QK" and patch.sender in (EMBED, ALL)
             looked_at = torch.eye(N).roll(int(exchanged), dims=0)
         scores = torch.einsum("ipo,rjpo->irj", queries, keys)
@@ -169,13 +169,13 @@ class _Counting:
 
     def _before(self, path: AttentionPath) -> Sequence[str]:
         """Return the roles up to the source, which is the last."""
-        roles = self.problem.layout.roles
+        roles = self.task.layout.roles
         return roles[: roles.index(path.source) + 1]
 
     def _loss(self, written: Written) -> float:
         """Return the squared error of the answers, summed over the symbols and averaged over the components."""
         errors = []
-        for piece, role in self.problem.read_at.items():
+        for piece, role in self.task.read_at.items():
             answer = _known(written[role])[:, self.pieces.index(piece)]
             errors.append((answer - torch.eye(N)).square().sum(dim=1).mean())
         return float(torch.stack(errors).mean())

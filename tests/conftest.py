@@ -1,4 +1,4 @@
-"""Shared ground truth: a model whose circuit was written by hand, and small problems that finish fast.
+"""Shared ground truth: a model whose circuit was written by hand, and small tasks that finish fast.
 
 What computes is imported where it is needed: the process that hands the tests out to the others reads this too.
 """
@@ -30,10 +30,10 @@ def one_thread():
 
 
 @pytest.fixture(scope="session")
-def problem():
-    from tests.handmade import InductionProblem
+def task():
+    from tests.handmade import InductionTask
 
-    return InductionProblem()
+    return InductionTask()
 
 
 @pytest.fixture(scope="session")
@@ -51,15 +51,15 @@ def circuit():
 
 
 @pytest.fixture(scope="session")
-def task():
+def chains():
     return RetrievalTask(n_steps=2, n_chains=2)
 
 
 @pytest.fixture(scope="session")
-def random_model(task):
+def random_model(chains):
     from retrieval_interp import VectorTransformer
 
-    cfg = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task)
+    cfg = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(chains)
     return VectorTransformer(cfg, seed=3).eval()
 
 

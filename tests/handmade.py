@@ -81,7 +81,7 @@ def induction_circuit() -> Circuit:
 
 
 @dataclass(frozen=True)
-class InductionProblem:
+class InductionTask:
     """The induction problem over tokens; the loss is the squared error of the one-hot answer."""
 
     roles: tuple[str, ...] = ("query", "pair1.first", "pair1.second")

@@ -68,12 +68,12 @@ def trained_model(steps: int = 400) -> HookedTransformer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = HookedTransformer(cfg)
-    problem = RepeatedTokens()
+    task = RepeatedTokens()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)
     for step in range(steps):
-        examples = problem.examples(64, seed=1_000_000 + step)
-        loss = problem.losses(model(examples.inputs), examples).mean()
+        examples = task.examples(64, seed=1_000_000 + step)
+        loss = task.losses(model(examples.inputs), examples).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

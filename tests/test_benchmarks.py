@@ -67,23 +67,23 @@ def test_the_products_of_a_step_are_counted_as_by_hand():
     assert operations == linear + attention
 
 
-def test_the_ablation_benchmark_counts_what_was_evaluated_and_the_loop_agrees(model, problem, circuit):
-    seconds, ran = ablation.recorded(lambda: validate(model, problem, circuit, n_examples=32))
+def test_the_ablation_benchmark_counts_what_was_evaluated_and_the_loop_agrees(model, task, circuit):
+    seconds, ran = ablation.recorded(lambda: validate(model, task, circuit, n_examples=32))
     assert seconds > 0
     assert circuit in {own for own, _ in ran}
-    found = ablation.compared(model, problem, lambda: validate(model, problem, circuit, n_examples=32))
+    found = ablation.compared(model, task, lambda: validate(model, task, circuit, n_examples=32))
     assert found["furthest_loss"] < 1e-5
     assert found["ratio"] > 0
     assert found["circuits"] == len({own for own, _ in ran})
 
 
 @pytest.mark.slow
-def test_planted_circuits_solve_their_problem_by_paths_of_which_none_but_backups_can_go():
+def test_planted_circuits_solve_their_task_by_paths_of_which_none_but_backups_can_go():
     for seed in range(30):
         planted = recovery.plant(seed)
-        assert solves(planted.circuit, planted.problem)
+        assert solves(planted.circuit, planted.task)
         for path in planted.circuit.paths:
-            assert solves(without_path(planted.circuit, path), planted.problem) == (path in planted.backups)
+            assert solves(without_path(planted.circuit, path), planted.task) == (path in planted.backups)
 
 
 def test_the_benchmark_of_size_looks_at_every_head_on_as_many_prompts_as_decide():

@@ -60,7 +60,7 @@ def test_a_pattern_that_has_a_planted_path_counts_as_it_and_elsewhere_its_rows_a
     truth = compiled(0)  # D = 1, and one head joins the pairs
     joining, asking = truth.circuit.paths
     idle = next(head for head in truth.all_heads if head not in truth.true_heads)
-    before = Previous().pattern(truth.problem.examples(2, 0).roles, truth.problem.n_positions)[0]
+    before = Previous().pattern(truth.task.examples(2, 0).roles, truth.task.n_positions)[0]
     found = truth.circuit.with_head(joining.head, Previous())
     assert paths_found(found, truth) == {joining, asking}
     found = found.with_head(joining.head, FixedPattern(before, "map")).with_head(idle, FixedPattern(before, "map"))
@@ -73,7 +73,7 @@ def test_previous_in_a_head_without_a_planted_path_is_a_wrong_path_and_a_map_on_
     idle = next(head for head in truth.all_heads if head not in truth.true_heads)
     wrong = paths_found(truth.circuit.with_head(idle, Previous()), truth) - {joining, asking}
     assert [path.head for path in wrong] == [idle]
-    roles, n = truth.problem.examples(2, 0).roles, truth.problem.n_positions
+    roles, n = truth.task.examples(2, 0).roles, truth.task.n_positions
     half = Previous().pattern(roles, n)[0].clone()
     half[1] = torch.eye(n)[1]  # the second member at position 1 attends to itself
     assert paths_found(truth.circuit.with_head(joining.head, FixedPattern(half, "map")), truth) == {asking}

@@ -16,7 +16,7 @@ from tests.annotations import MODULES, ROOT
 
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
-        *("errors", "utils", "names", "roles", "problem", "mechanisms", "heads", "circuit", "role_paths"),
+        *("errors", "utils", "names", "roles", "task", "mechanisms", "heads", "circuit", "role_paths"),
         *("pattern_file", "circuit_file", "model", "given", "entrance", "attention"),
         *("ablation", "losses", "flow", "checks"),
         *("composition", "interchange", "mlps", "discovery", "null_models", "figures", "viewer"),
@@ -106,7 +106,7 @@ def test_only_the_room_of_the_model_imports_transformer_lens():
 
 
 def test_the_engine_does_not_know_the_retrieval_problem():
-    """Its code, not its comments and docstrings, in which the problem is an example."""
+    """Its code, not its comments and docstrings, in which the task is an example."""
     for path in Path(circuits.__file__).parent.rglob("*.py"):
         tree = ast.parse(path.read_text())
         docs = {

@@ -68,7 +68,7 @@ for call in (
 
 
 @pytest.mark.slow
-def test_what_is_no_model_problem_circuit_or_examples_is_named(kernel):
+def test_what_is_no_model_task_circuit_or_examples_is_named(kernel):
     """In the kernel, where people make such mistakes: in this process every type is checked before."""
     cell = nbformat.v4.new_code_cell(WRONG)
     NotebookClient(nbformat.v4.new_notebook(cells=[cell]), km=kernel, timeout=None).execute()

@@ -45,7 +45,7 @@ def discovered(truth: GroundTruth) -> dict[str, Any]:
     """Discover the circuit of a model, and compare it with the true one."""
     began = time.perf_counter()
     try:
-        found = discover(truth.model, truth.problem, n_examples=N_EXAMPLES, threshold=THRESHOLD)
+        found = discover(truth.model, truth.task, n_examples=N_EXAMPLES, threshold=THRESHOLD)
     except Unsolved as error:
         cost = {"seconds": round(time.perf_counter() - began, 2), "sequences": N_EXAMPLES}
         return {**dict.fromkeys(AVERAGED, 0.0), **cost, "loss": None, "wrong": [str(error)], "missed": []}

@@ -42,14 +42,14 @@ def drawn(seed: int, n_chains: int = 3) -> Planted:
 def model_of(planted: Planted) -> HookedTransformer:
     """Compile a planted circuit."""
     sizes = {"n_layers": planted.n_layers, "n_heads": planted.n_heads}
-    return compile_circuit(planted.circuit, planted.problem, distractors=planted.distractors, **sizes)
+    return compile_circuit(planted.circuit, planted.task, distractors=planted.distractors, **sizes)
 
 
 def truth_of(planted: Planted, model: HookedTransformer) -> GroundTruth:
     """Return the truth of a planted circuit in which no path is divided."""
     needed = [frozenset([path]) for path in planted.circuit.paths if path not in planted.backups]
     backed_up = [frozenset(planted.backups)] if planted.backups else []
-    return GroundTruth(model, planted.problem, planted.circuit, (*needed, *backed_up))
+    return GroundTruth(model, planted.task, planted.circuit, (*needed, *backed_up))
 
 
 def compiled(seed: int, n_chains: int = 3) -> GroundTruth:
@@ -61,21 +61,21 @@ def compiled(seed: int, n_chains: int = 3) -> GroundTruth:
 def soft(seed: int) -> GroundTruth:
     """All heads attend to their targets with 0.8; the rest leaks to other chains, and a little everywhere."""
     truth = compiled(seed)
-    soften(truth.model, truth.circuit.heads, SOFT, truth.problem.n_chains)
+    soften(truth.model, truth.circuit.heads, SOFT, truth.task.n_chains)
     return truth
 
 
 def leaking(seed: int) -> GroundTruth:
     """Heads attend to their targets with 0.6, and to the same role of the two other chains with the rest."""
     truth = compiled(seed)
-    leak(truth.model, truth.circuit.heads, LEAKING, truth.problem.n_chains)
+    leak(truth.model, truth.circuit.heads, LEAKING, truth.task.n_chains)
     return truth
 
 
 def scattered(seed: int) -> GroundTruth:
     """Of four chains, heads attend to the right one with 0.42, less than half; the MLP takes what has most."""
     truth = compiled(seed, n_chains=4)
-    leak(truth.model, truth.circuit.heads, SCATTERED, truth.problem.n_chains)
+    leak(truth.model, truth.circuit.heads, SCATTERED, truth.task.n_chains)
     return truth
 
 
@@ -116,16 +116,16 @@ def divided(seed: int) -> GroundTruth:
     for path in planted.circuit.paths:
         others = [Head(path.head.layer, index) for index in range(n_heads)]
         free = [head for head in others if not _reads(circuit, head, path.source)]
-        if not free or (path.source, path.target) in planted.problem.layout.joined:
+        if not free or (path.source, path.target) in planted.task.layout.joined:
             sets.append([path])
             continue
         other = rng.choice(free)
-        positions = rng.sample(planted.problem.positions_of(path.target), planted.problem.n_chains - 1)
-        circuit = divide(circuit, path, other, positions, planted.problem)
+        positions = rng.sample(planted.task.positions_of(path.target), planted.task.n_chains - 1)
+        circuit = divide(circuit, path, other, positions, planted.task)
         sets += [[path], [replace(path, head=other)]]
     distractors = {head: own for head, own in planted.distractors.items() if head not in circuit.heads}
     model = model_of(replace(planted, circuit=circuit, distractors=distractors))
-    return GroundTruth(model, planted.problem, circuit, tuple(map(frozenset, sets)))
+    return GroundTruth(model, planted.task, circuit, tuple(map(frozenset, sets)))
 
 
 def _reads(circuit: Circuit, head: Head, source: str) -> bool:
@@ -140,24 +140,24 @@ def eliminating(seed: int) -> GroundTruth:
     rows: dict[Head, dict[str, int]] = {}
     for path in planted.circuit.paths:
         fetching = Head(path.head.layer, planted.n_heads)
-        joining = (path.source, path.target) in planted.problem.layout.joined
+        joining = (path.source, path.target) in planted.task.layout.joined
         if not joining and path.source not in rows.get(fetching, {}):
-            *found, left = rng.sample(planted.problem.positions_of(path.target), planted.problem.n_chains)
-            circuit = divide(circuit, path, fetching, found, planted.problem)
+            *found, left = rng.sample(planted.task.positions_of(path.target), planted.task.n_chains)
+            circuit = divide(circuit, path, fetching, found, planted.task)
             rows[fetching] = {**rows.get(fetching, {}), path.source: left}
     circuit = circuit.without_heads(rows)
-    model = eliminate(model_of(replace(planted, circuit=circuit, n_heads=planted.n_heads + 1)), planted.problem, rows)
+    model = eliminate(model_of(replace(planted, circuit=circuit, n_heads=planted.n_heads + 1)), planted.task, rows)
     for head, own in rows.items():
         circuit = circuit.with_head(head, OneHot({source: f"position {place}" for source, place in own.items()}))
     needed = tuple(frozenset([path]) for path in planted.circuit.paths)
-    return GroundTruth(model, planted.problem, circuit, needed, frozenset(rows))
+    return GroundTruth(model, planted.task, circuit, needed, frozenset(rows))
 
 
 def backed_up(seed: int) -> GroundTruth:
     """A second head, in another layer, has one of the paths, too."""
     planted, rng = drawn(seed), random.Random(seed)
     n_layers = planted.n_layers + 1  # there always is another layer
-    circuit, backups = with_backup(rng, planted.circuit, planted.problem, n_layers, planted.n_heads, elsewhere=True)
+    circuit, backups = with_backup(rng, planted.circuit, planted.task, n_layers, planted.n_heads, elsewhere=True)
     distractors = {head: own for head, own in planted.distractors.items() if head not in circuit.heads}
     planted = replace(planted, n_layers=n_layers, circuit=circuit, backups=backups, distractors=distractors)
     return truth_of(planted, model_of(planted))
@@ -176,11 +176,11 @@ def trained(seed: int) -> GroundTruth:
     head has no path it attends uniformly, as in its training, and not to nothing as in compiled models.
     """
     planted = drawn(seed, n_chains=4)
-    circuit, hops = planted.circuit, planted.problem.n_steps
+    circuit, hops = planted.circuit, planted.task.n_steps
     for head, own in circuit.heads.items():
         assert isinstance(own, OneHot)
         circuit = circuit.with_head(head, OneHot(own.rows, elsewhere="uniform"))
-    task = RetrievalTask(hops, planted.problem.n_chains)
+    task = RetrievalTask(hops, planted.task.n_chains)
     shape = Architecture(planted.n_layers, planted.n_heads, D_MODEL[hops], D_HEAD[hops])
     model, weights = (
         VectorTransformer(shape.config(task), seed),

@@ -9,7 +9,7 @@ from circuits import Circuit, Head, OneHot, Previous, evaluate
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.model.hooked_transformer import HookedTransformer
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
 THRESHOLD = 0.05  # a loss below it counts as low, as in discovery
@@ -23,7 +23,7 @@ class GroundTruth:
 
     Attributes:
         model: the model.
-        problem: its task.
+        task: its task.
         circuit: the planted circuit.
         needed: what is needed: of each set, one path.
         positional: the heads that are needed and have no path from role to role.
@@ -31,7 +31,7 @@ class GroundTruth:
     """
 
     model: HookedTransformer
-    problem: ChainProblem | RetrievalTask
+    task: ChainTask | RetrievalTask
     circuit: Circuit
     needed: tuple[Alternatives, ...]
     positional: frozenset[Head] = frozenset()
@@ -83,8 +83,8 @@ def carried(truth: GroundTruth, seed: int = 987654321) -> Carried:
             without = without.without(path, "identity")
         circuits.append(without)
     circuits += [Circuit({head: "identity"}) for head in truth.positional]
-    examples = truth.problem.examples(CHECKED_ON, seed)
-    losses = evaluate(truth.model, truth.problem, examples, circuits).mean(dim=(1, 2)).tolist()
+    examples = truth.task.examples(CHECKED_ON, seed)
+    losses = evaluate(truth.model, truth.task, examples, circuits).mean(dim=(1, 2)).tolist()
     return Carried(losses[0], losses[1], min(losses[2:]))
 
 
@@ -97,9 +97,7 @@ def paths_found(circuit: Circuit, truth: GroundTruth) -> frozenset[AttentionPath
     planted = {path for paths in truth.needed for path in paths}
     found = {path for path in _of_fixed_patterns(circuit, truth) if path in planted}
     for path in circuit.paths:
-        own = {
-            one for one in planted if one.head == path.head and (one.source, one.target) in truth.problem.layout.joined
-        }
+        own = {one for one in planted if one.head == path.head and (one.source, one.target) in truth.task.layout.joined}
         found |= own if own and isinstance(circuit.heads[path.head], Previous) else {path}
     return frozenset(found)
 
@@ -110,7 +108,7 @@ def slots_right(circuit: Circuit, paths: Iterable[AttentionPath], truth: GroundT
     An instance is right if both have the path there, or neither; a path of a fixed pattern holds on all instances. If
     no planted path was found, the share is 0.
     """
-    roles = truth.problem.examples(CHECKED_ON, seed=0).roles
+    roles = truth.task.examples(CHECKED_ON, seed=0).roles
 
     def there(own: Circuit, path: AttentionPath) -> torch.Tensor:
         head = own.heads[path.head]
@@ -124,7 +122,7 @@ def slots_right(circuit: Circuit, paths: Iterable[AttentionPath], truth: GroundT
 
 def _of_fixed_patterns(circuit: Circuit, truth: GroundTruth) -> list[AttentionPath]:
     """Return the paths of maps and averages that hold on all instances."""
-    roles = truth.problem.examples(CHECKED_ON, seed=0).roles
+    roles = truth.task.examples(CHECKED_ON, seed=0).roles
     return [path for path, condition in fixed_paths(circuit, roles).items() if condition is None]
 
 

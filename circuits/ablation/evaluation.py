@@ -28,13 +28,13 @@ from circuits.model.layers import layers
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
-from circuits.problem import Examples, Problem
+from circuits.task import Examples, Task
 
 
 @entrance
 def evaluate(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     examples: Examples,
     circuits: Sequence[Circuit],
     progress: Callable[[float], None] | None = None,
@@ -43,7 +43,7 @@ def evaluate(
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
-        problem: the task with its losses and output roles.
+        task: the task with its losses and output roles.
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
         progress: is called with the finished share, 0 to 1, if it is given.
@@ -53,9 +53,9 @@ def evaluate(
             that are not output roles, or are not finite; a head is resampled, and the examples have no
             counterfactual inputs; or the model is refused (circuits/model/layers.py).
     """
-    losses = torch.empty(len(circuits), len(examples), len(problem.loss_components), device=examples.inputs.device)
+    losses = torch.empty(len(circuits), len(examples), len(task.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
-    for circuit, part, own in each_loss(model, problem, examples, circuits):
+    for circuit, part, own in each_loss(model, task, examples, circuits):
         losses = losses.to(own.dtype)  # double precision for a model or a loss that has it
         losses[circuit, part] = own
         done += len(own)
@@ -65,7 +65,7 @@ def evaluate(
 
 
 def each_loss(
-    model: Transformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]
+    model: Transformer, task: Task, examples: Examples, circuits: Sequence[Circuit]
 ) -> Iterator[tuple[int, slice, Float[Tensor, "example component"]]]:
     """Yield the index of a circuit, a slice of the examples and the losses there; each circuit has its slices in order.
 
@@ -74,7 +74,7 @@ def each_loss(
     """
     cfg = model.cfg
     layers(model, examples)  # checks the model
-    check_reading(model, problem, examples)
+    check_reading(model, task, examples)
     examples = replace(examples, roles=windowed(model, examples.roles))
     check_all(circuits, examples.roles, cfg.n_layers, cfg.n_heads)
     resampled = any(isinstance(own, Resample) for circuit in circuits for own in circuit.heads.values())
@@ -85,7 +85,7 @@ def each_loss(
     at_once = sequences_at_once(n_kept, examples.inputs.shape[1], n_outputs)
     for start in range(0, len(examples), at_once):
         part = slice(start, min(start + at_once, len(examples)))
-        tree = _Tree(model, problem, examples.take(part), circuits)
+        tree = _Tree(model, task, examples.take(part), circuits)
         for members, losses in tree.losses():
             for circuit in members:
                 yield circuit, part, losses
@@ -94,9 +94,9 @@ def each_loss(
 class _Tree:
     """Circuits on one batch of examples."""
 
-    def __init__(self, model: Transformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit]) -> None:
-        self.opened, self.problem, self.examples, self.circuits = layers(model, examples), problem, examples, circuits
-        self.n_layers, self.read = model.cfg.n_layers, read_positions(problem, examples)
+    def __init__(self, model: Transformer, task: Task, examples: Examples, circuits: Sequence[Circuit]) -> None:
+        self.opened, self.task, self.examples, self.circuits = layers(model, examples), task, examples, circuits
+        self.n_layers, self.read = model.cfg.n_layers, read_positions(task, examples)
         self.roles = [examples.roles.in_layer(layer) for layer in range(self.n_layers)]
         self.patterns: dict[Hashable, Tensor] = {}
 
@@ -160,9 +160,9 @@ class _Tree:
             raise BadInput("the model's outputs are NaN or infinite")
         outputs = found.new_full((*residual.shape[:2], found.shape[-1]), torch.nan)
         outputs[self.read] = found
-        losses = losses_of(self.problem, outputs, self.examples, finite=False)
+        losses = losses_of(self.task, outputs, self.examples, finite=False)
         if not losses.isfinite().all():
-            losses_of(self.problem, outputs.nan_to_num(), self.examples)  # raises if these are not finite either
-            read_at = ", ".join(self.problem.output_roles)
+            losses_of(self.task, outputs.nan_to_num(), self.examples)  # raises if these are not finite either
+            read_at = ", ".join(self.task.output_roles)
             raise BadInput(f"the losses read more than the outputs at the roles {read_at}")
         return losses

@@ -17,8 +17,8 @@ from circuits.model.layers import check_edits
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
 from circuits.model.windows import windowed
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 
 Hook = Callable[[Float[Tensor, "batch head query key"], nn.Module], Float[Tensor, "batch head query key"]]
 

@@ -18,7 +18,7 @@ from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples, Problem
+from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, part_of, shown
 
 MEAN_EXAMPLES = 1024  # examples in a head's average pattern, unless told otherwise
@@ -63,21 +63,21 @@ class ContentOrPosition:
         }
 
 
-def mean_examples(model: Transformer, problem: Problem, seed: int = 0, n_examples: int = MEAN_EXAMPLES) -> Examples:
+def mean_examples(model: Transformer, task: Task, seed: int = 0, n_examples: int = MEAN_EXAMPLES) -> Examples:
     """Return the examples that patterns are averaged over, from an rng stream of their own."""
-    return examples_of(problem, n_examples, stream_seed(seed, "means"), next(model.parameters()).device)
+    return examples_of(task, n_examples, stream_seed(seed, "means"), next(model.parameters()).device)
 
 
 @entrance
 def mean_patterns(
-    model: Transformer, problem: Problem, seed: int = 0, n_examples: int = MEAN_EXAMPLES
+    model: Transformer, task: Task, seed: int = 0, n_examples: int = MEAN_EXAMPLES
 ) -> dict[Head, FixedPattern]:
     """Return every head's average attention pattern, over examples from an rng stream of their own.
 
     Raises:
         BadInput: the seed or the number of examples cannot be used.
     """
-    average = position_attention(model, mean_examples(model, problem, seed, n_examples))
+    average = position_attention(model, mean_examples(model, task, seed, n_examples))
     heads = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
     return {head: FixedPattern(average[head.layer, head.index], "mean") for head in heads}
 
@@ -102,7 +102,7 @@ def each_alone(
 @entrance
 def content_or_position(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     *,
     n_examples: int = 512,
     threshold: float = 0.05,
@@ -119,7 +119,7 @@ def content_or_position(
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
-        problem: the model's task; all examples have the same length.
+        task: the model's task; all examples have the same length.
         n_examples: the number of examples; a head alone takes fewer if they decide.
         threshold: a loss below it counts as low; the paper uses 0.05.
         seed: the seed of all examples.
@@ -131,10 +131,10 @@ def content_or_position(
     Raises:
         BadInput: a number is out of range.
     """
-    sample = Sample(problem, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
-    test = SequentialTest(model, problem, sample, threshold)
+    sample = Sample(task, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
+    test = SequentialTest(model, task, sample, threshold)
     with shown(progress, "content or position") as progress:
-        means = mean_patterns(model, problem, seed, mean_over)
+        means = mean_patterns(model, task, seed, mean_over)
         (unablated,) = test.measure([Circuit()])
         alone = each_alone(test, means, part_of(progress, 0.0, 0.5))
         content = {head for head, loss in alone.items() if loss.mean >= threshold}

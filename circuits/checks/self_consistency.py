@@ -2,10 +2,10 @@
 
 A validated circuit is told where to look. Here each head with paths between roles is intact and looks
 for itself, in the residual stream that the replaced heads below it have made. A path is self-consistent if the head
-pays it at least ``ENOUGH`` attention, for every label of the problem's main group that its condition covers. A head is
+pays it at least ``ENOUGH`` attention, for every label of the task's main group that its condition covers. A head is
 self-consistent if all its paths are, and the loss with this head alone intact is below the threshold. A circuit is
 self-consistent if all its heads with paths are, and the loss with all of them intact at once is below the threshold.
-If the problem gives the losses of every instance, they must be below it for every label as well.
+If the task gives the losses of every instance, they must be below it for every label as well.
 Within three standard errors of its threshold, a number is undecided.
 
 A head that is not self-consistent misses something that a replaced head below it writes. Each head below is therefore
@@ -36,15 +36,15 @@ from circuits.mechanisms.one_hot import OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
-from circuits.problem import Examples, Problem
 from circuits.role_paths import role_paths
+from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, part_of, shown
 
 
 @entrance
 def self_consistency(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     circuit: Circuit,
     *,
     n_examples: int = 512,
@@ -57,7 +57,7 @@ def self_consistency(
 
     Args:
         model: any HookedTransformer without padding.
-        problem: the model's task; all examples have the same length.
+        task: the model's task; all examples have the same length.
         circuit: the circuit. Heads that it does not name are intact throughout; if there are any below a head with
             paths, the circuit is undecided at best.
         n_examples: the number of examples.
@@ -73,8 +73,8 @@ def self_consistency(
     """
     with shown(progress, "self-consistency") as progress:
         while True:
-            sample = Sample(problem, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
-            test = SequentialTest(model, problem, sample, threshold)
+            sample = Sample(task, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
+            test = SequentialTest(model, task, sample, threshold)
             found = _measured(test, sample, circuit, progress)
             if found.decision != "undecided" or n_examples >= max_examples:
                 return found
@@ -85,7 +85,7 @@ def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: 
     content = heads_with_paths(circuit)
     without = circuit.without_heads(content)
     unablated, combined, intact = test.measure([Circuit(), circuit, without], progress=part_of(progress, 0.0, 0.4))
-    (by_label,) = losses_by_label(test.model, test.problem, sample.first, [without], _named(circuit))
+    (by_label,) = losses_by_label(test.model, test.task, sample.first, [without], _named(circuit))
     heads = consistency(test, sample.first, circuit, content)
     progress(0.6)
     heads = tuple(
@@ -131,7 +131,7 @@ def consistency(
     """
     intact = [circuit.without_heads([head]) for head in heads]
     losses = test.measure(intact)
-    splits = losses_by_label(test.model, test.problem, examples, intact, _named(circuit))
+    splits = losses_by_label(test.model, test.task, examples, intact, _named(circuit))
     own = own_attention(test.model, circuit, examples)
     return tuple(
         HeadConsistency(head, loss, test.threshold, tuple(one for one in own if one.path.head == head), by_label)
@@ -147,7 +147,7 @@ def are_self_consistent(test: SequentialTest, examples: Examples, circuit: Circu
     tested = test.test_one(without)
     if tested.decision != "below":
         return False
-    (by_label,) = losses_by_label(test.model, test.problem, examples, [without])
+    (by_label,) = losses_by_label(test.model, test.task, examples, [without])
     return low(tested.loss, by_label, test.threshold) == "holds"
 
 

@@ -23,7 +23,7 @@ class OwnAttention:
 
     Attributes:
         path: the path.
-        label: the label of the main group at the path's target; None if the problem has no group.
+        label: the label of the main group at the path's target; None if the task has no group.
         attention: the attention on the target.
         others: the average attention on every other role of the instance, and ``elsewhere``.
     """
@@ -53,7 +53,7 @@ class HeadConsistency:
         loss: the loss with this head intact and all other heads of the circuit replaced.
         threshold: a loss below it counts as low.
         attention: the head's own attention along each path, label by label.
-        by_label: the loss for each label at the role with the highest; None if the problem does not split its losses.
+        by_label: the loss for each label at the role with the highest; None if the task does not split its losses.
         restored_by: for a head that is not self-consistent, the lower heads, each of which makes it self-consistent if
             it is intact as well, with the loss.
     """
@@ -100,8 +100,8 @@ class SelfConsistency:
         combined: the loss with all heads of the circuit replaced.
         intact: the loss with all heads with paths intact, and all other heads of the circuit replaced.
         threshold: a loss below it counts as low.
-        group: the problem's main group, by whose labels attention and losses are split.
-        by_label: ``intact`` for each label at the role with the highest; None if the problem does not split its losses.
+        group: the task's main group, by whose labels attention and losses are split.
+        by_label: ``intact`` for each label at the role with the highest; None if the task does not split its losses.
         unnamed: the number of heads below the highest head with paths that the circuit does not name, and that stay
             intact. With any, nothing is shown to hold.
         restored_by: if this loss is not low, the other heads below the highest head with paths, each of which makes it

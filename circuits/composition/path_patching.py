@@ -24,8 +24,8 @@ from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
-from circuits.problem import Examples, Problem
 from circuits.role_paths import role_paths
+from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, part_of, shown
 
 SCREENED = 64  # examples that decide which losses are measured
@@ -64,7 +64,7 @@ Wanted = Callable[[Key], bool]  # whether the loss of a patch is measured
 @torch.no_grad()
 def path_patching(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     circuit: Circuit,
     *,
     n_examples: int = 256,
@@ -86,7 +86,7 @@ def path_patching(
 
     Args:
         model: any HookedTransformer or TransformerBridge whose heads and MLPs add to the residual stream.
-        problem: the model's task; all examples have the same length.
+        task: the model's task; all examples have the same length.
         circuit: the circuit; all paths of its one-hot heads are receivers.
         n_examples: the number of examples.
         seed: the seed of all examples and exchanges.
@@ -98,13 +98,13 @@ def path_patching(
     """
     device = next(model.parameters()).device
     few, many = (
-        examples_of(problem, n, stream_seed(seed, f"path patching{stream}"), device)
+        examples_of(task, n, stream_seed(seed, f"path patching{stream}"), device)
         for n, stream in ((SCREENED, ", screening"), (n_examples, ""))
     )
     circuit.check(windowed(model, many.roles), model.cfg.n_layers, model.cfg.n_heads)
     check_branching(model, many)
-    check_reading(model, problem, many)
-    patching = _Patching(model, problem, circuit, role_paths(circuit), seed)
+    check_reading(model, task, many)
+    patching = _Patching(model, task, circuit, role_paths(circuit), seed)
     with shown(progress, "path patching") as progress:
         screened = patching.measured(few, lambda key: key.which == "V", part_of(progress, 0.0, 0.4))
         measured = {key for key, values in screened.items() if key.sender == ALL or _passes(values)}
@@ -124,7 +124,7 @@ class _Patching:
     """Patches of every sender in every input of every receiver."""
 
     model: Transformer
-    problem: Problem
+    task: Task
     circuit: Circuit
     paths: tuple[AttentionPath, ...]
     seed: int
@@ -138,7 +138,7 @@ class _Patching:
         batches = torch.arange(n).tensor_split(-(-n // examples_at_once(self.model, examples)))
         parts: dict[Key, list[Values]] = {}
         for index, batch in enumerate(batches):
-            run = Unablated(self.model, self.problem, examples.take(slice(int(batch[0]), int(batch[-1]) + 1)))
+            run = Unablated(self.model, self.task, examples.take(slice(int(batch[0]), int(batch[-1]) + 1)))
             instances = exchanged(len(batch), n_instances, generator).to(run.example.device)
             for place, path in enumerate(self.paths):
                 mechanism = self.circuit.heads[path.head]

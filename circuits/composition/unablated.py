@@ -9,7 +9,7 @@ from circuits.heads import Head
 from circuits.model.batching import ENTRIES_AT_ONCE
 from circuits.model.kept_run import KeptRun, is_like_gpt2
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples, Problem
+from circuits.task import Examples, Task
 
 PARTS = ("hook_resid_pre", "hook_attn_out", "hook_mlp_out", *(f"attn.hook_{part}" for part in "qkvz"))
 FEWEST = 3  # examples in a batch, so that equal batches have at least two
@@ -20,20 +20,20 @@ class Unablated:
 
     Attributes:
         model: the model.
-        problem: its task.
+        task: its task.
         examples: the batch.
         example: the index of each example, ``[example, 1]``.
         losses: the loss of each example, ``[example]``.
     """
 
-    def __init__(self, model: Transformer, problem: Problem, examples: Examples) -> None:
-        self.model, self.problem, self.examples = model, problem, examples
+    def __init__(self, model: Transformer, task: Task, examples: Examples) -> None:
+        self.model, self.task, self.examples = model, task, examples
         self.example = torch.arange(len(examples), device=examples.inputs.device)[:, None]
         last = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
         outputs, self._cache = model.run_with_cache(
             examples.inputs, names_filter=lambda name: name.endswith((*PARTS, "hook_pattern", last))
         )
-        self.losses = losses_of(problem, outputs, examples).mean(dim=1)
+        self.losses = losses_of(task, outputs, examples).mean(dim=1)
         layers = range(model.cfg.n_layers)
         residuals = [*(self._cache[f"blocks.{layer}.hook_resid_pre"] for layer in layers), self._cache[last]]
         known = layers if is_like_gpt2(model) else ()
@@ -67,7 +67,7 @@ class Unablated:
 
     def losses_above(self, layer: int, residual: Float[Tensor, "example tail d_model"]) -> Float[Tensor, " example"]:
         """Return the losses when the model runs on after a layer, from a residual stream at the last positions."""
-        return losses_of(self.problem, self._kept.continued(layer + 1, residual[None])[0], self.examples).mean(dim=1)
+        return losses_of(self.task, self._kept.continued(layer + 1, residual[None])[0], self.examples).mean(dim=1)
 
 
 def examples_at_once(model: Transformer, examples: Examples) -> int:

@@ -25,8 +25,8 @@ from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.model.transformer import Transformer
-from circuits.problem import Problem
 from circuits.role_paths import has_role_paths
+from circuits.task import Task
 from circuits.utils.progress import Progress, part_of, shown
 
 # The shares of the allowed increase of the loss. The rest is a margin, because other examples may be harder.
@@ -115,7 +115,7 @@ class Discovery:
 @entrance
 def discover(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     *,
     n_examples: int = 1024,
     threshold: float = 0.05,
@@ -126,7 +126,7 @@ def discover(
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
-        problem: the model's task: examples with roles, all of the same length, and a loss. A path may hold on some
+        task: the model's task: examples with roles, all of the same length, and a loss. A path may hold on some
             instances only, by the labels of a group of the examples, or by position if they have no groups.
         n_examples: the number of examples for the choices; the final losses are measured on as many others. Patterns
             are averaged over as many others, too, but at most 1,024.
@@ -139,24 +139,24 @@ def discover(
         BadInput: a number is out of range.
     """
     with shown(progress, "discovering") as progress:
-        return _discovered(model, problem, n_examples, threshold, seed, progress)
+        return _discovered(model, task, n_examples, threshold, seed, progress)
 
 
 def _discovered(
-    model: Transformer, problem: Problem, n_examples: int, threshold: float, seed: int, progress: Progress
+    model: Transformer, task: Task, n_examples: int, threshold: float, seed: int, progress: Progress
 ) -> Discovery:
     def drawn(stream: str) -> Sample:
-        return Sample(problem, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
+        return Sample(task, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
 
     sample = drawn("discovery")
-    test = SequentialTest(model, problem, sample, threshold)
+    test = SequentialTest(model, task, sample, threshold)
     (unablated,) = test.measure([Circuit()])
     if unablated.mean >= threshold or unablated.near(threshold):
         raise Unsolved(f"the unablated loss is {unablated}; expected a loss clearly below the threshold {threshold:g}")
     mean_over = min(n_examples, MEAN_EXAMPLES)
     heads = content_or_position(
         model,
-        problem,
+        task,
         n_examples=max(2, n_examples // 2),
         threshold=threshold,
         seed=seed,
@@ -165,7 +165,7 @@ def _discovered(
     )
     own = max(unablated.mean, 0.0)
     aim, last = (own + share * (allowed_loss(unablated, threshold) - own) for share in (AIM, LAST))
-    averaged = mean_examples(model, problem, seed, mean_over)
+    averaged = mean_examples(model, task, seed, mean_over)
 
     def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
         observed = ObservedPaths(model, averaged, heads.means, likely)
@@ -198,7 +198,7 @@ def _discovered(
     progress(0.95)
     if has_role_paths(circuit) and test.test_one(circuit).decision == "below":
         circuit = steer(finishing, test, sample.first, circuit)
-    fresh = SequentialTest(model, problem, drawn("discovered"), threshold)
+    fresh = SequentialTest(model, task, drawn("discovered"), threshold)
     unablated, combined = fresh.measure([Circuit(), circuit])
     progress(1.0)
     tests = (test, *(one.test for one in grew), fitting.test, finishing.test, *intact.values())

@@ -16,8 +16,8 @@ from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from circuits.discovery.fitting import Fitting, Trial
 from circuits.losses.sequential_test import IN_PASSING, SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import OneHot
-from circuits.problem import Examples
+from circuits.task import Examples
 
 
 def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit) -> Circuit:

@@ -1,4 +1,4 @@
-"""Exploring a circuit in a notebook: ``explore(model, problem, circuit)``."""
+"""Exploring a circuit in a notebook: ``explore(model, task, circuit)``."""
 
 try:
     from circuits.explorer.widgets import Explorer, explore

@@ -20,8 +20,8 @@ from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import against_chance
-from circuits.problem import Problem
 from circuits.role_paths import has_role_paths
+from circuits.task import Task
 from circuits.utils.progress import part_of
 from circuits.validation.validation import validate
 
@@ -41,7 +41,7 @@ class Exploration:
     def __init__(
         self,
         model: Transformer,
-        problem: Problem,
+        task: Task,
         circuit: Circuit,
         seed: int = 0,
         threshold: float = THRESHOLD,
@@ -50,7 +50,7 @@ class Exploration:
 
         Args:
             model: any HookedTransformer or TransformerBridge without hooks of its own.
-            problem: the model's task: examples with roles, and a loss.
+            task: the model's task: examples with roles, and a loss.
             circuit: the first circuit; ``Circuit()`` for none.
             seed: the seed of the examples.
             threshold: a loss below it counts as low.
@@ -58,13 +58,13 @@ class Exploration:
         Raises:
             BadInput: the circuit does not fit the model or the task.
         """
-        examples = examples_of(problem, EXACTLY, seed, next(model.parameters()).device)
-        self.model, self.problem, self.seed = model, problem, seed
+        examples = examples_of(task, EXACTLY, seed, next(model.parameters()).device)
+        self.model, self.task, self.seed = model, task, seed
         self.threshold = threshold
-        self._test = SequentialTest(model, problem, examples, threshold)
+        self._test = SequentialTest(model, task, examples, threshold)
         self._past, self._place = [Draft(self._fitting(circuit))], 0
         self.few = examples.take(slice(0, AT_ONCE))
-        self._at_once = SequentialTest(model, problem, self.few, threshold)
+        self._at_once = SequentialTest(model, task, self.few, threshold)
         self._edges: dict[str, Composition] = {}  # by the circuit of one head
         self.attention: Float[Tensor, "layer head query_role key_role"] = role_attention(model, self.few).cpu()
 
@@ -98,7 +98,7 @@ class Exploration:
             BadInput: the circuit names no head.
         """
         asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": self.threshold}
-        report = validate(self.model, self.problem, self.draft.circuit, **asked, progress=progress)
+        report = validate(self.model, self.task, self.draft.circuit, **asked, progress=progress)
         return {result.path: result for result in report.paths}
 
     def has_edges(self, head: Head) -> bool:
@@ -117,7 +117,7 @@ class Exploration:
             return None
         if alone.digest not in self._edges:
             asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed}
-            self._edges[alone.digest] = path_patching(self.model, self.problem, alone, **asked, progress=progress)
+            self._edges[alone.digest] = path_patching(self.model, self.task, alone, **asked, progress=progress)
         return self._edges[alone.digest]
 
     def strength(self, path: AttentionPath) -> float:
@@ -182,8 +182,8 @@ class Exploration:
         """
         circuit = self._named()
         asked: dict[str, Any] = {"n_examples": EXACTLY, "seed": self.seed + 1, "threshold": self.threshold}
-        report = validate(self.model, self.problem, circuit, **asked, progress=part_of(progress, 0.0, 0.5))
-        chance = against_chance(self.model, self.problem, circuit, **asked, progress=part_of(progress, 0.5, 1.0))
+        report = validate(self.model, self.task, circuit, **asked, progress=part_of(progress, 0.0, 0.5))
+        chance = against_chance(self.model, self.task, circuit, **asked, progress=part_of(progress, 0.5, 1.0))
         return report.save(folder, chance)
 
     def _loss(self, circuit: Circuit, exactly: bool) -> Loss:

@@ -21,7 +21,7 @@ from circuits.explorer.exploration import IN_PASSING, THRESHOLD, Exploration
 from circuits.figures.page import viewer_code
 from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
-from circuits.problem import Problem
+from circuits.task import Task
 from circuits.utils.files import to_path
 from circuits.viewer.viewer import attention_viewer, warn_if_large
 
@@ -34,7 +34,7 @@ NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": 
 @entrance
 def explore(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     circuit: Circuit | None = None,
     seed: int = 0,
     threshold: float = THRESHOLD,
@@ -43,7 +43,7 @@ def explore(
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
-        problem: the model's task: examples with roles, and a loss.
+        task: the model's task: examples with roles, and a loss.
         circuit: the first circuit; by default all heads are intact.
         seed: the seed of the examples.
         threshold: a loss below it counts as low, for ``minimal?`` and for the report; the paper uses 0.05.
@@ -51,7 +51,7 @@ def explore(
     Raises:
         BadInput: the circuit does not fit the model, or an argument has the wrong type.
     """
-    return Explorer(Exploration(model, problem, Circuit() if circuit is None else circuit, seed, threshold))
+    return Explorer(Exploration(model, task, Circuit() if circuit is None else circuit, seed, threshold))
 
 
 class Diagram(anywidget.AnyWidget):
@@ -307,7 +307,7 @@ class Explorer(ipywidgets.VBox):
         self.viewer.panels = viewer.to_json()
 
     def _loss_figure(self) -> go.FigureWidget:
-        names = ["mean", *self.exploration.problem.loss_components]
+        names = ["mean", *self.exploration.task.loss_components]
         bars = [
             go.Bar(
                 x=names,

@@ -16,8 +16,8 @@ from circuits.flow.layout import Layout
 from circuits.given import examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.mechanisms.one_hot import OneHot
-from circuits.problem import Problem
 from circuits.roles import Roles
+from circuits.task import Task
 from circuits.utils.lazy import torch
 
 ROLE_EXAMPLES = 256  # examples that give the positions of roles
@@ -25,7 +25,7 @@ ROLE_EXAMPLES = 256  # examples that give the positions of roles
 
 @runtime_checkable
 class LaidOut(Protocol):
-    """A problem with a layout of its roles; its loss components are pieces of information, too."""
+    """A task with a layout of its roles; its loss components are pieces of information, too."""
 
     @property
     def layout(self) -> Layout:
@@ -127,22 +127,22 @@ class FlowCheck:
 
 
 @entrance
-def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
+def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
     """Check whether a circuit's paths could carry the answer, on the instances of ``ROLE_EXAMPLES`` examples.
 
-    Returns None if the problem does not say what each position knows at the start (``layout``).
+    Returns None if the task does not say what each position knows at the start (``layout``).
     """
-    if not isinstance(problem, LaidOut):
+    if not isinstance(task, LaidOut):
         return None
-    roles = examples_of(problem, ROLE_EXAMPLES, 0).roles
+    roles = examples_of(task, ROLE_EXAMPLES, 0).roles
     explicit = with_fixed_paths(circuit, roles)
     held, of_instance = _held(explicit, roles)
-    flows = [circuit_flow(explicit, problem.layout, only=paths) for paths in held]
+    flows = [circuit_flow(explicit, task.layout, only=paths) for paths in held]
     named = {role for path in explicit.paths for role in (path.source, path.target)}
     known_at: dict[str, int | None] = {}
     known_in: dict[str, float] = {}
     by_label: dict[str, ByLabel] = {}
-    for component, role in problem.read_at.items():
+    for component, role in task.read_at.items():
         layers = [flow.layers_until(role, component) for flow in flows]
         known_at[component] = max((after for after in layers if after is not None), default=0) - 1
         known = torch.tensor([after is not None for after in layers])[of_instance]
@@ -156,7 +156,7 @@ def flow_check(circuit: Circuit, problem: Problem) -> FlowCheck | None:
             found = ByLabel.of(split, roles, named)
             if found:
                 by_label[component] = found
-    carried = [one for flow in flows for one in flow.carried if one.path.source in problem.roles]
+    carried = [one for flow in flows for one in flow.carried if one.path.source in task.roles]
     paths = sorted({one.path for one in carried})
     allowed, useful = ({one.path for one in carried if one.allowed}, {one.path for one in carried if one.new})
     return FlowCheck(

@@ -26,13 +26,13 @@ from circuits.errors import BadInput
 from circuits.flow.flow_check import LaidOut
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.problem import Problem
+from circuits.task import Task
 
 MATCH = 30.0  # score of a common token; attention to other instances is then e^-30
 
 
-class TokenProblem(Problem, LaidOut, Protocol):
-    """A problem over tokens that circuits can be compiled for; every role has positions of its own.
+class TokenTask(Task, LaidOut, Protocol):
+    """A task over tokens that circuits can be compiled for; every role has positions of its own.
 
     Each loss component is a piece of the layout, and the outputs hold one entry for each of its tokens.
     """
@@ -65,7 +65,7 @@ class Distractor:
     noise: float = 0.0
 
 
-def known_after(circuit: Circuit, problem: TokenProblem) -> list[dict[str, frozenset[str]]]:
+def known_after(circuit: Circuit, task: TokenTask) -> list[dict[str, frozenset[str]]]:
     """Return the pieces that each role knows at the start and after every layer, by the circuit's paths alone.
 
     Conditions are not counted: a path with one is expected to have another head that covers the other instances.
@@ -74,10 +74,10 @@ def known_after(circuit: Circuit, problem: TokenProblem) -> list[dict[str, froze
         BadInput: a path joins two roles that share no piece and are not neighbours, or its ends are not roles.
     """
     for path in circuit.paths:
-        if not {path.source, path.target} <= set(problem.roles):
-            raise BadInput(f"{path} does not join two roles; the roles are {', '.join(problem.roles)}")
-    layout = problem.layout
-    known = {role: layout.start[role] - layout.places for role in problem.roles}
+        if not {path.source, path.target} <= set(task.roles):
+            raise BadInput(f"{path} does not join two roles; the roles are {', '.join(task.roles)}")
+    layout = task.layout
+    known = {role: layout.start[role] - layout.places for role in task.roles}
     layers = [known]
     for layer in range(1 + max((path.head.layer for path in circuit.paths), default=-1)):
         after = dict(known)
@@ -91,25 +91,25 @@ def known_after(circuit: Circuit, problem: TokenProblem) -> list[dict[str, froze
     return layers
 
 
-def solves(circuit: Circuit, problem: TokenProblem) -> bool:
+def solves(circuit: Circuit, task: TokenTask) -> bool:
     """Whether every loss component is known where it is read, after the last layer."""
     try:
-        return _answers(circuit, problem)
+        return _answers(circuit, task)
     except BadInput:
         return False
 
 
-def _answers(circuit: Circuit, problem: TokenProblem) -> bool:
-    known = known_after(circuit, problem)[-1]
-    return all(piece in known[role] for piece, role in problem.read_at.items())
+def _answers(circuit: Circuit, task: TokenTask) -> bool:
+    known = known_after(circuit, task)[-1]
+    return all(piece in known[role] for piece, role in task.read_at.items())
 
 
-def without_redundant_paths(circuit: Circuit, problem: TokenProblem) -> Circuit:
+def without_redundant_paths(circuit: Circuit, task: TokenTask) -> Circuit:
     """Remove redundant paths one after the other, highest layer first, until none is left."""
     for path in reversed(circuit.paths):
         smaller = without_path(circuit, path)
-        if solves(smaller, problem):
-            return without_redundant_paths(smaller, problem)
+        if solves(smaller, task):
+            return without_redundant_paths(smaller, task)
     return circuit
 
 
@@ -124,19 +124,19 @@ def without_path(circuit: Circuit, path: AttentionPath) -> Circuit:
 @entrance
 def compile_circuit(
     circuit: Circuit,
-    problem: TokenProblem,
+    task: TokenTask,
     *,
     n_layers: int | None = None,
     n_heads: int | None = None,
     distractors: Mapping[Head, Distractor] | None = None,
     seed: int = 0,
 ) -> HookedTransformer:
-    """Compile a circuit into a transformer that solves ``problem`` with exactly the circuit's paths.
+    """Compile a circuit into a transformer that solves ``task`` with exactly the circuit's paths.
 
     Args:
         circuit: a circuit of one-hot heads, with one path from a role at most; a path may hold at some positions of its
             target only. Heads that it does not name attend to themselves and write nothing.
-        problem: the problem that the transformer solves.
+        task: the task that the transformer solves.
         n_layers: the number of layers; by default as many as the circuit and the distractors need.
         n_heads: the number of heads of a layer; by default as many as the circuit and the distractors need.
         distractors: heads that attend without any effect on the outputs.
@@ -146,7 +146,7 @@ def compile_circuit(
         A token model with ReLU MLPs and no LayerNorm.
 
     Raises:
-        BadInput: the circuit does not fit the problem or does not solve it, or has heads that are not one-hot.
+        BadInput: the circuit does not fit the task or does not solve it, or has heads that are not one-hot.
     """
     distractors = distractors or {}
     if not circuit.paths:
@@ -156,7 +156,7 @@ def compile_circuit(
     n_heads = n_heads or 1 + max(head.index for head in everyone)
     lookers = {head: OneHot(distractor.rows) for head, distractor in distractors.items()}
     for checked in (circuit, Circuit(lookers)):
-        checked.check(problem.examples(8, seed=0).roles, n_layers, n_heads)
+        checked.check(task.examples(8, seed=0).roles, n_layers, n_heads)
     for head, mechanism in circuit.heads.items():
         if not isinstance(mechanism, OneHot) or mechanism.elsewhere != "zero" or mechanism.paths != mechanism.rows:
             raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled, with zero elsewhere")
@@ -167,18 +167,18 @@ def compile_circuit(
                 raise BadInput(f"{head} is {mechanism}; expected conditions on the position of the target")
         if head in distractors:
             raise BadInput(f"{head} is in the circuit and a distractor; expected one of the two")
-    if not _answers(circuit, problem):
-        asked = ", ".join(problem.read_at)
-        raise BadInput(f"the circuit does not solve the problem: {asked} are not all known where they are read")
+    if not _answers(circuit, task):
+        asked = ", ".join(task.read_at)
+        raise BadInput(f"the circuit does not solve the task: {asked} are not all known where they are read")
 
-    symbols, places = problem.n_tokens, problem.n_positions
-    before = known_after(circuit, problem)
-    answers = [token for piece in problem.read_at for token in problem.tokens_of(piece)]
-    model = _empty(problem, n_layers, n_heads, len(answers))
+    symbols, places = task.n_tokens, task.n_positions
+    before = known_after(circuit, task)
+    answers = [token for piece in task.read_at for token in task.tokens_of(piece)]
+    model = _empty(task, n_layers, n_heads, len(answers))
     known, place, noise = slice(0, symbols), slice(symbols, symbols + places), slice(symbols + places, None)
     generator = torch.Generator().manual_seed(seed)
     preference = MATCH * (
-        len({*problem.layout.pieces} - problem.layout.places) + 1
+        len({*task.layout.pieces} - task.layout.places) + 1
     )  # higher than the sum of the scores of all common symbols
     with torch.no_grad():
         model.embed.W_E[:, known] = torch.eye(symbols)
@@ -194,15 +194,15 @@ def compile_circuit(
                 attn.W_K[index, known, :symbols] = torch.eye(symbols)
                 attn.W_K[index, place, symbols:] = torch.eye(places)
                 paths = [path for path in circuit.paths if path.head == head]
-                looked_at = _where_to_look(paths, problem)
+                looked_at = _where_to_look(paths, task)
                 for path in paths:
                     if (only := circuit.condition(path)) is not None:
                         n_known = len(before[layer][path.source])
                         alone = 1 + (0.5 - n_known) * MATCH / preference  # between a common token and none
-                        looked_at = _only(looked_at, path, only, problem, alone)
+                        looked_at = _only(looked_at, path, only, task, alone)
                 if head in distractors:
                     rows = [AttentionPath(head, source, target) for source, target in distractors[head].rows.items()]
-                    looked_at = _where_to_look(rows, problem)
+                    looked_at = _where_to_look(rows, task)
                     attn.W_O[index, :symbols, noise] = distractors[head].noise * torch.randn(
                         symbols, places, generator=generator
                     )
@@ -215,32 +215,32 @@ def compile_circuit(
     return model.eval()
 
 
-def _where_to_look(paths: Sequence[AttentionPath], problem: TokenProblem) -> Tensor:
+def _where_to_look(paths: Sequence[AttentionPath], task: TokenTask) -> Tensor:
     """Return 1 where a position (row) may find its path's target; positions on no path attend to themselves."""
-    looked_at = torch.eye(problem.n_positions)
+    looked_at = torch.eye(task.n_positions)
     for path in paths:
-        before = (path.source, path.target) in problem.layout.joined
-        for position in problem.positions_of(path.source):
+        before = (path.source, path.target) in task.layout.joined
+        for position in task.positions_of(path.source):
             looked_at[position] = 0
-            looked_at[position, [position - 1] if before else list(problem.positions_of(path.target))] = 1
+            looked_at[position, [position - 1] if before else list(task.positions_of(path.target))] = 1
     return looked_at
 
 
-def _only(looked_at: Tensor, path: AttentionPath, condition: Condition, problem: TokenProblem, alone: float) -> Tensor:
+def _only(looked_at: Tensor, path: AttentionPath, condition: Condition, task: TokenTask, alone: float) -> Tensor:
     """Return where a position may look under a path's condition; if nothing is found there, it attends to itself.
 
     ``alone`` is the preference for itself, which is lower than that for a position with a common token.
     """
     looked_at = looked_at.clone()
-    left_out = [position for position in problem.positions_of(path.target) if position not in condition.labels]
-    rows = [*problem.positions_of(path.source)]
+    left_out = [position for position in task.positions_of(path.target) if position not in condition.labels]
+    rows = [*task.positions_of(path.source)]
     looked_at[torch.tensor(rows)[:, None], left_out] = 0
     looked_at[rows, rows] = alone
     return looked_at
 
 
-def _empty(problem: TokenProblem, n_layers: int, n_heads: int, n_outputs: int) -> HookedTransformer:
-    symbols, places = problem.n_tokens, problem.n_positions
+def _empty(task: TokenTask, n_layers: int, n_heads: int, n_outputs: int) -> HookedTransformer:
+    symbols, places = task.n_tokens, task.n_positions
     cfg = HookedTransformerConfig(
         n_layers=n_layers,
         n_heads=n_heads,

@@ -9,22 +9,22 @@ from collections.abc import Mapping
 
 import torch
 
-from circuits.ground_truth.compile import MATCH, TokenProblem, empty_model
+from circuits.ground_truth.compile import MATCH, TokenTask, empty_model
 from circuits.heads import Head
 from circuits.model.hooked_transformer import HookedTransformer
 
 
 def eliminate(
-    model: HookedTransformer, problem: TokenProblem, fallbacks: Mapping[Head, Mapping[str, int]]
+    model: HookedTransformer, task: TokenTask, fallbacks: Mapping[Head, Mapping[str, int]]
 ) -> HookedTransformer:
     """Return a compiled model with positional heads that fetch what remains.
 
     Args:
         model: a model of ``compile_circuit``, whose paths leave instances out.
-        problem: its problem.
+        task: its task.
         fallbacks: for heads that do nothing yet, the position that each role fetches.
     """
-    cfg, symbols, places = model.cfg, problem.n_tokens, problem.n_positions
+    cfg, symbols, places = model.cfg, task.n_tokens, task.n_positions
     wider = empty_model(cfg, d_model=cfg.d_model + symbols, d_mlp=5 * symbols)
     own = model.state_dict()
     with torch.no_grad():
@@ -33,8 +33,8 @@ def eliminate(
         known, fallback = slice(0, symbols), slice(cfg.d_model, None)
         place = slice(symbols, symbols + places)
         one, same = torch.eye(symbols), torch.zeros(symbols, symbols)
-        for piece in {*problem.layout.pieces} - problem.layout.places:
-            tokens = torch.tensor([*problem.tokens_of(piece)])
+        for piece in {*task.layout.pieces} - task.layout.places:
+            tokens = torch.tensor([*task.tokens_of(piece)])
             same[tokens[:, None], tokens] = 1
         for block in wider.blocks:
             block.mlp.W_in[known, 3 * symbols : 4 * symbols] = -same
@@ -44,7 +44,7 @@ def eliminate(
         for head, rows in fallbacks.items():
             attn, looked_at = wider.blocks[head.layer].attn, torch.eye(places)
             for role, position in rows.items():
-                at = [*problem.positions_of(role)]
+                at = [*task.positions_of(role)]
                 looked_at[at] = 0
                 looked_at[at, position] = 1
             attn.W_Q[head.index] = 0

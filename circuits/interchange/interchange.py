@@ -38,7 +38,7 @@ from circuits.losses.sample import stream_seed
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.progress import Progress, shown
 
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
@@ -47,7 +47,7 @@ TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
 @entrance
 def interchange(
     model: Transformer,
-    problem: Interchangeable,
+    task: Interchangeable,
     *,
     circuit: Circuit | None = None,
     n_examples: int = 256,
@@ -60,17 +60,17 @@ def interchange(
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
-        problem: its task, which is ``Interchangeable``, with at least two instances in every example.
-        circuit: a circuit whose predictions to compare; the problem then needs a layout.
+        task: its task, which is ``Interchangeable``, with at least two instances in every example.
+        circuit: a circuit whose predictions to compare; the task then needs a layout.
         n_examples: the number of examples; in each of them, two instances are exchanged.
         seed: the seed of the examples and of the choice of the instances.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
-        BadInput: the problem has no high-level model or only one instance in an example, or the examples have padding;
+        BadInput: the task has no high-level model or only one instance in an example, or the examples have padding;
             the model cannot be run block by block, or the circuit does not fit.
     """
-    examples = examples_of(problem, n_examples, stream_seed(seed, "interchange"), next(model.parameters()).device)
+    examples = examples_of(task, n_examples, stream_seed(seed, "interchange"), next(model.parameters()).device)
     if examples.roles.positions.shape[2] < 2:
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
     check_branching(model, examples)
@@ -78,25 +78,25 @@ def interchange(
     names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
     partner, treated = couples(examples.roles, stream_seed(seed, "couples"))
     elsewhere = _random_positions(examples, treated, stream_seed(seed, "random positions"))
-    shape = len(problem.variables), len(layers), len(names) + 1, n_examples  # the last role is the random positions
-    n_instances, n_components = partner.shape[1], len(problem.loss_components)
+    shape = len(task.variables), len(layers), len(names) + 1, n_examples  # the last role is the random positions
+    n_instances, n_components = partner.shape[1], len(task.loss_components)
     swapped, kept = torch.empty(*shape, n_components), torch.empty(*shape, n_instances, n_components)
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     parts = [slice(start, min(start + at_once, n_examples)) for start in range(0, n_examples, at_once)]
     unpatched, own = torch.empty(n_examples, n_components), torch.empty(n_examples, n_instances, n_components)
     with shown(progress, "interchange") as progress:
         for number, part in enumerate(parts):
-            batch = _Batch(model, problem, examples.take(part), partner[part], treated[part], elsewhere[part])
+            batch = _Batch(model, task, examples.take(part), partner[part], treated[part], elsewhere[part])
             unpatched[part], own[part] = batch.scores(batch.base.outputs)
             swapped[:, :, :, part], kept[:, :, :, part] = unpatched[part], own[part]
-            for index, variable in enumerate(problem.variables):
+            for index, variable in enumerate(task.variables):
                 for layer, role, scores in batch.patched(variable, names):
                     swapped[index, layer, role, part], kept[index, layer, role, part] = scores
                     if role < len(names) and names[role] in roles.shared:  # all instances are exchanged there
                         kept[index, layer, role, part] = torch.nan
                     done = (layer + 1) / len(layers)
                     progress((number + (index + done) / shape[0]) / len(parts))
-    depends = [[name in variable.components for name in problem.loss_components] for variable in problem.variables]
+    depends = [[name in variable.components for name in task.loss_components] for variable in task.variables]
     absent = ~torch.tensor(depends)[:, None, None, None]  # [variable, 1, 1, 1, component]
     swapped[:, :, -1, elsewhere[:, 0] < 0] = torch.nan
     accuracy, accuracy_error = _over_examples(swapped.masked_fill(absent, torch.nan))
@@ -107,12 +107,12 @@ def interchange(
         *cell, component = furthest(own_mean, control)
         at = kept[tuple(cell)][..., component].to(roles.positions.device)  # [example, instance]
         by_label = ByLabel.of(
-            over_labels(at.nan_to_num(), ~at.isnan(), roles), roles, {one.role for one in problem.variables}
+            over_labels(at.nan_to_num(), ~at.isnan(), roles), roles, {one.role for one in task.variables}
         )
     return InterchangeResult(
-        variables=tuple(problem.variables),
+        variables=tuple(task.variables),
         roles=names,
-        components=problem.loss_components,
+        components=task.loss_components,
         n_examples=n_examples,
         accuracy=accuracy[:, :, :-1],
         standard_error=accuracy_error[:, :, :-1],
@@ -123,7 +123,7 @@ def interchange(
         control_by_label=by_label,
         unpatched=unpatched.nanmean(dim=0),
         own=own_mean,
-        predicted=None if circuit is None else _predicted(circuit, problem, names, model.cfg.n_layers),
+        predicted=None if circuit is None else _predicted(circuit, task, names, model.cfg.n_layers),
     )
 
 
@@ -138,18 +138,18 @@ def _over_examples(
 
 
 def _predicted(
-    circuit: Circuit, problem: Interchangeable, names: Sequence[str], n_layers: int
+    circuit: Circuit, task: Interchangeable, names: Sequence[str], n_layers: int
 ) -> Float[Tensor, "variable layer role component"]:
     """Return the accuracy that the circuit's paths predict, with those of its fixed patterns.
 
     Raises:
-        BadInput: the problem has no layout.
+        BadInput: the task has no layout.
     """
-    if not isinstance(problem, LaidOut):
-        raise BadInput(f"{type(problem).__name__} has no layout; only with it does a circuit predict anything")
-    paths = with_fixed_paths(circuit, examples_of(problem, ROLE_EXAMPLES, 0).roles)
-    laid = problem.layout, problem.read_at, names
-    return torch.tensor([predicted_accuracy(paths, *laid, variable, n_layers) for variable in problem.variables])
+    if not isinstance(task, LaidOut):
+        raise BadInput(f"{type(task).__name__} has no layout; only with it does a circuit predict anything")
+    paths = with_fixed_paths(circuit, examples_of(task, ROLE_EXAMPLES, 0).roles)
+    laid = task.layout, task.read_at, names
+    return torch.tensor([predicted_accuracy(paths, *laid, variable, n_layers) for variable in task.variables])
 
 
 class _Batch:
@@ -162,13 +162,13 @@ class _Batch:
     def __init__(
         self,
         model: Transformer,
-        problem: Interchangeable,
+        task: Interchangeable,
         examples: Examples,
         partner: Int[Tensor, "batch instance"],
         treated: Bool[Tensor, "batch instance"],
         elsewhere: Int[Tensor, "batch 2"],
     ) -> None:
-        self.model, self.problem, self.examples, self.partner, self.treated = model, problem, examples, partner, treated
+        self.model, self.task, self.examples, self.partner, self.treated = model, task, examples, partner, treated
         self.elsewhere = elsewhere
         self.base = KeptRun.of(model, examples)
 
@@ -176,7 +176,7 @@ class _Batch:
         self, outputs: Float[Tensor, "batch pos d_out"]
     ) -> tuple[Float[Tensor, "batch component"], Float[Tensor, "batch instance component"]]:
         """Return the share of treated instances with their partner's answer, and which others have their own."""
-        distances = self.problem.distances(outputs, self.examples)
+        distances = self.task.distances(outputs, self.examples)
         unasked, distances = distances.isnan(), distances.nan_to_num()
         nearest = (distances - distances.amin(dim=-1, keepdim=True) <= TIE * distances.abs().amax()).float()
         nearest = nearest / nearest.sum(dim=-1, keepdim=True)  # [batch, instance, component, candidate]
@@ -200,7 +200,7 @@ class _Batch:
     ) -> Iterator[tuple[int, int, tuple[Float[Tensor, "batch component"], Float[Tensor, "batch instance component"]]]]:
         """Yield every layer and the index of every role at which the exchange changes anything, with the scores."""
         exchanged = [*self._exchanged(names)]
-        swapped = self.problem.exchanged(self.examples, variable.role, self.partner)
+        swapped = self.task.exchanged(self.examples, variable.role, self.partner)
         source = KeptRun.of(self.model, replace(self.examples, inputs=swapped))
         for layer, (base, other) in enumerate(zip(self.base.residuals, source.residuals, strict=True)):
             differs = (base != other).any(dim=-1)

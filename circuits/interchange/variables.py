@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int, Shaped
 
-from circuits.problem import Examples, Problem
 from circuits.roles import Roles
+from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
 
 
@@ -18,7 +18,7 @@ class Variable:
     """A variable of the high-level model, such as the symbol x2 of a retrieval chain.
 
     Attributes:
-        name: its name; in the problem's layout, if there is one, a piece of the same name.
+        name: its name; in the task's layout, if there is one, a piece of the same name.
         role: the role at which the input sets it. If two instances exchange their inputs there, they exchange the
             variable, and with it all that the high-level model computes from it.
         components: the loss components that depend on it.
@@ -30,8 +30,8 @@ class Variable:
 
 
 @runtime_checkable
-class Interchangeable(Problem, Protocol):
-    """A problem with a high-level model: variables, and answers that can be held against those of other instances."""
+class Interchangeable(Task, Protocol):
+    """A task with a high-level model: variables, and answers that can be held against those of other instances."""
 
     @property
     def variables(self) -> Sequence[Variable]:

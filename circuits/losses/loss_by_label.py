@@ -1,6 +1,6 @@
 """Losses split by the labels of the main group, such as the slot: an average over instances can hide a few that fail.
 
-A problem may give the losses of every instance (``WithInstances``). If an example has a single instance, its losses are
+A task may give the losses of every instance (``WithInstances``). If an example has a single instance, its losses are
 those of the example.
 """
 
@@ -16,13 +16,13 @@ from jaxtyping import Float
 from circuits.circuit import Circuit
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples, Problem
+from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
 
 
 @runtime_checkable
-class WithInstances(Problem, Protocol):
-    """A problem whose losses are the means of those of the instances of an example."""
+class WithInstances(Task, Protocol):
+    """A task whose losses are the means of those of the instances of an example."""
 
     def instance_losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
@@ -31,15 +31,15 @@ class WithInstances(Problem, Protocol):
 
 
 def losses_by_label(
-    model: Transformer, problem: Problem, examples: Examples, circuits: Sequence[Circuit], named: Collection[str] = ()
+    model: Transformer, task: Task, examples: Examples, circuits: Sequence[Circuit], named: Collection[str] = ()
 ) -> list[ByLabel | None]:
     """Return the loss under each circuit's ablation for every label, at the role whose highest loss is the highest.
 
-    It is None if the problem has no main group, or only gives losses averaged over several instances.
+    It is None if the task has no main group, or only gives losses averaged over several instances.
 
     Args:
         model: the model.
-        problem: its task.
+        task: its task.
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
         named: roles that come first where several have the same labels.
@@ -47,9 +47,9 @@ def losses_by_label(
     from circuits.ablation.evaluation import evaluate
 
     roles, n_instances = examples.roles, examples.roles.positions.shape[2]
-    if not has_few_labels(roles) or (n_instances > 1 and not isinstance(problem, WithInstances)):
+    if not has_few_labels(roles) or (n_instances > 1 and not isinstance(task, WithInstances)):
         return [None] * len(circuits)
-    found = evaluate(model, _EachInstance(problem, n_instances), examples, circuits)
+    found = evaluate(model, _EachInstance(task, n_instances), examples, circuits)
     losses, asked = found.unflatten(-1, (2, n_instances, -1)).double().mean(dim=-1).unbind(dim=2)
     return [
         ByLabel.of(over_labels(own, there > 0, roles), roles, named, worst=True)
@@ -59,32 +59,32 @@ def losses_by_label(
 
 @dataclass(frozen=True)
 class _EachInstance:
-    """A problem whose loss components are those of every instance, and then whether the instance is asked (1 or 0)."""
+    """A task whose loss components are those of every instance, and then whether the instance is asked (1 or 0)."""
 
-    problem: Problem
+    task: Task
     n_instances: int
 
     @property
     def roles(self) -> tuple[str, ...]:
-        return self.problem.roles
+        return self.task.roles
 
     @property
     def output_roles(self) -> tuple[str, ...]:
-        return self.problem.output_roles
+        return self.task.output_roles
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        parts = product(("loss", "asked"), range(self.n_instances), self.problem.loss_components)
+        parts = product(("loss", "asked"), range(self.n_instances), self.task.loss_components)
         return tuple(f"{which} {instance} {name}" for which, instance, name in parts)
 
     def examples(self, n: int, seed: int) -> Examples:
-        return self.problem.examples(n, seed)
+        return self.task.examples(n, seed)
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
-        if isinstance(self.problem, WithInstances):
-            found = self.problem.instance_losses(outputs, examples).flatten(1)
+        if isinstance(self.task, WithInstances):
+            found = self.task.instance_losses(outputs, examples).flatten(1)
         else:
-            found = self.problem.losses(outputs, examples)
+            found = self.task.losses(outputs, examples)
         return torch.cat([found.nan_to_num(), (~found.isnan()).to(found.dtype)], dim=1)

@@ -6,15 +6,15 @@ import hashlib
 
 from circuits.errors import whole
 from circuits.given import examples_of, number_of_examples
-from circuits.problem import Examples, Problem
 from circuits.roles import Roles
+from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
 
 BLOCK = 2**14  # examples
 
 
 class Sample:
-    """``n`` fresh examples of a problem; the first ``BLOCK`` of them equal those of ``problem.examples``.
+    """``n`` fresh examples of a task; the first ``BLOCK`` of them equal those of ``task.examples``.
 
     Every later block has its own seed, derived from the seed of the sample.
 
@@ -22,9 +22,9 @@ class Sample:
         BadInput: the number of examples is out of range, or as ``examples_of``.
     """
 
-    def __init__(self, problem: Problem, n: int, seed: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, task: Task, n: int, seed: int, device: torch.device | str = "cpu") -> None:
         n = number_of_examples(n)
-        self.problem, self.seed, self.device, self._n = problem, seed, device, n
+        self.task, self.seed, self.device, self._n = task, seed, device, n
         self._drawn: dict[int, Examples] = {0: self._draw(0)}
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Sample:
 
     def _draw(self, block: int) -> Examples:
         n = min(BLOCK, self._n - block * BLOCK)
-        return examples_of(self.problem, n, self._seed(block), self.device)
+        return examples_of(self.task, n, self._seed(block), self.device)
 
     def _seed(self, block: int) -> int:
         if block == 0:

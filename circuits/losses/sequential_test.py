@@ -20,8 +20,8 @@ from circuits.losses.loss_cache import LossCache
 from circuits.losses.sample import Sample, blocks
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
-from circuits.problem import Examples, Problem
 from circuits.roles import Roles
+from circuits.task import Examples, Task
 
 FEW, ENOUGH = 32, 128  # the fewest examples for any circuit, and for a loss below the threshold
 IN_PASSING = 512  # the most examples for a candidate that is an intermediate step
@@ -45,7 +45,7 @@ class SequentialTest:
     def __init__(
         self,
         model: Transformer,
-        problem: Problem,
+        task: Task,
         examples: Examples | Sample,
         threshold: float,
         cache: LossCache | None = None,
@@ -54,7 +54,7 @@ class SequentialTest:
 
         Args:
             model: the model.
-            problem: its task.
+            task: its task.
             examples: all examples of the test; a circuit that is undecided on them stays undecided.
             threshold: a loss below it counts as low.
             cache: losses that were measured before; they are not measured again, and do not change any result.
@@ -64,7 +64,7 @@ class SequentialTest:
         """
         number_of_examples(len(examples))
         check_threshold(threshold)
-        self.model, self.problem, self.examples, self.threshold = model, problem, examples, threshold
+        self.model, self.task, self.examples, self.threshold = model, task, examples, threshold
         self.rounds = [FEW]
         while self.rounds[-1] < len(examples):
             self.rounds.append(4 * self.rounds[-1])
@@ -79,7 +79,7 @@ class SequentialTest:
 
     def with_threshold(self, threshold: float) -> "SequentialTest":
         """Return the same test against another threshold; both share their loss cache."""
-        return SequentialTest(self.model, self.problem, self.examples, threshold, self.cache)
+        return SequentialTest(self.model, self.task, self.examples, threshold, self.cache)
 
     def test(
         self,
@@ -119,7 +119,7 @@ class SequentialTest:
 
         Few examples may miss a rare failure with a high loss.
         """
-        components = self.problem.loss_components
+        components = self.task.loss_components
         return [Loss.of(losses, components) for losses in self.each(circuits, n, progress)]
 
     def each(
@@ -147,7 +147,7 @@ class SequentialTest:
             for block in blocks(start, enough):
                 new = [circuit for circuit in group if self.cache.n(circuit) < block.stop]
                 done += (block.stop - block.start) * (len(group) - len(new))
-                for index, part, losses in each_loss(self.model, self.problem, self.examples.take(block), new):
+                for index, part, losses in each_loss(self.model, self.task, self.examples.take(block), new):
                     self.cache.add(new[index], block.start + part.start, losses)
                     done += len(losses)
                     progress(done / work)
@@ -157,7 +157,7 @@ class SequentialTest:
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""
         n = min(self._n[one.digest], self._n[other.digest])
-        return Loss.of(self.cache.losses(one)[:n] - self.cache.losses(other)[:n], self.problem.loss_components)
+        return Loss.of(self.cache.losses(one)[:n] - self.cache.losses(other)[:n], self.task.loss_components)
 
     def _goes_on(self, circuit: Circuit) -> bool:
         if circuit.digest not in self._n:
@@ -166,7 +166,7 @@ class SequentialTest:
         return decision == "undecided" or (decision == "below" and self._n[circuit.digest] < ENOUGH)
 
     def _decided(self, circuit: Circuit) -> DecidedLoss:
-        loss = Loss.of(self.cache.losses(circuit)[: self._n[circuit.digest]], self.problem.loss_components)
+        loss = Loss.of(self.cache.losses(circuit)[: self._n[circuit.digest]], self.task.loss_components)
         if loss.near(self.threshold):
             return DecidedLoss(loss, "undecided")
         return DecidedLoss(loss, "below" if loss.mean < self.threshold else "above")

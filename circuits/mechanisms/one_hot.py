@@ -36,7 +36,7 @@ class Condition:
     """The instances on which a row holds: those with some labels of a group, at one role.
 
     Attributes:
-        group: ``position``, or a group of the problem, such as ``slot``.
+        group: ``position``, or a group of the task, such as ``slot``.
         at: the role at which the label is read, usually the row's target.
         labels: the labels with which the row holds: whole numbers of any library; kept as a sorted tuple.
         also: other conditions; the row also holds if one of them does.

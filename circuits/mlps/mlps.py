@@ -30,7 +30,7 @@ from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.layers import layers as opened_layers
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples, Problem
+from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, part_of, shown
 
 Groups = dict[str | None, Bool[Tensor, "batch pos"]]  # positions by role; None stands for all
@@ -40,7 +40,7 @@ RIDGE = 1e-3  # the ridge penalty, relative to the mean variance of the MLP's in
 @entrance
 def mlp_ablations(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     *,
     n_examples: int = 512,
     threshold: float = 0.05,
@@ -51,7 +51,7 @@ def mlp_ablations(
 
     Args:
         model: any HookedTransformer or TransformerBridge with MLPs.
-        problem: its task; all examples have the same length.
+        task: its task; all examples have the same length.
         n_examples: the number of examples for the losses, and as many others for the means and the linear maps.
         threshold: a loss below it counts as low.
         seed: the seed of all examples.
@@ -66,15 +66,15 @@ def mlp_ablations(
         raise BadInput("the model has no MLPs; expected a model that is not attention-only")
     device = next(model.parameters()).device
     fit_on, test_on = (
-        examples_of(problem, n_examples, stream_seed(seed, stream), device) for stream in ("MLP fit", "MLP loss")
+        examples_of(task, n_examples, stream_seed(seed, stream), device) for stream in ("MLP fit", "MLP loss")
     )
     check_branching(model, fit_on)
-    check_reading(model, problem, test_on)
+    check_reading(model, task, test_on)
     with shown(progress, "MLPs") as progress:
         stand_ins = _StandIns(model, layers, fit_on)
         progress(0.05)
-        unablated, found = _losses(model, problem, test_on, stand_ins, part_of(progress, 0.05, 1.0))
-    names = problem.loss_components
+        unablated, found = _losses(model, task, test_on, stand_ins, part_of(progress, 0.05, 1.0))
+    names = task.loss_components
     rows = [
         MLPLoss(layer, role, instead, Loss.of(own, names), Loss.of(own - unablated, names))
         for (layer, role, instead), own in found.items()
@@ -83,7 +83,7 @@ def mlp_ablations(
 
 
 def _losses(
-    model: Transformer, problem: Problem, examples: Examples, stand_ins: _StandIns, progress: Progress
+    model: Transformer, task: Task, examples: Examples, stand_ins: _StandIns, progress: Progress
 ) -> tuple[
     Float[Tensor, "example component"], dict[tuple[int | None, str | None, str], Float[Tensor, "example component"]]
 ]:
@@ -92,7 +92,7 @@ def _losses(
     found: dict[tuple[int | None, str | None, str], list[Tensor]] = {}
     for part, done in _parts(model, examples):
         run, opened = KeptRun.of(model, part), opened_layers(model, part)
-        plain.append(losses_of(problem, run.outputs, part))
+        plain.append(losses_of(task, run.outputs, part))
         groups = _groups(part)
         for layer in stand_ins.layers:
             residual = run.residuals[layer].repeat(len(INSTEAD), 1, 1)
@@ -102,10 +102,10 @@ def _losses(
                 with torch.no_grad():
                     after = opened.block(layer, residual, mlp=replaced).unflatten(0, (len(INSTEAD), -1))[:, :, first:]
                 for instead, outputs in zip(INSTEAD, run.continued(layer + 1, after), strict=True):
-                    found.setdefault((layer, role, instead), []).append(losses_of(problem, outputs, part))
+                    found.setdefault((layer, role, instead), []).append(losses_of(task, outputs, part))
             progress(done[0] + (done[1] - done[0]) * (layer + 1) / model.cfg.n_layers)
         for instead, outputs in zip(INSTEAD, stand_ins.run(part), strict=True):
-            found.setdefault((None, None, instead), []).append(losses_of(problem, outputs, part))
+            found.setdefault((None, None, instead), []).append(losses_of(task, outputs, part))
     return torch.cat(plain).cpu(), {key: torch.cat(own).cpu() for key, own in found.items()}
 
 

@@ -20,7 +20,7 @@ from circuits.errors import BadInput
 from circuits.model.hooked import HOOKING, edited, edited_heads, edited_mlp
 from circuits.model.layers import Edit, EditHeads, EditMLP, Layers, architecture
 from circuits.model.transformer import Transformer, attention_mask
-from circuits.problem import Examples
+from circuits.task import Examples
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # of a block, besides the residual stream: by position, by name
 

@@ -14,7 +14,7 @@ from circuits.errors import BadInput
 from circuits.model.block import after_mlp, is_standard, normalised
 from circuits.model.layers import close, layers
 from circuits.model.transformer import Transformer, is_bridge
-from circuits.problem import Examples
+from circuits.task import Examples
 
 
 @dataclass(frozen=True)

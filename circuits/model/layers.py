@@ -22,7 +22,7 @@ from circuits.errors import BadInput
 from circuits.model.batching import spread
 from circuits.model.state import learned
 from circuits.model.transformer import Transformer, check_inputs, is_bridge, run
-from circuits.problem import Examples
+from circuits.task import Examples
 
 Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, query, key], before and after the change
 # Changes of the queries ``q``, keys ``k``, values ``v`` and outputs ``z`` of a layer's heads, [run, pos, head, d_head].

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from circuits.model.layers import layers
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples
+from circuits.task import Examples
 
 
 def pattern_hook(layer: int) -> str:

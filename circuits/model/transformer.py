@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from jaxtyping import Float, Int
 
 from circuits.errors import BadInput
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.lazy import Deferred, torch
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
-from circuits.problem import Problem
 from circuits.roles import Roles
+from circuits.task import Task
 from circuits.utils.progress import Progress, part_of, shown
 
 RANDOM_CIRCUITS = 200
@@ -135,7 +135,7 @@ class ChanceReport:
 @entrance
 def against_chance(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     circuit: Circuit,
     *,
     threshold: float = 0.05,
@@ -147,7 +147,7 @@ def against_chance(
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
-        problem: the model's task.
+        task: the model's task.
         circuit: the circuit.
         threshold: a loss below it counts as low.
         n_examples: the number of fresh examples.
@@ -157,9 +157,9 @@ def against_chance(
     Raises:
         BadInput: the circuit does not fit the model or the examples, or there are too few or too many examples.
     """
-    sample = Sample(problem, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
+    sample = Sample(task, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
     rng = np.random.default_rng(seed)
-    test = SequentialTest(model, problem, sample, threshold)
+    test = SequentialTest(model, task, sample, threshold)
 
     def losses(circuits: list[Circuit], n: int, progress: Progress) -> Float[Tensor, "circuit example"]:
         each = test.each(circuits, n, progress)

@@ -13,48 +13,48 @@ from circuits.discovery.discovery import Discovery, discover
 from circuits.losses.loss import Loss
 from circuits.losses.sample import stream_seed
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples, Problem
 from circuits.roles import Roles
+from circuits.task import Examples, Task
 from circuits.utils.progress import Progress
 
 
 @dataclass(frozen=True)
 class PermutedRoles:
-    """A problem whose role names, and their instances, are permuted within each example.
+    """A task whose role names, and their instances, are permuted within each example.
 
     The output roles, and the roles that all instances share, keep their positions. All other roles are permuted among
     roles with overlapping ranges of positions, so that every path that the mask allows stays allowed. If no ranges
     overlap and there is only one instance, all of them are permuted together.
     """
 
-    problem: Problem
+    task: Task
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The same as in the problem."""
-        return self.problem.roles
+        """The same as in the task."""
+        return self.task.roles
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        """The same as in the problem."""
-        return self.problem.loss_components
+        """The same as in the task."""
+        return self.task.loss_components
 
     @property
     def output_roles(self) -> tuple[str, ...]:
-        """The same as in the problem."""
-        return self.problem.output_roles
+        """The same as in the task."""
+        return self.task.output_roles
 
     def examples(self, n: int, seed: int) -> Examples:
-        """Return the examples of the problem, with permuted role names."""
-        examples = self.problem.examples(n, seed)
+        """Return the examples of the task, with permuted role names."""
+        examples = self.task.examples(n, seed)
         roles = examples.roles
         return replace(
             examples, roles=permuted(roles, (*self.output_roles, *roles.shared), stream_seed(seed, "permuted"))
         )
 
     def losses(self, outputs: Float[Tensor, "batch pos d_out"], examples: Examples) -> Float[Tensor, "batch component"]:
-        """Return the losses of the problem."""
-        return self.problem.losses(outputs, examples)
+        """Return the losses of the task."""
+        return self.task.losses(outputs, examples)
 
 
 def permuted(roles: Roles, fixed: tuple[str, ...], seed: int) -> Roles:
@@ -100,7 +100,7 @@ def _groups(roles: Roles, fixed: tuple[str, ...]) -> list[list[int]]:
 
 def null_loss(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     found: Discovery,
     *,
     n_examples: int = 1024,
@@ -110,11 +110,11 @@ def null_loss(
 
     Args:
         model: the model whose circuit was discovered.
-        problem: the model's task.
+        task: the model's task.
         found: the discovery; its seed and threshold are used.
         n_examples: the number of examples that ``discover`` was given.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
     """
-    null = PermutedRoles(problem)
+    null = PermutedRoles(task)
     threshold, seed = found.threshold, found.seed
     return discover(model, null, n_examples=n_examples, threshold=threshold, seed=seed, progress=progress).combined

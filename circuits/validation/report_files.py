@@ -24,7 +24,7 @@ from circuits.mechanisms.mechanism import REPLACEMENTS, SIMPLE
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
 from circuits.pattern_file import PATTERNS, save_patterns
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.files import write_together
 from circuits.validation.loss_figures import content_figure, loss_figure
 from circuits.validation.validation import ATTENTION_EXAMPLES
@@ -81,7 +81,7 @@ def to_json(report: ValidationReport, further: Further = NOTHING) -> dict[str, A
 def page(report: ValidationReport, further: Further = NOTHING) -> str:
     """Return the self-contained page: verdict, diagram, losses, attention from role to role, attention viewers."""
     model, device = report.model, next(report.model.parameters()).device
-    examples = examples_of(report.problem, ATTENTION_EXAMPLES, report.seed, device)
+    examples = examples_of(report.task, ATTENTION_EXAMPLES, report.seed, device)
     order, group = examples.roles.in_order, examples.roles.main_group
     attention = split_attention(model, examples).cpu()
     drawn = report.circuit, examples.roles, model.cfg.n_layers, report.attention

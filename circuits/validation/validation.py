@@ -34,7 +34,7 @@ from circuits.losses.loss import strict_threshold
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.model.transformer import Transformer
-from circuits.problem import Problem
+from circuits.task import Task
 from circuits.utils.progress import Progress, part_of, shown
 from circuits.validation.validation_report import ValidationReport
 from circuits.validation.verdicts import verdicts
@@ -57,7 +57,7 @@ class Settings:
 @entrance
 def validate(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     circuit: Circuit,
     *,
     n_examples: int = 1024,
@@ -76,7 +76,7 @@ def validate(
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
-        problem: the model's task: examples with roles, and a loss.
+        task: the model's task: examples with roles, and a loss.
         circuit: the hypothesis.
         n_examples: the number of fresh examples.
         seed: the seed of the examples; the same seed gives the same report.
@@ -94,16 +94,16 @@ def validate(
     """
     settings = Settings(n_examples, seed, threshold, protocol, dict(metadata or {}))
     with shown(progress, "validating") as progress:
-        report = _validated(model, problem, circuit, settings, progress)
+        report = _validated(model, task, circuit, settings, progress)
         while report.more_examples_could_decide and settings.n_examples < max_examples:
             settings = replace(settings, n_examples=min(4 * settings.n_examples, max_examples))
-            report = _validated(model, problem, circuit, settings, progress)
+            report = _validated(model, task, circuit, settings, progress)
     return report
 
 
 def _validated(
     model: Transformer,
-    problem: Problem,
+    task: Task,
     circuit: Circuit,
     settings: Settings,
     progress: Callable[[float], None],
@@ -112,10 +112,10 @@ def _validated(
         raise BadInput("the circuit names no head; there is nothing to validate")
     n_layers, n_heads = model.cfg.n_layers, model.cfg.n_heads
     seed, threshold, device = settings.seed, settings.threshold, next(model.parameters()).device
-    sample = Sample(problem, settings.n_examples, stream_seed(seed, STREAM), device)
+    sample = Sample(task, settings.n_examples, stream_seed(seed, STREAM), device)
     circuit.check(sample.roles, n_layers, n_heads)
 
-    test = SequentialTest(model, problem, sample, threshold)
+    test = SequentialTest(model, task, sample, threshold)
     unablated, combined = test.measure([Circuit(), circuit], progress=part_of(progress, 0.0, 0.3))
     heads = each_head_alone(test, circuit)
     progress(0.5)
@@ -127,7 +127,7 @@ def _validated(
     merged = merges(strict, circuit, paths) if combined.mean < threshold else ()
     content = content_or_position(
         model,
-        problem,
+        task,
         n_examples=min(settings.n_examples, CONTENT_EXAMPLES),
         threshold=threshold,
         seed=seed,
@@ -143,7 +143,7 @@ def _validated(
         strict_threshold=strict.threshold,
         n_examples=settings.n_examples,
         seed=seed,
-        roles=problem.roles,
+        roles=task.roles,
         unablated=unablated,
         combined=combined,
         up_to=tuple(up_to),
@@ -156,9 +156,9 @@ def _validated(
         paper=paper,
         protocol=settings.protocol,
         attention=role_attention(model, sample.take(slice(0, ATTENTION_EXAMPLES))).cpu(),
-        flow_check=flow_check(circuit, problem),
+        flow_check=flow_check(circuit, task),
         metadata=settings.metadata,
         model=model,
-        problem=problem,
+        task=task,
     )
     return replace(report, verdicts=verdicts(report))

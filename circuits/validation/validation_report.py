@@ -25,7 +25,7 @@ from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
-from circuits.problem import Problem
+from circuits.task import Task
 from circuits.utils.files import to_path
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch
@@ -57,10 +57,10 @@ class ValidationReport:
         paper: the results of Appendix E to the letter.
         protocol: the protocol that ``decision`` follows.
         attention: the average attention from role to role in the unablated model.
-        flow_check: what the paths could carry by information flow; None if the problem has no layout.
+        flow_check: what the paths could carry by information flow; None if the task has no layout.
         metadata: further facts about the model.
         model: the model.
-        problem: the model's task.
+        task: the model's task.
     """
 
     circuit: Circuit
@@ -84,7 +84,7 @@ class ValidationReport:
     flow_check: FlowCheck | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     model: Transformer = field(repr=False, compare=False, kw_only=True)
-    problem: Problem = field(repr=False, compare=False, kw_only=True)
+    task: Task = field(repr=False, compare=False, kw_only=True)
 
     @property
     def statements(self) -> tuple[Statement, ...]:

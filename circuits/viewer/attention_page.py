@@ -9,13 +9,13 @@ from circuits.figures.attention_figure import attention_figure
 from circuits.figures.page import figure_element, render_page
 from circuits.given import examples_of
 from circuits.model.transformer import Transformer
-from circuits.problem import Problem
+from circuits.task import Task
 from circuits.viewer.viewer import Viewer, elements
 
 
 def attention_page(
     models: Mapping[str, Transformer],
-    problem: Problem,
+    task: Task,
     viewers: Sequence[Viewer],
     seed: int,
     by: str | None = None,
@@ -24,7 +24,7 @@ def attention_page(
 
     Args:
         models: any HookedTransformers or TransformerBridges, by name.
-        problem: the task of the models, with examples and roles.
+        task: the task of the models, with examples and roles.
         viewers: one viewer for each example.
         seed: the seed of the examples.
         by: the group whose labels split attention; by default the first group of the examples.
@@ -32,12 +32,12 @@ def attention_page(
     Raises:
         BadInput: the examples do not have the group.
     """
-    examples = examples_of(problem, ATTENTION_EXAMPLES, seed)
+    examples = examples_of(task, ATTENTION_EXAMPLES, seed)
     order, group = examples.roles.in_order, by or examples.roles.main_group
     figures: dict[str, Markup] = {}
     for name, model in models.items():
         attention = split_attention(model, examples.to(next(model.parameters()).device), group).cpu()
-        figure = attention_figure(attention, problem.roles, order, group)
+        figure = attention_figure(attention, task.roles, order, group)
         figures[name] = figure_element(figure, f"role-attention-{len(figures)}")
     return render_page(
         "attention.html.jinja",

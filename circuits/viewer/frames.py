@@ -7,7 +7,7 @@ from circuits.circuit import Head
 from circuits.heads import check_choice, check_number
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples
+from circuits.task import Examples
 
 VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥"}  # circuitsvis omits white space
 

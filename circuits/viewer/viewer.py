@@ -14,7 +14,7 @@ from circuits.errors import BadInput
 from circuits.figures.page import in_a_frame, render_page
 from circuits.model.state import check_state
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.files import to_path, write_atomically
 from circuits.viewer.frames import Frame, chosen, frame
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from circuits.circuit import Circuit
     from circuits.model.transformer import Transformer
     from circuits.null_models.chance import ChanceReport
-    from circuits.problem import Problem
+    from circuits.task import Task
     from circuits.validation.report_files import Further
     from circuits.validation.validation_report import ValidationReport
 
@@ -64,7 +64,7 @@ def validate(
         ),
     ] = 1,
     threshold: TaskThreshold = None,
-    task: LanguageTaskName = None,
+    language_task: LanguageTaskName = None,
     metric: MetricName = None,
     protocol: Annotated[
         ProtocolChoice, typer.Option(help="Checks that decide: all of them, or only Appendix E of the paper.")
@@ -80,7 +80,7 @@ def validate(
     from circuits.utils.files import check_writable
     from retrieval_interp.models import library
 
-    if task is None:
+    if language_task is None:
         folder = library.find(model_dir)
         own = library.own_task(folder)  # raises first if this is not a model directory
         hypothesis = library.chosen_circuit(folder, circuit)
@@ -91,13 +91,13 @@ def validate(
         hypothesis = circuits.load_circuit(circuit)
     for path in (out / name for name in REPORT_FILES if out):
         check_writable(path)
-    model, problem = opened(model_dir, task, metric)
-    threshold = threshold or default_threshold(task)
+    model, task = opened(model_dir, language_task, metric)
+    threshold = threshold or default_threshold(language_task)
     from circuits.validation.report_files import Further, to_json
 
     show = None if as_json else print_report
     report, chance = validated(
-        model, problem, hypothesis, model_dir, examples, seed, threshold, protocol=protocol.value, show=show
+        model, task, hypothesis, model_dir, examples, seed, threshold, protocol=protocol.value, show=show
     )
     page = report.save(out, chance) if out is not None else None
     if as_json:
@@ -128,7 +128,7 @@ def discover(
         typer.Option(callback=usable_seed, help="Seed of the examples; discovery and validation use different ones."),
     ] = 0,
     threshold: TaskThreshold = None,
-    task: LanguageTaskName = None,
+    language_task: LanguageTaskName = None,
     metric: MetricName = None,
     as_json: Json = False,
 ) -> None:
@@ -142,18 +142,16 @@ def discover(
 
     for path in (out, *(report / name for name in REPORT_FILES if report)):
         check_writable(path)
-    model, problem = opened(model_dir, task, metric)
-    threshold = threshold or default_threshold(task)
+    model, task = opened(model_dir, language_task, metric)
+    threshold = threshold or default_threshold(language_task)
     from circuits.null_models.permuted_roles import null_loss
     from circuits.role_paths import has_role_paths
     from circuits.validation.report_files import Further, to_json
 
     with progress_bar("discovering") as progress:
-        found = circuits.discover(
-            model, problem, n_examples=examples, threshold=threshold, seed=seed, progress=progress
-        )
+        found = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed, progress=progress)
     command = f"retrieval-interp discover {model_dir} --seed {seed} --threshold {threshold:g} --examples {examples}"
-    command += "".join(f" --{name} {value}" for name, value in facts(problem).items())
+    command += "".join(f" --{name} {value}" for name, value in facts(task).items())
     circuit = replace(found.circuit, name=Path(model_dir).resolve().name, description=f"Found by: {command}.")
     if found.found:
         circuits.save_circuit(circuit, out)
@@ -165,13 +163,13 @@ def discover(
             typer.echo(f"No circuit was found: the loss of the best candidate is {found.combined}.")
             typer.echo(f"Nothing was written to {out}{'; an older file is there' if out.exists() else ''}.")
     with progress_bar("role names permuted") as progress:
-        found = replace(found, permuted=null_loss(model, problem, found, n_examples=examples, progress=progress))
+        found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
     show = None if as_json else print_report
     of = (model_dir, examples, seed, threshold)
-    tested, chance = validated(model, problem, circuit, *of, 16 * examples, show=show)
+    tested, chance = validated(model, task, circuit, *of, 16 * examples, show=show)
     further = Further(chance, found)
     if found.found and has_role_paths(circuit):
-        further = taken_apart(further, model, problem, circuit, tested.n_examples, seed, threshold)
+        further = taken_apart(further, model, task, circuit, tested.n_examples, seed, threshold)
     page = tested.save(report, **vars(further)) if report else None
     if as_json:
         print(json.dumps(to_json(tested, further), indent=2))
@@ -215,18 +213,18 @@ def reproduce(
     far = settings.model.startswith(PREFIX) or (asked[0] is not None and not is_local(settings.model))
     if model_dir is None and far:  # a stranger's report must not start a download
         raise BadInput(f"{path}: its model is not on this machine; name it with --model {settings.model}")
-    model, problem = opened(model_dir or settings.model, *asked)
+    model, task = opened(model_dir or settings.model, *asked)
     from circuits.validation.report_files import Further, to_json
 
-    now = {**provenance.metadata(settings.model, model), **facts(problem)}
+    now = {**provenance.metadata(settings.model, model), **facts(task)}
     if now["weights_sha256"] != settings.weights_sha256:
         raise BadInput(f"{model_dir or settings.model}: its weights differ from the weights of {path}")
     of = (settings.model, settings.examples, settings.seed, settings.threshold)
-    again, chance = validated(model, problem, hypothesis, *of, protocol=settings.protocol)
+    again, chance = validated(model, task, hypothesis, *of, protocol=settings.protocol)
     others = {key: value for key, value in now.items() if stored["metadata"].get(key) != value}
     further = Further(chance)
     if "self_consistency" in stored:
-        further = taken_apart(further, model, problem, hypothesis, *of[1:])
+        further = taken_apart(further, model, task, hypothesis, *of[1:])
     document = json.loads(json.dumps(to_json(again, further)))
     found = [*differences(stored, document)]
     if as_json:
@@ -247,38 +245,38 @@ def reproduce(
     raise typer.Exit(1 if found else 0)
 
 
-def opened(name: str, task: str | None, metric: str | None) -> "tuple[Transformer, Problem]":
+def opened(name: str, language_task: str | None, metric: str | None) -> "tuple[Transformer, Task]":
     """Return a model with its own task, or with a language task by name."""
     from retrieval_interp.models import library
 
-    if task is None:
+    if language_task is None:
         if metric is not None:
             raise BadInput("--metric belongs to a language task; name one with --task")
         own = library.load(name)
         return own.model, own.task
     from retrieval_interp.models.language import on_task
 
-    return on_task(name, task, metric or "logit_difference")
+    return on_task(name, language_task, metric or "logit_difference")
 
 
-def default_threshold(task: str | None) -> float:
+def default_threshold(language_task: str | None) -> float:
     """Return the threshold of a model's own task, or of a language task."""
     from retrieval_interp.language_tasks.metric import THRESHOLD
 
-    return 0.05 if task is None else THRESHOLD
+    return 0.05 if language_task is None else THRESHOLD
 
 
-def facts(problem: "Problem") -> dict[str, str]:
+def facts(task: "Task") -> dict[str, str]:
     """Return the names of a language task and its metric, for reports; nothing for a model's own task."""
-    from retrieval_interp.language_tasks.metric import MetricProblem
+    from retrieval_interp.language_tasks.metric import MetricTask
 
-    return {"task": problem.task.name, "metric": problem.metric.value} if isinstance(problem, MetricProblem) else {}
+    return {"task": task.task.name, "metric": task.metric.value} if isinstance(task, MetricTask) else {}
 
 
 def taken_apart(
     further: "Further",
     model: "Transformer",
-    problem: "Problem",
+    task: "Task",
     circuit: "Circuit",
     examples: int,
     seed: int,
@@ -295,14 +293,14 @@ def taken_apart(
     try:
         with progress_bar("path patching") as progress:
             composition = circuits.path_patching(
-                model, problem, circuit, n_examples=max(2, n // 8), seed=seed, progress=progress
+                model, task, circuit, n_examples=max(2, n // 8), seed=seed, progress=progress
             )
     except BadInput as error:
         typer.echo(f"Path patching was left out: {error}", err=True)
     with progress_bar("self-consistency") as progress:
         consistent = circuits.self_consistency(
             model,
-            problem,
+            task,
             circuit,
             n_examples=n,
             seed=seed,
@@ -315,7 +313,7 @@ def taken_apart(
 
 def validated(
     model: "Transformer",
-    problem: "Problem",
+    task: "Task",
     circuit: "Circuit",
     name: str,
     examples: int,
@@ -336,20 +334,20 @@ def validated(
     with progress_bar("validating") as progress:
         report = circuits.validate(
             model,
-            problem,
+            task,
             circuit,
             n_examples=examples,
             seed=seed,
             threshold=threshold,
             max_examples=max_examples,
             protocol=protocol,
-            metadata={**metadata(name, model), **facts(problem)},
+            metadata={**metadata(name, model), **facts(task)},
             progress=progress,
         )
     if show is not None:
         show(report)
     with progress_bar("comparing with chance") as progress:
         chance = circuits.against_chance(
-            model, problem, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
+            model, task, circuit, n_examples=report.n_examples, seed=seed, threshold=threshold, progress=progress
         )
     return report, chance

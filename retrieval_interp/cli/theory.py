@@ -57,15 +57,15 @@ def construct(
 
     from circuits import compile_circuit
     from circuits.losses.loss import Loss
-    from retrieval_interp.ground_truth.chains import ChainProblem
+    from retrieval_interp.ground_truth.chains import ChainTask
     from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
     from retrieval_interp.models.provenance import versions
 
-    problem, circuit = ChainProblem(hops, n_chains=4), minimal_circuit(hops)
-    model = compile_circuit(circuit, problem)
-    drawn = problem.examples(examples, seed)
+    task, circuit = ChainTask(hops, n_chains=4), minimal_circuit(hops)
+    model = compile_circuit(circuit, task)
+    drawn = task.examples(examples, seed)
     with torch.no_grad():
-        loss = Loss.of(problem.losses(model(drawn.inputs), drawn), problem.loss_components)
+        loss = Loss.of(task.losses(model(drawn.inputs), drawn), task.loss_components)
     heads = len(circuit.useful_heads)
     if as_json:
         command = f"retrieval-interp theory construct {hops} --examples {examples} --seed {seed} --json"

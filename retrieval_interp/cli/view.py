@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from circuits.model.transformer import Transformer
-    from circuits.problem import Problem
-    from retrieval_interp.tasks.task import Task
+    from circuits.task import Task
+    from retrieval_interp.tasks.task import TrainableTask
 
 app = typer.Typer()
 
@@ -55,7 +55,7 @@ def view(
     if language_task is not None:
         if training:
             raise BadInput("--training shows a run with its own task; leave out --training or --task")
-        models, problem = _on_task(names, language_task)
+        models, task = _on_task(names, language_task)
         for model in models.values():
             check_choice(layer, head, model.cfg.n_layers, model.cfg.n_heads)
     else:
@@ -68,11 +68,11 @@ def view(
         if training:
             newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
         models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
-        problem = next(iter(tasks.values()))
+        task = next(iter(tasks.values()))
     from circuits.viewer.attention_page import attention_page
     from circuits.viewer.viewer import attention_viewer, over_training, side_by_side
 
-    shown = problem.examples(examples, seed)
+    shown = task.examples(examples, seed)
     if by is not None:
         shown.roles.group(by, shown.roles.names[0])  # raises before anything is computed
     viewers = []
@@ -86,7 +86,7 @@ def view(
                     panels[name] = attention_viewer(model, shown, example, layer, head)
                 progress((example + len(panels) / len(models)) / examples)
             viewers.append(side_by_side(panels))
-    write_atomically(out, attention_page(models, problem, viewers, seed, by))
+    write_atomically(out, attention_page(models, task, viewers, seed, by))
     typer.echo(f"The attention maps are at {out}")
 
 
@@ -96,23 +96,23 @@ def _name(folder: str, others: list[str]) -> str:
     return short if [Path(other).name for other in others].count(short) == 1 else folder
 
 
-def _on_task(names: "Mapping[str, str]", task: str) -> "tuple[dict[str, Transformer], Problem]":
+def _on_task(names: "Mapping[str, str]", task: str) -> "tuple[dict[str, Transformer], Task]":
     """Return language models, and a language task for their tokenizer."""
-    from retrieval_interp.language_tasks.metric import Metric, MetricProblem
-    from retrieval_interp.language_tasks.registry import check_task, language_task
+    from retrieval_interp.language_tasks.metric import Metric, MetricTask
+    from retrieval_interp.language_tasks.registry import check_name, language_task
     from retrieval_interp.models.language import language_model
 
-    check_task(task)
+    check_name(task)
     models: dict[str, Transformer] = {name: language_model(folder) for name, folder in names.items()}
     first, *others = models
     for other in others:
         if models[other].tokenizer.get_vocab() != models[first].tokenizer.get_vocab():
             raise BadInput(f"{other} has another tokenizer than {first}; models side by side must have the same")
     prompts = language_task(task, models[first].tokenizer)
-    return models, MetricProblem(prompts, models[first], Metric.logit_difference, 1.0)  # only its examples are shown
+    return models, MetricTask(prompts, models[first], Metric.logit_difference, 1.0)  # only its examples are shown
 
 
-def _check_one_task(tasks: "Mapping[str, Task]") -> None:
+def _check_one_task(tasks: "Mapping[str, TrainableTask]") -> None:
     first, *others = tasks
     for other in others:
         if tasks[other] != tasks[first]:

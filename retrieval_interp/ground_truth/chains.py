@@ -17,15 +17,15 @@ from torch import Tensor
 from circuits.errors import whole
 from circuits.flow.layout import Layout
 from circuits.interchange.variables import Variable, exchange
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from retrieval_interp.tasks.high_level import chain_variables, squared_distances
 from retrieval_interp.theory.chain_layout import chain_layout
 
 
 @dataclass(frozen=True)
-class ChainProblem:
-    """A retrieval problem with N chains of D steps; a ``circuits.Problem`` over tokens.
+class ChainTask:
+    """A retrieval problem with N chains of D steps; a ``circuits.Task`` over tokens.
 
     Attributes:
         n_steps: D, the number of retrieval steps.

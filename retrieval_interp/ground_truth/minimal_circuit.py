@@ -4,7 +4,7 @@ from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
 from circuits.ground_truth.compile import without_redundant_paths
 from circuits.mechanisms.one_hot import OneHot
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 
 
 def minimal_circuit(n_steps: int) -> Circuit:
@@ -26,4 +26,4 @@ def minimal_circuit(n_steps: int) -> Circuit:
         heads[Head(layer, 0)] = OneHot(rows)
         asked, reach = asked + reach, 2 * reach
     circuit = Circuit(heads, name=f"minimal, {n_steps} steps")
-    return without_redundant_paths(circuit, ChainProblem(n_steps))
+    return without_redundant_paths(circuit, ChainTask(n_steps))

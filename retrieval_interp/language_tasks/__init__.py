@@ -1,4 +1,4 @@
-"""Tasks that the field knows, as prompts for any language model, and metrics that make them problems.
+"""Tasks that the field knows, as prompts for any language model, and metrics that make them tasks.
 
 - language_task.py: LanguageTask: prompts with right and wrong answers, clean and counterfactual
 - template.py: Template: a text with slots, as tokens; word_tokenizer, for small models
@@ -6,6 +6,6 @@
 - ioi.py: indirect object identification (Wang et al. 2022)
 - greater_than.py: years (Hanna et al. 2023)
 - docstring.py: arguments in Python docstrings (Heimersheim and Janiak 2023)
-- metric.py: MetricProblem: what a model loses of its logit difference, probability, or outputs
+- metric.py: MetricTask: what a model loses of its logit difference, probability, or outputs
 - registry.py: all tasks by name
 """

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, drawn
 from retrieval_interp.language_tasks.template import Template, single_tokens

@@ -18,8 +18,8 @@ from typing import ClassVar
 import numpy as np
 
 from circuits.errors import BadInput
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers, drawn
 from retrieval_interp.language_tasks.template import token_ids

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from circuits.errors import whole
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.rng import RngStream
 

@@ -28,7 +28,7 @@ from circuits.losses.sample import stream_seed
 from circuits.model.batching import sequences_at_once
 from circuits.model.layers import layers
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, at_end
 
@@ -45,8 +45,8 @@ class Metric(StrEnum):
 
 
 @dataclass(frozen=True)
-class MetricProblem:
-    """A language task for one model, as a ``circuits.Problem``.
+class MetricTask:
+    """A language task for one model, as a ``circuits.Task``.
 
     With ``kl``, the targets are the unablated model's residual stream after the last layer, ``[batch, instance,
     d_model]``. Its log-probabilities are read from them batch by batch, so that a large vocabulary takes no memory.
@@ -67,8 +67,8 @@ class MetricProblem:
     @classmethod
     def of(
         cls, model: Transformer, task: LanguageTask, metric: Metric = Metric.logit_difference, seed: int = 0
-    ) -> MetricProblem:
-        """Measure the unablated model, and return the task as a problem.
+    ) -> MetricTask:
+        """Measure the unablated model, and return the task as a task.
 
         Args:
             model: a language model.

@@ -13,7 +13,7 @@ from retrieval_interp.language_tasks.language_task import LanguageTask
 LANGUAGE_TASKS: dict[str, type[LanguageTask]] = {task.name: task for task in (Induction, IOI, GreaterThan, Docstring)}
 
 
-def check_task(name: str) -> None:
+def check_name(name: str) -> None:
     """Check the name of a language task.
 
     Raises:
@@ -29,7 +29,7 @@ def language_task(name: str, tokenizer: transformers.PreTrainedTokenizerBase) ->
     Raises:
         BadInput: there is no such task, or no tokenizer.
     """
-    check_task(name)
+    check_name(name)
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerBase):
         raise BadInput(f"{name}: the tokenizer is {tokenizer!r:.60}; expected a tokenizer of transformers")
     return LANGUAGE_TASKS[name](tokenizer)

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from circuits.errors import BadInput
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.task import TrainableTask
 
 
 class VectorEmbed(nn.Module):
@@ -93,7 +93,7 @@ def wave_codes(n_positions: int, width: int) -> Float[Tensor, "pos width"]:
     return 0.1 * torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
 
 
-def build(task: Task, cfg: HookedTransformerConfig, seed: int = 0) -> HookedTransformer:
+def build(task: TrainableTask, cfg: HookedTransformerConfig, seed: int = 0) -> HookedTransformer:
     """Build the transformer for a task (vectors or tokens), with weights from ``seed``."""
     tokenizer = task.tokenizer
     return VectorTransformer(cfg, seed) if tokenizer is None else TokenTransformer(cfg, tokenizer, seed)

@@ -23,7 +23,7 @@ from retrieval_interp.models.model_dir import (
     resume_command,
     task_from,
 )
-from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.task import TrainableTask
 
 # Constants in the state of a HookedTransformer; files from other code may lack them.
 CONSTANTS = ("attn.mask", "attn.IGNORE")
@@ -138,7 +138,7 @@ def _check_finished(folder: Path) -> None:
     raise BadInput(f"{folder}: the run is not finished{where}; continue it with: {resume_command(folder)}")
 
 
-def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, Task]:
+def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, TrainableTask]:
     """Load the model (float32, evaluation mode) and the task of a model directory.
 
     Args:

@@ -3,8 +3,8 @@
 from circuits.errors import BadInput
 from circuits.model.language import from_pretrained
 from circuits.model.transformer import Transformer
-from retrieval_interp.language_tasks.metric import Metric, MetricProblem
-from retrieval_interp.language_tasks.registry import check_task, language_task
+from retrieval_interp.language_tasks.metric import Metric, MetricTask
+from retrieval_interp.language_tasks.registry import check_name, language_task
 from retrieval_interp.models import library
 
 
@@ -26,8 +26,8 @@ def language_model(name: str) -> Transformer:
     return model
 
 
-def on_task(name: str, task: str, metric: str = Metric.logit_difference) -> tuple[Transformer, MetricProblem]:
-    """Load a language model, and return it with a language task as a problem.
+def on_task(name: str, task: str, metric: str = Metric.logit_difference) -> tuple[Transformer, MetricTask]:
+    """Load a language model, and return it with a language task as a task.
 
     Args:
         name: as for ``language_model``.
@@ -38,8 +38,8 @@ def on_task(name: str, task: str, metric: str = Metric.logit_difference) -> tupl
         BadInput: there is no such model, task or metric; or the task does not fit the model's tokenizer.
         Unsolved: the model does not do the task.
     """
-    check_task(task)
+    check_name(task)
     if metric not in [*Metric]:
         raise BadInput(f"unknown metric {metric!r}; expected {', '.join(Metric)}")
     model = language_model(name)
-    return model, MetricProblem.of(model, language_task(task, model.tokenizer), Metric(metric))
+    return model, MetricTask.of(model, language_task(task, model.tokenizer), Metric(metric))

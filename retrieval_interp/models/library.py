@@ -14,7 +14,7 @@ from circuits.utils.files import to_path
 from retrieval_interp.models.checkpoints import fill, load_model, load_tensors, most_numbers
 from retrieval_interp.models.hub import PREFIX, fetch
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, size_from, some_checkpoints, task_from
-from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.task import TrainableTask
 
 
 class Loaded(NamedTuple):
@@ -27,7 +27,7 @@ class Loaded(NamedTuple):
     """
 
     model: Transformer
-    task: Task
+    task: TrainableTask
     circuit: Circuit | None
 
 
@@ -116,7 +116,7 @@ def chosen_circuit(name: str | Path, path: Path | None = None) -> Circuit:
     return circuit
 
 
-def own_task(folder: Path) -> Task:
+def own_task(folder: Path) -> TrainableTask:
     """Return the task of a model directory, without loading the model.
 
     Raises:

@@ -17,7 +17,7 @@ from circuits.model.transformer import hooked_transformer
 from circuits.utils.files import read_text
 from circuits.utils.lazy import torch
 from retrieval_interp.tasks.registry import describe, task_of
-from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.task import TrainableTask
 
 CONFIG, WEIGHTS, CIRCUIT, LOG = "config.json", "model.safetensors", "circuit.yaml", "log.jsonl"
 STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
@@ -72,7 +72,7 @@ def some_checkpoints(run: Path) -> dict[int, Path]:
 SIZE = "a whole number from 1 to 65536"  # the expected value of a size, for messages
 
 
-def config_json(task: Task, cfg: hooked_transformer.HookedTransformerConfig, made: Mapping[str, Any]) -> str:
+def config_json(task: TrainableTask, cfg: hooked_transformer.HookedTransformerConfig, made: Mapping[str, Any]) -> str:
     """Return the config of a model directory as JSON: the task, the architecture, and how the model was made."""
     architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
     if cfg.attn_only:
@@ -105,7 +105,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def task_from(config: Mapping[str, Any], path: Path) -> Task:
+def task_from(config: Mapping[str, Any], path: Path) -> TrainableTask:
     """Return the task of a config that was read from ``path``."""
     try:
         return task_of(config["task"])
@@ -121,7 +121,9 @@ def size_from(config: Mapping[str, Any], path: Path) -> tuple[int, int]:
     return config["architecture"]["n_layers"], config["architecture"]["n_heads"]
 
 
-def architecture_from(config: Mapping[str, Any], task: Task, path: Path) -> hooked_transformer.HookedTransformerConfig:
+def architecture_from(
+    config: Mapping[str, Any], task: TrainableTask, path: Path
+) -> hooked_transformer.HookedTransformerConfig:
     """Return the TransformerLens config of a config that was read from ``path``, checked against its task."""
     section = config["architecture"]
     unknown = sorted(set(section) - set(ARCHITECTURE_FIELDS))

@@ -32,7 +32,7 @@ from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.tasks.retrieval import RetrievalTask
-from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.task import TrainableTask
 from retrieval_interp.tasks.words import Kind, WordsTask
 
 
@@ -60,7 +60,9 @@ class Architecture:
         if not isinstance(self.mlp, bool):
             raise BadInput(f"mlp is {self.mlp!r}; expected true or false")
 
-    def config(self, task: Task, initializer_range: float | None = None) -> hooked_transformer.HookedTransformerConfig:
+    def config(
+        self, task: TrainableTask, initializer_range: float | None = None
+    ) -> hooked_transformer.HookedTransformerConfig:
         """Return the TransformerLens config of this shape for a task, on the CPU in float32.
 
         Args:
@@ -200,7 +202,7 @@ class Preset:
         seed: the default seed.
     """
 
-    task: Task
+    task: TrainableTask
     architecture: Architecture
     recipe: Recipe
     seed: int = 0

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from einops import rearrange
 
 from circuits.flow.layout import Layout
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.vectors import VectorBatch, VectorTask, drawn_symbols, shuffles
@@ -31,7 +31,7 @@ A, X, Y, Z = range(4)  # indices of a chain's symbols in the raw batch
 
 @dataclass(frozen=True)
 class ConditionalTask(VectorTask):
-    """A conditional retrieval problem with N chains over symbols of K numbers; a ``circuits.Problem``.
+    """A conditional retrieval problem with N chains over symbols of K numbers; a ``circuits.Task``.
 
     The symbols of a raw batch are, for every chain, a, x, y, and the value of its x with the y of each chain. The order
     of a raw batch is N rows with the numbers of the two-premise facts, (chain of x) N + (chain of y), then one row with

@@ -25,8 +25,8 @@ from jaxtyping import Float, Int, Integer
 
 from circuits.flow.layout import Layout
 from circuits.interchange.variables import Variable, exchange
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.language_tasks.template import UNKNOWN, word_tokenizer
 from retrieval_interp.prompts import Equations
@@ -34,7 +34,7 @@ from retrieval_interp.prompts.words import VARIABLES, word
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.high_level import chain_variables
 from retrieval_interp.tasks.prompted import ANSWER, Prompted, prompt_layout
-from retrieval_interp.tasks.task import RawBatch, Task
+from retrieval_interp.tasks.task import RawBatch, TrainableTask
 from retrieval_interp.tasks.vectors import shuffles
 
 LINE = 4  # tokens of an equation: variable, =, right-hand side, line break
@@ -64,8 +64,8 @@ class Texts(RawBatch):
 
 
 @dataclass(frozen=True)
-class EquationsTask(Task):
-    """Texts of equations (F1) to train a language model on; a ``circuits.Problem``.
+class EquationsTask(TrainableTask):
+    """Texts of equations (F1) to train a language model on; a ``circuits.Task``.
 
     Attributes:
         n_steps: D, the number of equations in a chain; training texts have 1 to D.
@@ -101,7 +101,7 @@ class EquationsTask(Task):
 
     @cached_property
     def prompted(self) -> Prompted:
-        """The longest questions as a problem."""
+        """The longest questions as a task."""
         return Prompted(self.formulation, self.tokenizer)
 
     @property

@@ -1,4 +1,4 @@
-"""Questions in words as a ``circuits.Problem``: every symbol of every chain gets the position of its token."""
+"""Questions in words as a ``circuits.Task``: every symbol of every chain gets the position of its token."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 
 from circuits.errors import BadInput, whole
 from circuits.flow.layout import Layout
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.language_tasks.template import token_ids
 from retrieval_interp.prompts import Chains, Formulation, Question
@@ -83,7 +83,7 @@ def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) 
 
 @dataclass(frozen=True)
 class Prompted:
-    """Questions of a formulation; a ``circuits.Problem`` for a model that reads tokens.
+    """Questions of a formulation; a ``circuits.Task`` for a model that reads tokens.
 
     The only loss component is the probability of a wrong answer, 1 - p(first token of the right answer). With four
     chains, a model that guesses among the four acceptable answers scores 0.75. The roles are the roles of the chain
@@ -104,7 +104,7 @@ class Prompted:
 
     @property
     def loss_components(self) -> tuple[str, ...]:
-        """``xD``, the end of the chain; for a conditional problem, ``answer``."""
+        """``xD``, the end of the chain; for a conditional task, ``answer``."""
         return (f"x{self.formulation.hops}",) if isinstance(self.formulation, Chains) else (ANSWER,)
 
     @property

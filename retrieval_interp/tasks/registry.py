@@ -8,10 +8,10 @@ from typing import Any, get_type_hints
 from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.retrieval import RetrievalTask
-from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.task import TrainableTask
 from retrieval_interp.tasks.words import WordsTask
 
-TASKS: dict[str, type[Task]] = {
+TASKS: dict[str, type[TrainableTask]] = {
     "retrieval": RetrievalTask,
     "conditional": ConditionalTask,
     "equations": EquationsTask,
@@ -20,17 +20,17 @@ TASKS: dict[str, type[Task]] = {
 WANTED = {int: "a whole number", bool: "true or false", str: "a text"}
 
 
-def describe(task: Task) -> dict[str, Any]:
+def describe(task: TrainableTask) -> dict[str, Any]:
     """Return a task as plain values, from which ``task_of`` makes an equal task."""
     return {"problem": problem_of(task), **asdict(task)}  # type: ignore[call-overload]  # every task is a dataclass
 
 
-def problem_of(task: Task) -> str:
-    """Return the name of a task's problem."""
+def problem_of(task: TrainableTask) -> str:
+    """Return the name of a task's kind."""
     return next(name for name, kind in TASKS.items() if type(task) is kind)
 
 
-def task_of(described: Mapping[str, Any]) -> Task:
+def task_of(described: Mapping[str, Any]) -> TrainableTask:
     """Return the task of a description; the default problem is ``retrieval``.
 
     Raises:

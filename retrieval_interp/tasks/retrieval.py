@@ -21,12 +21,12 @@ from jaxtyping import Float, Int
 from circuits.errors import BadInput
 from circuits.flow.layout import Layout
 from circuits.interchange.variables import Variable, exchange
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.high_level import chain_variables, squared_distances
-from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.task import TrainableTask
 from retrieval_interp.tasks.vectors import VectorBatch, VectorTask, drawn_symbols, shuffles
 from retrieval_interp.theory.chain_layout import chain_layout
 
@@ -41,7 +41,7 @@ class StepOrder(StrEnum):
 
 @dataclass(frozen=True)
 class RetrievalTask(VectorTask):
-    """A retrieval problem with N chains of D steps; symbols are vectors of K dimensions. A ``circuits.Problem``.
+    """A retrieval problem with N chains of D steps; symbols are vectors of K dimensions. A ``circuits.Task``.
 
     A raw batch holds the symbols x0 ... xD of every chain, and the order of the chains in every block. The blocks are
     in the order of the sequence, with the queries last. If the pairs of all steps are shuffled together, their blocks
@@ -109,7 +109,7 @@ class RetrievalTask(VectorTask):
     @property
     def trained_positions(self) -> slice:
         """The queries, which stand last; all positions if a subclass has training losses of its own."""
-        own = type(self).training_losses is not Task.training_losses
+        own = type(self).training_losses is not TrainableTask.training_losses
         return slice(None) if own else slice(-self.n_chains, None)
 
     @property
@@ -149,11 +149,11 @@ class RetrievalTask(VectorTask):
         return VectorBatch(symbols, torch.cat([pairs, shuffles(rng, n, 1, N).to(pairs.dtype)], dim=1))
 
     def shortened(self, n_steps: int) -> RetrievalTask:
-        """Return the same problem with fewer steps."""
+        """Return the same task with fewer steps."""
         return replace(self, n_steps=n_steps)
 
     def first_steps(self, draws: VectorBatch, n_steps: int) -> VectorBatch:
-        """Return the same raw batch for the problem with fewer steps: only the first steps of every chain.
+        """Return the same raw batch for the task with fewer steps: only the first steps of every chain.
 
         Raises:
             BadInput: the pairs of all steps are shuffled together.

@@ -1,4 +1,4 @@
-"""Task: the base class of all tasks that models are trained on."""
+"""TrainableTask: the base class of all tasks that models are trained on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from circuits.errors import whole
 from circuits.flow.layout import Layout
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.rng import RngStream
 
@@ -37,8 +37,8 @@ class RawBatch:
         return [getattr(self, field.name) for field in fields(self)]
 
 
-class Task(ABC):
-    """A ``circuits.Problem`` that models are trained on; a frozen dataclass.
+class TrainableTask(ABC):
+    """A ``circuits.Task`` that models are trained on; a frozen dataclass.
 
     Attributes:
         loss_name: the name of the loss, such as ``mean squared error``.

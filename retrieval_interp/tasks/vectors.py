@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from circuits.errors import BadInput, whole
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
-from retrieval_interp.tasks.task import RawBatch, Task
+from retrieval_interp.tasks.task import RawBatch, TrainableTask
 
 LARGEST_DRAW = 2**31  # the most numbers in one raw batch, 8 GiB
 
@@ -34,8 +34,8 @@ class VectorBatch(RawBatch):
     order: Integer[torch.Tensor, "example block slot"]
 
 
-class VectorTask(Task):
-    """A ``circuits.Problem`` on sequences of vectors; a frozen dataclass with at least these fields.
+class VectorTask(TrainableTask):
+    """A ``circuits.Task`` on sequences of vectors; a frozen dataclass with at least these fields.
 
     Attributes:
         n_chains: N, the number of chains in every example.

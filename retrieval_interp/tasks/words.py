@@ -13,8 +13,8 @@ from functools import cached_property
 from jaxtyping import Bool, Float, Int
 
 from circuits.flow.layout import Layout
-from circuits.problem import Examples
 from circuits.roles import Roles
+from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.language_tasks import ioi
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, at_end
@@ -22,7 +22,7 @@ from retrieval_interp.language_tasks.registry import language_task
 from retrieval_interp.language_tasks.template import UNKNOWN, word_tokenizer
 from retrieval_interp.prompts.words import VARIABLES, word
 from retrieval_interp.rng import RngStream
-from retrieval_interp.tasks.task import RawBatch, Task
+from retrieval_interp.tasks.task import RawBatch, TrainableTask
 
 N_VARIABLES = 64
 ANSWER = "answer"
@@ -66,8 +66,8 @@ class Prompts(RawBatch):
 
 
 @dataclass(frozen=True)
-class WordsTask(Task):
-    """The prompts of a language task, to train a small model on; a ``circuits.Problem``.
+class WordsTask(TrainableTask):
+    """The prompts of a language task, to train a small model on; a ``circuits.Task``.
 
     Attributes:
         kind: the language task.

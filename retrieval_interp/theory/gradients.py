@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples, Problem
+from circuits.task import Examples, Task
 from retrieval_interp.theory.grid import Grid
 
 
@@ -50,20 +50,20 @@ def cell_gradients(
     return found
 
 
-def loss_gradients(model: Transformer, problem: Problem, examples: Examples) -> Float[Tensor, "layer pos"]:
-    """Return the norm of the gradient of a problem's loss with respect to every cell.
+def loss_gradients(model: Transformer, task: Task, examples: Examples) -> Float[Tensor, "layer pos"]:
+    """Return the norm of the gradient of a task's loss with respect to every cell.
 
     At a position before the outputs that the loss reads, it shows how much a cell is trained for later outputs. Layer 0
     is before the first layer.
 
     Args:
         model: any HookedTransformer without padding.
-        problem: the model's task.
+        task: the model's task.
         examples: examples of the task; norms are averaged over them.
     """
     with torch.enable_grad():
         streams, outputs = _streams(model, examples.inputs)
-        total = problem.losses(outputs, examples).mean(dim=1).sum()
+        total = task.losses(outputs, examples).mean(dim=1).sum()
         grads = torch.autograd.grad(total, streams)
     return torch.stack([grad.norm(dim=-1).mean(dim=0).cpu() for grad in grads])
 

@@ -14,12 +14,12 @@ from jaxtyping import Float
 
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
-from circuits.problem import Examples
+from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.models.presets import Recipe
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.retrieval import RetrievalTask
-from retrieval_interp.tasks.task import RawBatch, Task
+from retrieval_interp.tasks.task import RawBatch, TrainableTask
 from retrieval_interp.tasks.vectors import VectorBatch
 
 
@@ -130,7 +130,7 @@ class TrainingStep:
     """
 
     model: Transformer
-    task: Task
+    task: TrainableTask
     recipe: Recipe
 
     def __post_init__(self) -> None:
@@ -199,7 +199,7 @@ def train_steps(
 class Batches:
     """The batch of every step: each epoch visits the whole training set in a new order."""
 
-    def __init__(self, task: Task, recipe: Recipe, seed: int, device: torch.device) -> None:
+    def __init__(self, task: TrainableTask, recipe: Recipe, seed: int, device: torch.device) -> None:
         self.task, self.recipe, self.seed, self.device = task, recipe, seed, device
         self.training_set = task.training_set(recipe.training_examples, seed).to(device)
         self._order = (-1, torch.empty(0, dtype=torch.long))
@@ -208,7 +208,7 @@ class Batches:
         """Return the examples of a step."""
         return self.task_at(step).assemble(self.draws(step))
 
-    def task_at(self, step: int) -> Task:
+    def task_at(self, step: int) -> TrainableTask:
         """Return the task of a step: the task itself, or with fewer retrieval steps if the recipe is growing."""
         if self.recipe.growing and isinstance(self.task, RetrievalTask):
             return self.task.shortened(self._hops(self.task, step))

@@ -29,7 +29,7 @@ from retrieval_interp.locks import LOCKS, claimed
 from retrieval_interp.models.library import own_task
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, WEIGHTS, read_config
 from retrieval_interp.models.provenance import metadata
-from retrieval_interp.tasks.task import Task
+from retrieval_interp.tasks.task import TrainableTask
 from retrieval_interp.theory.information_flow import layers_until
 
 FINDING = "census.json"
@@ -88,7 +88,7 @@ def examine(folder: Path, threshold: float) -> None:
     write_atomically(folder / FINDING, json.dumps(finding) + "\n")
 
 
-def described(circuit: Circuit, task: Task) -> dict[str, Any]:
+def described(circuit: Circuit, task: TrainableTask) -> dict[str, Any]:
     """Return the columns of the table that describe a circuit; paths of fixed patterns count."""
     roles, joined = task.examples(ROLE_EXAMPLES, SELECT_ON).roles, task.layout.joined
     explicit, flow = with_fixed_paths(circuit, roles), flow_check(circuit, task)

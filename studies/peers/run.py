@@ -34,7 +34,7 @@ from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth
 from circuits import Head, OneHot, discover, role_attention
 from circuits.errors import Unsolved
 from circuits.model.hooked_transformer import HookedTransformer
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 
 N_EXAMPLES, SEED = 32, 7
 MOST_EXAMPLES = 2048  # of discovery
@@ -172,14 +172,14 @@ def measured(truth: GroundTruth, seed: int) -> Measured:
 
     The loss itself would not do for what follows gradients: at a loss of 0 they are 0.
     """
-    examples = truth.problem.examples(N_EXAMPLES, seed)
+    examples = truth.task.examples(N_EXAMPLES, seed)
     other = examples.inputs.roll(1, dims=0)
 
     def right(outputs: Tensor) -> Tensor:
-        if isinstance(truth.problem, ChainProblem):
-            answers, wanted = truth.problem.answers(outputs, examples)
+        if isinstance(truth.task, ChainTask):
+            answers, wanted = truth.task.answers(outputs, examples)
         else:
-            answers, wanted = truth.problem.answers(outputs), examples.targets
+            answers, wanted = truth.task.answers(outputs), examples.targets
         return (answers * wanted).sum(dim=-1).mean()
 
     with torch.no_grad():
@@ -261,7 +261,7 @@ def by_discovery(truth: GroundTruth, seed: int, n_examples: int = N_EXAMPLES) ->
     Added, below 1, is what the head's mean ablation alone costs. A model that does not solve its task gets 0.
     """
     try:
-        found = discover(truth.model, truth.problem, n_examples=n_examples, threshold=THRESHOLD, seed=SEED)
+        found = discover(truth.model, truth.task, n_examples=n_examples, threshold=THRESHOLD, seed=SEED)
     except Unsolved:  # too few examples to say that the model solves its task
         if n_examples >= MOST_EXAMPLES:
             return Found(dict.fromkeys(truth.all_heads, 0.0), n_examples)
@@ -277,7 +277,7 @@ def by_discovery(truth: GroundTruth, seed: int, n_examples: int = N_EXAMPLES) ->
 
 def by_attention(truth: GroundTruth, seed: int) -> Found:
     """Return a head's highest average attention from one role to another one of the same chain."""
-    seen = role_attention(truth.model, truth.problem.examples(N_EXAMPLES, SEED))
+    seen = role_attention(truth.model, truth.task.examples(N_EXAMPLES, SEED))
     seen.diagonal(dim1=-2, dim2=-1).zero_()
     return Found({head: float(seen[head.layer, head.index].max()) for head in truth.all_heads}, N_EXAMPLES)
 

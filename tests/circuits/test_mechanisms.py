@@ -148,7 +148,7 @@ def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(
     assert load_circuit(tmp_path / "circuit.yaml").digest == circuit.digest
 
 
-def test_every_problem_has_its_positions_as_a_group():
+def test_every_task_has_its_positions_as_a_group():
     at_3 = OneHot({"query": "first"}, where={("query", "first"): Condition("position", "query", (3,))})
     assert at_3.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
 
@@ -210,8 +210,8 @@ def test_simple_patterns_are_causal_and_every_row_sums_to_one(n, mechanism):
     assert torch.allclose(pattern.sum(dim=-1), torch.ones(n))
 
 
-def test_a_head_is_divided_where_a_role_has_a_path_on_some_chains_only(task):
-    roles = task.examples(16, seed=0).roles
+def test_a_head_is_divided_where_a_role_has_a_path_on_some_chains_only(chains):
+    roles = chains.examples(16, seed=0).roles
     on = {("query", "pair1.second"): Condition("slot", "pair1.second", (0, 2))}
     rest = {("query", "pair1.first"): Condition("slot", "pair1.first", (1, 3))}
     assert OneHot({"query": "pair1.second"}).on_all_instances(roles)

@@ -22,7 +22,7 @@ from circuits import (
 from circuits.circuit_file import parse_circuit
 from circuits.explorer.draft import Draft
 from circuits.figures.diagram import circuit_diagram
-from tests.handmade import InductionProblem, induction_circuit, induction_model
+from tests.handmade import InductionTask, induction_circuit, induction_model
 
 
 @register
@@ -96,19 +96,19 @@ def test_a_circuit_with_mechanisms_of_ones_own_is_read_back_equal(tmp_path):
 
 
 def test_they_are_evaluated_as_plain_hooks_do():
-    model, problem = induction_model(), InductionProblem()
-    examples = problem.examples(8, 0)
-    by_hooks = problem.losses(run_ablated(model, OWN, examples), examples)
-    assert torch.allclose(evaluate(model, problem, examples, [OWN])[0], by_hooks, atol=1e-6)
+    model, task = induction_model(), InductionTask()
+    examples = task.examples(8, 0)
+    by_hooks = task.losses(run_ablated(model, OWN, examples), examples)
+    assert torch.allclose(evaluate(model, task, examples, [OWN])[0], by_hooks, atol=1e-6)
 
 
 def test_their_paths_are_validated_and_drawn():
-    model, problem = induction_model(), InductionProblem()
+    model, task = induction_model(), InductionTask()
     circuit = induction_circuit().with_head(Head(1, 0), Bare())
-    report = validate(model, problem, circuit, n_examples=64)
+    report = validate(model, task, circuit, n_examples=64)
     assert report.decision == "holds"
     assert AttentionPath(Head(1, 0), "query", "pair1.second") in {result.path for result in report.paths}
-    drawn = circuit_diagram(circuit, problem.examples(8, seed=0).roles, n_layers=2)
+    drawn = circuit_diagram(circuit, task.examples(8, seed=0).roles, n_layers=2)
     assert len(drawn.layout.annotations) == 2
 
 
@@ -163,10 +163,10 @@ def test_what_is_no_such_mechanism_is_refused_with_its_line(text, message):
     ],
 )
 def test_a_pattern_that_is_none_is_refused_before_it_is_used(how, message):
-    model, problem = induction_model(), InductionProblem()
-    examples, circuit = problem.examples(4, 0), Circuit({Head(0, 0): Wrong(how)})
+    model, task = induction_model(), InductionTask()
+    examples, circuit = task.examples(4, 0), Circuit({Head(0, 0): Wrong(how)})
     with pytest.raises(BadInput, match=message):
-        evaluate(model, problem, examples, [circuit])
+        evaluate(model, task, examples, [circuit])
     with pytest.raises(BadInput, match=message):
         run_ablated(model, circuit, examples)
 

@@ -12,10 +12,10 @@ from retrieval_interp.models.presets import Architecture
 from tests.architectures import ONLY_3
 
 
-def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, task):
-    examples = task.examples(4, seed=0)
+def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, chains):
+    examples = chains.examples(4, seed=0)
     with pytest.raises(BadInput, match="L3H0 does not exist"):
-        evaluate(random_model, task, examples, [Circuit({Head(3, 0): Uniform()})])
+        evaluate(random_model, chains, examples, [Circuit({Head(3, 0): Uniform()})])
 
 
 heads = st.builds(Head, st.integers(0, 2), st.integers(0, 1))
@@ -36,19 +36,19 @@ every_head = st.fixed_dictionaries({Head(layer, head): hypotheses for layer in r
 
 @settings(max_examples=40)
 @given(st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=1, max_size=6))
-def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_model, task, maps):
-    circuits, examples = [Circuit(heads) for heads in maps], task.examples(5, seed=1)
-    together = evaluate(random_model, task, examples, circuits)
+def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_model, chains, maps):
+    circuits, examples = [Circuit(heads) for heads in maps], chains.examples(5, seed=1)
+    together = evaluate(random_model, chains, examples, circuits)
     with torch.no_grad():
-        alone = torch.stack([task.losses(run_ablated(random_model, c, examples), examples) for c in circuits])
+        alone = torch.stack([chains.losses(run_ablated(random_model, c, examples), examples) for c in circuits])
     assert torch.allclose(together, alone, atol=1e-5)
 
 
-def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, task, monkeypatch):
-    examples, circuits = task.examples(9, seed=1), [Circuit(), Circuit({Head(1, 0): Uniform()})]
-    at_once = evaluate(random_model, task, examples, circuits)
-    monkeypatch.setattr(batching, "POSITIONS_AT_ONCE", 2 * 2 * task.n_positions)
-    assert torch.allclose(evaluate(random_model, task, examples, circuits), at_once, atol=1e-6)
+def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, chains, monkeypatch):
+    examples, circuits = chains.examples(9, seed=1), [Circuit(), Circuit({Head(1, 0): Uniform()})]
+    at_once = evaluate(random_model, chains, examples, circuits)
+    monkeypatch.setattr(batching, "POSITIONS_AT_ONCE", 2 * 2 * chains.n_positions)
+    assert torch.allclose(evaluate(random_model, chains, examples, circuits), at_once, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -58,20 +58,20 @@ def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, tas
     sequences=st.integers(1, 5),
     entries=st.integers(1, 4),
 )
-def test_losses_do_not_depend_on_how_much_runs_or_is_kept_at_once(random_model, task, circuits, sequences, entries):
-    maps, examples = [Circuit(heads) for heads in circuits], task.examples(3, seed=1)
-    at_once = evaluate(random_model, task, examples, maps)
+def test_losses_do_not_depend_on_how_much_runs_or_is_kept_at_once(random_model, chains, circuits, sequences, entries):
+    maps, examples = [Circuit(heads) for heads in circuits], chains.examples(3, seed=1)
+    at_once = evaluate(random_model, chains, examples, maps)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(batching, "POSITIONS_AT_ONCE", sequences * task.n_positions)
-        patched.setattr(batching, "ENTRIES_AT_ONCE", entries * 2 * task.n_positions**2)
-        ran = [part for _, part, _ in each_loss(random_model, task, examples, maps)]
+        patched.setattr(batching, "POSITIONS_AT_ONCE", sequences * chains.n_positions)
+        patched.setattr(batching, "ENTRIES_AT_ONCE", entries * 2 * chains.n_positions**2)
+        ran = [part for _, part, _ in each_loss(random_model, chains, examples, maps)]
         assert {part.stop - part.start <= min(sequences, entries) for part in ran} == {True}
-        assert torch.allclose(evaluate(random_model, task, examples, maps), at_once, atol=1e-5)
+        assert torch.allclose(evaluate(random_model, chains, examples, maps), at_once, atol=1e-5)
 
 
-def test_the_progress_ends_at_one(random_model, task):
+def test_the_progress_ends_at_one(random_model, chains):
     shares: list[float] = []
-    evaluate(random_model, task, task.examples(9, seed=1), [Circuit()], shares.append)
+    evaluate(random_model, chains, chains.examples(9, seed=1), [Circuit()], shares.append)
     assert shares[-1] == 1.0
 
 
@@ -87,15 +87,15 @@ def test_the_progress_ends_at_one(random_model, task):
         pytest.param({"gated_mlp": True}, marks=ONLY_3),
     ],
 )
-def test_models_with_every_kind_of_mlp_and_norm_are_evaluated_as_the_loop_does(task, change):
-    shape = vars(Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(task)) | change
+def test_models_with_every_kind_of_mlp_and_norm_are_evaluated_as_the_loop_does(chains, change):
+    shape = vars(Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(chains)) | change
     model = VectorTransformer(HookedTransformerConfig(**shape), seed=1).eval()
     whole = Circuit({Head(layer, head): Uniform() for layer in range(3) for head in range(2)})
     circuits = [whole, whole.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), Circuit({Head(1, 1): Identity()})]
-    examples = task.examples(4, seed=0)
+    examples = chains.examples(4, seed=0)
     with torch.no_grad():
-        alone = torch.stack([task.losses(run_ablated(model, c, examples), examples) for c in circuits])
-    assert torch.allclose(evaluate(model, task, examples, circuits), alone, atol=1e-5)
+        alone = torch.stack([chains.losses(run_ablated(model, c, examples), examples) for c in circuits])
+    assert torch.allclose(evaluate(model, chains, examples, circuits), alone, atol=1e-5)
 
 
 class ReadsElsewhere:
@@ -110,27 +110,27 @@ class ReadsElsewhere:
         return self.task.losses(outputs, examples) + outputs[:, :1].mean()
 
 
-def test_losses_that_read_other_outputs_than_they_say_are_refused(random_model, task):
+def test_losses_that_read_other_outputs_than_they_say_are_refused(random_model, chains):
     with pytest.raises(BadInput, match="the losses read more than the outputs at the roles query"):
-        evaluate(random_model, ReadsElsewhere(task), task.examples(4, seed=0), [Circuit()])
+        evaluate(random_model, ReadsElsewhere(chains), chains.examples(4, seed=0), [Circuit()])
 
 
-def test_no_circuits_have_no_losses(random_model, task):
-    assert evaluate(random_model, task, task.examples(4, seed=0), []).shape == (0, 4, 2)
+def test_no_circuits_have_no_losses(random_model, chains):
+    assert evaluate(random_model, chains, chains.examples(4, seed=0), []).shape == (0, 4, 2)
 
 
-def test_outputs_that_overflow_are_refused(task):
-    model = VectorTransformer(Architecture(n_layers=1, n_heads=1, d_model=8, d_head=8).config(task))
+def test_outputs_that_overflow_are_refused(chains):
+    model = VectorTransformer(Architecture(n_layers=1, n_heads=1, d_model=8, d_head=8).config(chains))
     with torch.no_grad():
         model.unembed.W_U.fill_(3e38)
     with pytest.raises(BadInput, match="outputs are NaN or infinite"):
-        evaluate(model, task, task.examples(4, seed=0), [Circuit()])
+        evaluate(model, chains, chains.examples(4, seed=0), [Circuit()])
 
 
-def test_a_model_that_adds_positions_in_every_layer_is_refused_rather_than_evaluated_wrongly(random_model, task):
+def test_a_model_that_adds_positions_in_every_layer_is_refused_rather_than_evaluated_wrongly(random_model, chains):
     random_model.cfg.positional_embedding_type = "shortformer"
     try:
         with pytest.raises(BadInput, match="shortformer positional embeddings are not supported"):
-            evaluate(random_model, task, task.examples(4, seed=0), [Circuit()])
+            evaluate(random_model, chains, chains.examples(4, seed=0), [Circuit()])
     finally:
         random_model.cfg.positional_embedding_type = "standard"

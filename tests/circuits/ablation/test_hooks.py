@@ -22,13 +22,13 @@ class Given(Mechanism):
         return self.values
 
 
-def test_the_empty_circuit_changes_nothing(random_model, task):
-    examples = task.examples(4, seed=0)
+def test_the_empty_circuit_changes_nothing(random_model, chains):
+    examples = chains.examples(4, seed=0)
     assert torch.equal(run_ablated(random_model, Circuit(), examples), random_model(examples.inputs))
 
 
-def test_replacing_a_pattern_by_itself_changes_nothing(random_model, task):
-    examples = task.examples(4, seed=0)
+def test_replacing_a_pattern_by_itself_changes_nothing(random_model, chains):
+    examples = chains.examples(4, seed=0)
     outputs, cache = random_model.run_with_cache(examples.inputs)
     own = {Head(layer, h): Given(cache["pattern", layer][:, h]) for layer in range(3) for h in range(2)}
     assert torch.equal(run_ablated(random_model, Circuit(own), examples), outputs)
@@ -36,23 +36,23 @@ def test_replacing_a_pattern_by_itself_changes_nothing(random_model, task):
 
 @settings(max_examples=20)
 @given(st.integers(0, 2), st.integers(0, 1), st.sampled_from([Uniform(), Identity(), Previous()]))
-def test_an_override_of_any_single_head_changes_the_output_at_the_queries(random_model, task, layer, head, mechanism):
-    examples = task.examples(4, seed=0)
+def test_an_override_of_any_single_head_changes_the_output_at_the_queries(random_model, chains, layer, head, mechanism):
+    examples = chains.examples(4, seed=0)
     changed = run_ablated(random_model, Circuit({Head(layer, head): mechanism}), examples)
     assert not torch.allclose(changed[:, -2:], random_model(examples.inputs)[:, -2:], atol=1e-6)
 
 
-def test_the_pattern_seen_by_the_rest_of_the_model_is_the_one_put_in(random_model, task):
-    examples = task.examples(4, seed=0)
+def test_the_pattern_seen_by_the_rest_of_the_model_is_the_one_put_in(random_model, chains):
+    examples = chains.examples(4, seed=0)
     with ablated(random_model, Circuit({Head(1, 1): Previous()}), examples.roles):
         _, cache = random_model.run_with_cache(examples.inputs)
-    expected = Previous().pattern(examples.roles, task.n_positions)[0]
+    expected = Previous().pattern(examples.roles, chains.n_positions)[0]
     assert (cache["pattern", 1][:, 1] == expected).all()
     assert not torch.equal(cache["pattern", 1][:, 0], expected.expand(4, -1, -1))
 
 
-def test_no_effect_is_left_on_the_model_even_after_an_error(random_model, task):
-    examples = task.examples(4, seed=0)
+def test_no_effect_is_left_on_the_model_even_after_an_error(random_model, chains):
+    examples = chains.examples(4, seed=0)
     before = random_model(examples.inputs)
     with pytest.raises(ZeroDivisionError), ablated(random_model, Circuit({Head(0, 0): Uniform()}), examples.roles):
         raise ZeroDivisionError
@@ -60,8 +60,8 @@ def test_no_effect_is_left_on_the_model_even_after_an_error(random_model, task):
     assert not random_model.blocks[0].attn.hook_pattern.fwd_hooks
 
 
-def test_hooks_that_silently_do_nothing_are_an_error(random_model, task):
-    examples = task.examples(4, seed=0)
+def test_hooks_that_silently_do_nothing_are_an_error(random_model, chains):
+    examples = chains.examples(4, seed=0)
     residual = random_model(examples.inputs, stop_at_layer=2)
     with (
         pytest.raises(BadInput, match=r"layers \[0\] did nothing"),
@@ -70,8 +70,8 @@ def test_hooks_that_silently_do_nothing_are_an_error(random_model, task):
         random_model(residual, start_at_layer=2)
 
 
-def test_a_run_that_stops_below_an_ablated_layer_is_an_error_too(random_model, task):
-    examples = task.examples(4, seed=0)
+def test_a_run_that_stops_below_an_ablated_layer_is_an_error_too(random_model, chains):
+    examples = chains.examples(4, seed=0)
     with (
         pytest.raises(BadInput, match=r"layers \[2\] did nothing"),
         ablated(random_model, Circuit({Head(2, 0): Uniform()}), examples.roles),
@@ -79,22 +79,22 @@ def test_a_run_that_stops_below_an_ablated_layer_is_an_error_too(random_model, t
         random_model(examples.inputs, stop_at_layer=1)
 
 
-def test_the_roles_of_another_batch_are_refused(random_model, task):
+def test_the_roles_of_another_batch_are_refused(random_model, chains):
     with (
         pytest.raises(BadInput, match="roles belong to 1 examples; the model was run on 4"),
-        ablated(random_model, Circuit({Head(0, 0): Uniform()}), task.examples(1, seed=0).roles),
+        ablated(random_model, Circuit({Head(0, 0): Uniform()}), chains.examples(1, seed=0).roles),
     ):
-        random_model(task.examples(4, seed=0).inputs)
+        random_model(chains.examples(4, seed=0).inputs)
 
 
 @pytest.mark.parametrize("head", [Head(3, 0), Head(0, 2)])
-def test_heads_that_do_not_exist_are_refused(random_model, task, head):
+def test_heads_that_do_not_exist_are_refused(random_model, chains, head):
     with pytest.raises(BadInput, match="does not exist"):
-        run_ablated(random_model, Circuit({head: Uniform()}), task.examples(1, seed=0))
+        run_ablated(random_model, Circuit({head: Uniform()}), chains.examples(1, seed=0))
 
 
-def test_role_attention_of_the_handmade_model_is_its_circuit(model, problem):
-    attention = role_attention(model, problem.examples(32, seed=0))
+def test_role_attention_of_the_handmade_model_is_its_circuit(model, task):
+    attention = role_attention(model, task.examples(32, seed=0))
     query, first, second = range(3)
     assert attention[0, 0, second, first].item() == pytest.approx(1.0)
     assert attention[1, 0, query, second].item() > 0.99

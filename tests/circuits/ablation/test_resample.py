@@ -14,8 +14,8 @@ HEADS = (Head(0, 1), Head(1, 0), Head(2, 1))
 
 
 @pytest.fixture
-def examples(task):
-    return replace(task.examples(6, seed=0), counterfactual=task.examples(6, seed=1).inputs)
+def examples(chains):
+    return replace(chains.examples(6, seed=0), counterfactual=chains.examples(6, seed=1).inputs)
 
 
 def by_hand(model, examples, heads):
@@ -34,23 +34,23 @@ def by_hand(model, examples, heads):
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_resampled_head_attends_as_on_the_counterfactual_input_and_nothing_else_changes(
-    random_model, task, examples, n
+    random_model, chains, examples, n
 ):
     expected = by_hand(random_model, examples, HEADS[:n])
     circuit = Circuit(dict.fromkeys(HEADS[:n], Resample()))
     assert torch.equal(run_ablated(random_model, circuit, examples), expected)
-    (losses,) = evaluate(random_model, task, examples, [circuit])
-    assert torch.allclose(losses, task.losses(expected, examples), atol=1e-6)
-    assert not torch.allclose(losses, task.losses(random_model(examples.inputs), examples), atol=1e-6)
+    (losses,) = evaluate(random_model, chains, examples, [circuit])
+    assert torch.allclose(losses, chains.losses(expected, examples), atol=1e-6)
+    assert not torch.allclose(losses, chains.losses(random_model(examples.inputs), examples), atol=1e-6)
 
 
-def test_with_every_head_replaced_the_patterns_are_those_of_the_same_head_and_example(random_model, task, examples):
+def test_with_every_head_replaced_the_patterns_are_those_of_the_same_head_and_example(random_model, chains, examples):
     heads = [Head(layer, index) for layer in range(3) for index in range(2)]
     whole = Circuit(dict.fromkeys(heads, Resample()))
     mixed = whole.with_head(Head(1, 1), Uniform())
-    found = evaluate(random_model, task, examples, [whole, mixed, Circuit()])
-    assert torch.allclose(found[0], task.losses(by_hand(random_model, examples, heads), examples), atol=1e-6)
-    assert torch.allclose(found[1], task.losses(run_ablated(random_model, mixed, examples), examples), atol=1e-6)
+    found = evaluate(random_model, chains, examples, [whole, mixed, Circuit()])
+    assert torch.allclose(found[0], chains.losses(by_hand(random_model, examples, heads), examples), atol=1e-6)
+    assert torch.allclose(found[1], chains.losses(run_ablated(random_model, mixed, examples), examples), atol=1e-6)
 
 
 def test_resampling_from_the_prompt_itself_changes_nothing(random_model, examples):
@@ -59,10 +59,10 @@ def test_resampling_from_the_prompt_itself_changes_nothing(random_model, example
     assert torch.equal(outputs, random_model(examples.inputs))
 
 
-def test_examples_without_counterfactual_inputs_cannot_be_resampled(random_model, task):
-    examples, circuit = task.examples(2, seed=0), Circuit({Head(1, 0): Resample()})
+def test_examples_without_counterfactual_inputs_cannot_be_resampled(random_model, chains):
+    examples, circuit = chains.examples(2, seed=0), Circuit({Head(1, 0): Resample()})
     with pytest.raises(BadInput, match="no counterfactual inputs"):
-        evaluate(random_model, task, examples, [circuit])
+        evaluate(random_model, chains, examples, [circuit])
     with pytest.raises(BadInput, match="no counterfactual inputs"):
         run_ablated(random_model, circuit, examples)
     with pytest.raises(BadInput, match="shape"):
@@ -71,10 +71,10 @@ def test_examples_without_counterfactual_inputs_cannot_be_resampled(random_model
         Resample().pattern(Roles.of({"a": torch.tensor([0])}), 3)
 
 
-def test_faithfulness_is_measured_by_resampling_where_there_are_counterfactual_inputs(random_model, task, examples):
-    means = mean_patterns(random_model, task)
+def test_faithfulness_is_measured_by_resampling_where_there_are_counterfactual_inputs(random_model, chains, examples):
+    means = mean_patterns(random_model, chains)
     kinds = []
     for some in (examples, replace(examples, counterfactual=None)):
-        found = faithfulness(SequentialTest(random_model, task, some, 0.05), Circuit({Head(0, 0): Uniform()}), means)
+        found = faithfulness(SequentialTest(random_model, chains, some, 0.05), Circuit({Head(0, 0): Uniform()}), means)
         kinds.append([one.ablation for one in found.by_ablation])
     assert kinds == [["mean", "uniform", "identity", "resample"], ["mean", "uniform", "identity"]]

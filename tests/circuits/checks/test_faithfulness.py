@@ -21,7 +21,7 @@ from circuits.checks.faithfulness import faithfulness
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 
 ANSWER = OneHot({"query": "pair1.second"})
 JOIN = OneHot({"pair1.second": "pair1.first"})
@@ -29,18 +29,18 @@ JOIN = OneHot({"pair1.second": "pair1.first"})
 
 def compiled(*answering):
     """One step: a head that joins the pair, and some that answer, each with all of the answer."""
-    problem = ChainProblem(1)
-    return compile_circuit(Circuit({Head(0, 0): JOIN, **dict.fromkeys(answering, ANSWER)}), problem), problem
+    task = ChainTask(1)
+    return compile_circuit(Circuit({Head(0, 0): JOIN, **dict.fromkeys(answering, ANSWER)}), task), task
 
 
-def measured(model, problem, circuit):
-    judge = SequentialTest(model, problem, problem.examples(64, seed=1), 0.05)
-    return faithfulness(judge, circuit, mean_patterns(model, problem))
+def measured(model, task, circuit):
+    judge = SequentialTest(model, task, task.examples(64, seed=1), 0.05)
+    return faithfulness(judge, circuit, mean_patterns(model, task))
 
 
 def test_the_heads_that_do_the_work_are_faithful_and_complete():
-    model, problem = compiled(Head(1, 0))
-    found = measured(model, problem, Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER}))
+    model, task = compiled(Head(1, 0))
+    found = measured(model, task, Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER}))
     assert found.heads == (Head(0, 0), Head(1, 0))
     assert found.standard.circuit.mean < 0.001
     assert found.standard.outside.mean > 0.5
@@ -49,79 +49,79 @@ def test_the_heads_that_do_the_work_are_faithful_and_complete():
 
 
 def test_heads_without_those_that_the_answer_needs_are_not_faithful():
-    model, problem = compiled(Head(1, 0))
-    found = measured(model, problem, Circuit({Head(0, 0): JOIN, Head(1, 0): Uniform()}))
+    model, task = compiled(Head(1, 0))
+    found = measured(model, task, Circuit({Head(0, 0): JOIN, Head(1, 0): Uniform()}))
     assert found.heads == (Head(0, 0),)
     assert found.standard.circuit.mean > 0.5
     assert found.standard.recovered(Loss(0.0, 0.0, {}, 64)) == pytest.approx(0.0, abs=0.01)
 
 
 def test_a_backup_outside_makes_a_faithful_circuit_incomplete():
-    model, problem = compiled(Head(1, 0), Head(1, 1))
+    model, task = compiled(Head(1, 0), Head(1, 1))
     named = Circuit({Head(0, 0): JOIN, Head(0, 1): Uniform(), Head(1, 0): ANSWER, Head(1, 1): Uniform()})
-    found = measured(model, problem, named)
+    found = measured(model, task, named)
     assert found.standard.circuit.mean < 0.05
     apart = {out.heads for out in found.knockouts if out.apart(0.05)}
     # Without L1H0 the model still has its backup. L0H0 looks at positions alone: its average does as well.
     assert apart == {(Head(1, 0),), (Head(0, 0), Head(1, 0))}
-    report = validate(model, problem, named, n_examples=64)
+    report = validate(model, task, named, n_examples=64)
     decisions = {statement.name: statement.decision for statement in report.statements}
     assert decisions["accounts for the output"] == decisions["faithful"] == "holds"
     assert decisions["complete"] == "fails"
     assert report.decision == "fails"
 
 
-def test_uniform_and_identity_stand_beside_the_average(model, problem, circuit):
-    report = validate(model, problem, circuit, n_examples=16)
+def test_uniform_and_identity_stand_beside_the_average(model, task, circuit):
+    report = validate(model, task, circuit, n_examples=16)
     assert [one.ablation for one in report.faithfulness.by_ablation] == ["mean", "uniform", "identity"]
     document = report.to_json()["faithfulness"]
     assert document["ablations"]["mean"]["recovered"] == pytest.approx(1.0, abs=1e-4)
 
 
-def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_which_it_leads(model, problem):
-    mean = mean_patterns(model, problem)[Head(0, 0)]
+def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_which_it_leads(model, task):
+    mean = mean_patterns(model, task)[Head(0, 0)]
     circuit = Circuit({Head(0, 0): mean, Head(1, 0): OneHot({"query": "pair1.second"}, "identity")})
-    report = validate(model, problem, circuit, n_examples=64)
+    report = validate(model, task, circuit, n_examples=64)
     assert report.passed  # an average may stand for a head
     literal = report.paper.circuit.heads
     assert literal == {Head(0, 0): JOIN, Head(1, 0): ANSWER}
     assert report.paper.decision == "holds"
     n = mean.weights.shape[0]
     nowhere = circuit.with_head(Head(0, 0), FixedPattern(0.6 * torch.eye(n) + 0.4 * torch.eye(n).roll(-1, 1).tril()))
-    report = validate(model, problem, nowhere, n_examples=64, protocol="paper")
+    report = validate(model, task, nowhere, n_examples=64, protocol="paper")
     assert report.paper.circuit.heads[Head(0, 0)].name in ("uniform", "identity")
     (step_3, *_) = report.paper.verdicts
     assert step_3.outcome == "failed"  # nothing but its average or the path can stand for the joining head alone
     assert report.decision == "fails"
 
 
-def test_a_circuit_of_paths_holds_by_the_letter_too(model, problem):
+def test_a_circuit_of_paths_holds_by_the_letter_too(model, task):
     circuit = Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER})
-    report = validate(model, problem, circuit, n_examples=64, protocol="paper")
+    report = validate(model, task, circuit, n_examples=64, protocol="paper")
     assert report.passed
     assert {path.head for path in report.paper.without} == {Head(0, 0), Head(1, 0)}
     assert report.paper.combined.mean < 0.001
 
 
 def test_by_the_letter_a_head_that_uniform_attention_can_replace_is_uniform_whatever_is_said_of_it():
-    problem = ChainProblem(1)
+    task = ChainTask(1)
     named = Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): JOIN})  # L1H1 joins too late for anybody
-    model = compile_circuit(named, problem)
-    literal = validate(model, problem, named, n_examples=64).paper
+    model = compile_circuit(named, task)
+    literal = validate(model, task, named, n_examples=64).paper
     assert literal.circuit.heads == {Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): Uniform()}
     assert {path.head for path in literal.without} == {Head(0, 0), Head(1, 0)}
 
 
-def test_discovery_validation_and_chance_draw_different_examples_with_one_seed(model, problem, monkeypatch):
+def test_discovery_validation_and_chance_draw_different_examples_with_one_seed(model, task, monkeypatch):
     drawn = []
-    examples = type(problem).examples
+    examples = type(task).examples
     monkeypatch.setattr(
-        type(problem), "examples", lambda own, n, seed: (drawn.append((n, seed)), examples(own, n, seed))[1]
+        type(task), "examples", lambda own, n, seed: (drawn.append((n, seed)), examples(own, n, seed))[1]
     )
     circuit = Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER})
-    judged = [partial(one, model, problem, circuit) for one in (validate, against_chance)]
+    judged = [partial(one, model, task, circuit) for one in (validate, against_chance)]
     seeds = []
-    for way in (partial(discover, model, problem), *judged):
+    for way in (partial(discover, model, task), *judged):
         drawn.clear()
         way(n_examples=48, seed=4)
         seeds.append({seed for n, seed in drawn if n in (24, 48)})  # not those of averages, or of roles alone
@@ -129,14 +129,14 @@ def test_discovery_validation_and_chance_draw_different_examples_with_one_seed(m
     assert not any(seeds[one] & seeds[other] for one, other in ((0, 1), (0, 2), (1, 2)))
 
 
-def test_the_averages_come_from_examples_that_no_test_uses(model, problem, monkeypatch):
+def test_the_averages_come_from_examples_that_no_test_uses(model, task, monkeypatch):
     drawn = []
-    examples = type(problem).examples
+    examples = type(task).examples
     monkeypatch.setattr(
-        type(problem), "examples", lambda own, n, seed: (drawn.append((n, seed)), examples(own, n, seed))[1]
+        type(task), "examples", lambda own, n, seed: (drawn.append((n, seed)), examples(own, n, seed))[1]
     )
-    validate(model, problem, Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER}), n_examples=16, seed=4)
+    validate(model, task, Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER}), n_examples=16, seed=4)
     of_averages = {seed for n, seed in drawn if n == 1024}
     assert of_averages
     assert not of_averages & {seed for n, seed in drawn if n != 1024}
-    assert isinstance(mean_patterns(model, problem)[Head(0, 0)], FixedPattern)
+    assert isinstance(mean_patterns(model, task)[Head(0, 0)], FixedPattern)

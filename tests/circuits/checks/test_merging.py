@@ -4,8 +4,8 @@ from circuits import Circuit, Condition, Head, Identity, OneHot, Previous, Roles
 from circuits.checks.merging import merged
 
 
-def test_merging_a_previous_token_head_joins_every_pair_of_neighbours_that_has_names(problem):
-    roles = problem.examples(4, seed=0).roles
+def test_merging_a_previous_token_head_joins_every_pair_of_neighbours_that_has_names(task):
+    roles = task.examples(4, seed=0).roles
     low, high = Head(0, 0), Head(1, 0)
     circuit = Circuit({low: Previous(), high: OneHot({"query": "pair1.second"}, "identity")})
     both = {"pair1.second": "pair1.first", "query": "pair1.second"}
@@ -14,8 +14,8 @@ def test_merging_a_previous_token_head_joins_every_pair_of_neighbours_that_has_n
     ] + [(high, low, {low: OneHot(both), high: simple}) for simple in (Uniform(), Identity())]
 
 
-def test_heads_that_lead_one_role_to_two_others_cannot_be_merged(problem):
-    roles = problem.examples(4, seed=0).roles
+def test_heads_that_lead_one_role_to_two_others_cannot_be_merged(task):
+    roles = task.examples(4, seed=0).roles
     heads = {Head(0, 0): OneHot({"query": "pair1.second"}), Head(1, 0): OneHot({"query": "pair1.first"})}
     assert list(merged(Circuit(heads), list(heads), roles)) == []
 

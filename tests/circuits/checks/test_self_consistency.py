@@ -11,7 +11,7 @@ from circuits.checks.self_consistency_result import HeadConsistency, OwnAttentio
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
@@ -20,13 +20,13 @@ PATH = AttentionPath(HIGH, "query", "pair1.second")
 
 
 def one_step(n_layers=2):
-    problem = ChainProblem(1)
-    return compile_circuit(Circuit({LOW: JOIN, HIGH: ANSWER}), problem, n_layers=n_layers), problem
+    task = ChainTask(1)
+    return compile_circuit(Circuit({LOW: JOIN, HIGH: ANSWER}), task, n_layers=n_layers), task
 
 
 def test_a_compiled_circuit_is_self_consistent():
-    problem, circuit = ChainProblem(3), minimal_circuit(3)
-    found = self_consistency(compile_circuit(circuit, problem), problem, circuit, n_examples=32)
+    task, circuit = ChainTask(3), minimal_circuit(3)
+    found = self_consistency(compile_circuit(circuit, task), task, circuit, n_examples=32)
     assert found.decision == "holds"
     assert [one.head for one in found.heads] == [*circuit.heads]
     for one in found.heads:
@@ -38,9 +38,9 @@ def test_a_compiled_circuit_is_self_consistent():
 
 def test_a_head_loses_its_way_if_the_circuit_takes_away_what_it_looks_for():
     """The circuit joins no pairs, and gives the answer all the same: replaced, its head need not look."""
-    model, problem = one_step()
+    model, task = one_step()
     blind = Circuit({LOW: "identity", HIGH: ANSWER})
-    found = self_consistency(model, problem, blind, n_examples=64)
+    found = self_consistency(model, task, blind, n_examples=64)
     assert found.combined.mean < 1e-6
     assert found.decision == "fails"
     (high,) = found.heads
@@ -55,39 +55,39 @@ def test_a_head_loses_its_way_if_the_circuit_takes_away_what_it_looks_for():
 
 def test_the_lower_head_that_a_head_misses_is_named():
     """The blind circuit again: with the lower head intact as well, the upper one finds its place."""
-    model, problem = one_step(n_layers=3)
+    model, task = one_step(n_layers=3)
     blind = Circuit({LOW: "identity", HIGH: ANSWER, Head(2, 0): "identity"})
-    (high,) = self_consistency(model, problem, blind, n_examples=64).heads
+    (high,) = self_consistency(model, task, blind, n_examples=64).heads
     assert [*high.restored_by] == [LOW]
     assert high.restored_by[LOW].mean < 1e-6
     assert str(LOW) in high.sentence(None)
 
 
 def test_a_head_that_no_lower_head_brings_back_says_so():
-    model, problem = one_step()
+    model, task = one_step()
     wrong = Circuit({LOW: JOIN, HIGH: OneHot({"query": "pair1.first"})})
-    assert self_consistency(model, problem, wrong, n_examples=32).heads[1].restored_by == {}
+    assert self_consistency(model, task, wrong, n_examples=32).heads[1].restored_by == {}
 
 
 def test_an_undecided_circuit_gets_more_examples(monkeypatch):
-    model, problem = one_step()
+    model, task = one_step()
     circuit = Circuit({LOW: JOIN, HIGH: ANSWER})
-    assert self_consistency(model, problem, circuit, n_examples=8, max_examples=512).unablated.n_examples == 8
+    assert self_consistency(model, task, circuit, n_examples=8, max_examples=512).unablated.n_examples == 8
     monkeypatch.setattr(SelfConsistency, "decision", "undecided")
-    assert self_consistency(model, problem, circuit, n_examples=8, max_examples=100).unablated.n_examples == 100
+    assert self_consistency(model, task, circuit, n_examples=8, max_examples=100).unablated.n_examples == 100
 
 
 def test_a_head_that_looks_at_another_role_than_the_circuit_says_is_not_self_consistent():
-    model, problem = one_step()
+    model, task = one_step()
     wrong = Circuit({LOW: JOIN, HIGH: OneHot({"query": "pair1.first"})})
-    found = self_consistency(model, problem, wrong, n_examples=32)
+    found = self_consistency(model, task, wrong, n_examples=32)
     assert [one.decision for one in found.heads] == ["holds", "fails"] if found.combined.mean < 0.05 else ["fails"] * 2
     assert found.heads[1].attention[0].instead == "pair1.second"
     assert found.heads[1].loss.mean < 1e-6  # intact, it does the right thing; but not what the circuit says
 
 
-class TwoNames(ChainProblem):
-    """The same problem, but pair1.second has another name in the first instance, whose own role is elsewhere."""
+class TwoNames(ChainTask):
+    """The same task, but pair1.second has another name in the first instance, whose own role is elsewhere."""
 
     def examples(self, n, seed):
         examples = super().examples(n, seed)
@@ -108,28 +108,28 @@ def test_attention_on_the_target_is_not_counted_again_under_another_name():
 
 
 def test_only_the_instances_that_a_condition_covers_count():
-    model, problem = one_step()
+    model, task = one_step()
     slot = Condition("slot", "pair1.second", (1, 2))
     some = OneHot({"query": "pair1.second"}, elsewhere="uniform", where={("query", "pair1.second"): slot})
-    found = self_consistency(model, problem, Circuit({LOW: JOIN, HIGH: some}), n_examples=32)
+    found = self_consistency(model, task, Circuit({LOW: JOIN, HIGH: some}), n_examples=32)
     assert [own.label for own in found.heads[1].attention] == [1, 2]
     assert all(own.decision == "holds" for own in found.heads[1].attention)
 
 
 def test_heads_below_are_replaced_and_heads_above_do_not_matter():
-    model, problem = one_step(n_layers=3)
+    model, task = one_step(n_layers=3)
     uniform = FixedPattern(torch.ones(9, 9).tril() / torch.arange(1, 10)[:, None], "mean")
-    found = self_consistency(model, problem, Circuit({LOW: JOIN, HIGH: ANSWER, Head(2, 0): uniform}), n_examples=32)
+    found = self_consistency(model, task, Circuit({LOW: JOIN, HIGH: ANSWER, Head(2, 0): uniform}), n_examples=32)
     assert [one.head for one in found.heads] == [LOW, HIGH]
     assert found.decision == "holds"
 
 
 def test_a_label_whose_loss_is_high_is_not_hidden_by_the_average():
     """Pair 1 is joined in two of three slots only, so the answering head by itself misses the third."""
-    model, problem = one_step(n_layers=3)
+    model, task = one_step(n_layers=3)
     joins = torch.eye(9)[[0, 1, 2, 2, 4, 4, 6, 7, 8]]  # slot 0 stands at 0 and 1, and is not joined
     partly = Circuit({LOW: FixedPattern(joins, "given"), HIGH: ANSWER, Head(2, 0): "identity"})
-    found = self_consistency(model, problem, partly, n_examples=64, threshold=0.5)
+    found = self_consistency(model, task, partly, n_examples=64, threshold=0.5)
     assert found.intact.mean < 0.4
     assert (found.by_label.group, found.by_label.role) == ("slot", "pair1.second")
     assert [mean.mean > 0.6 for mean in found.by_label.means.values()] == [True, False, False]
@@ -141,16 +141,16 @@ def test_a_label_whose_loss_is_high_is_not_hidden_by_the_average():
 
 
 def test_a_circuit_that_leaves_lower_heads_intact_is_undecided():
-    model, problem = one_step()
-    found = self_consistency(model, problem, Circuit({HIGH: ANSWER}), n_examples=32)
+    model, task = one_step()
+    found = self_consistency(model, task, Circuit({HIGH: ANSWER}), n_examples=32)
     assert (found.unnamed, found.together, found.decision) == (1, "holds", "undecided")
     assert "1 lower head stays intact" in found.sentences()[0]
     assert found.to_json()["unnamed"] == 1
 
 
 def test_the_table_ends_with_the_loss_of_all_heads_with_paths_intact():
-    model, problem = one_step()
-    found = self_consistency(model, problem, Circuit({LOW: JOIN, HIGH: ANSWER}), n_examples=32)
+    model, task = one_step()
+    found = self_consistency(model, task, Circuit({LOW: JOIN, HIGH: ANSWER}), n_examples=32)
     last = found.table().iloc[-1]
     assert (last["head"], last["head_decision"]) == ("all", "holds")
     assert last["loss"] == found.intact.mean
@@ -158,14 +158,14 @@ def test_the_table_ends_with_the_loss_of_all_heads_with_paths_intact():
 
 
 class OnlyAverages:
-    def __init__(self, problem):
-        self.roles, self.loss_components, self.output_roles = problem.roles, problem.loss_components, ("query",)
-        self.examples, self.losses = problem.examples, problem.losses
+    def __init__(self, task):
+        self.roles, self.loss_components, self.output_roles = task.roles, task.loss_components, ("query",)
+        self.examples, self.losses = task.examples, task.losses
 
 
-def test_a_problem_that_gives_averages_only_is_not_split():
-    model, problem = one_step()
-    found = self_consistency(model, OnlyAverages(problem), Circuit({LOW: JOIN, HIGH: ANSWER}), n_examples=32)
+def test_a_task_that_gives_averages_only_is_not_split():
+    model, task = one_step()
+    found = self_consistency(model, OnlyAverages(task), Circuit({LOW: JOIN, HIGH: ANSWER}), n_examples=32)
     assert found.by_label is None
     assert found.decision == "holds"
 
@@ -198,12 +198,12 @@ def test_the_decision_fails_if_anything_fails_and_holds_if_all_holds(attention, 
     assert head.lowest(PATH).attention.mean == attention
 
 
-def test_without_a_group_attention_has_no_label(model, problem, circuit):
-    found = self_consistency(model, problem, circuit, n_examples=16)
+def test_without_a_group_attention_has_no_label(model, task, circuit):
+    found = self_consistency(model, task, circuit, n_examples=16)
     assert [own.label for one in found.heads for own in one.attention] == [None, None]
     assert found.decision == "holds"
 
 
-def test_a_circuit_without_paths_cannot_be_self_consistent(model, problem):
+def test_a_circuit_without_paths_cannot_be_self_consistent(model, task):
     with pytest.raises(BadInput, match="no path between roles"):
-        self_consistency(model, problem, Circuit({LOW: Uniform()}))
+        self_consistency(model, task, Circuit({LOW: Uniform()}))

@@ -85,8 +85,8 @@ def test_patched_values_are_mixed_by_the_same_attention(name):
     torch.testing.assert_close(z[0], before + attention * (new - own)[:, None], atol=1e-5, rtol=1e-4)
 
 
-def test_a_head_of_gpt_2_gives_the_same_by_products_and_by_hooks(random_model, task):
-    run = Unablated(random_model, task, task.examples(4, 5))
+def test_a_head_of_gpt_2_gives_the_same_by_products_and_by_hooks(random_model, chains):
+    run = Unablated(random_model, chains, chains.examples(4, 5))
     source, at = (run.examples.roles[role] for role in ("query", "pair1.second"))
     heads = [kind(run, Head(1, 1), source) for kind in (ProductHead, HookedHead)]
     rows = torch.randn(3, *at.shape, random_model.cfg.d_model, generator=torch.Generator().manual_seed(2))

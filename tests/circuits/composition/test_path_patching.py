@@ -19,10 +19,10 @@ from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.by_label import ByLabel
 from circuits.losses.mean import Mean
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from tests.architectures import ONLY_3
 from tests.compiled_edges import compiled_edges
-from tests.handmade import CHAINS, LENGTH, SYMBOLS, InductionProblem
+from tests.handmade import CHAINS, LENGTH, SYMBOLS, InductionTask
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
 JOIN, ANSWER = AttentionPath(LOW, "pair1.second", "pair1.first"), AttentionPath(HIGH, "query", "pair1.second")
@@ -40,8 +40,8 @@ def found_in(result):
     return {(edge.sender, edge.path, edge.input) for edge in result.found}
 
 
-def test_an_induction_head_finds_its_place_by_the_embedding_and_the_previous_token_head(model, problem, circuit):
-    result = path_patching(model, problem, circuit, n_examples=32)
+def test_an_induction_head_finds_its_place_by_the_embedding_and_the_previous_token_head(model, task, circuit):
+    result = path_patching(model, task, circuit, n_examples=32)
     assert found_in(result) == INDUCTION
     (key,) = result.of(ANSWER, "K")
     assert key.attention_lost.mean == pytest.approx(result.attention[ANSWER].mean, abs=1e-3)
@@ -53,8 +53,8 @@ def test_an_induction_head_finds_its_place_by_the_embedding_and_the_previous_tok
     assert query.score is None
 
 
-def test_the_result_is_said_in_sentences_and_in_a_table(model, problem, circuit):
-    result = path_patching(model, problem, circuit, n_examples=16)
+def test_the_result_is_said_in_sentences_and_in_a_table(model, task, circuit):
+    result = path_patching(model, task, circuit, n_examples=16)
     assert result.sentences()[1] == (
         "L1H0 query -> pair1.second finds its place by embed at query (Q: 1.00 of its attention lost) and L0H0 at "
         "pair1.second (K: 1.00 of its attention lost), and fetches what was written by embed at pair1.second "
@@ -70,7 +70,7 @@ def test_the_result_is_said_in_sentences_and_in_a_table(model, problem, circuit)
 
 
 @dataclass(frozen=True)
-class OneInstance(InductionProblem):
+class OneInstance(InductionTask):
     """Only one of the queries, so that nothing can be exchanged within an example."""
 
     def examples(self, n, seed):
@@ -96,36 +96,36 @@ def test_with_one_instance_examples_exchange_what_was_written(model, circuit):
 def test_all_edges_of_a_compiled_circuit_are_found_and_no_others(seed):
     planted = plant(seed)
     size = {"n_layers": planted.n_layers, "n_heads": planted.n_heads}
-    model = compile_circuit(planted.circuit, planted.problem, distractors=planted.distractors, **size)
-    result = path_patching(model, planted.problem, planted.circuit, n_examples=16)
-    compiled = compiled_edges(planted.circuit, planted.problem)
+    model = compile_circuit(planted.circuit, planted.task, distractors=planted.distractors, **size)
+    result = path_patching(model, planted.task, planted.circuit, n_examples=16)
+    compiled = compiled_edges(planted.circuit, planted.task)
     true = {(edge.sender, edge.path, edge.input) for edge in compiled if edge.found}
     assert found_in(result) == true
     assert 0 < len(true) < len(result.edges)
 
 
 def test_where_two_symbols_are_shared_the_exchange_of_one_leaves_a_tie():
-    problem = ChainProblem(2)
+    task = ChainTask(2)
     heads = {
         Head(0, 0): {"pair1.second": "pair1.first", "pair2.second": "pair2.first"},
         Head(1, 0): {"pair1.second": "pair2.second", "query": "pair1.second"},
         Head(2, 0): {"query": "pair1.second"},  # both know x0 and x1
     }
     circuit, path = Circuit(heads), AttentionPath(Head(2, 0), "query", "pair1.second")
-    result = path_patching(compile_circuit(circuit, problem), problem, circuit, n_examples=16)
+    result = path_patching(compile_circuit(circuit, task), task, circuit, n_examples=16)
     lost = {(edge.sender, edge.input): edge.attention_lost for edge in result.edges if edge.path == path}
     assert lost[Sender(0), "K"].mean == pytest.approx(0.5, abs=1e-3)  # x0 of pair 1, which no other sender wrote
-    for edge in compiled_edges(circuit, problem):
+    for edge in compiled_edges(circuit, task):
         if edge.path == path and edge.input != "V":
             assert lost[edge.sender, edge.input].mean == pytest.approx(edge.effect, abs=1e-3), edge
 
 
 def test_without_senders_that_write_something_needed_no_edge_is_found():
     """A circuit that is not the model's: its second head attends to nothing in particular."""
-    problem = ChainProblem(1)
+    task = ChainTask(1)
     planted = Circuit({LOW: {"pair1.second": "pair1.first"}, HIGH: {"query": "pair1.second"}})
     wrong = Circuit({HIGH: {"query": "pair1.first"}})
-    result = path_patching(compile_circuit(planted, problem), problem, wrong, n_examples=16)
+    result = path_patching(compile_circuit(planted, task), task, wrong, n_examples=16)
     assert result.found == ()
     assert "does not lose its place by any exchange" in result.sentences()[0]
 
@@ -160,18 +160,18 @@ def test_values_are_compared_with_a_share_of_what_all_senders_at_once_return(los
     assert _decision(one, whole) == decision
 
 
-def test_a_path_that_holds_on_no_example_has_no_edge(random_model, task):
+def test_a_path_that_holds_on_no_example_has_no_edge(random_model, chains):
     ends = ("query", "pair1.second")
-    never = OneHot([ends], where={ends: Condition("slot", ends[1], (task.n_chains,))})  # slots count from 0
+    never = OneHot([ends], where={ends: Condition("slot", ends[1], (chains.n_chains,))})  # slots count from 0
     circuit = Circuit({LOW: {"pair1.second": "pair1.first"}, HIGH: never})
-    result = path_patching(random_model, task, circuit, n_examples=8)
+    result = path_patching(random_model, chains, circuit, n_examples=8)
     assert [edge for edge in result.found if edge.path.head == HIGH] == []
     assert result.sentences()[1] == "L1H0 query -> pair1.second holds on no instance of the 8 examples."
 
 
-def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, task):
-    examples = task.examples(5, seed=1)
-    run = Unablated(random_model, task, examples)
+def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, chains):
+    examples = chains.examples(5, seed=1)
+    run = Unablated(random_model, chains, examples)
     at = examples.roles["pair2.second"]
     parts = written(run, 2, at)
     assert [*map(str, senders_below(2, random_model.cfg))] == (
@@ -183,14 +183,14 @@ def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, task):
 
 @ONLY_3
 @pytest.mark.parametrize("which", "QKV")
-def test_patches_are_those_of_plain_hooks(random_model, task, which):
+def test_patches_are_those_of_plain_hooks(random_model, chains, which):
     """The reference: TransformerLens's split inputs, and one more run with the head's output changed at the source."""
-    examples = task.examples(4, seed=2)
+    examples = chains.examples(4, seed=2)
     head, sender = Head(1, 1), 2  # L0H1
     path = AttentionPath(head, "query", "pair1.second")
     there = torch.tensor([[True, False], [True, True], [False, True], [True, True]])
     instances = torch.tensor([[1, 0]] * 4)
-    receiver = Receiver(Unablated(random_model, task, examples), path, there, instances, ())
+    receiver = Receiver(Unablated(random_model, chains, examples), path, there, instances, ())
     pattern, z = receiver.patched(which)
     rows, source = torch.arange(4)[:, None], examples.roles["query"]
     role = examples.roles["query" if which == "Q" else "pair1.second"]
@@ -228,33 +228,33 @@ def test_patches_are_those_of_plain_hooks(random_model, task, which):
     assert torch.allclose(pattern[min(sender, len(pattern) - 1)], seen["pattern"][rows, head.index, source], atol=1e-6)
     assert torch.allclose(z[sender], seen["z"][rows, source, head.index], atol=1e-5)
     (losses,) = receiver.losses(z[sender : sender + 1])
-    assert torch.allclose(losses, task.losses(outputs, examples).mean(dim=1), atol=1e-5)
+    assert torch.allclose(losses, chains.losses(outputs, examples).mean(dim=1), atol=1e-5)
     assert not torch.allclose(losses, receiver.run.losses, atol=1e-6)
 
 
-def test_losses_of_the_unchanged_output_are_those_of_the_model(random_model, task):
-    examples = task.examples(4, seed=3)
+def test_losses_of_the_unchanged_output_are_those_of_the_model(random_model, chains):
+    examples = chains.examples(4, seed=3)
     path = AttentionPath(Head(2, 0), "query", "pair1.second")
-    run = Unablated(random_model, task, examples)
+    run = Unablated(random_model, chains, examples)
     receiver = Receiver(run, path, torch.ones(4, 2, dtype=torch.bool), torch.tensor([[1, 0]] * 4), ())
     own = run.part(path.head, "z")[run.example, receiver.source]
     assert torch.allclose(receiver.losses(own[None])[0], run.losses, atol=1e-6)
 
 
-def test_the_split_by_label_adds_up_to_what_is_lost_on_all_instances(random_model, task):
-    examples = task.examples(6, seed=4)
+def test_the_split_by_label_adds_up_to_what_is_lost_on_all_instances(random_model, chains):
+    examples = chains.examples(6, seed=4)
     path = AttentionPath(Head(2, 1), "query", "pair1.second")
-    run = Unablated(random_model, task, examples)
+    run = Unablated(random_model, chains, examples)
     receiver = Receiver(run, path, torch.ones(6, 2, dtype=torch.bool), torch.tensor([[1, 0]] * 6), ())
     pattern, _ = receiver.patched("K")
     split = receiver.by_label(pattern)[..., :2]  # two instances in two slots: one with each label
     lost = receiver.on_target(receiver.pattern) - receiver.on_target(pattern)
-    assert torch.allclose(split.mean(dim=-1), lost[..., None].expand(-1, -1, len(task.roles)), atol=1e-6)
+    assert torch.allclose(split.mean(dim=-1), lost[..., None].expand(-1, -1, len(chains.roles)), atol=1e-6)
     assert not torch.allclose(split[..., 0], split[..., 1], atol=1e-6)
 
 
 def test_the_role_is_told_at_which_labels_make_the_difference():
-    roles = ChainProblem(1).examples(4, seed=0).roles  # query, pair1.first, pair1.second
+    roles = ChainTask(1).examples(4, seed=0).roles  # query, pair1.first, pair1.second
     lost = torch.tensor([[0.5, 0.5, 0.5], [0.0, 1.0, float("nan")], [0.0, 1.0, float("nan")]]).expand(4, -1, -1)
     assert ByLabel.of(lost, roles).role == "pair1.first"
     split = ByLabel.of(lost, roles, {"pair1.second", "query"})
@@ -269,8 +269,8 @@ def test_every_instance_gets_the_content_of_another_one():
     assert len({*map(tuple, other.tolist())}) == 6  # all cycles of four
 
 
-def test_a_default_row_holds_where_no_other_row_does(problem):
-    roles = problem.examples(2, seed=0).roles
+def test_a_default_row_holds_where_no_other_row_does(task):
+    roles = task.examples(2, seed=0).roles
     where = {("query", "pair1.first"): Condition("position", "query", (7, 9))}
     mechanism = OneHot([("query", "pair1.first"), ("query", "pair1.second")], where=where)
     on = torch.isin(roles["query"], torch.tensor([7, 9]))
@@ -285,9 +285,9 @@ def test_a_mean_leaves_out_examples_without_a_value():
     assert not mean.positive
 
 
-def test_a_circuit_without_a_path_between_roles_has_no_receiver(model, problem):
+def test_a_circuit_without_a_path_between_roles_has_no_receiver(model, task):
     with pytest.raises(BadInput, match="no path between roles"):
-        path_patching(model, problem, Circuit({LOW: Uniform()}))
+        path_patching(model, task, Circuit({LOW: Uniform()}))
 
 
 @ONLY_3
@@ -295,18 +295,18 @@ def test_a_circuit_without_a_path_between_roles_has_no_receiver(model, problem):
 @pytest.mark.parametrize(
     "other", [{"parallel_attn_mlp": True}, {"positional_embedding_type": "rotary", "rotary_dim": 8}]
 )
-def test_heads_of_other_hooked_transformers_are_patched_by_hooks(problem, circuit, other):
+def test_heads_of_other_hooked_transformers_are_patched_by_hooks(task, circuit, other):
     cfg = {"n_layers": 2, "n_heads": 1, "d_model": 16, "d_head": 8, "n_ctx": 10, "d_vocab": 13, "d_vocab_out": 12}
     strange = HookedTransformer(HookedTransformerConfig(**cfg, act_fn="relu", seed=0, init_mode="gpt2", **other))
     for parameter in strange.parameters():
         parameter.data.normal_()
-    run = Unablated(strange, problem, problem.examples(8, 0))
+    run = Unablated(strange, task, task.examples(8, 0))
     head = patched_head(run, HIGH, run.examples.roles["query"])
     assert isinstance(head, HookedHead)
     own = run.residual(1)[run.example, head.source][None]
     for which in "QKV":
         assert torch.allclose(head.patched(which, head.source, own)[0], head.pattern, atol=1e-5)
-    assert len(path_patching(strange, problem, circuit, n_examples=8).edges) > 0
+    assert len(path_patching(strange, task, circuit, n_examples=8).edges) > 0
 
 
 def stock(normalization):

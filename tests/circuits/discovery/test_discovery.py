@@ -31,7 +31,7 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.patterns import attention_patterns
 from retrieval_interp import load
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from tests.repeated import RepeatedTokens, trained_model
 
 JOINING = OneHot({"pair1.second": "pair1.first", "pair2.second": "pair2.first"})  # neighbours: by position alone
@@ -39,27 +39,27 @@ JOINING = OneHot({"pair1.second": "pair1.first", "pair2.second": "pair2.first"})
 
 @pytest.fixture(scope="module")
 def compiled():
-    problem = ChainProblem(2)
+    task = ChainTask(2)
     heads = {
         Head(0, 0): JOINING,
         Head(1, 0): OneHot({"pair1.second": "pair2.second"}),
         Head(2, 0): OneHot({"query": "pair1.second"}),
     }
-    return compile_circuit(Circuit(heads), problem), problem
+    return compile_circuit(Circuit(heads), task), task
 
 
-def test_the_average_pattern_is_that_of_many_examples(random_model, task):
-    means = mean_patterns(random_model, task, seed=5)
+def test_the_average_pattern_is_that_of_many_examples(random_model, chains):
+    means = mean_patterns(random_model, chains, seed=5)
     assert set(means) == {Head(layer, head) for layer in range(3) for head in range(2)}
     weights = means[Head(2, 1)].weights
     assert torch.allclose(weights.sum(dim=1), torch.ones(len(weights)), atol=1e-5)
-    other = attention.position_attention(random_model, task.examples(2048, seed=77))[2, 1]
+    other = attention.position_attention(random_model, chains.examples(2048, seed=77))[2, 1]
     assert (weights - other).abs().max() < 0.05
 
 
 def test_heads_that_join_neighbours_are_positional_and_those_that_compare_symbols_look_at_content(compiled):
-    model, problem = compiled
-    found = content_or_position(model, problem, n_examples=64)
+    model, task = compiled
+    found = content_or_position(model, task, n_examples=64)
     assert found.content == (Head(1, 0), Head(2, 0))
     assert found.positional == (Head(0, 0),)
     assert found.alone[Head(0, 0)].mean < 0.05 < found.alone[Head(1, 0)].mean
@@ -68,8 +68,8 @@ def test_heads_that_join_neighbours_are_positional_and_those_that_compare_symbol
 
 
 def test_the_paths_of_a_compiled_transformer_come_out_on_every_chain(compiled):
-    model, problem = compiled
-    found = discover(model, problem, n_examples=128)
+    model, task = compiled
+    found = discover(model, task, n_examples=128)
     assert found.explains
     one_hots = {head: own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
     assert {head: own.paths for head, own in one_hots.items()} == {
@@ -81,7 +81,7 @@ def test_the_paths_of_a_compiled_transformer_come_out_on_every_chain(compiled):
 
 
 def test_discovery_counts_the_sequences_whose_attention_it_reads(compiled, monkeypatch):
-    model, problem = compiled
+    model, task = compiled
     read = []
 
     def counted(model, examples):
@@ -90,28 +90,28 @@ def test_discovery_counts_the_sequences_whose_attention_it_reads(compiled, monke
 
     for room in (attention, observed_paths, observed_positions):
         monkeypatch.setattr(room, "attention_patterns", counted)
-    assert discover(model, problem, n_examples=32).n_readings == sum(read)
+    assert discover(model, task, n_examples=32).n_readings == sum(read)
     assert {*read} == {32}  # no more than the choices get
 
 
-def test_changes_that_the_examples_did_not_decide_are_counted(model, problem):
-    found = discover(model, problem, n_examples=64)
+def test_changes_that_the_examples_did_not_decide_are_counted(model, task):
+    found = discover(model, task, n_examples=64)
     assert found.n_undecided == 0
     trial = found.trials[0]
     open_ = replace(trial, tested=replace(trial.tested, decision="undecided"), taken=False)
     assert replace(found, trials=(open_, replace(open_, taken=True), trial, open_)).n_undecided == 2
 
 
-def test_the_handmade_circuit_comes_out(model, problem):
-    found = discover(model, problem, n_examples=64)
+def test_the_handmade_circuit_comes_out(model, task):
+    found = discover(model, task, n_examples=64)
     assert found.found
     assert found.explains
     # Nobody would miss L0H0 while L1H0 is told where to look; left to itself it needs it.
     assert found.circuit == Circuit({Head(0, 0): Previous(), Head(1, 0): OneHot({"query": "pair1.second"})})
 
 
-def test_the_same_seed_gives_the_same_discovery(model, problem):
-    both = [discover(model, problem, n_examples=64, seed=3).to_json() for _ in range(2)]
+def test_the_same_seed_gives_the_same_discovery(model, task):
+    both = [discover(model, task, n_examples=64, seed=3).to_json() for _ in range(2)]
     assert both[0] == both[1]
 
 
@@ -126,44 +126,44 @@ def test_a_planted_circuit_is_recovered_exactly(seed):
 @pytest.mark.slow
 def test_in_a_trained_token_model_the_previous_token_head_and_the_induction_head_come_out():
     torch.manual_seed(0)
-    model, problem = trained_model(), RepeatedTokens()
-    found = discover(model, problem)
+    model, task = trained_model(), RepeatedTokens()
+    found = discover(model, task)
     lowest = {(path.source, path.target) for path in found.circuit.paths if path.head.layer == 0}
     highest = {(path.source, path.target) for path in found.circuit.paths if path.head.layer == 1}
     assert lowest <= {("next", "first"), ("*", "previous")}
     assert len(lowest) == 1
     assert highest == {("again", "next")}
-    report = validate(model, problem, found.circuit, n_examples=256, seed=1)
+    report = validate(model, task, found.circuit, n_examples=256, seed=1)
     assert report.passed, report.verdicts
 
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_threshold_that_is_none_is_refused(model, problem, threshold):
+def test_a_threshold_that_is_none_is_refused(model, task, threshold):
     with pytest.raises(BadInput, match="expected a number above 0"):
-        discover(model, problem, threshold=threshold)
+        discover(model, task, threshold=threshold)
 
 
-def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, task):
-    examples = task.examples(64, seed=1)
+def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, chains):
+    examples = chains.examples(64, seed=1)
     by_slot = attention.attention_by_group(random_model, examples, "slot")
-    assert by_slot.shape[-1] == task.n_chains
+    assert by_slot.shape[-1] == chains.n_chains
     assert torch.allclose(by_slot.mean(dim=-1), attention.role_attention(random_model, examples), atol=1e-5)
     slots = examples.roles.group("slot", "pair1.second")
     assert sorted(slots[0].tolist()) == [0, 1]
-    first = task.n_chains * 2  # pair 2 stands before pair 1
+    first = chains.n_chains * 2  # pair 2 stands before pair 1
     assert torch.equal(examples.roles["pair1.second"], first + 2 * slots + 1)
 
 
 @pytest.mark.slow
-def test_the_figure_of_attention_is_divided_by_the_labels(random_model, task):
-    attention = attention_by_group(random_model, task.examples(16, 3), "slot")
-    figure = attention_figure(attention, task.roles, task.roles[::-1], "slot")
+def test_the_figure_of_attention_is_divided_by_the_labels(random_model, chains):
+    attention = attention_by_group(random_model, chains.examples(16, 3), "slot")
+    figure = attention_figure(attention, chains.roles, chains.roles[::-1], "slot")
     query, (first, *_) = figure.data[0].y.index("query"), figure.data[0].z
-    assert len(first) == 3 * len(task.roles)  # two slots, and one column that stays empty
+    assert len(first) == 3 * len(chains.roles)  # two slots, and one column that stays empty
     shown = figure.data[0].z[query][:2]
-    expected = attention[0, 0, task.roles.index("query"), task.roles.index(task.roles[-1])]
+    expected = attention[0, 0, chains.roles.index("query"), chains.roles.index(chains.roles[-1])]
     assert shown == pytest.approx(expected.tolist(), abs=1e-3)
-    assert figure.data[0].customdata[0][1] == f"{task.roles[-1]}, slot 1"
+    assert figure.data[0].customdata[0][1] == f"{chains.roles[-1]}, slot 1"
 
 
 def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():
@@ -187,49 +187,49 @@ def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():
 
 
 def test_a_row_that_became_simpler_can_stay_while_another_path_goes(compiled):
-    model, problem = compiled
-    means = mean_patterns(model, problem)
-    seen = ObservedPaths(model, problem.examples(64, 0), means)
+    model, task = compiled
+    means = mean_patterns(model, task)
+    seen = ObservedPaths(model, task.examples(64, 0), means)
     head, rows = Head(2, 0), [("query", "identity"), ("pair1.second", "pair1.first")]
-    fitting = Fitting(SequentialTest(model, problem, problem.examples(32, 1), 0.05), {}, seen)
+    fitting = Fitting(SequentialTest(model, task, task.examples(32, 1), 0.05), {}, seen)
     fewer = {m for _, m in fitting._fewer(Circuit({head: OneHot(rows, means[head])}), [head])}
     assert fewer == {OneHot([row], means[head]) for row in rows}
 
 
 def test_a_content_head_with_less_than_half_of_its_attention_on_its_target_still_shows_its_path():
-    problem, low, high = ChainProblem(1, n_chains=4), Head(0, 0), Head(1, 0)
+    task, low, high = ChainTask(1, n_chains=4), Head(0, 0), Head(1, 0)
     circuit = Circuit({low: OneHot({"pair1.second": "pair1.first"}), high: OneHot({"query": "pair1.second"})})
-    model = compile_circuit(circuit, problem)
-    leak(model, [high], 0.42, problem.n_chains)
-    read = model, problem.examples(64, 0), mean_patterns(model, problem)
+    model = compile_circuit(circuit, task)
+    leak(model, [high], 0.42, task.n_chains)
+    read = model, task.examples(64, 0), mean_patterns(model, task)
     assert not ObservedPaths(*read).rows[high]
     assert [*ObservedPaths(*read, likely=[high]).rows[high]] == [("query", "pair1.second")]
-    found = discover(model, problem, n_examples=64)
+    found = discover(model, task, n_examples=64)
     assert found.found
     assert ("query", "pair1.second") in found.circuit.heads[high].rows
 
 
 def test_a_path_with_less_than_half_of_the_attention_shows_beside_a_clear_one_from_another_role():
-    problem, head = ChainProblem(2, n_chains=4), Head(1, 0)
+    task, head = ChainTask(2, n_chains=4), Head(1, 0)
     rows = {"pair2.second": "pair2.first", "query": "pair1.second"}  # the first by position, the second by symbols
     others = {Head(0, 0): {"pair1.second": "pair1.first"}, Head(2, 0): {"query": "pair2.second"}}
-    model = compile_circuit(Circuit({**others, head: rows}), problem)
-    leak(model, [head], 0.42, problem.n_chains)
-    read = model, problem.examples(64, 0), mean_patterns(model, problem)
+    model = compile_circuit(Circuit({**others, head: rows}), task)
+    leak(model, [head], 0.42, task.n_chains)
+    read = model, task.examples(64, 0), mean_patterns(model, task)
     assert [*ObservedPaths(*read).rows[head]] == [("pair2.second", "pair2.first")]
     assert {*ObservedPaths(*read, likely=[head]).rows[head]} == {*rows.items()}
 
 
 def test_a_head_that_always_attends_to_one_position_gets_it_as_its_row_and_not_the_role_that_stands_there_at_times():
-    problem, head = ChainProblem(1), Head(1, 1)
+    task, head = ChainTask(1), Head(1, 1)
     path = AttentionPath(Head(1, 0), "query", "pair1.second")
     whole = Circuit({Head(0, 0): {"pair1.second": "pair1.first"}, path.head: {"query": "pair1.second"}})
-    found_in_two = divide(whole, path, head, [1, 5], problem).without_heads([head])
-    model = eliminate(compile_circuit(found_in_two, problem, n_heads=2), problem, {head: {"query": 3}})
-    read = model, problem.examples(64, 0), mean_patterns(model, problem)
+    found_in_two = divide(whole, path, head, [1, 5], task).without_heads([head])
+    model = eliminate(compile_circuit(found_in_two, task, n_heads=2), task, {head: {"query": 3}})
+    read = model, task.examples(64, 0), mean_patterns(model, task)
     seen = ObservedPaths(*read)
     assert seen.rows[head]["query", "pair1.second"].condition is not None
     assert seen.positions(head) == {"query": "position 3"}
     assert seen.positions(path.head) == {}
-    found = discover(model, problem, n_examples=64)
+    found = discover(model, task, n_examples=64)
     assert found.circuit.heads[head].rows == (("query", "position 3"),)

@@ -48,15 +48,15 @@ def test_a_label_that_tells_where_the_role_itself_stands_tells_nothing_of_conten
 
 
 @pytest.fixture
-def known_model(random_model, task):
+def known_model(random_model, chains):
     """A model that is known as it is now, so that nothing is checked while it is ablated."""
     check_state(random_model)
-    layers(random_model, task.examples(16, seed=0))
+    layers(random_model, chains.examples(16, seed=0))
     return random_model
 
 
-def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(known_model, task) -> None:
-    examples, head = task.examples(16, seed=0), Head(1, 0)
+def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(known_model, chains) -> None:
+    examples, head = chains.examples(16, seed=0), Head(1, 0)
     where = {  # of roles that stand at the same slot the first is named
         ("query", "position 2"): Condition("slot", "pair1.first", (0,)),
         ("query", "position 5"): Condition("slot", "pair1.first", (1,)),
@@ -67,8 +67,8 @@ def test_planted_rows_to_fixed_positions_are_seen_in_a_models_attention(known_mo
         assert observed_positions(known_model, examples, left, "slot") == ({head: where}, {head: {}})
 
 
-def test_a_row_to_a_single_position_is_kept_apart(known_model, task) -> None:
-    examples, head, ends = task.examples(16, seed=0), Head(1, 0), ("query", "position 2")
+def test_a_row_to_a_single_position_is_kept_apart(known_model, chains) -> None:
+    examples, head, ends = chains.examples(16, seed=0), Head(1, 0), ("query", "position 2")
     where = {ends: Condition("slot", "pair1.first", (0,))}
     left = {head: {"query": torch.ones_like(examples.roles["query"], dtype=torch.bool)}}
     with ablated(known_model, Circuit({head: OneHot([ends], where=where)}), examples.roles):

@@ -8,21 +8,21 @@ from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
 JOIN, ANSWER = OneHot({"pair1.second": "pair1.first"}), OneHot({"query": "pair1.second"})
 
 
 def steered(circuit):
-    problem = ChainProblem(1)
-    model = compile_circuit(Circuit({LOW: JOIN, HIGH: ANSWER}), problem)
-    examples = problem.examples(64, 0)
-    fitting = Fitting(SequentialTest(model, problem, examples, 0.01), {}, ObservedPaths(
-        model, problem.examples(64, 1), mean_patterns(model, problem)
+    task = ChainTask(1)
+    model = compile_circuit(Circuit({LOW: JOIN, HIGH: ANSWER}), task)
+    examples = task.examples(64, 0)
+    fitting = Fitting(SequentialTest(model, task, examples, 0.01), {}, ObservedPaths(
+        model, task.examples(64, 1), mean_patterns(model, task)
     ))  # fmt: skip
-    found = steer(fitting, SequentialTest(model, problem, examples, 0.05), examples, circuit)
-    return found, fitting.trials, self_consistency(model, problem, found, n_examples=64).decision
+    found = steer(fitting, SequentialTest(model, task, examples, 0.05), examples, circuit)
+    return found, fitting.trials, self_consistency(model, task, found, n_examples=64).decision
 
 
 def test_a_lower_head_gets_back_what_a_head_above_looks_for():

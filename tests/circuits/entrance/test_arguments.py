@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[3]
 )
 def test_arguments_that_cannot_be_used_are_named_in_one_line(model, changed, said):
     with pytest.raises(BadInput, match=said) as raised:
-        validate(**{"model": model, "problem": Copying(), "circuit": CIRCUIT, **changed})
+        validate(**{"model": model, "task": Copying(), "circuit": CIRCUIT, **changed})
     assert "\n" not in str(raised.value)
 
 
@@ -60,7 +60,7 @@ from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 model, task = small_model(), Copying()
 wrong = {
     "interchange, is Interchangeable": lambda: circuits.interchange(model, task, n_examples=4),
-    "compile_circuit, is TokenProblem": lambda: circuits.compile_circuit(CIRCUIT, task),
+    "compile_circuit, is TokenTask": lambda: circuits.compile_circuit(CIRCUIT, task),
     "Roles, no whole numbers": lambda: Roles(("a",), torch.zeros(2, 1, 1)),
     "where, the conditions are": lambda: OneHot([("a", "b")], where={("a", "b"): (0, 1)}),
     "elsewhere, elsewhere is 3": lambda: OneHot([("a", "b")], elsewhere=3),

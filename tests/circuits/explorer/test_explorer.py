@@ -11,7 +11,7 @@ from circuits.explorer.draft import Draft
 from circuits.explorer.drawing import drawing
 from circuits.explorer.exploration import AT_ONCE, EXACTLY, Exploration
 from circuits.figures.diagram import circuit_diagram
-from tests.handmade import InductionProblem
+from tests.handmade import InductionTask
 
 FIRST, SECOND = Head(0, 0), Head(1, 0)
 FETCH = AttentionPath(SECOND, "query", "pair1.second")
@@ -63,12 +63,12 @@ def test_a_head_without_paths_of_its_own_has_none_to_go_back_to():
     assert Draft(HYPOTHESIS).state(Head(5, 0)) == "intact"
 
 
-def test_the_chains_on_which_a_path_is_there_stand_beside_it(model, problem):
+def test_the_chains_on_which_a_path_is_there_stand_beside_it(model, task):
     where = {("query", "pair1.second"): Condition("position", "query", (7, 8))}
     circuit = Circuit({Head(1, 0): OneHot({"query": "pair1.second"}, where=where)})
-    drawn = drawing(Exploration(model, problem, circuit), Head(0, 0))
+    drawn = drawing(Exploration(model, task, circuit), Head(0, 0))
     assert ">position 7, 8 of query</text>" in drawn
-    diagram = circuit_diagram(circuit, problem.examples(8, seed=0).roles, n_layers=2)
+    diagram = circuit_diagram(circuit, task.examples(8, seed=0).roles, n_layers=2)
     assert [trace.text for trace in diagram.data] == ["position 7, 8 of query"]
 
 
@@ -114,17 +114,17 @@ def test_whatever_is_done_can_be_undone_step_by_step(steps):
 
 
 @pytest.fixture
-def exploration(model, problem, circuit):
-    return Exploration(model, problem, circuit)
+def exploration(model, task, circuit):
+    return Exploration(model, task, circuit)
 
 
-def test_the_losses_are_those_of_the_engine(exploration, model, problem, circuit):
-    examples = problem.examples(EXACTLY, 0)
+def test_the_losses_are_those_of_the_engine(exploration, model, task, circuit):
+    examples = task.examples(EXACTLY, 0)
     few = examples.take(slice(0, AT_ONCE))
     path = next(path for path in circuit.paths if path.source == "query")
     exploration.toggle(path)
     for exactly, some in ((False, few), (True, examples)):
-        expected = evaluate(model, problem, some, [circuit.without(path), Circuit()])
+        expected = evaluate(model, task, some, [circuit.without(path), Circuit()])
         assert exploration.loss(exactly).mean == pytest.approx(expected[0].mean().item())
         assert exploration.unablated(exactly).mean == pytest.approx(expected[1].mean().item(), abs=1e-7)
         assert exploration.loss(exactly).n_examples == len(some)
@@ -184,8 +184,8 @@ def test_the_report_is_of_the_circuit_as_it_stands(exploration, circuit, tmp_pat
 
 
 @pytest.fixture
-def explorer(model, problem, circuit):
-    return explore(model, problem, circuit)
+def explorer(model, task, circuit):
+    return explore(model, task, circuit)
 
 
 def click(explorer, path):
@@ -328,8 +328,8 @@ def test_where_the_circuit_fails_no_path_is_called_undecided_without_a_reason(ex
     assert "at the threshold 0.05: the loss of the circuit is not below it" in explorer.said
 
 
-def test_what_was_said_of_a_circuit_is_not_said_of_one_that_was_changed(model, problem, circuit, tmp_path):
-    exploration = Exploration(model, problem, replace(circuit, description="Found somewhere."))
+def test_what_was_said_of_a_circuit_is_not_said_of_one_that_was_changed(model, task, circuit, tmp_path):
+    exploration = Exploration(model, task, replace(circuit, description="Found somewhere."))
     exploration.save(tmp_path / "same.yaml")
     assert load_circuit(tmp_path / "same.yaml").description == "Found somewhere."
     exploration.toggle(circuit.paths[0])
@@ -353,7 +353,7 @@ def test_a_click_on_an_arrow_that_is_gone_says_so_and_changes_nothing(explorer, 
 
 
 def test_names_of_roles_are_drawn_as_text(model, circuit):
-    odd = InductionProblem(roles=("query", "<script>alert(1)</script>", "pair1.second"))
+    odd = InductionTask(roles=("query", "<script>alert(1)</script>", "pair1.second"))
     svg = explore(model, odd, Circuit({SECOND: OneHot({"query": "pair1.second"})})).diagram.svg
     assert "<script>" not in svg
     assert "&lt;script&gt;" in svg

@@ -68,12 +68,12 @@ def test_a_clicked_arrow_changes_the_loss_to_what_the_engine_computes_and_undo_r
 
 EXPLORE_TOKENS = f"""import sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from tests.handmade import InductionProblem, induction_circuit, induction_model
+from tests.handmade import InductionTask, induction_circuit, induction_model
 from circuits.explorer import explore
 from circuits import attention_viewer
-model, problem = induction_model(), InductionProblem()
-explore(model, problem, induction_circuit())"""
-VIEW = "attention_viewer(model, problem.examples(1, 0))"
+model, task = induction_model(), InductionTask()
+explore(model, task, induction_circuit())"""
+VIEW = "attention_viewer(model, task.examples(1, 0))"
 
 
 def test_a_circuit_of_a_token_model_is_drawn_tried_saved_and_reported_in_the_dark(server: Server) -> None:

@@ -10,8 +10,8 @@ from circuits.figures.diagram_edges import INPUTS, MLP, READ, WRITTEN, _rails, d
 
 
 @pytest.fixture
-def found(model, problem, circuit):
-    return path_patching(model, problem, circuit, n_examples=16)
+def found(model, task, circuit):
+    return path_patching(model, task, circuit, n_examples=16)
 
 
 def lines(figure, which):
@@ -23,8 +23,8 @@ def lines(figure, which):
     return [piece for piece in pieces if len(piece) > 1]
 
 
-def test_an_edge_leads_from_its_sender_to_the_start_of_the_arrow_that_reads_it(problem, circuit, found):
-    roles = problem.examples(8, seed=0).roles
+def test_an_edge_leads_from_its_sender_to_the_start_of_the_arrow_that_reads_it(task, circuit, found):
+    roles = task.examples(8, seed=0).roles
     figure = circuit_diagram(circuit, roles, 2, composition=found)
     column = roles.in_order.index("pair1.second")
     (key,) = (line for line in lines(figure, "K") if line[0][0] == column)
@@ -34,8 +34,8 @@ def test_an_edge_leads_from_its_sender_to_the_start_of_the_arrow_that_reads_it(p
     assert query[0][1] < 0  # from the embedding
 
 
-def test_an_edge_tells_what_it_costs_when_the_pointer_rests_on_it(problem, circuit, found):
-    figure = circuit_diagram(circuit, problem.examples(8, seed=0).roles, 2, composition=found)
+def test_an_edge_tells_what_it_costs_when_the_pointer_rests_on_it(task, circuit, found):
+    figure = circuit_diagram(circuit, task.examples(8, seed=0).roles, 2, composition=found)
     said = [text for trace in figure.data for text in trace.hovertext or () if "<b>L0H0" in text]
     assert said == [
         "<b>L0H0</b> at pair1.second<br>read by L1H0 query -> pair1.second (K)<br>attention lost 1.00 ± 0.00<br>"
@@ -43,7 +43,7 @@ def test_an_edge_tells_what_it_costs_when_the_pointer_rests_on_it(problem, circu
     ]
 
 
-def test_only_the_strongest_edges_of_an_input_are_drawn_and_the_title_says_so(problem, circuit, found):
+def test_only_the_strongest_edges_of_an_input_are_drawn_and_the_title_says_so(task, circuit, found):
     key = next(edge for edge in found.found if edge.input == "K" and edge.sender == Sender(0))
     weaker = [
         replace(key, sender=Sender(0, index=index), attention_lost=replace(key.attention_lost, mean=mean))
@@ -52,9 +52,9 @@ def test_only_the_strongest_edges_of_an_input_are_drawn_and_the_title_says_so(pr
     more = replace(found, edges=(*weaker, *found.edges))
     assert {edge.sender for edge in drawn_edges(more) if edge.input == "K"} >= {Sender(0), weaker[0].sender}
     assert weaker[1] not in drawn_edges(more)
-    title = circuit_diagram(circuit, problem.examples(8, seed=0).roles, 2, composition=found).layout.title.text
+    title = circuit_diagram(circuit, task.examples(8, seed=0).roles, 2, composition=found).layout.title.text
     assert title.endswith("2 attention paths; 6 edges")
-    title = circuit_diagram(circuit, problem.examples(8, seed=0).roles, 2, composition=more).layout.title.text
+    title = circuit_diagram(circuit, task.examples(8, seed=0).roles, 2, composition=more).layout.title.text
     assert title.endswith("7 edges (the strongest 2 of each input; 1 more in the table)")
 
 
@@ -66,6 +66,6 @@ def test_rails_beside_the_same_line_do_not_overlap(found):
     assert rails[0][0].ends == (MLP, 1 + READ)  # the shortest is the innermost
 
 
-def test_without_composition_the_diagram_has_no_legend(problem, circuit):
-    figure = circuit_diagram(circuit, problem.examples(8, seed=0).roles, 2)
+def test_without_composition_the_diagram_has_no_legend(task, circuit):
+    figure = circuit_diagram(circuit, task.examples(8, seed=0).roles, 2)
     assert not any(trace.showlegend for trace in figure.data)

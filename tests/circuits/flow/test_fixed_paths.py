@@ -9,7 +9,7 @@ from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
 from circuits.roles import Roles
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 
@@ -97,9 +97,9 @@ def test_what_a_fixed_pattern_joins_is_known_above_it():
 
 
 def test_appendix_e_takes_a_fixed_pattern_for_the_paths_that_it_leads_along():
-    problem, circuit = ChainProblem(2), minimal_circuit(2)
-    judge = SequentialTest(compile_circuit(circuit, problem), problem, problem.examples(64, seed=0), 0.05)
-    by_position = FixedPattern(torch.eye(problem.n_positions).roll(-1, 1).tril())
+    task, circuit = ChainTask(2), minimal_circuit(2)
+    judge = SequentialTest(compile_circuit(circuit, task), task, task.examples(64, seed=0), 0.05)
+    by_position = FixedPattern(torch.eye(task.n_positions).roll(-1, 1).tril())
     found = paper_protocol(judge, circuit.with_head(Head(0, 0), by_position))
     assert found.circuit.heads[Head(0, 0)] == OneHot(JOINED)
     assert found.combined.mean < 0.01

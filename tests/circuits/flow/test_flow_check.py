@@ -5,7 +5,7 @@ from circuits.circuit import AttentionPath
 from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
 from circuits.validation.report_files import markdown
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 from tests.repeated import RepeatedTokens
@@ -21,7 +21,7 @@ TWO = Circuit(
 
 
 def test_every_symbol_arrives_with_the_layer_that_brings_it():
-    found = flow_check(TWO, ChainProblem(2))
+    found = flow_check(TWO, ChainTask(2))
     assert found.passed
     assert found.known_at == {"x1": 1, "x2": 3}
     (sentence,) = found.sentences(low=True)
@@ -42,7 +42,7 @@ def test_heads_that_nobody_tells_where_to_look_are_against_the_first_assumption(
 
 def test_a_path_that_brings_nothing_new_is_named():
     again = TWO.with_head(Head(2, 0), OneHot({"query": "pair1.first"}))
-    found = flow_check(again, ChainProblem(2))
+    found = flow_check(again, ChainTask(2))
     assert found.redundant == (AttentionPath(Head(2, 0), "query", "pair1.first"),)
 
 
@@ -63,25 +63,25 @@ def test_a_path_that_carries_on_some_slots_only_what_another_carries_on_others_i
 
 
 def test_a_circuit_without_paths_carries_nothing():
-    found = flow_check(Circuit({Head(0, 0): Identity()}), ChainProblem(2))
+    found = flow_check(Circuit({Head(0, 0): Identity()}), ChainTask(2))
     assert found.known_at == {"x1": None, "x2": None}
     assert found.known_in == {"x1": 0.0, "x2": 0.0}
     assert not found.passed
 
 
-def test_a_problem_that_does_not_say_what_its_roles_know_has_no_answer():
+def test_a_task_that_does_not_say_what_its_roles_know_has_no_answer():
     assert flow_check(TWO, RepeatedTokens()) is None
 
 
 @pytest.mark.slow
 def test_the_report_says_what_flow_says_beside_the_loss():
-    problem = ChainProblem(2)
+    task = ChainTask(2)
     circuit = minimal_circuit(2)
-    model = compile_circuit(circuit, problem, n_heads=2)  # its second heads write nothing
-    report = validate(model, problem, circuit, n_examples=16)
+    model = compile_circuit(circuit, task, n_heads=2)  # its second heads write nothing
+    report = validate(model, task, circuit, n_examples=16)
     assert report.to_json()["flow_check"]["known_at"] == {"x1": 1, "x2": 2}
     assert "## Could it work?" in markdown(report)
     elsewhere = circuit.with_head(Head(2, 1), circuit.heads[Head(2, 0)]).with_head(Head(2, 0), Identity())
-    report = validate(model, problem, elsewhere, n_examples=16)
+    report = validate(model, task, elsewhere, n_examples=16)
     assert report.flow_check.passed
     assert report.flow_sentences()[-1].startswith("The circuit passes the flow check, but its loss is not low")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, OneHot, Previous, Uniform, role_attention
 from circuits.ground_truth.compile import Distractor, compile_circuit, known_after, solves
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 
 
@@ -26,9 +26,9 @@ def two_steps():
 @settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))
 def test_a_chain_is_cut_into_pairs_that_share_a_symbol_and_no_symbol_stands_in_two_chains(n_steps, n_chains, seed):
-    problem = ChainProblem(n_steps, n_chains)
-    examples = problem.examples(3, seed)
-    at = {role: examples.inputs.gather(1, examples.roles[role]) for role in problem.roles}
+    task = ChainTask(n_steps, n_chains)
+    examples = task.examples(3, seed)
+    at = {role: examples.inputs.gather(1, examples.roles[role]) for role in task.roles}
     assert torch.equal(at["query"], at["pair1.first"])
     for k in range(1, n_steps + 1):
         assert torch.equal(at[f"pair{k}.second"], examples.targets[:, k - 1])
@@ -36,11 +36,11 @@ def test_a_chain_is_cut_into_pairs_that_share_a_symbol_and_no_symbol_stands_in_t
             assert torch.equal(at[f"pair{k}.second"], at[f"pair{k + 1}.first"])
         assert all(row.unique().numel() == n_chains for row in at[f"pair{k}.second"])
     positions = examples.roles.positions.flatten(1).sort(dim=1).values
-    assert torch.equal(positions, torch.arange(problem.n_positions).expand(3, -1))
+    assert torch.equal(positions, torch.arange(task.n_positions).expand(3, -1))
 
 
 def test_what_each_role_knows_follows_the_paths_layer_by_layer(two_steps):
-    start, first, second, third = known_after(two_steps, ChainProblem(2))
+    start, first, second, third = known_after(two_steps, ChainTask(2))
     assert start["pair2.second"] == {"x2"}
     assert first["pair2.second"] == {"x1", "x2"}
     assert first["query"] == {"x0"}
@@ -51,25 +51,25 @@ def test_what_each_role_knows_follows_the_paths_layer_by_layer(two_steps):
 def test_two_roles_without_a_symbol_in_common_cannot_be_joined(two_steps):
     blind = two_steps.with_head(Head(0, 0), OneHot({"pair1.second": "pair1.first", "query": "pair2.second"}))
     with pytest.raises(BadInput, match=r"L0H0 query -> pair2\.second: the two roles share no symbol"):
-        compile_circuit(blind, ChainProblem(2))
+        compile_circuit(blind, ChainTask(2))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_steps", range(1, 16))
-def test_the_minimal_circuit_solves_its_problem_in_the_fewest_layers(n_steps):
-    problem, circuit = ChainProblem(n_steps), minimal_circuit(n_steps)
-    model = compile_circuit(circuit, problem)
+def test_the_minimal_circuit_solves_its_task_in_the_fewest_layers(n_steps):
+    task, circuit = ChainTask(n_steps), minimal_circuit(n_steps)
+    model = compile_circuit(circuit, task)
     assert model.cfg.n_layers == 1 + math.ceil(math.log2(n_steps + 1))
-    examples = problem.examples(16, seed=0)
+    examples = task.examples(16, seed=0)
     with torch.no_grad():
-        assert problem.losses(model(examples.inputs), examples).mean() < 1e-3
-    assert all(not solves(circuit.without(path, "zero"), problem) for path in circuit.paths)
+        assert task.losses(model(examples.inputs), examples).mean() < 1e-3
+    assert all(not solves(circuit.without(path, "zero"), task) for path in circuit.paths)
 
 
 def test_the_compiled_model_attends_exactly_along_the_paths(two_steps):
-    problem = ChainProblem(2)
-    attention = role_attention(compile_circuit(two_steps, problem), problem.examples(32, seed=1))
-    roles = problem.roles
+    task = ChainTask(2)
+    attention = role_attention(compile_circuit(two_steps, task), task.examples(32, seed=1))
+    roles = task.roles
     for layer in range(3):
         wanted = dict(two_steps.heads[Head(layer, 0)].paths)
         for i, source in enumerate(roles):
@@ -78,21 +78,21 @@ def test_the_compiled_model_attends_exactly_along_the_paths(two_steps):
 
 
 def test_without_a_path_the_answer_that_it_carries_is_missing(two_steps):
-    problem = ChainProblem(2)
-    model, examples = compile_circuit(two_steps, problem), problem.examples(64, seed=0)
+    task = ChainTask(2)
+    model, examples = compile_circuit(two_steps, task), task.examples(64, seed=0)
     model.blocks[1].attn.W_O.data.zero_()
     with torch.no_grad():
-        parts = problem.losses(model(examples.inputs), examples).mean(dim=0)
+        parts = task.losses(model(examples.inputs), examples).mean(dim=0)
     assert parts.tolist() == pytest.approx([0.0, 1.0], abs=1e-5)
 
 
 def test_distractors_attend_somewhere_and_change_nothing(two_steps):
-    problem = ChainProblem(2)
+    task = ChainTask(2)
     noisy = {Head(1, 1): Distractor({"query": "pair2.second"}, noise=3.0)}
-    model, examples = compile_circuit(two_steps, problem, distractors=noisy), problem.examples(32, seed=0)
+    model, examples = compile_circuit(two_steps, task, distractors=noisy), task.examples(32, seed=0)
     with torch.no_grad():
-        assert problem.losses(model(examples.inputs), examples).mean() < 1e-3
-    roles = problem.roles
+        assert task.losses(model(examples.inputs), examples).mean() < 1e-3
+    roles = task.roles
     seen = role_attention(model, examples)[1, 1, roles.index("query"), roles.index("pair2.second")]
     assert seen == pytest.approx(1 / 3, abs=1e-4)  # of every chain alike: it looks by position alone
 
@@ -101,7 +101,7 @@ def test_distractors_attend_somewhere_and_change_nothing(two_steps):
     ("change", "message"),
     [
         (lambda c: c.with_head(Head(2, 0), OneHot({"query": "pair2.second"})), "share no symbol"),
-        (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"})), "does not solve the problem"),
+        (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"})), "does not solve the task"),
         (lambda c: c.with_head(Head(1, 0), Uniform()), "only one-hot heads can be compiled"),
         (lambda c: c.with_head(Head(1, 0), OneHot({"query": "pair1.second"}, "uniform")), "with zero elsewhere"),
         (lambda c: Circuit(), "the circuit has no path"),
@@ -112,15 +112,15 @@ def test_distractors_attend_somewhere_and_change_nothing(two_steps):
 def test_what_cannot_be_compiled_is_refused(two_steps, change, message):
     two_deep = two_steps if "symbol" not in message else Circuit(dict(list(two_steps.heads.items())[:1]))
     with pytest.raises(BadInput, match=message):
-        compile_circuit(change(two_deep), ChainProblem(2))
+        compile_circuit(change(two_deep), ChainTask(2))
 
 
 def test_a_role_that_looks_at_itself_looks_at_itself(two_steps):
-    problem = ChainProblem(2)
+    task = ChainTask(2)
     looking = two_steps.with_head(Head(1, 1), OneHot({"query": "query"}))
-    model, examples = compile_circuit(looking, problem), problem.examples(16, seed=0)
+    model, examples = compile_circuit(looking, task), task.examples(16, seed=0)
     with torch.no_grad():
-        assert problem.losses(model(examples.inputs), examples).mean() < 1e-3
+        assert task.losses(model(examples.inputs), examples).mean() < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_a_role_that_looks_at_itself_looks_at_itself(two_steps):
 )
 def test_a_distractor_that_does_not_fit_is_refused(two_steps, rows, message):
     with pytest.raises(BadInput, match=message):
-        compile_circuit(two_steps, ChainProblem(2), distractors={Head(0, 1): Distractor(rows)})
+        compile_circuit(two_steps, ChainTask(2), distractors={Head(0, 1): Distractor(rows)})
 
 
 def test_what_no_path_of_roles_can_solve_is_not_solved():
-    assert not solves(Circuit({Head(0, 0): Previous()}), ChainProblem(1))
+    assert not solves(Circuit({Head(0, 0): Previous()}), ChainTask(1))
     with pytest.raises(BadInput, match="0 steps; expected at least 1"):
         minimal_circuit(0)

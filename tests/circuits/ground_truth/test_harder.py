@@ -15,10 +15,10 @@ from circuits.ground_truth.soften import leak, soften
 from circuits.ground_truth.superpose import directions, superpose
 from circuits.mechanisms.one_hot import Condition
 from circuits.model.patterns import attention_patterns
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 
-PROBLEM = ChainProblem(1)  # three chains: pairs at positions 0 to 5, seconds at 1, 3, 5; queries at 6 to 8
+PROBLEM = ChainTask(1)  # three chains: pairs at positions 0 to 5, seconds at 1, 3, 5; queries at 6 to 8
 JOINING, ASKING = Head(0, 0), Head(1, 0)
 CIRCUIT = Circuit({JOINING: {"pair1.second": "pair1.first"}, ASKING: {"query": "pair1.second"}})
 PATH = AttentionPath(ASKING, "query", "pair1.second")
@@ -101,7 +101,7 @@ def test_opposite_tokens_share_a_dimension_and_the_model_computes_the_same():
         assert small(inputs)[:, 6:] == pytest.approx(model(inputs)[:, 6:], abs=1e-4)
     assert loss(superpose(model, tilt=0.05)) < 0.01
     assert loss(superpose(model, tilt=1.0)) > 0.1
-    odd = ChainProblem(2, n_symbols=5)
+    odd = ChainTask(2, n_symbols=5)
     with pytest.raises(BadInput, match="15 tokens; expected an even number"):
         superpose(compile_circuit(minimal_circuit(2), odd))
 

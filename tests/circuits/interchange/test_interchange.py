@@ -9,17 +9,17 @@ from circuits import BadInput, Circuit, Examples, Roles, compile_circuit
 from circuits.interchange.interchange import interchange
 from circuits.interchange.variables import exchange
 from retrieval_interp import load
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 
 JOINED = {f"pair{k}.second": f"pair{k}.first" for k in (1, 2, 3)}
 WALKING = Circuit({"L0H0": JOINED, **{f"L{k}H0": {"query": f"pair{k}.second"} for k in (1, 2, 3)}})
 DOUBLING = minimal_circuit(3)
-PROBLEM = ChainProblem(3, n_chains=4)
+PROBLEM = ChainTask(3, n_chains=4)
 
 
-def run(circuit, problem=PROBLEM, **more):
-    return interchange(compile_circuit(circuit, problem), problem, circuit=circuit, n_examples=8, **more)
+def run(circuit, task=PROBLEM, **more):
+    return interchange(compile_circuit(circuit, task), task, circuit=circuit, n_examples=8, **more)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +76,8 @@ def test_at_random_positions_nothing_passes(walking, doubling):
         assert "higher by more than three standard errors in 0 of" in " ".join(result.sentences())
 
 
-class Crossed(ChainProblem):
-    """The same problem, but the first pair of a chain is said to be that of the next chain."""
+class Crossed(ChainTask):
+    """The same task, but the first pair of a chain is said to be that of the next chain."""
 
     def examples(self, n, seed):
         examples = super().examples(n, seed)
@@ -96,9 +96,9 @@ def test_the_control_falls_where_an_intervention_changes_another_chain():
 
 
 def test_a_symbol_that_stands_where_no_role_says_is_found_by_the_random_positions():
-    problem = Crossed(1, n_chains=4)
-    model = compile_circuit(minimal_circuit(1), ChainProblem(1, n_chains=4))
-    result = interchange(model, problem, n_examples=256)
+    task = Crossed(1, n_chains=4)
+    model = compile_circuit(minimal_circuit(1), ChainTask(1, n_chains=4))
+    result = interchange(model, task, n_examples=256)
     assert 0 < result.random[0, 0, 0] < 0.1
     assert result.random_above[0, 0, 0]
     assert result.to_json()["random_above"] == int(result.random_above.sum())
@@ -116,8 +116,8 @@ def test_an_accuracy_near_a_half_is_undecided(walking):
     assert "so undecided: x1 at pair1.second before layer 0 (x1)" in " ".join(near.sentences())
 
 
-class ByOrder(ChainProblem):
-    """The same problem, but the chain of the first pair counts as wrong once its neighbour has been exchanged."""
+class ByOrder(ChainTask):
+    """The same task, but the chain of the first pair counts as wrong once its neighbour has been exchanged."""
 
     def distances(self, outputs, examples):
         found = super().distances(outputs, examples)
@@ -135,8 +135,8 @@ def test_a_control_that_falls_in_one_slot_is_split_by_slot():
     assert str(split) in result.sentences()[-1]
 
 
-class OneAsked(ChainProblem):
-    """The same problem, but only the first chain is asked for its answers."""
+class OneAsked(ChainTask):
+    """The same task, but only the first chain is asked for its answers."""
 
     def distances(self, outputs, examples):
         found = super().distances(outputs, examples)
@@ -168,8 +168,8 @@ def test_in_the_equations_the_end_of_a_chain_is_set_by_its_last_line():
 def test_what_the_paths_of_a_random_circuit_decide_is_what_the_compiled_model_does(seed):
     planted = plant(seed)
     size = {"n_layers": planted.n_layers, "n_heads": planted.n_heads}
-    model = compile_circuit(planted.circuit, planted.problem, distractors=planted.distractors, **size)
-    result = interchange(model, planted.problem, circuit=planted.circuit, n_examples=4)
+    model = compile_circuit(planted.circuit, planted.task, distractors=planted.distractors, **size)
+    result = interchange(model, planted.task, circuit=planted.circuit, n_examples=4)
     decided = ~result.accuracy[..., :-1].isnan() & (result.predicted != 0.5)
     assert decided.float().mean() > 0.3
     assert torch.equal(result.accuracy[..., :-1][decided], result.predicted[decided])
@@ -185,9 +185,9 @@ def test_a_wrong_circuit_disagrees():
 
 
 def test_what_arrives_by_two_ways_is_left_undecided():
-    problem = ChainProblem(1, n_chains=4)
+    task = ChainTask(1, n_chains=4)
     twice = Circuit({"L0H0": {"pair1.second": "pair1.first"}, **{f"L{k}H0": {"query": "pair1.second"} for k in (1, 2)}})
-    result = run(twice, problem)
+    result = run(twice, task)
     cells = result.predicted[0, :, :, 0]
     assert cells[2, result.roles.index("query")] == 0.5  # between the two
     assert cells[3, result.roles.index("query")] == 1
@@ -219,17 +219,17 @@ def test_only_the_named_role_is_exchanged():
 
 
 def test_an_odd_chain_out_keeps_its_symbol_and_two_chains_have_no_control():
-    two = run(WALKING, ChainProblem(3, n_chains=2))
+    two = run(WALKING, ChainTask(3, n_chains=2))
     assert two.control.isnan().all()
     assert two.random.isnan().all()
     assert two.control_by_label is None
-    odd = run(WALKING, ChainProblem(3, n_chains=3))
+    odd = run(WALKING, ChainTask(3, n_chains=3))
     assert odd.accuracy[0, 0, odd.roles.index("pair1.second"), -1] == 1
     assert odd.control.nan_to_num(1).min() == 1
 
 
-def test_a_problem_with_one_instance_is_refused():
-    one = ChainProblem(1, n_chains=1)
+def test_a_task_with_one_instance_is_refused():
+    one = ChainTask(1, n_chains=1)
     with pytest.raises(BadInput, match="one instance"):
         interchange(
             compile_circuit(Circuit({"L0H0": {"pair1.second": "pair1.first"}, "L1H0": {"query": "pair1.second"}}), one),

@@ -1,4 +1,4 @@
-"""Losses split by label, in problems whose losses are worked out by hand."""
+"""Losses split by label, in tasks whose losses are worked out by hand."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from circuits import Circuit, Identity, Roles
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.by_label import ByLabel
 from circuits.losses.loss_by_label import losses_by_label
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.equations import EquationsTask
@@ -56,11 +56,11 @@ def test_the_role_with_the_highest_loss_of_a_label_is_chosen():
 
 
 def test_every_circuit_has_its_own_split_and_a_compiled_one_has_none_that_is_high():
-    problem, circuit = ChainProblem(2), minimal_circuit(2)
+    task, circuit = ChainTask(2), minimal_circuit(2)
     *_, last = circuit.heads
-    model, examples = compile_circuit(circuit, problem), problem.examples(32, 0)
+    model, examples = compile_circuit(circuit, task), task.examples(32, 0)
     circuits = [Circuit(), circuit, circuit.with_head(last, Identity())]
-    unablated, whole, broken = losses_by_label(model, problem, examples, circuits)
+    unablated, whole, broken = losses_by_label(model, task, examples, circuits)
     assert unablated.highest < 1e-6
     assert whole.highest < 1e-6
     assert broken.lowest > 0.1

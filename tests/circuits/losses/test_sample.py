@@ -13,16 +13,16 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(sample_module, "BLOCK", 4)
 
 
-def test_the_first_block_is_what_the_problem_gives(problem):
-    sample = Sample(problem, 10, seed=3)
-    assert torch.equal(sample.take(slice(2, 10)).inputs, problem.examples(10, seed=3).inputs[2:])
+def test_the_first_block_is_what_the_task_gives(task):
+    sample = Sample(task, 10, seed=3)
+    assert torch.equal(sample.take(slice(2, 10)).inputs, task.examples(10, seed=3).inputs[2:])
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_no_more_than_one_block_is_drawn_at_once_and_none_twice(problem):
+def test_no_more_than_one_block_is_drawn_at_once_and_none_twice(task):
     asked = []
 
-    class Watched(type(problem)):
+    class Watched(type(task)):
         def examples(self, n: int, seed: int) -> Examples:
             asked.append((n, seed))
             return super().examples(n, seed)
@@ -33,7 +33,7 @@ def test_no_more_than_one_block_is_drawn_at_once_and_none_twice(problem):
     assert [len(examples) for examples in drawn] == [n for n, _ in asked] == [4, 4, 2]
     assert len({seed for _, seed in asked}) == 3
     assert asked[0] == (4, 3)
-    again = Sample(problem, 10, seed=3)
+    again = Sample(task, 10, seed=3)
     assert torch.equal(again.take(slice(8, 10)).inputs, drawn[2].inputs)  # in whatever order
 
 

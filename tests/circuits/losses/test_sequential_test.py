@@ -7,8 +7,8 @@ from circuits.losses.sequential_test import ENOUGH, FEW, SequentialTest
 
 
 @pytest.fixture
-def sequential(model, problem):
-    return SequentialTest(model, problem, problem.examples(512, seed=0), threshold=0.05)
+def sequential(model, task):
+    return SequentialTest(model, task, task.examples(512, seed=0), threshold=0.05)
 
 
 def test_a_loss_far_above_the_threshold_is_decided_on_few_examples(sequential):
@@ -21,10 +21,10 @@ def test_a_loss_below_the_threshold_is_measured_on_enough_examples(sequential, c
     assert (decided.decision, decided.loss.n_examples) == ("below", ENOUGH)
 
 
-def test_a_loss_that_chance_could_decide_is_measured_on_all_examples_and_stays_undecided(model, problem, sequential):
+def test_a_loss_that_chance_could_decide_is_measured_on_all_examples_and_stays_undecided(model, task, sequential):
     blind = Circuit({Head(0, 0): Uniform()})
     (loss,) = sequential.measure([blind])
-    near = SequentialTest(model, problem, sequential.examples, threshold=loss.mean + loss.standard_error)
+    near = SequentialTest(model, task, sequential.examples, threshold=loss.mean + loss.standard_error)
     decided = near.test_one(blind)
     assert (decided.decision, decided.loss.n_examples) == ("undecided", 512)
     again = sequential.with_threshold(loss.mean + loss.standard_error)
@@ -56,13 +56,13 @@ def test_a_difference_is_taken_example_by_example(sequential, circuit):
     assert difference.mean == pytest.approx(2.0, abs=1e-3)  # (1 - 0)² + (0 - 1)²
 
 
-def test_one_example_has_no_standard_error(model, problem):
+def test_one_example_has_no_standard_error(model, task):
     with pytest.raises(BadInput, match="at least 2"):
-        SequentialTest(model, problem, problem.examples(1, seed=0), threshold=0.05)
+        SequentialTest(model, task, task.examples(1, seed=0), threshold=0.05)
 
 
-def test_examples_are_counted_to_the_last(model, problem, circuit):
-    sequential = SequentialTest(model, problem, replace(problem.examples(40, seed=0)), threshold=0.05)
+def test_examples_are_counted_to_the_last(model, task, circuit):
+    sequential = SequentialTest(model, task, replace(task.examples(40, seed=0)), threshold=0.05)
     assert sequential.test_one(circuit).loss.n_examples == 40
 
 

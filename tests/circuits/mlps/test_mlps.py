@@ -100,8 +100,8 @@ def test_an_mlp_whose_output_is_not_read_is_not_needed():
     assert report.sentences()[1] == "Layer 0: the MLP is needed at no role."
 
 
-def test_every_layer_and_role_has_its_losses(random_model, task):
-    report = mlp_ablations(random_model, task, n_examples=32)
+def test_every_layer_and_role_has_its_losses(random_model, chains):
+    report = mlp_ablations(random_model, chains, n_examples=32)
     assert len(report.losses) == 2 * (3 * (5 + 1) + 1)  # two stand-ins; 3 layers, 5 roles and all positions; all layers
     unablated = report.unablated.mean
     assert all(own.added.mean == pytest.approx(own.loss.mean - unablated, abs=1e-6) for own in report.losses)

@@ -98,14 +98,14 @@ def shorter(circuit, n_positions):
 )
 def test_a_padded_batch_gives_the_losses_of_each_prompt_alone(name, side, made):
     model = made.setdefault(name, MODELS[name]())
-    problem, padded = Last(side), Last(side).examples()
-    found = evaluate(model, problem, padded, CIRCUITS)
+    task, padded = Last(side), Last(side).examples()
+    found = evaluate(model, task, padded, CIRCUITS)
     with torch.no_grad():
-        by_hooks = torch.stack([problem.losses(run_ablated(model, c, padded), padded) for c in CIRCUITS])
+        by_hooks = torch.stack([task.losses(run_ablated(model, c, padded), padded) for c in CIRCUITS])
     assert (found - by_hooks).abs().max() <= 1e-6
-    for row, one in enumerate(problem.alone()):
+    for row, one in enumerate(task.alone()):
         circuits = [shorter(circuit, one.inputs.shape[1]) for circuit in CIRCUITS]
-        assert (found[:, row] - evaluate(model, problem, one, circuits)[:, 0]).abs().max() <= 1e-5
+        assert (found[:, row] - evaluate(model, task, one, circuits)[:, 0]).abs().max() <= 1e-5
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

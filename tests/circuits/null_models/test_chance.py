@@ -17,8 +17,8 @@ from circuits.null_models.chance import (
 
 
 @pytest.fixture(scope="module")
-def found(model, problem, circuit):
-    return against_chance(model, problem, circuit, n_examples=128)
+def found(model, task, circuit):
+    return against_chance(model, task, circuit, n_examples=128)
 
 
 def test_the_right_circuit_beats_all_others_in_which_the_answer_is_not_fetched(found):
@@ -40,9 +40,9 @@ def test_the_only_path_that_matters_to_the_whole_circuit_costs_more_than_chance(
     assert found.p_values[AttentionPath(Head(0, 0), "pair1.second", "pair1.first")] == 1.0
 
 
-def test_heads_made_simple_for_no_reason_are_seen_to_add_something(model, problem, circuit):
+def test_heads_made_simple_for_no_reason_are_seen_to_add_something(model, task, circuit):
     blind = circuit.with_head(Head(1, 0), Uniform())
-    found = against_chance(model, problem, blind, n_examples=64)
+    found = against_chance(model, task, blind, n_examples=64)
     assert found.unablating[Head(1, 0)].mean > 0.5
     assert found.unablating_all.mean == pytest.approx(found.unablating[Head(1, 0)].mean)
 
@@ -68,8 +68,8 @@ def test_holms_correction_is_the_one_worked_out_by_hand():
     assert [corrected[path] for path in paths] == pytest.approx([0.03, 0.06, 0.06])
 
 
-def test_random_circuits_differ_and_have_as_many_paths_in_the_same_heads(circuit, problem):
-    roles = problem.examples(8, seed=0).roles
+def test_random_circuits_differ_and_have_as_many_paths_in_the_same_heads(circuit, task):
+    roles = task.examples(8, seed=0).roles
     others = random_circuits(circuit, roles, np.random.default_rng(0))
     assert len(set(others)) == len(others) == 8
     assert circuit not in others
@@ -78,29 +78,27 @@ def test_random_circuits_differ_and_have_as_many_paths_in_the_same_heads(circuit
         other.check(roles, 2, 1)
 
 
-def test_random_circuits_keep_previous_token_heads(circuit, problem):
+def test_random_circuits_keep_previous_token_heads(circuit, task):
     told_otherwise = circuit.with_head(Head(0, 0), Previous())
-    others = random_circuits(told_otherwise, problem.examples(8, seed=0).roles, np.random.default_rng(0))
+    others = random_circuits(told_otherwise, task.examples(8, seed=0).roles, np.random.default_rng(0))
     assert {other.heads[Head(0, 0)] for other in others} == {Previous()}
     assert len(others) == 2
 
 
-def test_random_circuits_keep_rows_that_are_no_paths(problem):
+def test_random_circuits_keep_rows_that_are_no_paths(task):
     head = OneHot([("query", "pair1.second"), ("pair1.second", "position 0")])
-    for other in random_circuits(
-        Circuit({Head(1, 0): head}), problem.examples(8, seed=0).roles, np.random.default_rng(0)
-    ):
+    for other in random_circuits(Circuit({Head(1, 0): head}), task.examples(8, seed=0).roles, np.random.default_rng(0)):
         (path,) = other.paths
         assert (("pair1.second", "position 0") in other.heads[Head(1, 0)].rows) == (path.source == "query")
 
 
-def test_a_circuit_without_alternatives_is_said_to_have_none(model, problem):
-    found = against_chance(model, problem, Circuit({Head(0, 0): Previous()}), n_examples=8)
+def test_a_circuit_without_alternatives_is_said_to_have_none(model, task):
+    found = against_chance(model, task, Circuit({Head(0, 0): Previous()}), n_examples=8)
     assert "No other circuit has as many paths in the same heads." in found.sentences()
 
 
-def test_every_path_is_added_once_where_none_was(circuit, problem):
-    roles = problem.examples(8, seed=0).roles
+def test_every_path_is_added_once_where_none_was(circuit, task):
+    roles = task.examples(8, seed=0).roles
     more = with_one_path_more(circuit, roles)
     assert len(set(more)) == len(more) == 3  # query -> pair1.first or .second below, pair1.second -> pair1.first above
     assert all(set(other.paths) > set(circuit.paths) and len(other.paths) == 3 for other in more)
@@ -119,22 +117,22 @@ def test_too_few_redundant_paths_to_pass_the_correction_are_said_to_be_too_few(f
 
 
 @pytest.mark.slow
-def test_no_path_is_called_redundant_where_the_circuit_itself_is_above_the_threshold(model, problem, circuit):
+def test_no_path_is_called_redundant_where_the_circuit_itself_is_above_the_threshold(model, task, circuit):
     wrong = circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"}))
-    found = against_chance(model, problem, wrong, n_examples=8)
+    found = against_chance(model, task, wrong, n_examples=8)
     assert found.redundant_costs == ()
     assert "Only 0 different paths can be added" in " ".join(found.sentences())
 
 
 @pytest.mark.parametrize("n_examples", [0, 1])
-def test_too_few_examples_are_refused(model, problem, circuit, n_examples):
+def test_too_few_examples_are_refused(model, task, circuit, n_examples):
     with pytest.raises(BadInput, match="examples"):
-        against_chance(model, problem, circuit, n_examples=n_examples)
+        against_chance(model, task, circuit, n_examples=n_examples)
 
 
-def test_a_circuit_with_more_rows_than_roles_that_can_look_elsewhere_gets_random_rivals_too(problem):
+def test_a_circuit_with_more_rows_than_roles_that_can_look_elsewhere_gets_random_rivals_too(task):
     rows = {"query": "pair1.second", "pair1.second": "pair1.first", "pair1.first": "pair1.first"}
-    roles = problem.examples(4, seed=0).roles
+    roles = task.examples(4, seed=0).roles
     rivals = random_circuits(Circuit({Head(1, 0): OneHot(rows)}), roles, np.random.default_rng(0))
     assert all(len(rival.paths) == 2 for rival in rivals)
     assert rivals

@@ -7,8 +7,8 @@ from circuits.null_models.permuted_roles import PermutedRoles, null_loss, permut
 from tests.repeated import RepeatedTokens
 
 
-def test_every_example_keeps_its_positions_and_the_roles_that_are_read_keep_theirs(task):
-    roles = task.examples(64, seed=0).roles
+def test_every_example_keeps_its_positions_and_the_roles_that_are_read_keep_theirs(chains):
+    roles = chains.examples(64, seed=0).roles
     other = permuted(roles, ("query",), seed=1)
     assert torch.equal(other["query"], roles["query"])
     assert torch.equal(other.positions.flatten(1).sort().values, roles.positions.flatten(1).sort().values)
@@ -31,16 +31,16 @@ def test_roles_that_all_chains_share_stay_in_place():
     assert not torch.equal(roles.positions, positions)
 
 
-def test_labels_move_with_their_positions(task):
-    roles = task.examples(16, seed=0).roles
+def test_labels_move_with_their_positions(chains):
+    roles = chains.examples(16, seed=0).roles
     other = permuted(roles, ("query",), seed=1)
     label = dict(zip(roles.positions[0].flatten().tolist(), roles.groups["slot"][0].flatten().tolist(), strict=True))
     moved = zip(other.positions[0].flatten().tolist(), other.groups["slot"][0].flatten().tolist(), strict=True)
     assert all(label[position] == slot for position, slot in moved)
 
 
-def test_paths_between_blocks_stay_allowed_by_the_mask(task):
-    examples = PermutedRoles(task).examples(64, seed=0)
+def test_paths_between_blocks_stay_allowed_by_the_mask(chains):
+    examples = PermutedRoles(chains).examples(64, seed=0)
     assert {("query", "pair1.second"), ("pair1.second", "pair2.first")} <= {*examples.roles.pairs}
 
 
@@ -51,7 +51,7 @@ def test_roles_that_stand_apart_change_places_with_all_others():
     assert len(roles["a"].unique()) == 3
 
 
-def test_a_circuit_whose_paths_are_real_is_not_found_with_permuted_names(model, problem):
-    found = discover(model, problem, n_examples=64)
+def test_a_circuit_whose_paths_are_real_is_not_found_with_permuted_names(model, task):
+    found = discover(model, task, n_examples=64)
     assert found.combined.mean < 0.001
-    assert null_loss(model, problem, found, n_examples=64).mean > 0.1
+    assert null_loss(model, task, found, n_examples=64).mean > 0.1

@@ -96,13 +96,13 @@ def home(tmp_path, monkeypatch):
     assert list((tmp_path / "current").iterdir()) == []
 
 
-def test_a_tilde_is_the_home_folder_for_circuits_reports_and_viewers(home, model, problem, circuit):
+def test_a_tilde_is_the_home_folder_for_circuits_reports_and_viewers(home, model, task, circuit):
     save_circuit(circuit, "~/new/circuit.yaml")
     assert load_circuit("~/new/circuit.yaml") == load_circuit(home / "new" / "circuit.yaml") == circuit
-    report = validate(model, problem, circuit, n_examples=8)
+    report = validate(model, task, circuit, n_examples=8)
     assert report.save(Path("~/report")) == home / "report" / "report.html"
     assert len([*(home / "report").iterdir()]) == 3
-    attention_viewer(model, problem.examples(1, 0)).save("~/viewer.html")
+    attention_viewer(model, task.examples(1, 0)).save("~/viewer.html")
     assert (home / "viewer.html").is_file()
 
 

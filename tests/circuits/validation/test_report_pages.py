@@ -58,10 +58,10 @@ def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_
 
 
 @pytest.mark.slow
-def test_names_from_files_appear_as_text_and_are_never_run(model, problem, circuit, tmp_path):
+def test_names_from_files_appear_as_text_and_are_never_run(model, task, circuit, tmp_path):
     nasty = "</script><script>document.title='owned'</script>"
-    report = validate(model, problem, replace(circuit, name=nasty, description=nasty), n_examples=8)
-    chance = against_chance(model, problem, circuit, n_examples=8)
+    report = validate(model, task, replace(circuit, name=nasty, description=nasty), n_examples=8)
+    chance = against_chance(model, task, circuit, n_examples=8)
     with opened(report.save(tmp_path, chance)) as (page, complaints):
         assert nasty in page.locator("#verdict h1").inner_text()
         assert page.title() != "owned"
@@ -69,21 +69,21 @@ def test_names_from_files_appear_as_text_and_are_never_run(model, problem, circu
 
 
 @pytest.mark.slow
-def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, problem, circuit, tmp_path):
-    report = validate(model, problem, Circuit(dict(list(circuit.heads.items())[:1])), n_examples=8)
-    chance = against_chance(model, problem, circuit, n_examples=8)
+def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, task, circuit, tmp_path):
+    report = validate(model, task, Circuit(dict(list(circuit.heads.items())[:1])), n_examples=8)
+    chance = against_chance(model, task, circuit, n_examples=8)
     with opened(report.save(tmp_path, chance)) as (page, _):
         assert "fails" in page.locator("#verdict h1").inner_text()
         assert "step 4 failed" in page.locator("#verdict").inner_text()
 
 
 @pytest.mark.slow
-def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, problem, tmp_path):
-    found = discover(model, problem)
-    report = validate(model, problem, found.circuit, n_examples=64, seed=1)
-    chance = against_chance(model, problem, found.circuit, n_examples=64, seed=1)
-    edges = path_patching(model, problem, found.circuit, n_examples=16)
-    consistent = self_consistency(model, problem, found.circuit, n_examples=16)
+def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, task, tmp_path):
+    found = discover(model, task)
+    report = validate(model, task, found.circuit, n_examples=64, seed=1)
+    chance = against_chance(model, task, found.circuit, n_examples=64, seed=1)
+    edges = path_patching(model, task, found.circuit, n_examples=16)
+    consistent = self_consistency(model, task, found.circuit, n_examples=16)
     with opened(report.save(tmp_path, chance, found, edges, consistent)) as (page, complaints):
         assert page.locator("#content-or-position .scatterlayer .trace").count() == 2
         steps = page.locator("#discovery-steps li").all_inner_texts()

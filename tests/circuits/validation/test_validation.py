@@ -12,11 +12,11 @@ from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.validation.verdicts import verdicts
-from retrieval_interp.ground_truth.chains import ChainProblem
+from retrieval_interp.ground_truth.chains import ChainTask
 
 
-def test_the_right_circuit_is_accepted(model, problem, circuit):
-    report = validate(model, problem, circuit, n_examples=64)
+def test_the_right_circuit_is_accepted(model, task, circuit):
+    report = validate(model, task, circuit, n_examples=64)
     assert report.passed, report.verdicts
     assert report.unablated.mean < 0.001
     assert report.combined.mean < 0.001
@@ -24,8 +24,8 @@ def test_the_right_circuit_is_accepted(model, problem, circuit):
     assert [path.needed for path in report.paths] == ["indirectly", "directly"]
 
 
-def test_the_same_circuit_told_with_a_previous_head_is_accepted(model, problem, circuit):
-    report = validate(model, problem, circuit.with_head(Head(0, 0), Previous()), n_examples=64)
+def test_the_same_circuit_told_with_a_previous_head_is_accepted(model, task, circuit):
+    report = validate(model, task, circuit.with_head(Head(0, 0), Previous()), n_examples=64)
     assert report.passed, report.verdicts
 
 
@@ -37,14 +37,14 @@ def failed(report):
     return [verdict.step for verdict in report.verdicts if not verdict.passed]
 
 
-def test_a_circuit_without_the_path_that_answers_is_rejected_by_its_combined_loss(model, problem, circuit):
-    report = validate(model, problem, circuit.with_head(Head(1, 0), Uniform()), n_examples=64)
+def test_a_circuit_without_the_path_that_answers_is_rejected_by_its_combined_loss(model, task, circuit):
+    report = validate(model, task, circuit.with_head(Head(1, 0), Uniform()), n_examples=64)
     assert failed(report) == ["step 5", "faithful", "complete", "step 6"]
     assert report.decision == "fails"
 
 
-def test_a_circuit_without_the_path_that_enables_is_rejected_by_the_head_alone(model, problem, circuit):
-    report = validate(model, problem, circuit.with_head(Head(0, 0), Uniform()), n_examples=64)
+def test_a_circuit_without_the_path_that_enables_is_rejected_by_the_head_alone(model, task, circuit):
+    report = validate(model, task, circuit.with_head(Head(0, 0), Uniform()), n_examples=64)
     assert failed(report) == ["step 3"]
     assert [(str(head.head), head.alone, head.simplest) for head in report.heads] == [
         ("L0H0", "fails", "previous"),
@@ -52,35 +52,35 @@ def test_a_circuit_without_the_path_that_enables_is_rejected_by_the_head_alone(m
     ]
 
 
-def test_a_head_that_no_mechanism_replaces_alone_is_left_to_the_combined_ablation(model, problem, circuit):
-    report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
+def test_a_head_that_no_mechanism_replaces_alone_is_left_to_the_combined_ablation(model, task, circuit):
+    report = validate(model, task, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
     assert [head.alone for head in report.heads] == ["holds", "undetermined"]
     assert report.verdicts[1].outcome == "undetermined"
     assert "L1H0" in report.verdicts[1].sentence
 
 
-def test_a_circuit_that_is_silent_about_a_head_is_rejected_by_step_4_alone(model, problem, circuit):
-    report = validate(model, problem, Circuit({Head(1, 0): circuit.heads[Head(1, 0)]}), n_examples=64)
+def test_a_circuit_that_is_silent_about_a_head_is_rejected_by_step_4_alone(model, task, circuit):
+    report = validate(model, task, Circuit({Head(1, 0): circuit.heads[Head(1, 0)]}), n_examples=64)
     assert failed(report) == ["step 4"]
 
 
-def test_a_circuit_with_a_path_too_many_is_rejected_by_step_6_alone(model, problem, circuit):
+def test_a_circuit_with_a_path_too_many_is_rejected_by_step_6_alone(model, task, circuit):
     too_many = circuit.with_head(Head(1, 0), OneHot({"query": "pair1.second", "pair1.second": "pair1.first"}))
-    report = validate(model, problem, too_many, n_examples=64)
+    report = validate(model, task, too_many, n_examples=64)
     assert failed(report) == ["step 6"]
     redundant = [str(path.path) for path in report.paths if not path.necessary]
     assert redundant == ["L1H0 pair1.second -> pair1.first"]
 
 
-def test_a_circuit_with_a_path_redirected_is_rejected(model, problem, circuit):
+def test_a_circuit_with_a_path_redirected_is_rejected(model, task, circuit):
     retargeted = circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"}))
-    report = validate(model, problem, retargeted, n_examples=64)
+    report = validate(model, task, retargeted, n_examples=64)
     assert "step 5" in failed(report)
     assert report.combined.mean > 1.5  # the answer is the wrong symbol: (1 - 0)² + (0 - 1)² = 2
 
 
-def test_every_path_is_led_to_every_other_role_that_its_source_can_see(model, problem, circuit):
-    report = validate(model, problem, circuit, n_examples=64)
+def test_every_path_is_led_to_every_other_role_that_its_source_can_see(model, task, circuit):
+    report = validate(model, task, circuit, n_examples=64)
     low, high = report.paths
     assert low.retargeted == {}  # before pair1.second stands pair1.first alone
     assert list(high.retargeted) == ["pair1.first"]
@@ -96,18 +96,18 @@ class WithATwin:
     loss_components = ("x1",)
     output_roles = ("query",)
 
-    def __init__(self, problem):
-        self.problem = problem
-        self.losses = problem.losses
+    def __init__(self, task):
+        self.task = task
+        self.losses = task.losses
 
     def examples(self, n, seed):
-        examples = self.problem.examples(n, seed)
+        examples = self.task.examples(n, seed)
         positions = examples.roles.positions
         return replace(examples, roles=Roles(self.roles, torch.cat([positions, positions[:, 2:]], dim=1)))
 
 
-def test_a_path_that_could_as_well_lead_elsewhere_is_undetermined(model, problem, circuit):
-    report = validate(model, WithATwin(problem), circuit, n_examples=64)
+def test_a_path_that_could_as_well_lead_elsewhere_is_undetermined(model, task, circuit):
+    report = validate(model, WithATwin(task), circuit, n_examples=64)
     assert report.paths[1].alternative_targets == ("twin",)
     assert report.paths[1].better_targets == ()
     assert verdict(report, "alternative targets").outcome == "undetermined"
@@ -115,21 +115,21 @@ def test_a_path_that_could_as_well_lead_elsewhere_is_undetermined(model, problem
     assert report.passed
 
 
-def test_a_path_with_a_better_rival_is_rejected(model, problem, circuit):
-    report = validate(model, WithATwin(problem), circuit, n_examples=64)
+def test_a_path_with_a_better_rival_is_rejected(model, task, circuit):
+    report = validate(model, WithATwin(task), circuit, n_examples=64)
     paths = [replace(report.paths[1], better_targets=("twin",))]
     outcomes = {v.step: v.outcome for v in verdicts(replace(report, paths=tuple(paths)))}
     assert outcomes["alternative targets"] == "failed"
 
 
-def test_what_chance_could_decide_is_left_undecided(model, problem, circuit, monkeypatch):
+def test_what_chance_could_decide_is_left_undecided(model, task, circuit, monkeypatch):
     monkeypatch.setattr(
         "circuits.validation.validation.strict_threshold", lambda full, combined, threshold: threshold
     )  # paths are held to the threshold
     # The row made uniform costs 0.92, and the spread over examples is small: a threshold there cannot be decided.
-    cost = validate(model, problem, circuit, n_examples=64).paths[1].losses["uniform"]
+    cost = validate(model, task, circuit, n_examples=64).paths[1].losses["uniform"]
     assert cost.standard_error > 0
-    report = validate(model, problem, circuit, n_examples=64, threshold=cost.mean - cost.standard_error)
+    report = validate(model, task, circuit, n_examples=64, threshold=cost.mean - cost.standard_error)
     assert report.paths[1].needed == "undecided"
     (step_6,) = (v for v in verdicts(replace(report, paths=report.paths[1:])) if v.step == "step 6")
     assert step_6.outcome == "undetermined"
@@ -165,14 +165,14 @@ def test_a_path_can_go_if_one_and_the_same_row_loses_nothing(uniform, identity, 
     assert _doubtful(told, rows, {0: told, 1: told}).needed == needed
 
 
-def test_of_a_circuit_that_is_not_low_itself_no_path_is_said_to_be_needed(model, problem, circuit):
-    report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
+def test_of_a_circuit_that_is_not_low_itself_no_path_is_said_to_be_needed(model, task, circuit):
+    report = validate(model, task, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
     assert not report.combined.mean < report.threshold
     assert {path.needed for path in report.paths} == {"undecided"}
 
 
-def test_a_path_that_leads_to_the_wrong_role_is_told_the_right_one(model, problem, circuit):
-    report = validate(model, problem, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
+def test_a_path_that_leads_to_the_wrong_role_is_told_the_right_one(model, task, circuit):
+    report = validate(model, task, circuit.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), n_examples=64)
     assert verdict(report, "alternative targets").outcome == "failed"
     assert "L1H0 query -> pair1.first (pair1.second 0.0000" in verdict(report, "alternative targets").sentence
 
@@ -189,8 +189,8 @@ def test_heads_that_could_be_one_are_told_and_only_those():
             Head(3, 0): OneHot({"query": "pair3.second"}),
         }
     )
-    problem = ChainProblem(4)
-    report = validate(compile_circuit(circuit, problem), problem, circuit, n_examples=32)
+    task = ChainTask(4)
+    report = validate(compile_circuit(circuit, task), task, circuit, n_examples=32)
     # L1H0 only tells the query where the third pair stands, so three heads are left. Of those the query's two exclude
     # each other; the third pair can be filled as late as x1 is fetched, or x1 be fetched as early as it is filled;
     # filled when the query comes for it, or visited when it is filled, it has no x4 yet.
@@ -201,35 +201,35 @@ def test_heads_that_could_be_one_are_told_and_only_those():
     assert "Fewer heads" in verdict(report, "merges").sentence
 
 
-def test_two_heads_that_both_are_needed_cannot_be_one(model, problem, circuit):
-    assert verdict(validate(model, problem, circuit, n_examples=32), "merges").outcome == "passed"
+def test_two_heads_that_both_are_needed_cannot_be_one(model, task, circuit):
+    assert verdict(validate(model, task, circuit, n_examples=32), "merges").outcome == "passed"
 
 
-def test_step_3_marks_the_simplest_mechanism_below_the_threshold(model, problem, circuit):
-    report = validate(model, problem, circuit, n_examples=64)
+def test_step_3_marks_the_simplest_mechanism_below_the_threshold(model, task, circuit):
+    report = validate(model, task, circuit, n_examples=64)
     low, high = report.heads
     assert low.simplest == "previous"  # simpler than the one-hot hypothesis, and as good
     assert high.simplest == "one_hot"
     assert set(low.losses) == {"uniform", "identity", "previous", "one_hot"}
 
 
-def test_the_same_seed_gives_the_same_report_and_another_seed_other_losses(model, problem, circuit):
-    one, again, other = (validate(model, problem, circuit, n_examples=64, seed=seed).to_json() for seed in (5, 5, 6))
+def test_the_same_seed_gives_the_same_report_and_another_seed_other_losses(model, task, circuit):
+    one, again, other = (validate(model, task, circuit, n_examples=64, seed=seed).to_json() for seed in (5, 5, 6))
     assert one == again
     assert one["loss"]["details"] != other["loss"]["details"]
 
 
-def test_the_standard_error_is_the_spread_over_examples(model, problem, circuit):
-    report = validate(model, problem, circuit, n_examples=2)
-    losses = problem.losses(model(problem.examples(2, 0).inputs), problem.examples(2, 0))[:, 0].double()
+def test_the_standard_error_is_the_spread_over_examples(model, task, circuit):
+    report = validate(model, task, circuit, n_examples=2)
+    losses = task.losses(model(task.examples(2, 0).inputs), task.examples(2, 0))[:, 0].double()
     assert report.unablated.mean == pytest.approx(losses.mean().item(), rel=1e-5)
     assert report.unablated.standard_error == pytest.approx(
         (losses[0] - losses[1]).abs().item() / 2, rel=1e-3, abs=1e-9
     )
 
 
-def test_the_json_holds_what_is_documented(model, problem, circuit):
-    document = json.loads(json.dumps(validate(model, problem, circuit, n_examples=16).to_json()))
+def test_the_json_holds_what_is_documented(model, task, circuit):
+    document = json.loads(json.dumps(validate(model, task, circuit, n_examples=16).to_json()))
     assert document["passed"] is True
     assert document["loss"]["unablated"] < document["threshold"]
     assert document["loss"]["combined"] < document["threshold"]
@@ -247,13 +247,13 @@ def test_the_json_holds_what_is_documented(model, problem, circuit):
         ({"circuit": Circuit()}, "names no head"),
     ],
 )
-def test_what_cannot_be_validated_is_refused(model, problem, circuit, arguments, message):
+def test_what_cannot_be_validated_is_refused(model, task, circuit, arguments, message):
     with pytest.raises(BadInput, match=message):
-        validate(model, problem, **{"circuit": circuit, **arguments})
+        validate(model, task, **{"circuit": circuit, **arguments})
 
 
-def test_of_very_many_heads_the_verdict_says_that_not_all_mergers_were_tried(model, problem, circuit, monkeypatch):
-    report = validate(model, problem, circuit, n_examples=64)
+def test_of_very_many_heads_the_verdict_says_that_not_all_mergers_were_tried(model, task, circuit, monkeypatch):
+    report = validate(model, task, circuit, n_examples=64)
     merges = [Merge(Head(0, 0), Head(1, 0), replace(report.unablated, mean=1.0))]
     found = replace(report, merges=tuple(merges))
     *_, whole = verdicts(found)

@@ -25,23 +25,23 @@ from tests.sweeps import MICRO
 
 
 @pytest.fixture(scope="module")
-def examples(problem):
-    return problem.examples(2, 0)
+def examples(task):
+    return task.examples(2, 0)
 
 
 def heads(viewer):
     return [[str(head) for head in frames[-1].heads] for frames in viewer.panels.values()]
 
 
-def test_all_heads_those_of_a_layer_or_one(random_model, task):
-    examples = task.examples(1, 0)
+def test_all_heads_those_of_a_layer_or_one(random_model, chains):
+    examples = chains.examples(1, 0)
     assert heads(attention_viewer(random_model, examples)) == [["L0H0", "L0H1", "L1H0", "L1H1", "L2H0", "L2H1"]]
     assert heads(attention_viewer(random_model, examples, layer=1)) == [["L1H0", "L1H1"]]
     assert heads(attention_viewer(random_model, examples, layer=2, head=1)) == [["L2H1"]]
 
 
-def test_what_is_shown_is_the_attention_of_the_model_with_three_decimals(random_model, task):
-    examples = task.examples(3, 0)
+def test_what_is_shown_is_the_attention_of_the_model_with_three_decimals(random_model, chains):
+    examples = chains.examples(3, 0)
     _, cache = random_model.run_with_cache(examples.inputs[1:2])
     ((frame,),) = attention_viewer(random_model, examples, 1, layer=2, head=1).panels.values()
     shown = torch.tensor(frame.attention[0])

@@ -79,14 +79,14 @@ def test_everything_before_a_crossing_is_at_most_the_level(heights, level):
     assert crossing is None or next(h for step, h in curve.items() if step >= crossing) >= level or crossing == 0
 
 
-def test_attention_along_the_paths_of_a_model_written_by_hand_is_one_and_elsewhere_nothing(model, problem):
+def test_attention_along_the_paths_of_a_model_written_by_hand_is_one_and_elsewhere_nothing(model, task):
     paths = [
         AttentionPath(Head(0, 0), "*", "previous"),
         AttentionPath(Head(0, 0), "pair1.second", "pair1.first"),
         AttentionPath(Head(1, 0), "query", "pair1.second"),
         AttentionPath(Head(1, 0), "query", "pair1.first"),
     ]
-    attention = path_attention(model, problem.examples(16, seed=0), paths)
+    attention = path_attention(model, task.examples(16, seed=0), paths)
     assert torch.allclose(attention, torch.tensor([1.0, 1.0, 1.0, 0.0]), atol=1e-3)
 
 

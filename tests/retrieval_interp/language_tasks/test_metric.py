@@ -4,11 +4,11 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from circuits import BadInput, Circuit, Head, Problem, Resample, Uniform, Unsolved, evaluate, run_ablated
+from circuits import BadInput, Circuit, Head, Resample, Task, Uniform, Unsolved, evaluate, run_ablated
 from circuits.checks.content_or_position import mean_patterns
 from retrieval_interp import on_task
 from retrieval_interp.language_tasks.language_task import at_end
-from retrieval_interp.language_tasks.metric import Metric, MetricProblem
+from retrieval_interp.language_tasks.metric import Metric, MetricTask
 from retrieval_interp.models.build import build
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.words import Kind, WordsTask
@@ -28,10 +28,10 @@ def model(words):
 
 @pytest.mark.parametrize("metric", Metric)
 def test_the_loss_is_the_share_that_an_ablation_takes(model, words, metric):
-    problem = MetricProblem(words.task, model, metric, 2.0)
-    assert isinstance(problem, Problem)
-    examples = problem.examples(8, seed=0)
-    found = evaluate(model, problem, examples, CIRCUITS)
+    task = MetricTask(words.task, model, metric, 2.0)
+    assert isinstance(task, Task)
+    examples = task.examples(8, seed=0)
+    found = evaluate(model, task, examples, CIRCUITS)
     plain = at_end(model(examples.inputs), examples)[:, 0].log_softmax(dim=-1)
     right, wrong = words.task.examples(8, seed=0).targets[:, 0, :, 0].T
     for losses, circuit in zip(found, CIRCUITS, strict=True):
@@ -46,41 +46,41 @@ def test_the_loss_is_the_share_that_an_ablation_takes(model, words, metric):
 
 
 def test_kl_is_0_unablated_and_1_on_average_with_all_heads_replaced_by_their_means(model, words):
-    problem = MetricProblem.of(model, words.task, Metric.kl)
-    means = mean_patterns(model, problem)
-    unablated, replaced = evaluate(model, problem, problem.examples(512, seed=5), [Circuit(), Circuit(means)])
+    task = MetricTask.of(model, words.task, Metric.kl)
+    means = mean_patterns(model, task)
+    unablated, replaced = evaluate(model, task, task.examples(512, seed=5), [Circuit(), Circuit(means)])
     assert unablated.abs().max() < 1e-4
     assert replaced.mean() == pytest.approx(1.0, abs=0.1)
 
 
 def test_kl_keeps_a_residual_stream_for_each_prompt_and_log_probabilities_only_of_a_batch(model, words):
-    problem = MetricProblem(words.task, model, Metric.kl, 1.0)
-    examples = problem.examples(6, seed=0)
+    task = MetricTask(words.task, model, Metric.kl, 1.0)
+    examples = task.examples(6, seed=0)
     assert examples.targets.shape == (6, 1, model.cfg.d_model)
     outputs = run_ablated(model, CIRCUITS[0], examples)
-    kept, whole = len(problem._read), problem.losses(outputs, examples)
+    kept, whole = len(task._read), task.losses(outputs, examples)
     for part in (slice(0, 4), slice(4, 6)):
         batch = examples.take(part)
-        assert torch.allclose(problem.losses(outputs[part], batch), whole[part], atol=1e-6)
+        assert torch.allclose(task.losses(outputs[part], batch), whole[part], atol=1e-6)
     del batch
-    assert (kept, len(problem._read)) == (0, 1)
+    assert (kept, len(task._read)) == (0, 1)
 
 
 def test_a_model_that_does_not_do_the_task_is_refused(model, words):
     for metric in (Metric.logit_difference, Metric.probability):
         with pytest.raises(Unsolved, match="does not do ioi: its logit difference is"):
-            MetricProblem.of(model, words.task, metric)
+            MetricTask.of(model, words.task, metric)
 
 
 def test_a_model_that_is_too_short_or_knows_too_few_words_is_refused(words):
     other = WordsTask(Kind.induction)
     short = build(words, Architecture(1, 1, 16, 16).config(words), seed=0)
     with pytest.raises(BadInput, match="24 tokens; the model reads 17"):
-        MetricProblem.of(short, other.task)
+        MetricTask.of(short, other.task)
     few = build(other, Architecture(1, 1, 16, 16).config(other), seed=0)
     few.cfg.d_vocab = 10
     with pytest.raises(BadInput, match="the model has 10 tokens; its tokenizer has 60"):
-        MetricProblem.of(few, words.task)
+        MetricTask.of(few, words.task)
 
 
 def test_a_bridge_of_a_folder_is_measured_on_padded_prompts_and_resampled_as_with_hooks(words, tmp_path):
@@ -88,10 +88,10 @@ def test_a_bridge_of_a_folder_is_measured_on_padded_prompts_and_resampled_as_wit
     config = GPT2Config(n_layer=2, n_head=2, n_embd=32, n_positions=32, vocab_size=words.d_input, initializer_range=0.3)
     GPT2LMHeadModel(config).save_pretrained(tmp_path)
     words.tokenizer.save_pretrained(tmp_path)
-    model, problem = on_task(str(tmp_path), "ioi", "kl")
-    examples = problem.examples(32, seed=0)
-    found = evaluate(model, problem, examples, [Circuit(), *CIRCUITS])
+    model, task = on_task(str(tmp_path), "ioi", "kl")
+    examples = task.examples(32, seed=0)
+    found = evaluate(model, task, examples, [Circuit(), *CIRCUITS])
     assert found[0].abs().max() < 1e-5
     for losses, circuit in zip(found[1:], CIRCUITS, strict=True):
         assert losses.mean() > 0.01
-        assert torch.allclose(losses, problem.losses(run_ablated(model, circuit, examples), examples), atol=1e-5)
+        assert torch.allclose(losses, task.losses(run_ablated(model, circuit, examples), examples), atol=1e-5)

@@ -20,12 +20,12 @@ def ioi():
     return on_task("ioi", "ioi")
 
 
-def mean_loss(model, problem, circuit):
-    return evaluate(model, problem, problem.examples(256, seed=3), [circuit]).mean().item()
+def mean_loss(model, task, circuit):
+    return evaluate(model, task, task.examples(256, seed=3), [circuit]).mean().item()
 
 
-def attention(model, problem, heads, source, target):
-    examples = problem.examples(256, seed=3)
+def attention(model, task, heads, source, target):
+    examples = task.examples(256, seed=3)
     names = examples.roles.names
     found = role_attention(model, examples)
     return [found[head.layer, head.index, names.index(source), names.index(target)].item() for head in heads]
@@ -47,8 +47,8 @@ def test_the_name_movers_are_the_content_heads_and_attend_to_the_indirect_object
 
 @torch.no_grad()
 def test_the_name_movers_raise_the_indirect_object_and_not_the_subject(ioi):
-    model, problem = ioi
-    examples = problem.examples(256, seed=3)
+    model, task = ioi
+    examples = task.examples(256, seed=3)
     _, cache = model.run_with_cache(examples.inputs)
     rows, end = torch.arange(256), examples.roles["end"][:, 0]
     names = examples.targets[:, 0, :, 0]

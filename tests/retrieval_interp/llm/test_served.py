@@ -169,12 +169,12 @@ def test_a_folder_of_hugging_face_is_a_language_model_that_computes_the_same(
 def test_the_circuit_tools_open_a_folder_of_hugging_face(tmp_path: Path) -> None:
     write_hugging_face_model("llama", tmp_path)
     model = language_model(str(tmp_path))
-    problem = Prompted(formulation("equations", 2), model.tokenizer)
-    examples = problem.examples(4, seed=0)
+    task = Prompted(formulation("equations", 2), model.tokenizer)
+    examples = task.examples(4, seed=0)
     attention = role_attention(model, examples)
-    assert attention.shape == (2, 4, len(problem.roles), len(problem.roles))
+    assert attention.shape == (2, 4, len(task.roles), len(task.roles))
     (free,), (ablated,) = (
-        evaluate(model, problem, examples, [circuit])
+        evaluate(model, task, examples, [circuit])
         for circuit in (Circuit(), Circuit({Head(0, 0): OneHot({"answer": "query"})}))
     )
     assert (free != ablated).all(), "an ablation of a head has an effect"
@@ -196,8 +196,8 @@ def test_a_folder_whose_tokenizer_puts_the_token_for_the_unknown_before_every_te
     torch.manual_seed(0)
     GPT2LMHeadModel(GPT2Config(**size, n_layer=1, n_head=2)).save_pretrained(tmp_path)
     model = language_model(str(tmp_path))
-    problem = Prompted(formulation("equations", 2), model.tokenizer)
-    examples = problem.examples(2, seed=0)
+    task = Prompted(formulation("equations", 2), model.tokenizer)
+    examples = task.examples(2, seed=0)
     assert (examples.inputs[:, 0] == model.tokenizer.bos_token_id).all()
     assert (examples.inputs[:, 1] != model.tokenizer.bos_token_id).all()
     assert asked(tmp_path, [ChatMessageUser(content="a = 3")], max_tokens=2).usage is not None

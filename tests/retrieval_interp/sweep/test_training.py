@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits.problem import Examples
+from circuits.task import Examples
 from retrieval_interp.models.build import build
 from retrieval_interp.sweep.job import Failure, Job
 from retrieval_interp.sweep.plan import Run

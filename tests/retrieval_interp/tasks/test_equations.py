@@ -111,10 +111,10 @@ def test_the_language_model_that_comes_with_the_toolkit_answers_new_questions() 
     model, task, _ = load("equations")
     assert isinstance(task, EquationsTask)
     for steps in range(1, task.n_steps + 1):
-        problem = Prompted(Equations(task.n_chains, steps), task.tokenizer)
-        examples = problem.examples(64, seed=123)
+        asked = Prompted(Equations(task.n_chains, steps), task.tokenizer)
+        examples = asked.examples(64, seed=123)
         with torch.no_grad():
-            losses = problem.losses(model(examples.inputs), examples)
+            losses = asked.losses(model(examples.inputs), examples)
         assert losses.mean() < 0.02
 
 

@@ -4,7 +4,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from circuits import BadInput, Circuit, Head, OneHot, Problem, evaluate, role_attention
+from circuits import BadInput, Circuit, Head, OneHot, Task, evaluate, role_attention
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.models.build import build
 from retrieval_interp.models.presets import Architecture
@@ -70,17 +70,15 @@ def test_words_that_the_tokenizer_does_not_know_are_named() -> None:
 
 
 @pytest.mark.parametrize("name", FORMULATIONS)
-def test_every_formulation_is_a_problem_for_the_circuit_tools(
-    name: str, bytes_tokenizer: PreTrainedTokenizerFast
-) -> None:
-    problem = Prompted(formulation(name), bytes_tokenizer)
-    assert isinstance(problem, Problem)
-    examples = problem.examples(6, seed=0)
-    assert examples.roles.names == problem.roles
+def test_every_formulation_is_a_task_for_the_circuit_tools(name: str, bytes_tokenizer: PreTrainedTokenizerFast) -> None:
+    task = Prompted(formulation(name), bytes_tokenizer)
+    assert isinstance(task, Task)
+    examples = task.examples(6, seed=0)
+    assert examples.roles.names == task.roles
     assert examples.inputs.shape[0] == 6
-    again = problem.examples(6, seed=0)
+    again = task.examples(6, seed=0)
     assert torch.equal(examples.inputs, again.inputs)
-    questions = problem.formulation.questions(300, 0)
+    questions = task.formulation.questions(300, 0)
     for row, target in zip(examples.inputs, examples.targets, strict=True):
         text = bytes_tokenizer.decode(row)
         answers = [q.answer for q in questions if q.prompt + "\n" == text]
@@ -115,7 +113,7 @@ def test_to_read_the_answer_below_the_question_takes_no_layer_more(n_steps: int)
     assert layers_until(layout, ANSWER, end, causal=True) == layers_until(layout, "query", end, causal=True)
 
 
-def test_a_layout_has_the_roles_of_the_problem() -> None:
+def test_a_layout_has_the_roles_of_the_task() -> None:
     task = EquationsTask(n_steps=3)
     assert set(task.layout.roles) == set(task.roles)
 

@@ -10,12 +10,12 @@ from tests.browser import opened
 
 
 @pytest.fixture(scope="module")
-def gradients(random_model, task):
-    return cell_gradients(random_model, task.examples(2, seed=0).inputs)
+def gradients(random_model, chains):
+    return cell_gradients(random_model, chains.examples(2, seed=0).inputs)
 
 
-def test_gradients_are_zero_exactly_where_the_grid_says_that_no_path_leads(gradients, random_model, task):
-    grid = Grid(n_prompt=task.n_positions, n_layers=random_model.cfg.n_layers)
+def test_gradients_are_zero_exactly_where_the_grid_says_that_no_path_leads(gradients, random_model, chains):
+    grid = Grid(n_prompt=chains.n_positions, n_layers=random_model.cfg.n_layers)
     for start in grid.cells():
         for end in grid.cells():
             pulled = gradients[end.layer, end.position, start.layer, start.position].item()
@@ -45,18 +45,18 @@ def test_an_early_cell_is_paid_for_by_a_later_answer_but_not_by_its_own_row(grad
     assert gradients[1, 9, early.layer, early.position] == 0
 
 
-def test_a_later_loss_has_a_gradient_in_every_earlier_cell_but_none_in_the_top_row(random_model, task):
-    examples = task.examples(2, seed=0)
-    paid = loss_gradients(random_model, task, examples)
+def test_a_later_loss_has_a_gradient_in_every_earlier_cell_but_none_in_the_top_row(random_model, chains):
+    examples = chains.examples(2, seed=0)
+    paid = loss_gradients(random_model, chains, examples)
     asked = int(examples.roles["query"].min())
-    assert paid.shape == (random_model.cfg.n_layers + 1, task.n_positions)
+    assert paid.shape == (random_model.cfg.n_layers + 1, chains.n_positions)
     assert (paid[:-1, :asked] > 0).all()
     assert (paid[-1, :asked] == 0).all()
     assert (paid[-1, asked:] > 0).all()
 
 
-def test_the_same_seed_gives_the_same_gradients_and_leaves_the_model_alone(gradients, random_model, task):
-    again = cell_gradients(random_model, task.examples(2, seed=0).inputs)
+def test_the_same_seed_gives_the_same_gradients_and_leaves_the_model_alone(gradients, random_model, chains):
+    again = cell_gradients(random_model, chains.examples(2, seed=0).inputs)
     assert torch.equal(again, gradients)
     assert all(parameter.grad is None for parameter in random_model.parameters())
     assert not any(point.fwd_hooks for point in random_model.hook_dict.values())

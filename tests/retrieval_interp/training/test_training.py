@@ -368,7 +368,7 @@ def test_seed_and_recipe_may_be_chosen_and_the_command_says_so(tmp_path):
     settings = "--set mlp=false --set initializer_range=0.5 --set max_grad_norm=none --set precision=float32"
     assert command == f"retrieval-interp train micro --seed 9 --steps 12 {settings}"
     older = read_config(tmp_path / "run")
-    del older["task"]["problem"]  # earlier versions knew one problem
+    del older["task"]["problem"]  # earlier versions knew one task
     assert training.train_command("micro", older, tmp_path / "run" / CONFIG) == command
 
 
@@ -398,7 +398,7 @@ def test_gradients_are_clipped_where_the_recipe_says_so():
     assert norms["clipped"] == pytest.approx(1.0, rel=1e-3)
 
 
-def test_a_growing_problem_has_one_hop_more_after_every_equal_share_of_the_first_half():
+def test_a_growing_task_has_one_hop_more_after_every_equal_share_of_the_first_half():
     task = RetrievalTask(3, n_chains=2, implicit_curriculum=False)
     recipe = Recipe(steps=40, batch=4, training_examples=8, growing=True)
     batches = training_step.Batches(task, recipe, 0, torch.device("cpu"))
@@ -412,7 +412,7 @@ def test_only_what_asks_for_the_last_symbol_alone_can_grow():
         Preset(RetrievalTask(2), shape, recipe)
 
 
-def test_a_growing_problem_is_trained(tmp_path, monkeypatch):
+def test_a_growing_task_is_trained(tmp_path, monkeypatch):
     task = RetrievalTask(2, n_chains=2, implicit_curriculum=False)
     recipe = Recipe(steps=40, batch=8, training_examples=64, growing=True)
     monkeypatch.setitem(presets.PRESETS, "growing", Preset(task, Architecture(1, 1, 8, 8), recipe))

@@ -18,7 +18,7 @@ class Examples:
 
     Attributes:
         inputs: the model's inputs, ``[batch, pos]`` tokens or ``[batch, pos, d_input]`` vectors.
-        targets: the right answers, ``[batch, ...]``, in the form that the problem's loss reads.
+        targets: the right answers, ``[batch, ...]``, in the form that the task's loss reads.
         roles: the named positions of every example.
         counterfactual: for every example, the inputs of another one with the same roles, from which the answer is
             missing; in the shape of ``inputs``. Only resample ablation reads them.
@@ -78,10 +78,10 @@ class Examples:
 
 
 @runtime_checkable
-class Problem(Protocol):
+class Task(Protocol):
     """Everything that this package needs to know about a task.
 
-    Any class with these members is a problem, such as ``RetrievalTask``.
+    Any class with these members is a task, such as ``RetrievalTask``.
     """
 
     @property
@@ -105,22 +105,22 @@ class Problem(Protocol):
         """Return the loss components of every example, from the model's outputs."""
 
 
-def check_problem(problem: object, kind: type = Problem) -> None:
-    """Check that something is a task, of a kind that may ask for more than ``Problem``.
+def check_task(task: object, kind: type = Task) -> None:
+    """Check that something is a task, of a kind that may ask for more than ``Task``.
 
     Raises:
         BadInput: it is a class, or lacks something of the kind; or the names of its components or roles are no list.
     """
-    if isinstance(problem, type):
-        raise BadInput(f"the task is the class {problem.__name__}; expected an instance: {problem.__name__}(...)")
+    if isinstance(task, type):
+        raise BadInput(f"the task is the class {task.__name__}; expected an instance: {task.__name__}(...)")
     names = ("roles", "loss_components", "output_roles")
-    protocols = [own for own in (*kind.__mro__, Problem) if getattr(own, "_is_protocol", False)]
+    protocols = [own for own in (*kind.__mro__, Task) if getattr(own, "_is_protocol", False)]
     members = dict.fromkeys([*names, *(name for own in protocols for name in vars(own) if not name.startswith("_"))])
-    lacking = [name for name in members if not hasattr(problem, name)]
+    lacking = [name for name in members if not hasattr(task, name)]
     if lacking:
-        said = f"the task, of type {type(problem).__name__}, has no {', '.join(lacking)}"
+        said = f"the task, of type {type(task).__name__}, has no {', '.join(lacking)}"
         raise BadInput(f"{said}; expected a task that is {kind.__name__}")
     for name in names:
-        own = getattr(problem, name)
+        own = getattr(task, name)
         if isinstance(own, str) or not len(own) or not all(isinstance(one, str) for one in own):
             raise BadInput(f"{name} of the task is {own!r:.60}; expected names, such as ('answer',)")
