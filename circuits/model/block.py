@@ -1,30 +1,66 @@
-"""The MLP and the norms of a transformer block, for any rows of the residual stream."""
+"""GPT-2's layer, each part written once: attention, then an optional MLP, each after a norm.
+
+``attention`` computes no pattern, and is the training's. Where patterns are changed or looked at, a model's own module
+attends (``block.attn``), with its hooks.
+"""
 
 import math
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+from circuits.model.transformer import Transformer, is_bridge
 
 # Rows of an MLP at once on a CPU: its hidden layer then stays in the cache, which halves the time.
 MLP_ROWS_AT_ONCE = 512
 TANH_GELUS = ("gelu_pytorch_tanh", "gelu_new", "gelu_fast")  # TransformerLens's names for the same function
+# Fields of a config that are true, and ones that are given, where layers are of another kind.
+OTHER = ("parallel_attn_mlp", "use_normalization_before_and_after", "use_attn_in", "use_split_qkv_input")
+GIVEN = ("clip_qkv", "n_key_value_heads", "num_experts")
 
 
-def is_standard(cfg: Any) -> bool:
-    """Whether a block is like GPT-2's: attention, then an optional MLP, each after a norm."""
+def is_like_gpt2(model: Transformer) -> bool:
+    """Whether a model is a HookedTransformer with layers like GPT-2's: attention, then an MLP, each after a norm."""
+    cfg = model.cfg
     return not (
-        cfg.parallel_attn_mlp
-        or cfg.use_normalization_before_and_after
-        or cfg.use_attn_in
-        or cfg.use_split_qkv_input
-        or cfg.clip_qkv is not None
-        or cfg.load_in_4bit
-        or cfg.n_key_value_heads is not None
-        or cfg.num_experts is not None
-        or (cfg.original_architecture or "").startswith("Olmo")
+        is_bridge(model)
+        or any(getattr(cfg, name, False) for name in (*OTHER, "load_in_4bit"))
+        or any(getattr(cfg, name, None) is not None for name in GIVEN)
+        or str(getattr(cfg, "original_architecture", "")).startswith("Olmo")
     )
+
+
+def attention(
+    attn: Any, x: Float[Tensor, "batch pos d_model"], positions: slice = slice(None)
+) -> Float[Tensor, "batch read d_model"]:
+    """Return what the heads of a causal layer write at some positions, from the normalised residual stream.
+
+    One product computes all queries, keys and values. Scores and softmax are at least in float32, also under autocast.
+    """
+    weights = torch.cat([attn.W_Q, attn.W_K, attn.W_V])  # [3 head, d_model, d_head]
+    biases = torch.cat([attn.b_Q, attn.b_K, attn.b_V])
+    joint = functional.linear(x, weights.mT.flatten(0, 1), biases.flatten())
+    joint = joint.unflatten(-1, (3, attn.cfg.n_heads, attn.cfg.d_head)).permute(2, 0, 3, 1, 4)
+    q, k, v = joint.to(torch.promote_types(joint.dtype, torch.float32))
+    seen = ~torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+    with torch.autocast(x.device.type, enabled=False):
+        z = functional.scaled_dot_product_attention(
+            q[:, :, positions], k, v, seen[positions], scale=1 / float(attn.attn_scale)
+        )
+    return functional.linear(z.transpose(1, 2).flatten(2), attn.W_O.flatten(0, 1).T, attn.b_O)
+
+
+def attention_scores(
+    queries: Float[Tensor, "*variant query d_head"],
+    keys: Float[Tensor, "*#variant key d_head"],
+    scale: float,
+    seen: Bool[Tensor, "*#variant query key"],
+) -> Float[Tensor, "*variant query key"]:
+    """Return what the softmax of an attention pattern is taken of: minus infinity where nothing may be ``seen``."""
+    return (queries @ keys.transpose(-1, -2) / scale).masked_fill(~seen, -torch.inf)
 
 
 def after_mlp(block: Any, middle: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
@@ -43,7 +79,7 @@ def is_layer_norm(module: Any) -> bool:
 def normalised(module: Any, residual: Float[Tensor, "*row d_model"]) -> Float[Tensor, "*row d_model"]:
     """Return the normalised residual stream."""
     if is_layer_norm(module):  # the same function in one operation instead of six
-        return nn.functional.layer_norm(residual, residual.shape[-1:], module.w, module.b, module.eps)
+        return functional.layer_norm(residual, residual.shape[-1:], module.w, module.b, module.eps)
     return module(residual)
 
 

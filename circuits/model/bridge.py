@@ -5,20 +5,18 @@ plain run, and handed to the block again. The outputs are read by a run of one t
 replaced, because between the last norm and the outputs may stand soft caps and scales.
 """
 
-import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import Cache
 
 from circuits.errors import BadInput
-from circuits.model.hooked import HOOKING, edited, edited_heads, edited_mlp
-from circuits.model.layers import Edit, EditHeads, EditMLP, Layers, architecture
+from circuits.model.edits import Edit, EditHeads, EditMLP, edited, residual_in
+from circuits.model.layers import Layers, architecture
 from circuits.model.transformer import Transformer, attention_mask
 from circuits.task import Examples
 
@@ -38,11 +36,11 @@ class BridgeLayers(Layers):
         """Return the residual stream that enters layer 0."""
         seen: list[Tensor] = []
 
-        def stop(residual: Tensor, arguments: Arguments) -> None:
-            seen.append(residual)
+        def stop(module: Any, *given: Any) -> None:
+            seen.append(residual_in(*given))
             raise _Stop
 
-        with _watched(self.model.blocks[0], stop), suppress(_Stop):
+        with self.model.blocks[0].register_forward_pre_hook(stop, with_kwargs=True), suppress(_Stop):
             self.model(self.examples.inputs, **attention_mask(self.examples))
         return seen[0]
 
@@ -61,18 +59,22 @@ class BridgeLayers(Layers):
             batch = self.examples.take(first) if alike else self.examples
             self._arguments = _caught(self.model, batch.take(slice(0, 1))), _caught(self.model, batch), len(batch)
         one, all_, n = self._arguments
-        block = self.model.blocks[layer]
         by_place, by_name = _repeated(one[layer], all_[layer], n, len(residual))
-        with edited(block.attn.hook_pattern, edit), edited_heads(block.attn, heads), edited_mlp(block, mlp):
-            found = block(residual, *by_place, **by_name)
-        return found[0] if isinstance(found, tuple) else found
+        with edited(self.model.blocks[layer], edit, heads, mlp):
+            after = self.model.blocks[layer](residual, *by_place, **by_name)
+        return after[0] if isinstance(after, tuple) else after
 
     def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
         """Return the outputs, from any rows of the residual stream after the last layer."""
+
+        def instead(module: Any, by_place: tuple[Any, ...], by_name: dict[str, Any]) -> Arguments:
+            others = {name: value for name, value in by_name.items() if name != "hidden_states"}
+            return (rows[:, None], *by_place[1:]), others
+
         last = getattr(self.model, "ln_final", None) or self.model.unembed
-        with _watched(last, lambda residual, arguments: rows[:, None]):
-            found: Tensor = self.model(self.examples.inputs[:1, :1])
-        return found[:, 0]
+        with last.register_forward_pre_hook(instead, with_kwargs=True):
+            outputs: Tensor = self.model(self.examples.inputs[:1, :1])
+        return outputs[:, 0]
 
 
 @torch.no_grad()
@@ -88,12 +90,13 @@ def check_edits_of_bridge(model: Transformer) -> bool:
     for layer, block in enumerate(model.blocks):
         if getattr(getattr(block, "attn", None), "hook_pattern", None) is None:
             raise BadInput(f"{architecture(model)}: layer {layer} has no attention patterns; expected some in all")
-        heads, written, outputs = _attending(model, block.attn, None)
-        if layer == 0 and not torch.equal(outputs, _attending(model, block.attn, None)[2]):
+        heads, written, outputs = _attending(model, block, None)
+        if layer == 0 and not torch.equal(outputs, _attending(model, block, None)[2]):
             raise BadInput(f"{architecture(model)}: its outputs for the same tokens differ from run to run")
-        others, _, changed = _attending(model, block.attn, lambda own: torch.eye(4).to(own).expand_as(own))
-        all_checked = all_checked and bool(outputs.isfinite().all() and written.any())
-        if outputs.isfinite().all() and torch.equal(outputs, changed) and written.any():
+        others, _, changed = _attending(model, block, lambda pattern: torch.eye(4).to(pattern).expand_as(pattern))
+        compared = bool(outputs.isfinite().all() and written.any())
+        all_checked = all_checked and compared
+        if compared and torch.equal(outputs, changed):
             dropped = heads.any() and torch.equal(heads, others)
             raise BadInput(
                 f"{architecture(model)}: changes of the attention patterns of layer {layer} have no effect: "
@@ -103,36 +106,34 @@ def check_edits_of_bridge(model: Transformer) -> bool:
     return all_checked
 
 
-def _attending(model: Transformer, attention: Any, edit: Edit | None) -> tuple[Tensor, Tensor, Tensor]:
+def _attending(model: Transformer, block: Any, edit: Edit | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return what a layer's heads computed on four tokens, what the layer wrote, and the model's outputs."""
     tokens = torch.arange(4, device=next(model.parameters()).device)[None] % model.cfg.d_vocab
     seen: list[Tensor] = []
-
-    def see(own: Tensor) -> Tensor:
-        seen.append(own)
-        return own
-
     with ExitStack() as stack:
-        for point, own in ((attention.hook_pattern, edit), (attention.hook_z, see), (attention.hook_out, see)):
-            stack.enter_context(edited(point, own))
+        for point in (block.attn.hook_z, block.attn.hook_out):
+            stack.enter_context(point.register_forward_hook(lambda module, inputs, value: seen.append(value)))
+        stack.enter_context(edited(block, edit))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # TransformerLens 4 warns of changes that it drops
         outputs: Tensor = model(tokens)
+    if len(seen) < 2:
+        raise BadInput(f"{architecture(model)}: its attention runs without hooks; expected hook_z and hook_out")
     return seen[0], seen[1], outputs
 
 
 def _caught(model: Transformer, examples: Examples) -> list[Arguments]:
     """Return the arguments of each block, besides the residual stream, in a plain run."""
-    caught: dict[int, Arguments] = {}
+    caught: list[Arguments] = []
 
-    def keep(layer: int) -> Callable[[Tensor, Arguments], None]:
-        return lambda residual, arguments: caught.update({layer: arguments})
+    def keep(module: Any, by_place: tuple[Any, ...], by_name: dict[str, Any]) -> None:
+        caught.append((by_place[1:], {name: value for name, value in by_name.items() if name != "hidden_states"}))
 
     with ExitStack() as stack, torch.no_grad():
-        for layer, block in enumerate(model.blocks):
-            stack.enter_context(_watched(block, keep(layer)))
+        for block in model.blocks:
+            stack.enter_context(block.register_forward_pre_hook(keep, with_kwargs=True))
         model(examples.inputs, **attention_mask(examples))
-    return [caught[layer] for layer in range(len(caught))]
+    return caught
 
 
 def _repeated(one: Any, batch: Any, n: int, n_runs: int) -> Any:
@@ -148,25 +149,3 @@ def _repeated(one: Any, batch: Any, n: int, n_runs: int) -> Any:
     if isinstance(batch, Tensor) and batch.ndim > 1 and len(batch) == n * len(one):
         return batch.repeat(-(-n_runs // n), *[1] * (batch.ndim - 1))[: n_runs * len(one)]
     return None if isinstance(batch, Cache) else batch
-
-
-@contextmanager
-def _watched(module: nn.Module, see: Callable[[Tensor, Arguments], Tensor | None]) -> Iterator[None]:
-    """Call a function with what a module is called with in this thread; a tensor that it returns goes in instead."""
-    thread = threading.get_ident()
-
-    def watch(module: nn.Module, by_place: tuple[Any, ...], by_name: dict[str, Any]) -> Any:
-        if threading.get_ident() != thread:
-            return None
-        rest = {name: own for name, own in by_name.items() if name != "hidden_states"}
-        residual = by_place[0] if by_place else by_name["hidden_states"]
-        instead = see(residual, (by_place[1:], rest))
-        return None if instead is None else ((instead, *by_place[1:]), rest)
-
-    with HOOKING:
-        handle = module.register_forward_pre_hook(watch, with_kwargs=True)
-    try:
-        yield
-    finally:
-        with HOOKING:
-            handle.remove()

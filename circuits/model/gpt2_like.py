@@ -21,6 +21,7 @@ from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATION
 from transformers import PreTrainedTokenizerBase
 
 from circuits.errors import BadInput
+from circuits.model.block import attention_scores
 
 
 @dataclass
@@ -42,32 +43,17 @@ class HookedTransformerConfig:
     use_attn_scale: bool = True
     attn_scale: float = -1.0
     attention_dir: str = "causal"
+    positional_embedding_type: str = "standard"
     init_weights: bool = True
     initializer_range: float = -1.0
     seed: int | None = None
     device: str | None = None
     dtype: torch.dtype = torch.float32
     model_name: str = "custom"
-    # The other architectures, which exist as bridges only.
-    positional_embedding_type: str = "standard"
-    parallel_attn_mlp: bool = False
-    use_normalization_before_and_after: bool = False
-    use_attn_in: bool = False
-    use_split_qkv_input: bool = False
-    use_attn_result: bool = False
-    load_in_4bit: bool = False
-    clip_qkv: float | None = None
-    n_key_value_heads: int | None = None
-    num_experts: int | None = None
-    original_architecture: str | None = None
 
     def __post_init__(self) -> None:
-        plain = HookedTransformerConfig.__dataclass_fields__
-        for name in [*plain][[*plain].index("positional_embedding_type") :]:
-            if getattr(self, name) != plain[name].default:
-                raise BadInput(
-                    f"{name} is {getattr(self, name)!r}; a HookedTransformer like that takes TransformerLens 3.9"
-                )
+        if self.positional_embedding_type != "standard":
+            raise BadInput(f"{self.positional_embedding_type} positions take TransformerLens 3.9; expected standard")
         if self.normalization_type not in ("LN", "LNPre", None):
             raise BadInput(f"normalization_type is {self.normalization_type!r}; expected LN, LNPre or None")
         if self.n_heads == -1:
@@ -82,32 +68,32 @@ class HookedTransformerConfig:
         self.device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _empty(cfg: HookedTransformerConfig, *shape: int) -> nn.Parameter:
-    return nn.Parameter(torch.empty(*shape, dtype=cfg.dtype))
+class _Part(nn.Module):
+    """A part of the model, with empty weights, biases of zero, and hook points."""
 
-
-def _zeros(cfg: HookedTransformerConfig, *shape: int) -> nn.Parameter:
-    return nn.Parameter(torch.zeros(*shape, dtype=cfg.dtype))
-
-
-class Embed(nn.Module):
-    """The embedding of tokens."""
-
-    def __init__(self, cfg: HookedTransformerConfig) -> None:
+    def __init__(self, cfg: HookedTransformerConfig, weights: dict[str, tuple[int, ...]], *points: str) -> None:
         super().__init__()
-        self.W_E = _empty(cfg, cfg.d_vocab, cfg.d_model)
+        self.cfg, self.eps = cfg, cfg.eps
+        for name, shape in weights.items():
+            made = {"W": torch.empty, "w": torch.ones, "b": torch.zeros}[name[0]]
+            self.register_parameter(name, nn.Parameter(made(shape, dtype=cfg.dtype)))
+        for name in points:
+            self.add_module(f"hook_{name}", HookPoint())
+
+    def __getattr__(self, name: str) -> Any:  # weights and hook points, of any type
+        return super().__getattr__(name)
+
+
+class Embed(_Part):
+    """The embedding of tokens."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return a row for every token."""
         return self.W_E[tokens]
 
 
-class PosEmbed(nn.Module):
+class PosEmbed(_Part):
     """The embedding of positions."""
-
-    def __init__(self, cfg: HookedTransformerConfig) -> None:
-        super().__init__()
-        self.W_pos = _empty(cfg, cfg.n_ctx, cfg.d_model)
 
     def forward(self, n_positions: int, first: int = 0, mask: Tensor | None = None) -> Tensor:
         """Return a row for every position from ``first`` on; with a mask they count from the first token."""
@@ -116,74 +102,53 @@ class PosEmbed(nn.Module):
         return self.W_pos[(mask.cumsum(dim=1) - 1).clamp(min=0)] * mask[..., None]
 
 
-class Unembed(nn.Module):
+class Unembed(_Part):
     """The map from the residual stream to the outputs."""
-
-    def __init__(self, cfg: HookedTransformerConfig) -> None:
-        super().__init__()
-        self.W_U = _empty(cfg, cfg.d_model, cfg.d_vocab_out)
-        self.b_U = _zeros(cfg, cfg.d_vocab_out)
-        self.hook_in, self.hook_out = HookPoint(), HookPoint()
 
     def forward(self, residual: Tensor) -> Tensor:
         """Return the outputs."""
-        found: Tensor = self.hook_out(functional.linear(self.hook_in(residual), self.W_U.T.contiguous(), self.b_U))
-        return found
+        return self.hook_out(functional.linear(self.hook_in(residual), self.W_U.T.contiguous(), self.b_U))
 
 
-class LayerNormPre(nn.Module):
+class LayerNormPre(_Part):
     """A LayerNorm without weights."""
-
-    def __init__(self, cfg: HookedTransformerConfig) -> None:
-        super().__init__()
-        self.cfg, self.eps = cfg, cfg.eps
-        self.hook_scale, self.hook_normalized = HookPoint(), HookPoint()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalised residual stream."""
         x = x if x.dtype == torch.float64 else x.float()
         x = x - x.mean(-1, keepdim=True)
         scale = self.hook_scale((x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
-        found: Tensor = self.hook_normalized(x / scale).to(self.cfg.dtype)
-        return found
+        return self.hook_normalized(x / scale).to(self.cfg.dtype)
 
 
 class LayerNorm(LayerNormPre):
     """A LayerNorm."""
-
-    def __init__(self, cfg: HookedTransformerConfig) -> None:
-        super().__init__(cfg)
-        self.w = nn.Parameter(torch.ones(cfg.d_model, dtype=cfg.dtype))
-        self.b = _zeros(cfg, cfg.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalised residual stream."""
         return super().forward(x) * self.w + self.b
 
 
-NORMS = {"LN": LayerNorm, "LNPre": LayerNormPre, None: lambda cfg: nn.Identity()}
+def _norm(cfg: HookedTransformerConfig) -> nn.Module:
+    if cfg.normalization_type is None:
+        return nn.Identity()
+    if cfg.normalization_type == "LNPre":
+        return LayerNormPre(cfg, {}, "scale", "normalized")
+    return LayerNorm(cfg, {"w": (cfg.d_model,), "b": (cfg.d_model,)}, "scale", "normalized")
 
 
-class Attention(nn.Module):
+class Attention(_Part):
     """The heads of a layer."""
 
-    hook_attn_scores: Any
-    hook_pattern: Any
-    hook_z: Any
-
     def __init__(self, cfg: HookedTransformerConfig) -> None:
-        super().__init__()
-        self.cfg = cfg
+        into, bias = (cfg.n_heads, cfg.d_model, cfg.d_head), (cfg.n_heads, cfg.d_head)
+        weights = {"W_Q": into, "b_Q": bias, "W_K": into, "b_K": bias, "W_V": into, "b_V": bias}
+        weights |= {"W_O": (cfg.n_heads, cfg.d_head, cfg.d_model), "b_O": (cfg.d_model,)}
+        super().__init__(cfg, weights, "k", "q", "v", "z", "attn_scores", "pattern")
         self.attn_scale = cfg.attn_scale if cfg.use_attn_scale else 1.0
-        for name in "QKV":
-            setattr(self, f"W_{name}", _empty(cfg, cfg.n_heads, cfg.d_model, cfg.d_head))
-            setattr(self, f"b_{name}", _zeros(cfg, cfg.n_heads, cfg.d_head))
-        self.W_O, self.b_O = _empty(cfg, cfg.n_heads, cfg.d_head, cfg.d_model), _zeros(cfg, cfg.d_model)
         # Constants in the state of a HookedTransformer.
         self.register_buffer("mask", torch.empty((0, 0), dtype=torch.bool))
         self.register_buffer("IGNORE", torch.tensor(-torch.inf))
-        for name in ("k", "q", "v", "z", "attn_scores", "pattern"):
-            setattr(self, f"hook_{name}", HookPoint())
 
     def forward(
         self,
@@ -194,37 +159,33 @@ class Attention(nn.Module):
         attention_mask: Tensor | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
         """Return what all heads write."""
-        given = zip("QKV", (query_input, key_input, value_input), strict=True)
-        q, k, v = (getattr(self, f"hook_{name.lower()}")(self._projected(name, x)) for name, x in given)
+        q = self.hook_q(self._projected(query_input, self.W_Q, self.b_Q))
+        k = self.hook_k(self._projected(key_input, self.W_K, self.b_K))
+        v = self.hook_v(self._projected(value_input, self.W_V, self.b_V))
         if past_kv_cache_entry is not None:
             k, v = past_kv_cache_entry.append(k, v)
-        scores = q.transpose(1, 2) @ k.permute(0, 2, 3, 1) / self.attn_scale
-        before = k.shape[1] - q.shape[1]
         seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device=q.device)
-        seen = seen.tril(before) if self.cfg.attention_dir == "causal" else seen
+        seen = seen.tril(k.shape[1] - q.shape[1]) if self.cfg.attention_dir == "causal" else seen
         if attention_mask is not None:
             seen = seen & attention_mask[:, None, None].bool()
-        scores = self.hook_attn_scores(scores.masked_fill(~seen, -torch.inf))
-        pattern = scores.softmax(dim=-1)
+        scores = attention_scores(q.transpose(1, 2), k.permute(0, 2, 1, 3), self.attn_scale, seen)
+        pattern = self.hook_attn_scores(scores).softmax(dim=-1)
         pattern = self.hook_pattern(torch.where(pattern.isnan(), 0.0, pattern)).to(v.dtype)
         z = self.hook_z((pattern @ v.transpose(1, 2)).transpose(1, 2))
         return functional.linear(z.flatten(2), self.W_O.permute(2, 0, 1).flatten(1).contiguous(), self.b_O)
 
-    def _projected(self, name: str, x: Tensor) -> Float[Tensor, "batch pos head d_head"]:
-        weight, bias = getattr(self, f"W_{name}"), getattr(self, f"b_{name}")
+    @staticmethod
+    def _projected(x: Tensor, weight: Tensor, bias: Tensor) -> Float[Tensor, "batch pos head d_head"]:
         return functional.linear(x, weight.mT.flatten(0, 1), bias.flatten()).unflatten(-1, bias.shape)
 
 
-class MLP(nn.Module):
+class MLP(_Part):
     """The MLP of a layer."""
 
     def __init__(self, cfg: HookedTransformerConfig) -> None:
-        super().__init__()
-        self.cfg = cfg
+        into, out = {"W_in": (cfg.d_model, cfg.d_mlp), "b_in": (cfg.d_mlp,)}, {"W_out": (cfg.d_mlp, cfg.d_model)}
+        super().__init__(cfg, into | out | {"b_out": (cfg.d_model,)}, "pre", "post")
         self.act_fn = SUPPORTED_ACTIVATIONS[cfg.act_fn]
-        self.W_in, self.b_in = _empty(cfg, cfg.d_model, cfg.d_mlp), _zeros(cfg, cfg.d_mlp)
-        self.W_out, self.b_out = _empty(cfg, cfg.d_mlp, cfg.d_model), _zeros(cfg, cfg.d_model)
-        self.hook_pre, self.hook_post = HookPoint(), HookPoint()
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         """Return what the MLP writes."""
@@ -233,26 +194,15 @@ class MLP(nn.Module):
         return torch.addmm(self.b_out, hidden.flatten(0, -2), self.W_out).unflatten(0, x.shape[:-1])
 
 
-class TransformerBlock(nn.Module):
+class TransformerBlock(_Part):
     """A layer: attention, then an optional MLP, each after a norm."""
 
-    hook_resid_pre: Any
-    hook_attn_out: Any
-    hook_resid_mid: Any
-    hook_mlp_out: Any
-    hook_resid_post: Any
-
     def __init__(self, cfg: HookedTransformerConfig) -> None:
-        super().__init__()
-        self.cfg = cfg
-        norm = NORMS[cfg.normalization_type]
-        self.ln1, self.attn = norm(cfg), Attention(cfg)
-        points = ["resid_pre", "attn_out", "resid_post"]
+        more = () if cfg.attn_only else ("resid_mid", "mlp_out")
+        super().__init__(cfg, {}, "resid_pre", "attn_out", "resid_post", *more)
+        self.ln1, self.attn = _norm(cfg), Attention(cfg)
         if not cfg.attn_only:
-            self.ln2, self.mlp = norm(cfg), MLP(cfg)
-            points += ["resid_mid", "mlp_out"]
-        for name in points:
-            setattr(self, f"hook_{name}", HookPoint())
+            self.ln2, self.mlp = _norm(cfg), MLP(cfg)
 
     def forward(
         self,
@@ -281,12 +231,12 @@ class HookedTransformer(HookedRootModule):
         self.cfg, self.tokenizer = cfg, tokenizer
         if cfg.d_vocab == -1 and tokenizer is not None:
             cfg.d_vocab = cfg.d_vocab_out = len(tokenizer)
-        self.embed, self.hook_embed = Embed(cfg), HookPoint()
-        self.pos_embed, self.hook_pos_embed = PosEmbed(cfg), HookPoint()
+        self.embed, self.hook_embed = Embed(cfg, {"W_E": (cfg.d_vocab, cfg.d_model)}), HookPoint()
+        self.pos_embed, self.hook_pos_embed = PosEmbed(cfg, {"W_pos": (cfg.n_ctx, cfg.d_model)}), HookPoint()
         self.blocks = nn.ModuleList(TransformerBlock(cfg) for _ in range(cfg.n_layers))
         if cfg.normalization_type is not None:
-            self.ln_final = NORMS[cfg.normalization_type](cfg)
-        self.unembed = Unembed(cfg)
+            self.ln_final = _norm(cfg)
+        self.unembed = Unembed(cfg, {"W_U": (cfg.d_model, cfg.d_vocab_out), "b_U": (cfg.d_vocab_out,)}, "in", "out")
         if cfg.init_weights:
             if cfg.seed is not None:
                 torch.manual_seed(cfg.seed)
@@ -328,8 +278,7 @@ class HookedTransformer(HookedRootModule):
             residual, _, _, attention_mask = self.input_to_embed(
                 input, attention_mask=attention_mask, past_kv_cache=past_kv_cache
             )
-        layers = range(self.cfg.n_layers)[start_at_layer or 0 : stop_at_layer]
-        for layer in layers:
+        for layer in range(self.cfg.n_layers)[start_at_layer or 0 : stop_at_layer]:
             entry = None if past_kv_cache is None else past_kv_cache[layer]
             residual = self.blocks[layer](residual, past_kv_cache_entry=entry, attention_mask=attention_mask)
         if stop_at_layer is not None:
@@ -354,33 +303,19 @@ class HookedTransformer(HookedRootModule):
             self.cfg.device = str(device_or_dtype)
         return super().to(device_or_dtype)
 
-    def to_tokens(self, text: str | list[str], prepend_bos: bool = True) -> Tensor:
-        """Return the tokens of a text, ``[1, pos]``, or of several, padded, ``[batch, pos]``.
+    def to_tokens(self, text: str, prepend_bos: bool = True) -> Tensor:
+        """Return the tokens of a text, ``[1, pos]``.
 
         Raises:
             BadInput: the model has no tokenizer.
         """
         if self.tokenizer is None:
             raise BadInput("the model has no tokenizer; expected tokens [batch, pos]")
-        texts = [text] if isinstance(text, str) else text
-        bos = self.tokenizer.bos_token if prepend_bos and self.tokenizer.bos_token else ""
-        found = self.tokenizer(
-            [bos + one for one in texts], return_tensors="pt", padding=len(texts) > 1, add_special_tokens=False
-        )
+        text = f"{self.tokenizer.bos_token if prepend_bos and self.tokenizer.bos_token else ''}{text}"
+        found = self.tokenizer(text, return_tensors="pt", add_special_tokens=False)
         return found["input_ids"].to(self.cfg.device)
 
-    def to_string(self, tokens: Tensor) -> str | list[str]:
+    def to_string(self, tokens: Tensor) -> Any:
         """Return the text of tokens, ``[pos]`` or one, or the texts of several, ``[batch, pos]``."""
         assert self.tokenizer is not None
-        if tokens.ndim == 2:
-            return [str(self.tokenizer.decode(own)) for own in tokens]
-        return str(self.tokenizer.decode(tokens))
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the weights of all layers, ``W_Q`` and so on, ``[layer, ...]``, and those of the embeddings."""
-        if name in ("W_E", "W_pos", "W_U", "b_U"):
-            return getattr({"W_E": self.embed, "W_pos": self.pos_embed}.get(name, self.unembed), name)
-        if name[:2] in ("W_", "b_"):
-            part = "mlp" if name[2:] in ("in", "out") else "attn"
-            return torch.stack([getattr(getattr(block, part), name) for block in self.blocks])
-        return super().__getattr__(name)
+        return self.tokenizer.decode(tokens)

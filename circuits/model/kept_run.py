@@ -11,9 +11,10 @@ from torch import Tensor
 from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
 
 from circuits.errors import BadInput
-from circuits.model.block import after_mlp, is_standard, normalised
+from circuits.model.block import after_mlp, is_like_gpt2, normalised
+from circuits.model.edits import kept
 from circuits.model.layers import close, layers
-from circuits.model.transformer import Transformer, is_bridge
+from circuits.model.transformer import Transformer
 from circuits.task import Examples
 
 
@@ -45,19 +46,13 @@ class KeptRun:
     @torch.no_grad()
     def of(cls, model: Transformer, examples: Examples) -> KeptRun:
         """Run a model and keep the run."""
-        if not is_like_gpt2(model):
-            opened = layers(model, examples)
-            residuals = [opened.embed()]
-            for layer in range(model.cfg.n_layers):
-                residuals.append(opened.block(layer, residuals[-1]))
-            outputs = opened.read(residuals[-1].flatten(0, 1)).unflatten(0, residuals[-1].shape[:2])
-            return cls(model, examples, residuals, (), (), outputs)
-        each = range(model.cfg.n_layers)
-        streams = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in each)]
-        keys, values = ([f"blocks.{layer}.attn.hook_{name}" for layer in each] for name in "kv")
-        outputs, cache = model.run_with_cache(examples.inputs, names_filter=[*streams, *keys, *values])
-        kept = [[cache[name] for name in names] for names in (streams, keys, values)]
-        return cls(model, examples, kept[0], kept[1], kept[2], outputs)
+        opened, keys, values = layers(model, examples), list[Tensor](), list[Tensor]()
+        see = {"k": kept(keys), "v": kept(values)} if is_like_gpt2(model) else None
+        residuals = [opened.embed()]
+        for layer in range(model.cfg.n_layers):
+            residuals.append(opened.block(layer, residuals[-1], heads=see))
+        outputs = opened.read(residuals[-1].flatten(0, 1)).unflatten(0, residuals[-1].shape[:2])
+        return cls(model, examples, residuals, keys, values, outputs)
 
     @torch.no_grad()
     def continued(
@@ -70,28 +65,26 @@ class KeptRun:
             residual: the residual stream before this layer, at the last ``tail`` positions.
         """
         n_variants, n, tail, _ = residual.shape
-        first = self.outputs.shape[1] - tail
+        first, opened = self.outputs.shape[1] - tail, layers(self.model, self.examples)
         if not self.keys:
-            opened = layers(self.model, self.examples)
-            rows = torch.cat([self.residuals[layer][:, :first].expand(n_variants, -1, -1, -1), residual], dim=2)
-            rows = rows.flatten(0, 1)
-            for above in range(layer, self.model.cfg.n_layers):
-                rows = opened.block(above, rows)
-            return opened.read(rows.flatten(0, 1)).unflatten(0, (n_variants, n, -1))
+            residual = torch.cat([self.residuals[layer][:, :first].expand(n_variants, -1, -1, -1), residual], dim=2)
         rows = residual.flatten(0, 1)
-        for block, *kept in zip(self.model.blocks[layer:], self.keys[layer:], self.values[layer:], strict=True):
-            keys, values = (own[:, :first].repeat(n_variants, 1, 1, 1) for own in kept)
-            before = TransformerLensKeyValueCacheEntry(keys, values, frozen=True)
-            normal = normalised(block.ln1, rows)
-            middle = rows + block.attn(normal, normal, normal, past_kv_cache_entry=before)
-            rows = after_mlp(block, middle.flatten(0, 1)).reshape(rows.shape)
-        found = self.model(rows, start_at_layer=self.model.cfg.n_layers).unflatten(0, (n_variants, n))
-        return torch.cat([self.outputs[:, :first].expand(n_variants, -1, -1, -1), found], dim=2)
+        for above in range(layer, self.model.cfg.n_layers):
+            rows = self._tail_after(above, rows, first) if self.keys else opened.block(above, rows)
+        outputs = opened.read(rows.flatten(0, 1)).unflatten(0, (n_variants, n, -1))
+        before = self.outputs[:, : first if self.keys else 0]
+        return torch.cat([before.expand(n_variants, -1, -1, -1), outputs], dim=2)
 
-
-def is_like_gpt2(model: Transformer) -> bool:
-    """Whether a model is a HookedTransformer with blocks like GPT-2's: attention, then an MLP, each after a norm."""
-    return not is_bridge(model) and is_standard(model.cfg)
+    def _tail_after(
+        self, layer: int, rows: Float[Tensor, "run tail d_model"], first: int
+    ) -> Float[Tensor, "run tail d_model"]:
+        """Return the last positions after a layer; they attend to the kept keys and values of those before."""
+        block, n_variants = self.model.blocks[layer], len(rows) // len(self.outputs)
+        past = (own[layer][:, :first].repeat(n_variants, 1, 1, 1) for own in (self.keys, self.values))
+        before = TransformerLensKeyValueCacheEntry(*past, frozen=True)
+        normal = normalised(block.ln1, rows)
+        middle = rows + block.attn(normal, normal, normal, past_kv_cache_entry=before)
+        return after_mlp(block, middle.flatten(0, 1)).reshape(rows.shape)
 
 
 def check_branching(model: Transformer, examples: Examples) -> None:
@@ -105,11 +98,8 @@ def check_branching(model: Transformer, examples: Examples) -> None:
         raise BadInput("the examples have padding; expected examples of the same length")
     if not examples.roles.causal:
         raise BadInput("the model attends in both directions; expected one with a causal mask")
-    few = examples.take(slice(0, 2))
-    layers(model, few)  # checks the model, and raises
-    run = KeptRun.of(model, few)
-    half = few.inputs.shape[1] // 2
-    again = run.continued(0, run.residuals[0][None, :, half:])[0]
+    run = KeptRun.of(model, examples.take(slice(0, 2)))
+    again = run.continued(0, run.residuals[0][None, :, run.outputs.shape[1] // 2 :])[0]
     if not close(again, run.outputs):
         off = (again - run.outputs).abs().max()
         raise BadInput(f"the model's outputs cannot be computed block by block: they differ by {off:.2g}")

@@ -14,7 +14,8 @@ from circuits.model.transformer import Transformer
 from circuits.utils.files import to_path
 from circuits.utils.lazy import torch, transformers
 
-OWN_CODE = {"trust_remote_code": False}  # a model's own code is never run, and never asked about
+# Weights are those of safetensors, for pickle files are never loaded; a model's code is never run, nor asked about.
+CODE, WEIGHTS = {"trust_remote_code": False}, {"use_safetensors": True, "attn_implementation": "eager"}
 
 
 def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype | None = None) -> Transformer:
@@ -41,37 +42,37 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
     if not isinstance(name, str | Path):
         raise BadInput(f"a name: got {type(name).__name__}; expected a model's name, such as gpt2, or a folder")
     name = to_path(name) if str(name).startswith("~") else name
-    steps = {
-        "no model in Hugging Face's format": lambda: transformers.AutoConfig.from_pretrained(name, **OWN_CODE),
-        "no tokenizer": lambda: _tokenizer(name),
-        "no weights of a causal language model": lambda: _weights(name, dtype or torch.float32),
-        "an architecture that TransformerLens does not support": lambda: TransformerBridge.boot_transformers(
-            str(name), hf_model=found[2].to(device).eval(), tokenizer=found[1], device=device, dtype=found[2].dtype
-        ),
-    }
-    found: list[Any] = []
+    dtype = dtype or torch.float32
     with warnings.catch_warnings(), redirect_stdout(sys.stderr), _no_bars():  # the libraries print to stdout
         warnings.simplefilter("ignore")
-        for wrong, step in steps.items():
-            try:
-                found.append(step())
-            except Exception as error:  # the libraries raise many kinds of errors
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                raise BadInput(f"{name}: {wrong} ({reason})") from error
-    model: Transformer = found[3]
+        with _named(f"{name}: no model in Hugging Face's format"):
+            transformers.AutoConfig.from_pretrained(name, **CODE)
+        with _named(f"{name}: no tokenizer"):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, **CODE)
+            if len(tokenizer) <= len(tokenizer.all_special_ids):  # what comes where the files are missing
+                raise BadInput("its vocabulary is empty")
+        with _named(f"{name}: no weights of a causal language model"):
+            load = transformers.AutoModelForCausalLM.from_pretrained
+            weights, info = load(name, dtype=dtype, output_loading_info=True, **WEIGHTS, **CODE)
+            if missing := sorted(info["missing_keys"]):  # transformers fills them with random numbers
+                raise BadInput(f"{len(missing)} are missing, such as {missing[0]}")
+        with _named(f"{name}: an architecture that TransformerLens does not support"):
+            given: dict[str, Any] = {"hf_model": weights.to(device).eval(), "tokenizer": tokenizer}
+            model: Transformer = TransformerBridge.boot_transformers(str(name), device=device, dtype=dtype, **given)
     if model.tokenizer.pad_token is None:
         model.tokenizer.pad_token = model.tokenizer.eos_token
     check_edits(model)
     return model
 
 
-def _weights(name: str | Path, dtype: torch.dtype) -> transformers.PreTrainedModel:
-    options = {"use_safetensors": True, "attn_implementation": "eager"}  # pickle files are never loaded
-    load = transformers.AutoModelForCausalLM.from_pretrained
-    model, info = load(name, dtype=dtype, output_loading_info=True, **options, **OWN_CODE)
-    if missing := sorted(info["missing_keys"]):  # transformers fills them with random numbers
-        raise BadInput(f"{len(missing)} are missing, such as {missing[0]}")
-    return model
+@contextmanager
+def _named(wrong: str) -> Iterator[None]:
+    """Turn an error of a library, which may be of any kind, into a BadInput that begins with what is wrong."""
+    try:
+        yield
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"{wrong} ({reason})") from error
 
 
 @contextmanager
@@ -85,10 +86,3 @@ def _no_bars() -> Iterator[None]:
     finally:
         if shown:
             bars.enable_progress_bar()
-
-
-def _tokenizer(name: str | Path) -> transformers.PreTrainedTokenizerBase:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **OWN_CODE)
-    if len(tokenizer) <= len(tokenizer.all_special_ids):  # what comes where the files are missing
-        raise BadInput("its vocabulary is empty")
-    return tokenizer

@@ -1,8 +1,8 @@
-"""The seam: all that the engine asks of a transformer, one batch of examples at a time.
+"""The seam: all that the engine asks of a transformer, one batch of examples at a time. Read this file first.
 
     embed()                         the residual stream that enters layer 0
     block(layer, residual, ...)     a layer, with functions that change its attention patterns, the queries, keys,
-                                    values and outputs of its heads, and the output of its MLP
+                                    values and outputs of its heads, and the output of its MLP (edits.py)
     read(rows)                      the outputs, from the residual stream after the last layer
 
 ``layers`` opens a model and checks once, for each length of sequence, that these add up to what the model computes. A
@@ -11,29 +11,26 @@ model that drops changes of its attention patterns, or whose layers do not give 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from circuits.errors import BadInput
 from circuits.model.batching import spread
+from circuits.model.block import after_mlp, is_like_gpt2, normalised
+from circuits.model.edits import Edit, EditHeads, EditMLP, edited
 from circuits.model.state import learned
-from circuits.model.transformer import Transformer, check_inputs, is_bridge, run
+from circuits.model.transformer import Transformer, attention_mask, check_inputs, is_bridge, run
 from circuits.task import Examples
 
-Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, query, key], before and after the change
-# Changes of the queries ``q``, keys ``k``, values ``v`` and outputs ``z`` of a layer's heads, [run, pos, head, d_head].
-EditHeads = Mapping[str, Callable[[Tensor], Tensor]]
-EditMLP = Callable[[Tensor, Tensor], Tensor]  # the input and the output of an MLP, and its output after the change
+# From this size on, TransformerLens's transposed copy of the unembedding in every run takes longer than the product.
+LARGE_VOCABULARY = 2**12
 WRONG_PARTS = (AttributeError, RuntimeError, TypeError, ValueError, IndexError)  # of an architecture with other parts
 CHECKED = 4  # examples that a model is checked on, from the first to the last
 
 
-class Layers(ABC):
-    """A transformer on a batch of examples, layer by layer.
+class Layers:
+    """A HookedTransformer on a batch of examples, layer by layer; ``bridge.py`` has that of a TransformerBridge.
 
     Several runs of the same batch may go through a layer at once; a *run* is then one example of one of them, and all
     examples of the first come first. Several threads may use one model, each with its own ``Layers``.
@@ -46,11 +43,17 @@ class Layers(ABC):
     def __init__(self, model: Transformer, examples: Examples) -> None:
         self.model, self.examples = model, examples
 
-    @abstractmethod
     def embed(self) -> Float[Tensor, "example pos d_model"]:
-        """Return the residual stream that enters layer 0."""
+        """Return the residual stream that enters layer 0.
 
-    @abstractmethod
+        Raises:
+            BadInput: the model adds its positional embeddings in every layer (shortformer).
+        """
+        if self.model.cfg.positional_embedding_type == "shortformer":
+            raise BadInput("shortformer positional embeddings are not supported")
+        embedded: Tensor = self.model(self.examples.inputs, stop_at_layer=0, **attention_mask(self.examples))
+        return embedded
+
     def block(
         self,
         layer: int,
@@ -59,11 +62,31 @@ class Layers(ABC):
         heads: EditHeads | None = None,
         mlp: EditMLP | None = None,
     ) -> Float[Tensor, "run pos d_model"]:
-        """Return the residual stream after a layer, with its patterns, heads or MLP changed on the way."""
+        """Return the residual stream after a layer, with its patterns, heads or MLP changed on the way.
 
-    @abstractmethod
+        A layer like GPT-2's is run part by part, in two thirds of the time; in half precision, other orders of the same
+        sums would differ too much in deep models.
+        """
+        block, mask = self.model.blocks[layer], attention_mask(self.examples)
+        mask = {name: own.repeat(len(residual) // len(own), 1) for name, own in mask.items()}
+        with edited(block, edit, heads, mlp):
+            if not is_like_gpt2(self.model) or residual.dtype in (torch.bfloat16, torch.float16):
+                after: Tensor = block(residual, **mask)
+                return after
+            normal = normalised(block.ln1, residual)
+            middle = residual + block.attn(query_input=normal, key_input=normal, value_input=normal, **mask)
+            if mlp is None:
+                return after_mlp(block, middle.flatten(0, 1)).reshape(residual.shape)
+            return middle + block.mlp(normalised(block.ln2, middle))
+
     def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
         """Return the outputs, from any rows of the residual stream after the last layer."""
+        model, unembed = self.model, self.model.unembed
+        if unembed.W_U.shape[1] >= LARGE_VOCABULARY and not getattr(model.cfg, "output_logits_soft_cap", 0) > 0:
+            final = normalised(model.ln_final, rows) if hasattr(model, "ln_final") else rows
+            return torch.addmm(unembed.b_U, final, unembed.W_U)
+        outputs: Tensor = model(rows[None], start_at_layer=model.cfg.n_layers)[0]
+        return outputs
 
 
 def layers(model: Transformer, examples: Examples) -> Layers:
@@ -74,24 +97,17 @@ def layers(model: Transformer, examples: Examples) -> Layers:
             do not give its outputs.
     """
     check_inputs(model, examples)
-    key = "layers", examples.inputs.shape[1], examples.roles.valid is not None
-    known = learned(model)
-    if key not in known:
-        check_edits(model)
-        few = examples.take(spread(len(examples), CHECKED, examples.inputs.shape[1], model.cfg))
-        _check(_opened(model, few))
-        known[key] = True
-    return _opened(model, examples)
-
-
-def _opened(model: Transformer, examples: Examples) -> Layers:
+    kind, known = Layers, learned(model)
     if is_bridge(model):
         from circuits.model.bridge import BridgeLayers
 
-        return BridgeLayers(model, examples)
-    from circuits.model.hooked import HookedLayers
-
-    return HookedLayers(model, examples)
+        kind = BridgeLayers
+    key = "layers", examples.inputs.shape[1], examples.roles.valid is not None
+    if key not in known:
+        check_edits(model)
+        _check(kind(model, examples.take(spread(len(examples), CHECKED, examples.inputs.shape[1], model.cfg))))
+        known[key] = True
+    return kind(model, examples)
 
 
 def check_edits(model: Transformer) -> None:
@@ -129,11 +145,9 @@ def _check(opened: Layers) -> None:
     except WRONG_PARTS as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{architecture(model)}: the layers cannot be run one by one ({reason})") from error
-    valid = opened.examples.roles.valid
-    if valid is not None:
-        outputs, again = outputs[valid], again[valid]
-    if not close(again, outputs):
-        off = (again - outputs).abs().max()
+    valid = opened.examples.roles.tokens(outputs.shape[1])
+    if not close(again[valid], outputs[valid]):
+        off = (again - outputs)[valid].abs().max()
         raise BadInput(f"{architecture(model)}: the layers, one by one, do not give its outputs: off by {off:.2g}")
 
 

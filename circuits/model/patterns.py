@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from circuits.model.edits import kept
 from circuits.model.layers import layers
 from circuits.model.transformer import Transformer
 from circuits.task import Examples
@@ -24,17 +25,11 @@ def attention_patterns(
     Raises:
         BadInput: the layers, one by one, do not give the model's outputs.
     """
-    opened = layers(model, examples)
+    opened, seen = layers(model, examples), list[Tensor]()
     with torch.no_grad():
         residual = opened.embed()
-    seen: list[Tensor] = []
-
-    def see(pattern: Tensor) -> Tensor:
-        seen.append(pattern)
-        return pattern
-
     for layer in range(model.cfg.n_layers):
         with torch.no_grad():
-            residual = opened.block(layer, residual, see)
+            residual = opened.block(layer, residual, kept(seen))
         pattern = seen.pop()
         yield layer, pattern.to(torch.promote_types(pattern.dtype, torch.float32))

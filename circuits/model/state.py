@@ -36,43 +36,29 @@ def learned(model: Transformer) -> Learned:
 
 
 def _state(model: Transformer) -> Hashable:
-    everywhere = torch.nn.modules.module
-    kept = [
-        (
-            id(module),
-            id(vars(module).get("forward")),
-            module.training,
-            _compiled(module),
-            _hooks(module),
-        )
+    everywhere, plain = torch.nn.modules.module, bool | int | float | str | list | tuple
+    modules = [
+        (id(module), id(vars(module).get("forward")), module.training, _compiled(module), _hooks(module))
         for module in model.modules()
     ]
     configs = (model.cfg, getattr(getattr(model, "original_model", None), "config", None))
-    kinds = bool | int | float | str | list | tuple
-    plain = [
-        repr(own) for config in configs for own in getattr(config, "__dict__", {}).values() if isinstance(own, kinds)
-    ]
-    of_all = (*everywhere._global_forward_hooks, *everywhere._global_forward_pre_hooks)
-    return tuple(kept), tuple(plain), of_all
+    fields = [repr(own) for one in configs for own in getattr(one, "__dict__", {}).values() if isinstance(own, plain)]
+    return *modules, *fields, *everywhere._global_forward_hooks, *everywhere._global_forward_pre_hooks
 
 
 def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
-    """Return the ids of the user's hooks of a module."""
-    own = (*module._forward_hooks.items(), *module._forward_pre_hooks.items())
-    return tuple(key for key, hook in own if not _is_of_a_library(hook))
+    """Return the ids of a module's hooks, without those that a library needs to run a bridge."""
+    hooks = (*module._forward_hooks.items(), *module._forward_pre_hooks.items())
+    return tuple(key for key, hook in hooks if not _is_of_a_library(hook))
 
 
 def _is_of_a_library(hook: Any) -> bool:
-    """Whether a hook is the engine's own, in another thread, or one that a library needs to run a bridge.
-
-    A hook point wraps the functions of ``add_hook``; of these, those of ``ablated`` count as the user's.
-    """
-    theirs = ("transformers.", "transformer_lens.")
-    if getattr(hook, "__module__", None) != "transformer_lens.hook_points":
-        return str(getattr(hook, "__module__", "")).startswith(("circuits.", *theirs))
-    free = zip(hook.__code__.co_freevars, hook.__closure__ or (), strict=True)
-    added = next((cell.cell_contents for name, cell in free if name == "hook"), None)
-    return str(getattr(getattr(added, "func", added), "__module__", "")).startswith(theirs)
+    """Whether a library added a hook. A hook point wraps the functions of ``add_hook``."""
+    if getattr(hook, "__module__", None) == "transformer_lens.hook_points":
+        free = dict(zip(hook.__code__.co_freevars, hook.__closure__ or (), strict=True))
+        added = free["hook"].cell_contents if "hook" in free else None
+        hook = getattr(added, "func", added)
+    return str(getattr(hook, "__module__", "")).startswith(("transformers.", "transformer_lens."))
 
 
 def _compiled(module: torch.nn.Module) -> bool:
@@ -91,10 +77,9 @@ def _check(model: Transformer) -> None:
                 f"the model has a hook at {where}; expected none: leave the with block that added it, or remove it "
                 "(handle.remove(), or model.reset_hooks(including_permanent=True))"
             )
-        if name.rsplit(".", 1)[-1].startswith("hook_") and type(module).__name__ != "HookPoint":
-            raise BadInput(
-                f"{name} of the model is a {type(module).__name__}; expected a hook point with nothing in it"
-            )
+        kind = type(module).__name__
+        if name.rsplit(".", 1)[-1].startswith("hook_") and kind != "HookPoint":
+            raise BadInput(f"{name} of the model is a {kind}; expected a hook point with nothing in it")
         if module.training and _drops(module):
             raise BadInput("the model is in train mode and has dropout; expected model.eval()")
 
@@ -105,5 +90,5 @@ def _drops(module: torch.nn.Module) -> bool:
     if "Dropout" in type(module).__name__:
         numbers["dropout"] = numbers.get("p")
     elsewhere = ("summary", "classifier")  # of heads that a language model does not have
-    numbers = {name: own for name, own in numbers.items() if not name.startswith(elsewhere)}
-    return any("drop" in name and isinstance(own, float) and own > 0 for name, own in numbers.items())
+    rates = (own for name, own in numbers.items() if "drop" in name and not name.startswith(elsewhere))
+    return any(isinstance(own, float) and own > 0 for own in rates)

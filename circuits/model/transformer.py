@@ -5,8 +5,6 @@ No file of ``circuits`` outside this folder imports TransformerLens; Transformer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -29,11 +27,15 @@ class Transformer(Protocol):
         cfg: its sizes, under TransformerLens's names (``n_layers``, ``n_heads``, ``d_model``, ...).
         blocks: its layers.
         tokenizer: its tokenizer, or None.
+        hooks: adds hooks within a ``with`` block.
+        run_with_cache: returns the outputs and the activations.
     """
 
     cfg: Any
     blocks: Any
     tokenizer: Any
+    hooks: Any
+    run_with_cache: Any
 
     if TYPE_CHECKING:  # and more, by architecture
 
@@ -41,18 +43,6 @@ class Transformer(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs, ``[batch, pos, d_vocab_out]``."""
-
-    def hooks(self, fwd_hooks: Any = ...) -> AbstractContextManager[Any]:
-        """Add hooks within a ``with`` block."""
-
-    def run_with_cache(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the outputs and the activations."""
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Yield the weights."""
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return the weights by name."""
 
 
 def is_bridge(model: Transformer) -> bool:
@@ -68,11 +58,9 @@ def check_model(model: object) -> None:
     """
     if isinstance(model, type) or not isinstance(model, Transformer):
         given = f"the text {model!r:.60}" if isinstance(model, str) else f"of type {type(model).__name__}"
-        if isinstance(model, type):
-            given = f"the class {model.__name__}"
         raise BadInput(
-            f"the model is {given}; expected a HookedTransformer or a TransformerBridge "
-            "(circuits.model.from_pretrained loads one by its name)"
+            f"the model is {f'the class {model.__name__}' if isinstance(model, type) else given}; expected a "
+            "HookedTransformer or a TransformerBridge (circuits.model.from_pretrained loads one by its name)"
         )
 
 
@@ -103,10 +91,10 @@ def check_inputs(model: Transformer, examples: Examples) -> None:
         return  # vectors
     if inputs.ndim != 2 or inputs.is_floating_point():
         raise BadInput(f"the model reads tokens [batch, pos]; got {[*inputs.shape]} of {inputs.dtype}")
-    low, high = (int(own) for own in inputs.aminmax())
+    low, high = (int(token) for token in inputs.aminmax())
     if low < 0 or high >= cfg.d_vocab:
         raise BadInput(f"token {low if low < 0 else high} is none of the model's; expected 0 to {cfg.d_vocab - 1}")
-    if examples.roles.valid is None and getattr(model.tokenizer, "padding_side", "right") == "left":
+    if not is_bridge(model) and examples.roles.valid is None:
         _check_padding(model, inputs)
 
 
@@ -116,7 +104,7 @@ def _check_padding(model: Transformer, tokens: Int[torch.Tensor, "batch pos"]) -
     Raises:
         BadInput: one does.
     """
-    if is_bridge(model) or model.tokenizer.pad_token_id is None:
+    if getattr(model.tokenizer, "padding_side", "right") != "left" or model.tokenizer.pad_token_id is None:
         return
     from transformer_lens.utilities import get_attention_mask
 

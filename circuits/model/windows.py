@@ -22,10 +22,10 @@ def windows(model: Transformer) -> tuple[int | None, ...]:
     if not getattr(config, "use_local_attn", True) or getattr(config, "attention_dir", "causal") != "causal":
         return (None,) * model.cfg.n_layers
 
-    def told(*names: str) -> Any:
-        return next((own for name in names if (own := getattr(config, name, None))), None)
+    def given(*names: str) -> Any:
+        return next((value for name in names if (value := getattr(config, name, None))), None)
 
     # Hugging Face's names, then those of GPT-Neo and of TransformerLens. Without kinds of layers, all are alike.
-    kinds = told("layer_types", "attention_layers", "attn_types") or ["sliding_attention"] * model.cfg.n_layers
-    sizes = {"sliding_attention": told("sliding_window"), "local": told("window_size")}
+    kinds = given("layer_types", "attention_layers", "attn_types") or ["sliding_attention"] * model.cfg.n_layers
+    sizes = {"sliding_attention": given("sliding_window"), "local": given("window_size")}
     return tuple(sizes.get(kind) for kind in kinds)
