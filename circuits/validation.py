@@ -21,6 +21,7 @@ from circuits.checks.merging import merges, merging
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.checks.removals import alternative_targets, removals, step_6
 from circuits.circuit import Circuit
+from circuits.entrance import entrance
 from circuits.flow.flow_check import flow_check
 from circuits.model.transformer import Transformer
 from circuits.report.report import Report, decided, statements_of
@@ -28,6 +29,7 @@ from circuits.task import Task
 from circuits.utils.progress import shown
 
 
+@entrance
 def validate(
     model: Transformer,
     task: Task,

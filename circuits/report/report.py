@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -148,15 +148,16 @@ class Report(Result):
         write_together({folder / name: content for name, content in files.items()})
         return folder / PAGE
 
-    def by(self, protocol: Protocol) -> Report:
+    def by(self, protocol: str) -> Report:
         """Return the report with the decision of a protocol.
 
         Raises:
             BadInput: there is no such protocol.
         """
-        if protocol not in get_args(Protocol):
+        decisions = {"extended": decided(self.statements), "paper": self.paper.decision}
+        if protocol not in decisions:
             raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")
-        decision = self.paper.decision if protocol == "paper" else decided(self.statements)
+        decision = decisions[protocol]
         return self.model_copy(update={"protocol": protocol, "decision": decision})
 
     def about(self, metadata: Mapping[str, Any]) -> Report:
@@ -178,6 +179,11 @@ class Report(Result):
             return f"{self.decision}, by Appendix E to the letter"
         others = [f"{one.name}: {one.decision}" for one in self.statements if one.decision != "holds"]
         return self.decision + (f" ({'; '.join(others)})" if others else "")
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdicts of all steps."""
+        return tuple(verdict for statement in self.statements for verdict in statement.verdicts)
 
     @property
     def to_the_letter(self) -> Statement:
