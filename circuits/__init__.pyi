@@ -42,13 +42,11 @@ from .mechanisms.one_hot import OneHot as OneHot
 from .mechanisms.registry import register as register
 from .mlps.mlp_report import MLPReport as MLPReport
 from .mlps.mlps import mlp_ablations as mlp_ablations
-from .null_models.chance import ChanceReport as ChanceReport
-from .null_models.chance import against_chance as against_chance
+from .report.report import Report as Report
 from .roles import Roles as Roles
 from .task import Examples as Examples
 from .task import Task as Task
-from .validation.validation import validate as validate
-from .validation.validation_report import ValidationReport as ValidationReport
+from .validation import validate as validate
 from .viewer.viewer import Viewer as Viewer
 from .viewer.viewer import attention_viewer as attention_viewer
 from .viewer.viewer import over_training as over_training
@@ -57,7 +55,6 @@ from .viewer.viewer import side_by_side as side_by_side
 __all__ = [
     "AttentionPath",
     "BadInput",
-    "ChanceReport",
     "Circuit",
     "Composition",
     "Condition",
@@ -74,6 +71,7 @@ __all__ = [
     "Mechanism",
     "OneHot",
     "Previous",
+    "Report",
     "Resample",
     "Roles",
     "SelfConsistency",
@@ -81,11 +79,9 @@ __all__ = [
     "TokenTask",
     "Uniform",
     "Unsolved",
-    "ValidationReport",
     "Variable",
     "Viewer",
     "ablated",
-    "against_chance",
     "attention_by_group",
     "attention_figure",
     "attention_viewer",

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import GetCoreSchemaHandler
 
 from circuits.errors import BadInput, text
 from circuits.heads import NO_HEADS, Head, Heads, Layer
 from circuits.mechanisms.mechanism import PREVIOUS, ROWS, Mechanism
 from circuits.mechanisms.one_hot import POSITION, Condition, OneHot, is_role
+from circuits.results import as_text
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
@@ -35,6 +37,24 @@ class AttentionPath:
 
     def __str__(self) -> str:
         return f"{self.head} {self.source} -> {self.target}"
+
+    @classmethod
+    def parse(cls, text: str) -> AttentionPath:
+        """Read ``L5H0 query -> pair2.second``.
+
+        Raises:
+            BadInput: the text is not a head and two roles.
+        """
+        head, _, ends = str(text).partition(" ")
+        source, arrow, target = ends.partition(" -> ")
+        if not arrow:
+            raise BadInput(f"{text!r:.60} is not a path; expected a head and two roles: L5H0 role -> role")
+        return cls(Head.parse(head), source, target)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """Results hold a path as text."""
+        return as_text(handler, cls, cls.parse)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import yaml
+from pydantic import PlainSerializer, PlainValidator, ValidationInfo
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
@@ -121,6 +123,31 @@ def parse_circuit(text: str, source: str = "circuit", folder: Path | None = None
     """Read a circuit from YAML; ``source`` names it in errors, ``folder`` holds the file of its fixed patterns."""
     root = parse(text, source, lambda text: yaml.compose(text, Loader=SafeLoader))
     return _Reader(source, folder).circuit(root)
+
+
+def _stored(circuit: Circuit) -> dict[str, str]:
+    return {
+        "name": circuit.name,
+        "description": circuit.description,
+        "yaml": dump_circuit(circuit),
+        "sha256": circuit.digest,
+    }
+
+
+def _read_stored(stored: Any, info: ValidationInfo) -> Circuit:
+    if isinstance(stored, Circuit):
+        return stored
+    if not isinstance(stored, Mapping) or not isinstance(stored.get("yaml"), str):
+        raise BadInput("circuit.yaml is missing; expected the circuit's YAML")
+    circuit = parse_circuit(stored["yaml"], "circuit.yaml", (info.context or {}).get("folder"))
+    if circuit.digest != stored.get("sha256"):
+        raise BadInput("the circuit was changed; circuit.sha256 is the hash of another circuit")
+    return circuit
+
+
+StoredCircuit = Annotated[Circuit, PlainValidator(_read_stored), PlainSerializer(_stored)]
+"""A circuit as a field of a result. The numbers of fixed patterns are in a file of their own: to read them back, the
+validation's context names its ``folder``."""
 
 
 class _Reader:

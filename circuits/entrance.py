@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from circuits.circuit import Circuit
-from circuits.errors import BadInput, plain, real, whole
+from circuits.errors import BadInput, real, whole
 from circuits.given import number_of_examples
 from circuits.model.state import check_state
 from circuits.roles import Roles
@@ -70,12 +70,6 @@ def _circuits(value: Any) -> list[Circuit]:
     return [READERS["circuit"](one) for one in value]
 
 
-def _protocol(value: Any) -> Any:
-    if value not in ("extended", "paper"):
-        raise BadInput(f"the protocol is {value!r:.60}; expected extended or paper")
-    return value
-
-
 def _integer(what: str, least: int | None = None, most: int | None = None) -> Callable[[Any], Any]:
     return lambda value: whole(what, value, least, most)
 
@@ -94,6 +88,4 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "layer": _integer("the layer"),
     "head": _integer("the head"),
     "threshold": lambda value: real("the threshold", value, above=0.0),
-    "protocol": _protocol,
-    "metadata": lambda value: plain("the metadata", _a(Mapping, "metadata", "")(value)),
 }

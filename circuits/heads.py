@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import GetCoreSchemaHandler
 
 from circuits.errors import BadInput, whole
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import SIMPLE, Mechanism, checked_pattern
 from circuits.mechanisms.one_hot import OneHot
+from circuits.results import as_text
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
@@ -57,6 +59,11 @@ class Head(_Place):
 
     def __str__(self) -> str:
         return f"L{self.layer}H{self.index}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """Results hold a head as text, ``L5H0``."""
+        return as_text(handler, cls, cls.of)
 
     @classmethod
     def parse(cls, text: str) -> Head:

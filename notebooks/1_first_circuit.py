@@ -106,7 +106,7 @@ from circuits import validate
 
 report = validate(model, task, circuit, n_examples=256, seed=2)
 for verdict in report.verdicts:
-    print(verdict.outcome, verdict.step, "-", verdict.sentence)
+    print(verdict.decision, verdict.name, "-", verdict.sentence)
 
 # %%
 report.paths_table().round(3)

@@ -136,7 +136,7 @@ from circuits import validate
 
 report = validate(model, task, textbook, n_examples=512, seed=2)
 for verdict in report.verdicts:
-    print(verdict.outcome, verdict.step, "-", verdict.sentence)
+    print(verdict.decision, verdict.name, "-", verdict.sentence)
 
 # %%
 report.paths_table().round(3)
@@ -155,7 +155,7 @@ from circuits import discover
 found = discover(model, task)
 for head, mechanism in found.circuit.heads.items():
     print(head, mechanism)
-validate(model, task, found.circuit, n_examples=512, seed=2).passed
+validate(model, task, found.circuit, n_examples=512, seed=2).headline
 
 # %% [markdown]
 # ## Explore it
@@ -171,6 +171,6 @@ explore(model, task, textbook)
 # %% [markdown]
 # ## Exercises
 #
-# 1. Could a random circuit do as well? `circuits.against_chance` compares the circuit with random ones of the same size.
+# 1. How low is the loss of the same circuit with its paths exchanged? `circuit.retargeted` makes such circuits.
 # 2. Set `FILLER = 0` and train again. The copy then stands at a fixed distance. Does the model still need both heads?
 # 3. Compile a circuit into weights with `circuits.compile_circuit`, and let `discover` find it again.

@@ -23,8 +23,7 @@ from retrieval_interp.models.checkpoints import load_model
 from retrieval_interp.models.library import data_folder
 from retrieval_interp.models.model_dir import CONFIG, LOG, STATE, WEIGHTS, architecture_from, read_config, task_from
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
-from retrieval_interp.reproduction.reproduce import Settings, circuit_of
-from retrieval_interp.reproduction.stored_report import read_report
+from retrieval_interp.reproduction import read_report
 from retrieval_interp.sweep.known_plans import PLANS
 from retrieval_interp.sweep.plan import Run, load_plan
 from retrieval_interp.sweep.runs_table import read_runs as read_table
@@ -86,10 +85,7 @@ def config(folder: Path) -> None:
 
 
 def report(folder: Path) -> None:
-    path = folder / "report.json"
-    found = read_report(path)
-    Settings.of(found, path)
-    circuit_of(found, path)
+    read_report(folder / "report.json")
 
 
 def facts(folder: Path) -> None:

@@ -16,7 +16,7 @@ from tests.annotations import MODULES, ROOT
 
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
-        *("errors", "utils", "names", "roles", "task", "mechanisms", "heads", "circuit", "role_paths"),
+        *("errors", "results", "utils", "names", "roles", "task", "mechanisms", "heads", "circuit", "role_paths"),
         *("pattern_file", "circuit_file", "model", "given", "entrance", "attention"),
         *("ablation", "losses", "flow", "checks"),
         *("composition", "interchange", "mlps", "discovery", "null_models", "figures", "viewer"),

@@ -1,13 +1,11 @@
 """Content or position: which heads attend by content, and which by position only.
 
-Mean ablation replaces a head's attention pattern with its average over examples, which depends on positions only. If
-the loss stays low, the head is a positional head; if the loss rises, it is a content head. The distinction rests on the
-loss: a positional head may still look at content that the loss hardly needs.
+Pattern-mean ablation replaces a head's attention pattern with its average over examples, which depends on positions
+only. If the loss stays low, the head is a positional head; if the loss rises, it is a content head. The distinction
+rests on the loss: a positional head may still look at content that the loss hardly needs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from circuits.attention import position_attention
 from circuits.circuit import Circuit, Head
@@ -18,28 +16,26 @@ from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.transformer import Transformer
+from circuits.results import Result
 from circuits.task import Examples, Task
-from circuits.utils.progress import Progress, part_of, shown
+from circuits.utils.progress import Progress, shown
 
 MEAN_EXAMPLES = 1024  # examples in a head's average pattern, unless told otherwise
 
 
-@dataclass(frozen=True)
-class ContentOrPosition:
-    """The content heads and the positional heads of a model, with the losses under mean ablation.
+class ContentOrPosition(Result):
+    """The content heads and the positional heads of a model.
 
     Attributes:
-        means: every head's average attention pattern.
         unablated: the loss of the unablated model.
         alone: for every head, the loss with only this head replaced with its average.
         positional: the heads that can all be replaced with their averages at once, with the loss below the threshold.
         content: all other heads.
         together: the loss with all positional heads replaced with their averages.
-        threshold: the threshold; a loss below it counts as low.
+        threshold: a loss below it counts as low.
         n_evaluations: the number of sequences that were run.
     """
 
-    means: dict[Head, FixedPattern]
     unablated: Loss
     alone: dict[Head, Loss]
     positional: tuple[Head, ...]
@@ -51,16 +47,6 @@ class ContentOrPosition:
     def looks_at(self, head: Head) -> str:
         """Return what a head looks at: ``content`` or ``position``."""
         return "content" if head in self.content else "position"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers; docs/reports.md explains every key."""
-        return {
-            "heads": {
-                str(head): {"looks_at": self.looks_at(head), "mean_alone": loss.to_json()}
-                for head, loss in self.alone.items()
-            },
-            "content_intact": {"heads": [*map(str, self.content)], "loss": self.together.to_json()},
-        }
 
 
 def mean_examples(model: Transformer, task: Task, seed: int = 0, n_examples: int = MEAN_EXAMPLES) -> Examples:
@@ -82,23 +68,6 @@ def mean_patterns(
     return {head: FixedPattern(average[head.layer, head.index], "mean") for head in heads}
 
 
-def each_alone(
-    test: SequentialTest, means: Mapping[Head, FixedPattern], progress: Progress = lambda share: None
-) -> dict[Head, Loss]:
-    """Return the loss with each head alone replaced with its average.
-
-    A loss is measured on at least ``ENOUGH`` examples, and on more only while it is close to the threshold.
-
-    Args:
-        test: the sequential test of the model.
-        means: every head's average pattern.
-        progress: is called with the finished share, 0 to 1.
-    """
-    single = {head: Circuit({head: mean}) for head, mean in means.items()}
-    decided = test.test(single, min_examples=ENOUGH, progress=progress)
-    return {head: one.loss for head, one in decided.items()}
-
-
 @entrance
 def content_or_position(
     model: Transformer,
@@ -107,8 +76,6 @@ def content_or_position(
     n_examples: int = 512,
     threshold: float = 0.05,
     seed: int = 0,
-    stream: str = "content",
-    mean_over: int = MEAN_EXAMPLES,
     progress: Progress | None = None,
 ) -> ContentOrPosition:
     """Tell content heads from positional heads.
@@ -122,33 +89,47 @@ def content_or_position(
         task: the model's task; all examples have the same length.
         n_examples: the number of examples; a head alone takes fewer if they decide.
         threshold: a loss below it counts as low; the paper uses 0.05.
-        seed: the seed of all examples.
-        stream: the name of the rng stream of the examples that losses are measured on; another name gives other
-            examples with the same seed.
-        mean_over: the number of examples that patterns are averaged over; no loss is measured on them.
+        seed: the seed of all examples. Patterns are averaged over ``MEAN_EXAMPLES`` others.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: a number is out of range.
     """
-    sample = Sample(task, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
+    sample = Sample(task, n_examples, stream_seed(seed, "content"), next(model.parameters()).device)
     test = SequentialTest(model, task, sample, threshold)
     with shown(progress, "content or position") as progress:
-        means = mean_patterns(model, task, seed, mean_over)
-        (unablated,) = test.measure([Circuit()])
-        alone = each_alone(test, means, part_of(progress, 0.0, 0.5))
-        content = {head for head, loss in alone.items() if loss.mean >= threshold}
-        (together,) = test.measure([Circuit(means).without_heads(content)])
-        while together.mean >= threshold and len(content) < len(means):
-            rest = [head for head in means if head not in content]
-            without = [Circuit(means).without_heads({*content, head}) for head in rest]
-            fewer = dict(zip(rest, test.measure(without), strict=True))
-            best = min(rest, key=lambda head: fewer[head].mean)
-            content.add(best)
-            together = fewer[best]
-            progress(0.5 + 0.5 * len(content) / len(means))
-        progress(1.0)
-    positional = tuple(head for head in means if head not in content)
+        return content_heads(test, mean_patterns(model, task, seed), progress)
+
+
+def content_heads(
+    test: SequentialTest, means: Mapping[Head, FixedPattern], progress: Progress = lambda share: None
+) -> ContentOrPosition:
+    """Tell content heads from positional heads, as ``content_or_position``.
+
+    Args:
+        test: the sequential test of the model.
+        means: every head's average pattern, over examples that are not in the test.
+        progress: is called with the finished share, 0 to 1.
+    """
+    (unablated,) = test.measure([Circuit()])
+    single = {head: Circuit({head: mean}) for head, mean in means.items()}
+    decided = test.test(single, min_examples=ENOUGH, progress=lambda share: progress(share / 2))
+    alone = {head: one.loss for head, one in decided.items()}
+    content = {head for head, loss in alone.items() if loss.mean >= test.threshold}
+    (together,) = test.measure([Circuit(means).without_heads(content)])
+    while together.mean >= test.threshold and len(content) < len(means):
+        rest = [head for head in means if head not in content]
+        fewer = test.measure([Circuit(means).without_heads({*content, head}) for head in rest])
+        together, best = min(zip(fewer, rest, strict=True), key=lambda one: one[0].mean)
+        content.add(best)
+        progress(0.5 + 0.5 * len(content) / len(means))
+    progress(1.0)
     return ContentOrPosition(
-        means, unablated, alone, positional, tuple(sorted(content)), together, threshold, test.n_evaluations
+        unablated=unablated,
+        alone=alone,
+        positional=tuple(head for head in means if head not in content),
+        content=tuple(sorted(content)),
+        together=together,
+        threshold=test.threshold,
+        n_evaluations=test.n_evaluations,
     )

@@ -7,38 +7,34 @@ example. They stay intact, and all other heads are ablated:
     complete    no other heads do the circuit's work: after a knockout of any of its heads, the circuit (all others
                 ablated, too) and the model have the same loss
 
-A head is ablated by replacing its attention pattern. The verdicts use its average over examples (``mean``, the standard
-of the field). ``uniform`` and ``identity`` attention, and, if the examples have counterfactual inputs, the head's
-attention on these (``resample``), are measured for comparison.
+A head is ablated by replacing its attention pattern. The verdicts use its average over examples (``mean``).
+``uniform`` and ``identity`` attention, and, if the examples have counterfactual inputs, the head's attention on these
+(``resample``), are measured for comparison.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
+from circuits.checks.experiment import Experiment, is_low, listed
 from circuits.circuit import Circuit, Head
 from circuits.losses.loss import SURE, Loss
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
-from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Identity, Mechanism, Resample, Uniform
+from circuits.results import Result, Verdict
 
 ALL_SUBSETS = 5  # up to this many heads, all subsets are knocked out; of more heads, each one, each two, and all
 STANDARD = "mean"  # the ablation that the verdicts use
 
 
-@dataclass(frozen=True)
-class Ablated:
+class Ablated(Result):
     """The losses under one kind of ablation.
 
     Attributes:
-        ablation: ``mean``, ``uniform``, ``identity`` or ``resample``.
         circuit: the loss with all heads outside the circuit ablated.
         outside: the loss with the circuit's heads ablated and all others intact.
         nothing: the loss with all heads ablated.
     """
 
-    ablation: str
     circuit: Loss
     outside: Loss
     nothing: Loss
@@ -52,8 +48,7 @@ class Ablated:
         return (self.nothing.mean - self.circuit.mean) / lost if lost > 0 else None
 
 
-@dataclass(frozen=True)
-class Knockout:
+class Knockout(Result):
     """Heads of the circuit replaced with their averages, in the circuit and in the model.
 
     Attributes:
@@ -77,95 +72,98 @@ class Knockout:
         return abs(self.difference.mean) + SURE * self.difference.standard_error < threshold
 
 
-@dataclass(frozen=True)
-class Faithfulness:
+class Faithfulness(Result):
     """The losses of a circuit's heads without the others.
 
     Attributes:
         heads: the heads of the circuit: those with a path, or with a pattern that depends on the example.
-        by_ablation: the losses under each kind of ablation, ``mean`` first.
+        ablations: the losses by kind of ablation, ``mean`` first.
         knockouts: subsets of the heads knocked out in circuit and model, largest difference first.
     """
 
     heads: tuple[Head, ...]
-    by_ablation: tuple[Ablated, ...]
+    ablations: dict[str, Ablated]
     knockouts: tuple[Knockout, ...]
 
-    @property
-    def standard(self) -> Ablated:
-        """The ablation that the verdicts use."""
-        return next(ablated for ablated in self.by_ablation if ablated.ablation == STANDARD)
+    def faithful(self, n_heads: int, threshold: float) -> Verdict:
+        """Return whether the circuit's heads are enough, of a model with ``n_heads`` heads."""
+        if len(self.heads) == n_heads:
+            sentence = f"The circuit has all {n_heads} heads, so there is no other head to ablate."
+            return Verdict(name="faithful", decision="holds", sentence=sentence)
+        n = len(self.heads)
+        intact = "head" if n == 1 else f"{n} heads"
+        what = f"With the circuit's {intact} intact and all others ablated ({STANDARD}) the loss"
+        verdict = is_low("faithful", what, self.ablations[STANDARD].circuit, threshold)
+        others = ", ".join(f"{kind} {one.circuit}" for kind, one in self.ablations.items() if kind != STANDARD)
+        return verdict.model_copy(update={"sentence": f"{verdict.sentence} Other ablations: {others}."})
 
-    def to_json(self, unablated: Loss) -> dict[str, Any]:
-        """Return plain numbers; docs/reports.md explains every key."""
-        return {
-            "heads": [*map(str, self.heads)],
-            "ablations": {
-                ablated.ablation: {
-                    "circuit": ablated.circuit.to_json(),
-                    "outside": ablated.outside.to_json(),
-                    "nothing": ablated.nothing.to_json(),
-                    "recovered": ablated.recovered(unablated),
-                }
-                for ablated in self.by_ablation
-            },
-            "knockouts": [
-                {
-                    "heads": [*map(str, out.heads)],
-                    "circuit": out.circuit.mean,
-                    "model": out.model.mean,
-                    "difference": out.difference.mean,
-                    "standard_error": out.difference.standard_error,
-                    "examples": out.difference.n_examples,
-                }
-                for out in self.knockouts
-            ],
-        }
+    def complete(self, threshold: float) -> Verdict:
+        """Return whether circuit and model are alike after every knockout."""
+        n = len(self.knockouts)
+        if not n:
+            sentence = "The circuit has no head with a path, so none can be knocked out."
+            return Verdict(name="complete", decision="fails", sentence=sentence)
+        apart = [out for out in self.knockouts if out.apart(threshold)]
+        near = [out for out in self.knockouts if not out.apart(threshold) and not out.alike(threshold)]
+        if apart:
+            worst = [f"without {listed(o.heads, ', ')} circuit {o.circuit} and model {o.model}" for o in apart]
+            sentence = f"For {len(apart)} of {n} knockouts, circuit and model differ in loss by {threshold:g} or more: "
+            sentence += f"{listed(worst, most=3)}."
+            if all(out.difference.mean > 0 for out in apart):
+                sentence += " Heads outside the circuit do part of its work."
+            return Verdict(name="complete", decision="fails", sentence=sentence)
+        sentence = f"In no knockout ({n} tested) do circuit and model differ in loss by {threshold:g} or more."
+        if near:
+            sentence = (
+                f"For {len(near)} of {n} knockouts it is undecided whether circuit and model differ in loss by "
+                f"{threshold:g} or more. Take more examples."
+            )
+        widest = self.knockouts[0]
+        sentence += (
+            f" The largest difference is {abs(widest.difference.mean):.4f}, without {listed(widest.heads, ', ')}."
+        )
+        return Verdict(name="complete", decision="undecided" if near else "holds", sentence=sentence)
 
 
-def faithfulness(test: SequentialTest, circuit: Circuit, means: Mapping[Head, FixedPattern]) -> Faithfulness:
+def faithfulness(experiment: Experiment) -> Faithfulness:
     """Measure a circuit's heads without the others.
 
-    Mean ablation is measured on all examples of the test, other ablations on ``ENOUGH`` examples. A knockout is
-    measured on as many examples as it takes to decide whether circuit and model differ.
-
-    Args:
-        test: the sequential test of the model, on fresh examples.
-        circuit: the circuit; its heads with a path, or with a pattern that depends on the example, stay intact.
-        means: every head's average pattern, over examples that are not in the test.
+    Mean ablation is measured on all examples, other ablations on ``ENOUGH``. A knockout is measured on as many as it
+    takes to decide whether circuit and model differ.
     """
+    test, means = experiment.test, experiment.means
     kinds: dict[str, dict[Head, Mechanism]] = {
-        "mean": {**means},
+        STANDARD: {**means},
         "uniform": dict.fromkeys(means, Uniform()),
         "identity": dict.fromkeys(means, Identity()),
     }
     few = test.examples.take(slice(0, ENOUGH))
     if few.counterfactual is not None:
         kinds["resample"] = dict.fromkeys(means, Resample())
-    looking = circuit.circuit_heads(few.roles, few.inputs.shape[1])
-    own = tuple(head for head in means if head in looking)
+    heads = tuple(sorted(experiment.circuit.circuit_heads(few.roles, few.inputs.shape[1])))
+    outside = [head for head in means if head not in heads]
     ways = {
-        kind: [Circuit(patterns).without_heads(intact) for intact in (own, [h for h in means if h not in own], ())]
+        kind: [Circuit(patterns).without_heads(intact) for intact in (heads, outside, ())]
         for kind, patterns in kinds.items()
     }
-    everything_but_own = Circuit(means).without_heads(own)
-    subsets = [subset for size in _sizes(len(own)) for subset in combinations(own, size)]
-    of_model = [Circuit({head: means[head] for head in subset}) for subset in subsets]
-    of_circuit = [Circuit({**everything_but_own.heads, **out.heads}) for out in of_model]
     test.measure([way for of_kind in ways.values() for way in of_kind], ENOUGH)
-    by_ablation = []
+    ablations = {}
     for kind, (without_others, *beside) in ways.items():
-        (faithful,) = test.measure([without_others], None if kind == STANDARD else ENOUGH)
-        by_ablation.append(Ablated(kind, faithful, *test.measure(beside, ENOUGH)))
-    pairs = [*zip(of_circuit, of_model, strict=True)]
-    knockouts: dict[int, Knockout] = {}
-    open_ = [*range(len(subsets))]
+        (circuit,) = test.measure([without_others], None if kind == STANDARD else ENOUGH)
+        others, nothing = test.measure(beside, ENOUGH)
+        ablations[kind] = Ablated(circuit=circuit, outside=others, nothing=nothing)
+    subsets = [subset for size in _sizes(len(heads)) for subset in combinations(heads, size)]
+    knockouts: dict[tuple[Head, ...], Knockout] = {}
     for n in test.rounds[1:] or test.rounds:
-        tried = _knocked_out(test, [subsets[place] for place in open_], [pairs[place] for place in open_], n)
-        knockouts |= zip(open_, tried, strict=True)
-        open_ = [place for place, out in knockouts.items() if out.apart(test.threshold) == out.alike(test.threshold)]
+        undecided = [
+            subset
+            for subset in subsets
+            if subset not in knockouts
+            or knockouts[subset].apart(test.threshold) == knockouts[subset].alike(test.threshold)
+        ]
+        knockouts |= _knocked_out(test, Circuit(means), heads, undecided, n)
     widest_first = sorted(knockouts.values(), key=lambda out: -abs(out.difference.mean))
-    return Faithfulness(own, tuple(by_ablation), tuple(widest_first))
+    return Faithfulness(heads=heads, ablations=ablations, knockouts=tuple(widest_first))
 
 
 def _sizes(n: int) -> Sequence[int]:
@@ -173,11 +171,18 @@ def _sizes(n: int) -> Sequence[int]:
 
 
 def _knocked_out(
-    test: SequentialTest, subsets: Sequence[tuple[Head, ...]], pairs: Sequence[tuple[Circuit, Circuit]], n: int
-) -> list[Knockout]:
-    """Ablate subsets of heads in the circuit and in the model, on ``n`` examples, or on all if there are fewer."""
-    losses = iter(test.measure([circuit for pair in pairs for circuit in pair], n))
-    return [
-        Knockout(subset, next(losses), next(losses), test.difference(*pair))
-        for subset, pair in zip(subsets, pairs, strict=True)
-    ]
+    test: SequentialTest, means: Circuit, heads: Sequence[Head], subsets: Sequence[tuple[Head, ...]], n: int
+) -> dict[tuple[Head, ...], Knockout]:
+    """Ablate subsets of the circuit's heads in the circuit and in the model, on ``n`` examples or all there are."""
+    pairs = {
+        subset: (
+            means.without_heads([head for head in heads if head not in subset]),
+            Circuit({head: means.heads[head] for head in subset}),
+        )
+        for subset in subsets
+    }
+    losses = iter(test.measure([circuit for pair in pairs.values() for circuit in pair], n))
+    return {
+        subset: Knockout(heads=subset, circuit=next(losses), model=next(losses), difference=test.difference(*pair))
+        for subset, pair in pairs.items()
+    }

@@ -1,18 +1,15 @@
-"""Step 3 of Appendix E: each head alone is replaced with its hypothesised mechanism, and with simpler mechanisms."""
+"""Steps 3 and 4 of Appendix E: each head alone is replaced with its mechanism and simpler ones; none is left out."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
 
+from circuits.checks.experiment import Experiment, listed
 from circuits.circuit import Circuit, Head
 from circuits.losses.loss import Loss
-from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import SIMPLE
+from circuits.results import Decision, Result, Verdict
 
-Alone = Literal["holds", "fails", "undetermined"]
 
-
-@dataclass(frozen=True)
-class HeadResult:
+class HeadAlone(Result):
     """Step 3 for one head: the loss with only this head replaced, by mechanism.
 
     Attributes:
@@ -20,8 +17,8 @@ class HeadResult:
         hypothesis: the name of its mechanism in the circuit.
         losses: the loss under ``uniform``, ``identity``, ``previous`` and the head's hypothesis.
         simplest: the simplest mechanism with a loss below the threshold by more than three standard errors, if any.
-        alone: ``holds`` if the hypothesis keeps the loss below the threshold; ``fails`` if it does not, but another
-            mechanism does; ``undetermined`` if no mechanism does, or the loss is within three standard errors of the
+        decision: ``holds`` if the hypothesis keeps the loss below the threshold; ``fails`` if it does not, but another
+            mechanism does; ``undecided`` if no mechanism does, or the loss is within three standard errors of the
             threshold. If no mechanism does, intact heads above read more from this head than any mechanism gives. Only
             the combined ablation, which replaces those heads, too, can then test it.
     """
@@ -30,28 +27,56 @@ class HeadResult:
     hypothesis: str
     losses: dict[str, Loss]
     simplest: str | None
-    alone: Alone
-
-    @property
-    def passed(self) -> bool:
-        """Whether the hypothesis for this head alone does not fail."""
-        return self.alone != "fails"
+    decision: Decision
 
 
-def each_head_alone(test: SequentialTest, circuit: Circuit) -> tuple[HeadResult, ...]:
+def each_head_alone(experiment: Experiment) -> tuple[HeadAlone, ...]:
     """Run step 3; a loss far from the threshold is decided on fewer examples."""
-    mechanisms = {head: {**SIMPLE, own.name: own} for head, own in circuit.heads.items()}
-    alone = {(head, name): Circuit({head: own}) for head, tried in mechanisms.items() for name, own in tried.items()}
-    decided = test.test(alone)
+    heads = experiment.circuit.heads
+    mechanisms = {head: {**SIMPLE, mechanism.name: mechanism} for head, mechanism in heads.items()}
+    decided = experiment.test.test(
+        {(head, name): Circuit({head: one}) for head, tried in mechanisms.items() for name, one in tried.items()}
+    )
     results = []
-    for head, hypothesis in circuit.heads.items():
+    for head, mechanism in heads.items():
         tried = {name: decided[head, name] for name in mechanisms[head]}
         simplest = next((name for name, one in tried.items() if one.decision == "below"), None)
-        outcome: Alone = "undetermined"
-        if tried[hypothesis.name].decision == "below":
-            outcome = "holds"
-        elif tried[hypothesis.name].decision == "above" and simplest:
-            outcome = "fails"
+        hypothesis = tried[mechanism.name].decision
+        decision: Decision = "undecided"
+        if hypothesis == "below":
+            decision = "holds"
+        elif hypothesis == "above" and simplest:
+            decision = "fails"
         losses = {name: one.loss for name, one in tried.items()}
-        results.append(HeadResult(head, hypothesis.name, losses, simplest, outcome))
+        results.append(
+            HeadAlone(head=head, hypothesis=mechanism.name, losses=losses, simplest=simplest, decision=decision)
+        )
     return tuple(results)
+
+
+def step_3(heads: Sequence[HeadAlone], threshold: float) -> Verdict:
+    """Return the verdict on all heads alone."""
+    wrong = [
+        f"{one.head} ({one.simplest} is enough, {one.hypothesis} is not)" for one in heads if one.decision == "fails"
+    ]
+    none = [one.head for one in heads if one.decision == "undecided" and one.simplest is None]
+    near = [one.head for one in heads if one.decision == "undecided" and one.simplest]
+    low = sum(one.decision == "holds" for one in heads)
+    sentence = f"Replaced alone, {low} of {len(heads)} named heads keep the loss below the threshold {threshold:g}."
+    if wrong:
+        sentence += f" The hypothesis is wrong for {listed(wrong, ', ')}."
+    if none:
+        sentence += f" No mechanism does so for {listed(none, ', ')}. Only step 5 can test these heads."
+    if near:
+        sentence += f" The loss is too close to the threshold to decide for {listed(near, ', ')}. Take more examples."
+    return Verdict(
+        name="step 3", decision="fails" if wrong else "undecided" if none or near else "holds", sentence=sentence
+    )
+
+
+def step_4(unnamed: Sequence[Head]) -> Verdict:
+    """Return whether every head of the model has a mechanism."""
+    if not unnamed:
+        return Verdict(name="step 4", decision="holds", sentence="Every head of the model has a mechanism.")
+    sentence = f"{len(unnamed)} heads of the model have no mechanism: {listed(unnamed, ', ')}."
+    return Verdict(name="step 4", decision="fails", sentence=sentence)

@@ -1,24 +1,23 @@
 """Two heads merged into one: are fewer heads enough?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 
+from circuits.checks.experiment import Experiment, listed
 from circuits.checks.removals import PathResult
 from circuits.circuit import Circuit, Head
 from circuits.losses.loss import Loss
-from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import REPLACEMENTS, SIMPLE, Mechanism, Previous
 from circuits.mechanisms.one_hot import Condition, Ends, OneHot
+from circuits.results import Decision, Result, Verdict
 from circuits.roles import Roles
 
 Rows = dict[Ends, Condition | None]
 MERGED_HEADS = 32  # the most heads that are tried: the number of merges grows with its square
 
 
-@dataclass(frozen=True)
-class Merge:
+class Merge(Result):
     """All paths of one head moved to another head, which keeps its own paths.
 
     Attributes:
@@ -35,17 +34,19 @@ class Merge:
         return f"{self.giver} into {self.taker}"
 
 
-def merges(test: SequentialTest, circuit: Circuit, paths: Sequence[PathResult]) -> tuple[Merge, ...]:
+def merges(experiment: Experiment, paths: Sequence[PathResult]) -> tuple[Merge, ...]:
     """Merge every two heads that the whole circuit needs; of many heads, only those that cost least to remove.
 
     Args:
-        test: the sequential test against the strict threshold.
-        circuit: the circuit.
+        experiment: the experiment; nothing is tried if its combined loss is not below the threshold.
         paths: the results of step 6, which say what each head's removal costs.
 
     Returns:
         The merges with the lowest loss for every pair of heads, lowest loss first.
     """
+    test, circuit = experiment.strict, experiment.circuit
+    if experiment.combined.mean >= experiment.threshold:
+        return ()
     costs: dict[Head, float] = {}
     for result in paths:
         if result.needed == "directly":
@@ -57,7 +58,7 @@ def merges(test: SequentialTest, circuit: Circuit, paths: Sequence[PathResult]) 
     for place, decided in test.test({place: changed for place, (*_, changed) in tried.items()}).items():
         giver, taker, _ = tried[place]
         if (giver, taker) not in best or decided.loss.mean < best[giver, taker].loss.mean:
-            best[giver, taker] = Merge(giver, taker, decided.loss)
+            best[giver, taker] = Merge(giver=giver, taker=taker, loss=decided.loss)
     return tuple(sorted(best.values(), key=lambda merge: merge.loss.mean))
 
 
@@ -111,3 +112,33 @@ def _meet(one: Condition | None, other: Condition | None, roles: Roles) -> bool:
 
 def _elsewhere(mechanism: Mechanism) -> str | FixedPattern:
     return mechanism.elsewhere if isinstance(mechanism, OneHot) else "zero"
+
+
+def merging(experiment: Experiment, found: Sequence[Merge], paths: Sequence[PathResult]) -> Verdict:
+    """Return whether no merge of two heads does as well, against the strict threshold."""
+    strict, heads = experiment.strict.threshold, experiment.circuit.heads
+    by_users = [head for head in experiment.circuit.useful_heads if heads[head].own]
+    decision: Decision = "undecided"
+    fewer = [f"{merge} ({merge.loss})" for merge in found if merge.loss.mean < strict]
+    if experiment.combined.mean >= strict:
+        sentence = f"Not tested: the loss of the circuit is not below {strict:.3g}."
+    elif by_users:
+        sentence = f"Not tested: heads with a mechanism of your own cannot be merged ({listed(by_users, ', ')})."
+    elif not found:
+        decision, sentence = "holds", "No two needed heads can be merged: at most one, or they lead a role apart."
+    elif fewer:
+        sentence = f"Fewer heads are enough. The loss stays below {strict:.3g} after merging {listed(fewer)}."
+    elif any(merge.loss.near(strict) for merge in found):
+        sentence = (
+            f"Undecided whether merging {found[0]} ({found[0].loss}) stays below {strict:.3g}. Take more examples."
+        )
+    else:
+        decision = "holds"
+        sentence = (
+            f"None of {len(found)} merges of two heads keeps the loss below {strict:.3g}. The best is {found[0]} "
+        )
+        sentence += f"({found[0].loss})."
+        needed = len({path.path.head for path in paths if path.needed == "directly"})
+        if needed > MERGED_HEADS:
+            sentence += f" Only the {MERGED_HEADS} least costly of {needed} heads were tried."
+    return Verdict(name="merges", decision=decision, sentence=sentence)

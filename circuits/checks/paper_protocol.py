@@ -8,20 +8,19 @@ Heads without a path are uniform or identity. Heads with paths are zero everywhe
                 excepted
 """
 
-from dataclasses import dataclass
-from typing import Any
+from __future__ import annotations
 
-from circuits.checks.statements import Decision, Statement, Verdict
+from circuits.checks.experiment import Experiment, is_low, listed
 from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.circuit_file import StoredCircuit
 from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
 from circuits.losses.loss import Loss
-from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
 from circuits.mechanisms.one_hot import OneHot
+from circuits.results import Decision, Result, Verdict, together
 
 
-@dataclass(frozen=True)
-class PaperProtocol:
+class PaperProtocol(Result):
     """The results of Appendix E to the letter.
 
     Attributes:
@@ -30,43 +29,23 @@ class PaperProtocol:
         combined: the loss with all heads replaced.
         without: for every path, the loss with the path's row uniform.
         verdicts: the verdicts of steps 3, 5 and 6.
+        decision: their conjunction.
     """
 
-    circuit: Circuit
+    circuit: StoredCircuit
     alone: dict[Head, dict[str, Loss]]
     combined: Loss
     without: dict[AttentionPath, Loss]
     verdicts: tuple[Verdict, ...]
-
-    @property
-    def decision(self) -> Decision:
-        """``fails`` if a step failed, ``holds`` if all steps were passed, else ``undecided``."""
-        return Statement("paper", self.verdicts).decision
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers and texts; docs/reports.md explains every key."""
-        return {
-            "decision": self.decision,
-            "circuit": {str(head): str(mechanism) for head, mechanism in self.circuit.heads.items()},
-            "loss": self.combined.to_json(),
-            "heads": {
-                str(head): {name: loss.to_json() for name, loss in losses.items()}
-                for head, losses in self.alone.items()
-            },
-            "paths": {str(path): loss.to_json() for path, loss in self.without.items()},
-            "verdicts": [verdict.to_json() for verdict in self.verdicts],
-        }
+    decision: Decision
 
 
-def paper_protocol(test: SequentialTest, circuit: Circuit) -> PaperProtocol:
-    """Test a circuit by Appendix E to the letter.
+def paper_protocol(experiment: Experiment) -> PaperProtocol:
+    """Test the paths of a circuit, including those of fixed patterns, by Appendix E to the letter.
 
-    Step 5 uses all examples of the test. Single heads and paths use as many as their decision needs.
-
-    Args:
-        test: the sequential test of the model, on fresh examples.
-        circuit: the hypothesis. Only its paths are used, including the paths of fixed patterns.
+    Step 5 uses all examples. Single heads and paths use as many as their decision needs.
     """
+    test, circuit = experiment.test, experiment.circuit
     explicit = with_fixed_paths(circuit, test.roles, paths_on_average)
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, own): Circuit({head: own}) for head, owns in tried.items() for own in owns}
@@ -87,13 +66,16 @@ def paper_protocol(test: SequentialTest, circuit: Circuit) -> PaperProtocol:
     literal = Circuit(chosen, circuit.name)
     (combined,) = test.measure([literal])
     without = test.test({path: literal.without(path) for path in literal.paths})
-    found = {path: own.loss for path, own in without.items()}
+    without_losses = {path: decided.loss for path, decided in without.items()}
     verdicts = (
         _step_3(alone, test.threshold),
-        _step_5(combined, test.threshold),
-        _step_6(literal, found, combined, test.threshold),
+        is_low("step 5", "With all heads replaced the loss", combined, test.threshold),
+        _step_6(literal, without_losses, combined, test.threshold),
     )
-    return PaperProtocol(literal, alone, combined, found, verdicts)
+    decision = together(verdict.decision for verdict in verdicts)
+    return PaperProtocol(
+        circuit=literal, alone=alone, combined=combined, without=without_losses, verdicts=verdicts, decision=decision
+    )
 
 
 def _mechanisms(mechanism: Mechanism) -> list[Mechanism]:
@@ -107,39 +89,34 @@ def _mechanisms(mechanism: Mechanism) -> list[Mechanism]:
 
 def _step_3(alone: dict[Head, dict[str, Loss]], threshold: float) -> Verdict:
     best = {head: min(losses.values(), key=lambda loss: loss.mean) for head, losses in alone.items()}
+    near = [f"{head} ({loss})" for head, loss in best.items() if loss.near(threshold)]
     none = [f"{head} ({loss})" for head, loss in best.items() if loss.mean >= threshold and not loss.near(threshold)]
-    open_ = [f"{head} ({loss})" for head, loss in best.items() if loss.near(threshold)]
-    having = len(alone) - len(none) - len(open_)
-    sentence = f"Replaced alone, {having} of {len(alone)} heads have a mechanism with a loss below {threshold:g}."
+    low = len(alone) - len(none) - len(near)
+    sentence = f"Replaced alone, {low} of {len(alone)} heads have a mechanism with a loss below {threshold:g}."
     if none:
-        sentence += f" No mechanism has a loss below {threshold:g} for {', '.join(none)}."
-    if open_:
-        sentence += f" Too close to the threshold to decide: {', '.join(open_)}."
-    return Verdict("step 3", "failed" if none else "undetermined" if open_ else "passed", sentence)
-
-
-def _step_5(combined: Loss, threshold: float) -> Verdict:
-    low = combined.mean < threshold
-    sentence = f"With all heads replaced the loss is {combined}, {'below' if low else 'not below'} {threshold:g}."
-    return Verdict("step 5", "undetermined" if combined.near(threshold) else "passed" if low else "failed", sentence)
+        sentence += f" None does for {listed(none, ', ')}."
+    return _verdict("step 3", sentence, none, near)
 
 
 def _step_6(circuit: Circuit, without: dict[AttentionPath, Loss], combined: Loss, threshold: float) -> Verdict:
     if combined.mean >= threshold:
-        return Verdict("step 6", "failed", f"Not tested: with every path in place the loss is not below {threshold:g}.")
+        sentence = f"Not tested: with every path in place the loss is not below {threshold:g}."
+        return Verdict(name="step 6", decision="fails", sentence=sentence)
     first = min((head.layer for head in circuit.useful_heads), default=0)
     above = {path: loss for path, loss in without.items() if path.head.layer != first}
-    open_ = [f"{path} ({loss})" for path, loss in above.items() if loss.near(threshold)]
-    excessive = [
-        f"{path} ({loss})" for path, loss in above.items() if loss.mean < threshold and not loss.near(threshold)
-    ]
+    near = [f"{path} ({loss})" for path, loss in above.items() if loss.near(threshold)]
+    low = [f"{path} ({loss})" for path, loss in above.items() if loss.mean < threshold and not loss.near(threshold)]
     excepted = [str(path) for path, loss in without.items() if loss.mean < threshold and path.head.layer == first]
-    missed = len(without) - len(excessive) - len(open_) - len(excepted)
+    missed = len(without) - len(low) - len(near) - len(excepted)
     sentence = f"Without any one of {missed} paths the loss is {threshold:g} or more."
     if excepted:
-        sentence += f" It stays below without {'; '.join(excepted)}; the paper allows this in the first useful layer."
-    if excessive:
-        sentence += f" It stays below without {'; '.join(excessive)}."
-    if open_:
-        sentence += f" Too close to the threshold to decide: {'; '.join(open_)}."
-    return Verdict("step 6", "failed" if excessive else "undetermined" if open_ else "passed", sentence)
+        sentence += f" It stays below without {listed(excepted)}; the paper allows this in the first useful layer."
+    if low:
+        sentence += f" It stays below without {listed(low)}."
+    return _verdict("step 6", sentence, low, near)
+
+
+def _verdict(step: str, sentence: str, wrong: list[str], near: list[str]) -> Verdict:
+    if near:
+        sentence += f" Too close to the threshold to decide: {listed(near)}."
+    return Verdict(name=step, decision="fails" if wrong else "undecided" if near else "holds", sentence=sentence)

@@ -10,20 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from circuits.checks.experiment import Experiment, listed
 from circuits.circuit import AttentionPath, Circuit
 from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
 from circuits.losses.loss import SURE, Loss
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.mechanisms.one_hot import OneHot
+from circuits.results import Decision, Result, Verdict
 
 Needed = Literal["directly", "indirectly", "undecided", "no"]
 Removed = Mapping[str, Circuit]  # the circuit without one path, by what its row becomes
 ByLayer = Mapping[int, SequentialTest]  # the test for the circuit with the heads above a layer intact
 
 
-@dataclass(frozen=True)
-class PathResult:
+class PathResult(Result):
     """Step 6 for one path: the loss without it, by what its row becomes.
 
     A path can be needed directly or indirectly (see the module). The paper saw the second case in the first useful
@@ -61,11 +62,6 @@ class PathResult:
     in_first_useful_layer: bool
 
     @property
-    def necessary(self) -> bool:
-        """Whether the path is not shown to be redundant."""
-        return self.needed != "no"
-
-    @property
     def nearest_alternative(self) -> tuple[str, Loss] | None:
         """The other target with the lowest loss, with that loss; None if none was tried."""
         return min(self.retargeted.items(), key=lambda item: item[1].mean, default=None)
@@ -86,18 +82,9 @@ class _Removal:
         return self.intact_above if self.needed == "indirectly" else None
 
 
-def removals(
-    test: SequentialTest, strict: SequentialTest, circuit: Circuit, combined: Loss, up_to: Sequence[Loss]
-) -> tuple[PathResult, ...]:
-    """Run step 6 for every path, and look for alternative targets.
-
-    Args:
-        test: the sequential test against the threshold.
-        strict: the sequential test against the strict threshold.
-        circuit: the circuit.
-        combined: the loss of the circuit.
-        up_to: for every layer, the loss with the heads up to this layer replaced and those above intact.
-    """
+def removals(experiment: Experiment) -> tuple[PathResult, ...]:
+    """Run step 6 for every path, and look for alternative targets."""
+    test, strict, circuit, up_to = experiment.test, experiment.strict, experiment.circuit, experiment.up_to
     removed = {path: {row: circuit.without(path, row) for row in REPLACEMENTS} for path in circuit.removable}
     intact = {
         layer: strict if loss.mean < strict.threshold else test
@@ -115,7 +102,7 @@ def removals(
         (head.layer for head in with_fixed_paths(circuit, test.roles, paths_on_average).useful_heads),
         default=None,
     )
-    low = combined.mean < strict.threshold
+    low = experiment.combined.mean < strict.threshold
     results = []
     for path, removal in found.items():
         losses, better = retargeted.get(path, ({}, ()))
@@ -207,3 +194,57 @@ def _each_target(
             gain = own.difference(one, bases[path])
             better[path] += (role,) if gain.mean < -SURE * gain.standard_error else ()
     return {path: (losses[path], better[path]) for path in bases}
+
+
+def step_6(paths: Sequence[PathResult], combined: Loss, strict: float) -> Verdict:
+    """Return whether every path is needed, against the strict threshold."""
+    low = f"{strict:.3g}"
+    if combined.mean >= strict:
+        return _verdict("step 6", "fails", f"Not tested: with every path in place the loss is not below {low}.")
+    if not paths:
+        return _verdict("step 6", "holds", "The circuit has no path, so no path is redundant.")
+    by_need = {how: [path.path for path in paths if path.needed == how] for how in ("no", "undecided", "indirectly")}
+    if by_need["no"]:
+        return _verdict(
+            "step 6",
+            "fails",
+            f"These paths are not needed: {listed(by_need['no'])}. "
+            f"The loss stays below {low} when the row of one of them is made uniform or identity.",
+        )
+    if by_need["undecided"]:
+        undecided = listed(by_need["undecided"])
+        return _verdict("step 6", "undecided", f"Undecided whether these are needed: {undecided}. Take more examples.")
+    indirect, weak = by_need["indirectly"], [path.path for path in paths if path.weak]
+    sentence = (
+        f"The circuit needs {len(paths) - len(indirect)} of {len(paths)} paths directly: without any one of them the "
+        f"loss exceeds {low}."
+    )
+    if indirect:
+        sentence += f" It needs {listed(indirect)} indirectly: the loss exceeds it with the heads above intact."
+    if weak:
+        sentence += f" The loss stays below {2 * strict:.3g} without {listed(weak)}."
+    return _verdict("step 6", "holds", sentence)
+
+
+def alternative_targets(paths: Sequence[PathResult], combined: Loss, strict: float) -> Verdict:
+    """Return whether no other target does as well, against the strict threshold."""
+    name, low = "alternative targets", f"{strict:.3g}"
+    better = [f"{path.path} ({role} {path.retargeted[role]})" for path in paths for role in path.better_targets]
+    if better:
+        return _verdict(name, "fails", f"Another target gives a lower loss: {listed(better)}.")
+    if combined.mean >= strict:
+        return _verdict(name, "undecided", f"Not tested: the loss of the circuit is not below {low}.")
+    tried = sum(len(path.retargeted) for path in paths)
+    if not tried:
+        return _verdict(name, "undecided" if paths else "holds", "No needed path has another possible target.")
+    as_good = [f"{path.path} ({', '.join(path.alternative_targets)})" for path in paths if path.alternative_targets]
+    if as_good:
+        sentence = f"Another target keeps the loss below {low}, or close to it: {listed(as_good)}."
+        return _verdict(name, "undecided", sentence)
+    return _verdict(
+        name, "holds", f"No path keeps the loss below {low} when it is retargeted to another role ({tried} were tried)."
+    )
+
+
+def _verdict(name: str, decision: Decision, sentence: str) -> Verdict:
+    return Verdict(name=name, decision=decision, sentence=sentence)

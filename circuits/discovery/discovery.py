@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from circuits.checks.content_or_position import MEAN_EXAMPLES, ContentOrPosition, content_or_position, mean_examples
+from circuits.checks.content_or_position import (
+    MEAN_EXAMPLES,
+    ContentOrPosition,
+    content_heads,
+    mean_examples,
+    mean_patterns,
+)
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.observed_paths import ObservedPaths
@@ -97,7 +103,7 @@ class Discovery:
                 "allowed": allowed_loss(self.unablated, self.threshold),
             },
             "circuit": {str(head): str(mechanism) for head, mechanism in self.circuit.heads.items()},
-            "content_or_position": self.heads.to_json(),
+            "content_or_position": self.heads.model_dump(mode="json"),
             "log": [
                 {
                     "step": trial.step,
@@ -154,26 +160,20 @@ def _discovered(
     if unablated.mean >= threshold or unablated.near(threshold):
         raise Unsolved(f"the unablated loss is {unablated}; expected a loss clearly below the threshold {threshold:g}")
     mean_over = min(n_examples, MEAN_EXAMPLES)
-    heads = content_or_position(
-        model,
-        task,
-        n_examples=max(2, n_examples // 2),
-        threshold=threshold,
-        seed=seed,
-        mean_over=mean_over,
-        progress=part_of(progress, 0.0, 0.4),
-    )
+    means = mean_patterns(model, task, seed, mean_over)
+    few = Sample(task, max(2, n_examples // 2), stream_seed(seed, "content"), next(model.parameters()).device)
+    heads = content_heads(SequentialTest(model, task, few, threshold), means, part_of(progress, 0.0, 0.4))
     own = max(unablated.mean, 0.0)
     aim, last = (own + share * (allowed_loss(unablated, threshold) - own) for share in (AIM, LAST))
     averaged = mean_examples(model, task, seed, mean_over)
 
     def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
-        observed = ObservedPaths(model, averaged, heads.means, likely)
+        observed = ObservedPaths(model, averaged, means, likely)
         shown_paths: dict[Head, Mechanism] = {
             head: observed.mechanism(head, observed.rows[head]) for head in heads.content
         }
         growing = Fitting(test.with_threshold(aim), {}, observed)
-        return growing.grow(Circuit({**heads.means, **shown_paths})), growing
+        return growing.grow(Circuit({**means, **shown_paths})), growing
 
     circuit, growing = grown(likely=())
     grew = [growing]

@@ -19,11 +19,9 @@ from circuits.given import examples_of
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
-from circuits.null_models.chance import against_chance
 from circuits.role_paths import has_role_paths
 from circuits.task import Task
-from circuits.utils.progress import part_of
-from circuits.validation.validation import validate
+from circuits.validation import validate
 
 AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
 IN_PASSING = 64  # examples for the test whether paths are needed, and for the edges of a head
@@ -98,7 +96,7 @@ class Exploration:
             BadInput: the circuit names no head.
         """
         asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": self.threshold}
-        report = validate(self.model, self.task, self.draft.circuit, **asked, progress=progress)
+        report = validate(self.model, self.task, self.draft.circuit, **asked)
         return {result.path: result for result in report.paths}
 
     def has_edges(self, head: Head) -> bool:
@@ -182,9 +180,8 @@ class Exploration:
         """
         circuit = self._named()
         asked: dict[str, Any] = {"n_examples": EXACTLY, "seed": self.seed + 1, "threshold": self.threshold}
-        report = validate(self.model, self.task, circuit, **asked, progress=part_of(progress, 0.0, 0.5))
-        chance = against_chance(self.model, self.task, circuit, **asked, progress=part_of(progress, 0.5, 1.0))
-        return report.save(folder, chance)
+        report = validate(self.model, self.task, circuit, **asked)
+        return report.save(folder)
 
     def _loss(self, circuit: Circuit, exactly: bool) -> Loss:
         (loss,) = (self._test if exactly else self._at_once).measure([circuit])

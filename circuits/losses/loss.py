@@ -8,6 +8,7 @@ from typing import Any
 from jaxtyping import Float
 
 from circuits.errors import real
+from circuits.results import Number
 from circuits.utils.lazy import torch
 
 SURE = 3.0  # standard errors; a larger difference is taken as real
@@ -24,9 +25,9 @@ class Loss:
         n_examples: the number of examples.
     """
 
-    mean: float
-    standard_error: float
-    components: dict[str, float]
+    mean: Number
+    standard_error: Number
+    components: dict[str, Number]
     n_examples: int
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any
 from jaxtyping import Float
 
 from circuits.losses.loss import SURE
+from circuits.results import Number
 from circuits.utils.lazy import torch
 
 
@@ -21,8 +22,8 @@ class Mean:
         n_examples: the number of examples.
     """
 
-    mean: float
-    standard_error: float
+    mean: Number
+    standard_error: Number
     n_examples: int
 
     @classmethod

@@ -10,14 +10,8 @@ from retrieval_interp.cli.options import Interrupted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from circuits.discovery.discovery import Discovery
-    from circuits.null_models.chance import ChanceReport
-    from circuits.validation.validation_report import ValidationReport
     from retrieval_interp.claims.claim import Claim
     from retrieval_interp.theory.depth import Depth
-
-OUTCOMES = {"passed": "green", "failed": "red", "undetermined": "yellow"}
-DECISIONS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
 
 @contextmanager
@@ -64,73 +58,6 @@ def runs_bar(what: str = "training") -> Iterator[Callable[[float], None]]:
             yield progress
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the finished runs are kept, and the same command continues") from None
-
-
-def print_report(report: "ValidationReport") -> None:
-    """Print the verdict and the tables of a validation."""
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    from circuits.mechanisms.mechanism import SIMPLE
-
-    console = Console()
-    heads = Table("head", "hypothesis", *SIMPLE, "its hypothesis", "hypothesis alone", title="Each head alone (step 3)")
-    for head in report.heads:
-        losses = [f"{head.losses[name].mean:.4f}" for name in (*SIMPLE, head.hypothesis)]
-        heads.add_row(str(head.head), head.hypothesis, *losses, f"{head.alone} (simplest: {head.simplest or 'none'})")
-    columns = ("row made uniform", "row made identity", "needed", "best other target")
-    paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path (step 6)")
-    for path in report.paths:
-        losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
-        nearest = (
-            f"{path.nearest_alternative[0]} {path.nearest_alternative[1].mean:.4f}" if path.nearest_alternative else ""
-        )
-        condition = report.circuit.condition(path.path)
-        name = f"{path.path}{f' on {condition.text(path.path.target)}' if condition else ''}"
-        paths.add_row(name, *losses, path.needed + (", weakly" if path.weak else ""), nearest)
-    console.print(heads, paths)
-    name = report.circuit.name or "The circuit"
-    console.print(Text(f"{name}: {report.headline}", f"bold {DECISIONS[report.decision]}"))
-    said = [(one.name, one.decision, one.verdicts) for one in report.statements]
-    for name, decision, verdicts in (*said, ("Appendix E to the letter", report.paper.decision, report.paper.verdicts)):
-        console.print(Text.assemble(f"{name}: ", (decision, DECISIONS[decision])))
-        for verdict in verdicts:
-            mark = Text(f"{verdict.outcome} ", OUTCOMES[verdict.outcome])
-            console.print(Text.assemble(f"{verdict.step:>12} ", mark, verdict.sentence))
-    for sentence in report.flow_sentences():
-        console.print(Text.assemble(f"{'flow':>12} ", sentence))
-
-
-def print_chance(chance: "ChanceReport") -> None:
-    """Print the comparison with chance."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console()
-    for sentence in chance.sentences():
-        console.print(Text.assemble(f"{'chance':>12} ", sentence))
-
-
-def print_discovery(found: "Discovery") -> None:
-    """Print the mechanism of every head and the work of the discovery."""
-    from rich.console import Console
-    from rich.table import Column, Table
-
-    titles = (Column("head", no_wrap=True), Column("loss", justify="right"), "looks at", "mechanism")
-    shown = Table(*titles, title="The loss with one head mean-ablated, and the mechanism of each head")
-    for head, loss in found.heads.alone.items():
-        shown.add_row(str(head), f"{loss.mean:.4f}", found.heads.looks_at(head), str(found.circuit.heads[head]))
-    console = Console()
-    console.print(shown)
-    console.print(f"Discovery tried {len(found.trials)} changes and ran {found.n_evaluations} sequences for losses.")
-    if found.n_undecided:
-        console.print(f"{found.n_undecided} changes were not made because the examples did not decide them; try more.")
-    outcome = "within" if found.explains else "above"
-    console.print(
-        f"The loss with all heads replaced is {found.combined}, "
-        f"{outcome} twice the unablated loss ({found.unablated}) plus a tenth of the threshold."
-    )
 
 
 def print_depths(rows: "Sequence[Depth]") -> None:

@@ -12,15 +12,14 @@ from circuits import (
     OneHot,
     Previous,
     Uniform,
-    against_chance,
     discover,
     mean_patterns,
     validate,
 )
+from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
-from circuits.losses.sequential_test import SequentialTest
 from retrieval_interp.ground_truth.chains import ChainTask
 
 ANSWER = OneHot({"query": "pair1.second"})
@@ -34,16 +33,15 @@ def compiled(*answering):
 
 
 def measured(model, task, circuit):
-    judge = SequentialTest(model, task, task.examples(64, seed=1), 0.05)
-    return faithfulness(judge, circuit, mean_patterns(model, task))
+    return faithfulness(Experiment(model, task, circuit, n_examples=64))
 
 
 def test_the_heads_that_do_the_work_are_faithful_and_complete():
     model, task = compiled(Head(1, 0))
     found = measured(model, task, Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER}))
     assert found.heads == (Head(0, 0), Head(1, 0))
-    assert found.standard.circuit.mean < 0.001
-    assert found.standard.outside.mean > 0.5
+    assert found.ablations["mean"].circuit.mean < 0.001
+    assert found.ablations["mean"].outside.mean > 0.5
     assert len(found.knockouts) == 3  # each head, and both
     assert all(out.alike(0.05) for out in found.knockouts)
 
@@ -52,15 +50,15 @@ def test_heads_without_those_that_the_answer_needs_are_not_faithful():
     model, task = compiled(Head(1, 0))
     found = measured(model, task, Circuit({Head(0, 0): JOIN, Head(1, 0): Uniform()}))
     assert found.heads == (Head(0, 0),)
-    assert found.standard.circuit.mean > 0.5
-    assert found.standard.recovered(Loss(0.0, 0.0, {}, 64)) == pytest.approx(0.0, abs=0.01)
+    assert found.ablations["mean"].circuit.mean > 0.5
+    assert found.ablations["mean"].recovered(Loss(0.0, 0.0, {}, 64)) == pytest.approx(0.0, abs=0.01)
 
 
 def test_a_backup_outside_makes_a_faithful_circuit_incomplete():
     model, task = compiled(Head(1, 0), Head(1, 1))
     named = Circuit({Head(0, 0): JOIN, Head(0, 1): Uniform(), Head(1, 0): ANSWER, Head(1, 1): Uniform()})
     found = measured(model, task, named)
-    assert found.standard.circuit.mean < 0.05
+    assert found.ablations["mean"].circuit.mean < 0.05
     apart = {out.heads for out in found.knockouts if out.apart(0.05)}
     # Without L1H0 the model still has its backup. L0H0 looks at positions alone: its average does as well.
     assert apart == {(Head(1, 0),), (Head(0, 0), Head(1, 0))}
@@ -73,32 +71,31 @@ def test_a_backup_outside_makes_a_faithful_circuit_incomplete():
 
 def test_uniform_and_identity_stand_beside_the_average(model, task, circuit):
     report = validate(model, task, circuit, n_examples=16)
-    assert [one.ablation for one in report.faithfulness.by_ablation] == ["mean", "uniform", "identity"]
-    document = report.to_json()["faithfulness"]
-    assert document["ablations"]["mean"]["recovered"] == pytest.approx(1.0, abs=1e-4)
+    assert [*report.faithfulness.ablations] == ["mean", "uniform", "identity"]
+    assert report.faithfulness.ablations["mean"].recovered(report.unablated) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_which_it_leads(model, task):
     mean = mean_patterns(model, task)[Head(0, 0)]
     circuit = Circuit({Head(0, 0): mean, Head(1, 0): OneHot({"query": "pair1.second"}, "identity")})
     report = validate(model, task, circuit, n_examples=64)
-    assert report.passed  # an average may stand for a head
+    assert report.decision == "holds"  # an average may stand for a head
     literal = report.paper.circuit.heads
     assert literal == {Head(0, 0): JOIN, Head(1, 0): ANSWER}
     assert report.paper.decision == "holds"
     n = mean.weights.shape[0]
     nowhere = circuit.with_head(Head(0, 0), FixedPattern(0.6 * torch.eye(n) + 0.4 * torch.eye(n).roll(-1, 1).tril()))
-    report = validate(model, task, nowhere, n_examples=64, protocol="paper")
+    report = validate(model, task, nowhere, n_examples=64).by("paper")
     assert report.paper.circuit.heads[Head(0, 0)].name in ("uniform", "identity")
     (step_3, *_) = report.paper.verdicts
-    assert step_3.outcome == "failed"  # nothing but its average or the path can stand for the joining head alone
+    assert step_3.decision == "fails"  # nothing but its average or the path can stand for the joining head alone
     assert report.decision == "fails"
 
 
 def test_a_circuit_of_paths_holds_by_the_letter_too(model, task):
     circuit = Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER})
-    report = validate(model, task, circuit, n_examples=64, protocol="paper")
-    assert report.passed
+    report = validate(model, task, circuit, n_examples=64).by("paper")
+    assert report.decision == "holds"
     assert {path.head for path in report.paper.without} == {Head(0, 0), Head(1, 0)}
     assert report.paper.combined.mean < 0.001
 
@@ -112,21 +109,20 @@ def test_by_the_letter_a_head_that_uniform_attention_can_replace_is_uniform_what
     assert {path.head for path in literal.without} == {Head(0, 0), Head(1, 0)}
 
 
-def test_discovery_validation_and_chance_draw_different_examples_with_one_seed(model, task, monkeypatch):
+def test_discovery_and_validation_draw_different_examples_with_one_seed(model, task, monkeypatch):
     drawn = []
     examples = type(task).examples
     monkeypatch.setattr(
         type(task), "examples", lambda own, n, seed: (drawn.append((n, seed)), examples(own, n, seed))[1]
     )
     circuit = Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER})
-    judged = [partial(one, model, task, circuit) for one in (validate, against_chance)]
     seeds = []
-    for way in (partial(discover, model, task), *judged):
+    for way in (partial(discover, model, task), partial(validate, model, task, circuit)):
         drawn.clear()
         way(n_examples=48, seed=4)
         seeds.append({seed for n, seed in drawn if n in (24, 48)})  # not those of averages, or of roles alone
     assert all(seeds)
-    assert not any(seeds[one] & seeds[other] for one, other in ((0, 1), (0, 2), (1, 2)))
+    assert not seeds[0] & seeds[1]
 
 
 def test_the_averages_come_from_examples_that_no_test_uses(model, task, monkeypatch):

@@ -134,7 +134,7 @@ def test_in_a_trained_token_model_the_previous_token_head_and_the_induction_head
     assert len(lowest) == 1
     assert highest == {("again", "next")}
     report = validate(model, task, found.circuit, n_examples=256, seed=1)
-    assert report.passed, report.verdicts
+    assert report.decision == "holds", report.headline
 
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, float("nan"), float("inf")])

@@ -91,14 +91,13 @@ class Loses(Copying):
 
 
 ENTRANCES = {
-    "validate": lambda model, task: validate(model, task, CIRCUIT, n_examples=32, progress=print),
+    "validate": lambda model, task: validate(model, task, CIRCUIT, n_examples=32),
     "discover": lambda model, task: circuits.discover(model, task, n_examples=32, threshold=9.0),
     "evaluate": lambda model, task: evaluate(model, task, Copying().examples(4, 0), [CIRCUIT]),
     "path_patching": lambda model, task: circuits.path_patching(model, task, CIRCUIT, n_examples=4),
     "mlp_ablations": lambda model, task: circuits.mlp_ablations(model, task, n_examples=4),
     "self_consistency": lambda model, task: circuits.self_consistency(model, task, CIRCUIT, n_examples=32),
     "content_or_position": lambda model, task: circuits.content_or_position(model, task, n_examples=32),
-    "against_chance": lambda model, task: circuits.against_chance(model, task, CIRCUIT, n_examples=32),
     "explore": lambda model, task: circuits.explore(model, task, CIRCUIT),
 }
 

@@ -21,13 +21,10 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"protocol": "Paper"}, "'Paper'; expected extended or paper"),
         ({"n_examples": 64.0}, "number of examples is 64.0"),
         ({"seed": -1}, "seed is -1"),
         ({"threshold": "0.1"}, "threshold is '0.1'"),
         ({"threshold": float("nan")}, "threshold is nan"),
-        ({"max_examples": -5}, "max_examples is -5"),
-        ({"metadata": {"model": object()}}, "the metadata, model"),
         ({"circuit": {"L0H0": "uniform"}}, "circuit: got dict; expected Circuit"),
         ({"circuit": Copying().examples(2, 0)}, "circuit: got Examples; expected Circuit"),
     ],
@@ -81,7 +78,7 @@ for name, run in wrong.items():
         assert name.split(", ")[1] in str(error), (name, str(error))
     else:
         raise AssertionError(name)
-for work in (circuits.against_chance, circuits.path_patching, circuits.self_consistency, circuits.validate,
+for work in (circuits.path_patching, circuits.self_consistency, circuits.validate,
              circuits.content_or_position, circuits.discover, circuits.mlp_ablations):
     for name in ("n_examples", "seed"):
         for value in ("a", 2.5, True, -1, None):
@@ -108,6 +105,14 @@ def test_arguments_of_a_wrong_type_are_named_in_one_line():
     assert run.returncode == 0, run.stderr
 
 
+def test_a_protocol_and_metadata_that_cannot_be_used_are_named(model):
+    report = validate(model, Copying(), CIRCUIT, n_examples=32)
+    with pytest.raises(BadInput, match="'Paper'; expected extended or paper"):
+        report.by("Paper")
+    with pytest.raises(BadInput, match="the metadata, model"):
+        report.about({"model": object()})
+
+
 def test_a_mechanism_with_a_field_that_files_use_is_refused():
     with pytest.raises(BadInput, match="a field called mechanism"):
 
@@ -124,7 +129,7 @@ def test_a_mechanism_with_a_field_that_files_use_is_refused():
 def test_numbers_of_any_library_are_taken_as_pythons(model):
     settings = {"n_examples": np.int64(32), "seed": torch.tensor(1), "threshold": np.float32(9.0)}
     metadata = {"seed": np.int64(3), "rate": torch.tensor(0.5), "heads": (np.int32(1), 2)}
-    report = validate(model, Copying(), CIRCUIT, **settings, metadata=metadata)
+    report = validate(model, Copying(), CIRCUIT, **settings).about(metadata)
     again = validate(model, Copying(), CIRCUIT, n_examples=32, seed=1, threshold=9.0)
     assert report.combined == again.combined
     assert report.metadata == {"seed": 3, "rate": 0.5, "heads": [1, 2]}

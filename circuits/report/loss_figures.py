@@ -8,10 +8,10 @@ import plotly.graph_objects as go
 from circuits.checks.content_or_position import ContentOrPosition
 from circuits.losses.loss import Loss
 from circuits.mechanisms.mechanism import REPLACEMENTS
-from circuits.validation.validation_report import ValidationReport
+from circuits.report.report import Report
 
 
-def loss_figure(report: ValidationReport) -> go.Figure:
+def loss_figure(report: Report) -> go.Figure:
     """Plot the loss without each path, beside the unablated and the combined loss; bars are two standard errors."""
     figure = go.Figure()
     figure.add_trace(

@@ -1,9 +1,8 @@
-import json
 from dataclasses import replace
 
 import pytest
 
-from circuits import Circuit, against_chance, discover, path_patching, self_consistency, validate
+from circuits import Circuit, Report, discover, path_patching, self_consistency, validate
 from retrieval_interp import load
 from retrieval_interp.cli import main
 from tests.browser import opened
@@ -27,12 +26,10 @@ def assert_inked(page, viewer):
 def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tmp_path):
     model, task, circuit = load("induction")
     report = validate(model, task, circuit, n_examples=32, threshold=0.1)
-    chance = against_chance(model, task, circuit, n_examples=32, threshold=0.1)
-    with opened(report.save(tmp_path, chance)) as (page, complaints):
+    with opened(report.save(tmp_path)) as (page, complaints):
         assert f"induction: {report.decision}" in page.locator("#verdict h1").inner_text()
-        assert page.locator("#statements > li").count() == len(report.statements)
-        assert page.locator("#statements li li").count() == len(report.verdicts)
-        assert page.locator("#paths-table tr").count() == 2 + len(report.paths)
+        assert page.locator("#statements > li").count() == len(report.statements) + 1
+        assert page.locator("#paths-table tr").count() == 1 + len(report.paths)
         assert page.locator("#heads-table tr").count() == 1 + 2
         # plotly draws an annotation for every arrow
         assert page.locator("#circuit-diagram .annotation").count() >= len(circuit.paths)
@@ -61,8 +58,7 @@ def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_
 def test_names_from_files_appear_as_text_and_are_never_run(model, task, circuit, tmp_path):
     nasty = "</script><script>document.title='owned'</script>"
     report = validate(model, task, replace(circuit, name=nasty, description=nasty), n_examples=8)
-    chance = against_chance(model, task, circuit, n_examples=8)
-    with opened(report.save(tmp_path, chance)) as (page, complaints):
+    with opened(report.save(tmp_path)) as (page, complaints):
         assert nasty in page.locator("#verdict h1").inner_text()
         assert page.title() != "owned"
         assert complaints == []
@@ -71,29 +67,22 @@ def test_names_from_files_appear_as_text_and_are_never_run(model, task, circuit,
 @pytest.mark.slow
 def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, task, circuit, tmp_path):
     report = validate(model, task, Circuit(dict(list(circuit.heads.items())[:1])), n_examples=8)
-    chance = against_chance(model, task, circuit, n_examples=8)
-    with opened(report.save(tmp_path, chance)) as (page, _):
+    with opened(report.save(tmp_path)) as (page, _):
         assert "fails" in page.locator("#verdict h1").inner_text()
-        assert "step 4 failed" in page.locator("#verdict").inner_text()
+        assert "step 4 fails" in page.locator("#verdict").inner_text()
 
 
 @pytest.mark.slow
 def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, task, tmp_path):
     found = discover(model, task)
     report = validate(model, task, found.circuit, n_examples=64, seed=1)
-    chance = against_chance(model, task, found.circuit, n_examples=64, seed=1)
     edges = path_patching(model, task, found.circuit, n_examples=16)
     consistent = self_consistency(model, task, found.circuit, n_examples=16)
-    with opened(report.save(tmp_path, chance, found, edges, consistent)) as (page, complaints):
-        assert page.locator("#content-or-position .scatterlayer .trace").count() == 2
+    report = report.model_copy(update={"discovery": found, "composition": edges, "self_consistency": consistent})
+    with opened(report.save(tmp_path)) as (page, complaints):
         steps = page.locator("#discovery-steps li").all_inner_texts()
         assert any(step.startswith("simplify L0H0: previous. Loss 0.0000") for step in steps)
-        assert page.locator("#trials-table tr").count() == 1 + len(found.trials)
-        assert "random circuits" in page.locator("#chance").inner_text()
-        assert page.locator("#composition li").count() == len(edges.attention)
         assert page.locator("#composition-diagram .scatterlayer .trace").count() > 0
         assert "self-consistent" in page.locator("#self-consistency").inner_text()
         assert complaints == []
-    stored = json.loads((tmp_path / "report.json").read_text())
-    assert {edge["sender"] for edge in stored["composition"]["edges"]} == {str(edge.sender) for edge in edges.found}
-    assert stored["self_consistency"]["decision"] == consistent.decision
+    assert Report.read(tmp_path / "report.json") == report

@@ -1,0 +1,107 @@
+"""What every check takes: a circuit of a model on a task, and the examples that test it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from circuits.checks.content_or_position import ContentOrPosition, content_heads, mean_patterns
+from circuits.circuit import Circuit, Head
+from circuits.entrance import entrance
+from circuits.errors import BadInput
+from circuits.losses.loss import Loss, strict_threshold
+from circuits.losses.sample import Sample, stream_seed
+from circuits.losses.sequential_test import ENOUGH, SequentialTest
+from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.model.transformer import Transformer
+from circuits.results import Decision, Verdict
+from circuits.task import Task
+
+STREAM = "validation"  # the rng stream of the examples; discovery and averages use other streams
+
+
+class Experiment:
+    """A circuit under test. Each check is a function of an experiment; what several of them need is measured once.
+
+    Memory is bounded, whatever the number of examples, layers, heads and paths: one block of examples (sample.py), the
+    sequences that run at once (evaluation.py), and four bytes for each loss.
+
+    Attributes:
+        model: the model.
+        task: its task.
+        circuit: the hypothesis.
+        n_examples: the number of fresh examples.
+        seed: their seed; the same seed gives the same results.
+        threshold: a loss below it counts as low; the paper uses 0.05.
+        test: the sequential test against the threshold.
+    """
+
+    @entrance
+    def __init__(
+        self,
+        model: Transformer,
+        task: Task,
+        circuit: Circuit,
+        *,
+        n_examples: int = 1024,
+        seed: int = 0,
+        threshold: float = 0.05,
+    ) -> None:
+        if not circuit.heads:
+            raise BadInput("the circuit names no head; there is nothing to validate")
+        sample = self._sample(model, task, n_examples, stream_seed(seed, STREAM))
+        circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
+        self.model, self.task, self.circuit = model, task, circuit
+        self.n_examples, self.seed, self.threshold = n_examples, seed, threshold
+        self.test = SequentialTest(model, task, sample, threshold)
+
+    @cached_property
+    def unablated(self) -> Loss:
+        """The loss of the unablated model."""
+        return self.test.measure([Circuit()])[0]
+
+    @cached_property
+    def combined(self) -> Loss:
+        """The loss with all named heads replaced (step 5)."""
+        return self.test.measure([self.circuit])[0]
+
+    @cached_property
+    def up_to(self) -> tuple[Loss, ...]:
+        """For every layer, the loss with the named heads up to this layer replaced and those above intact."""
+        layers = {layer: self.circuit.up_to(layer) for layer in range(self.model.cfg.n_layers)}
+        return tuple(decided.loss for decided in self.test.test(layers).values())
+
+    @cached_property
+    def strict(self) -> SequentialTest:
+        """The test against the strict threshold for single paths."""
+        return self.test.with_threshold(strict_threshold(self.unablated, self.combined, self.threshold))
+
+    @cached_property
+    def means(self) -> dict[Head, FixedPattern]:
+        """Every head's average pattern, over examples that are not in the test."""
+        return mean_patterns(self.model, self.task, self.seed)
+
+    @cached_property
+    def content_or_position(self) -> ContentOrPosition:
+        """The content heads and the positional heads of the model, on examples of their own."""
+        n = min(self.n_examples, ENOUGH)
+        sample = self._sample(self.model, self.task, n, stream_seed(self.seed, f"{STREAM} of content"))
+        return content_heads(SequentialTest(self.model, self.task, sample, self.threshold), self.means)
+
+    @staticmethod
+    def _sample(model: Transformer, task: Task, n: int, seed: int) -> Sample:
+        return Sample(task, n, seed, next(model.parameters()).device)
+
+
+def is_low(name: str, what: str, loss: Loss, threshold: float) -> Verdict:
+    """Return whether a loss is below a threshold, by more than three standard errors."""
+    sentence = f"{what} is {loss}, {'below' if loss.mean < threshold else 'not below'} the threshold {threshold:g}."
+    if loss.near(threshold):
+        sentence += " It is within three standard errors of it. Take more examples."
+    decision: Decision = "holds" if loss.mean < threshold else "fails"
+    return Verdict(name=name, decision="undecided" if loss.near(threshold) else decision, sentence=sentence)
+
+
+def listed(things: object, separator: str = "; ", most: int = 6) -> str:
+    """Return things as text, at most ``most`` of them."""
+    texts = [str(one) for one in things]  # type: ignore[attr-defined]
+    return separator.join(texts[:most]) + (" ..." if len(texts) > most else "")

@@ -1,0 +1,51 @@
+"""Reports and discoveries on the terminal: the statements of the page, in words, the verdict last."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from circuits.discovery.discovery import Discovery
+    from circuits.report.report import Report
+
+COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
+
+
+def print_report(report: "Report") -> None:
+    """Print the statements with the verdicts of their steps, and the decision."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from circuits.report.page import statements
+
+    console = Console()
+    for statement in statements(report):
+        console.print(Text.assemble(f"{statement.name}: ", (statement.decision, COLOURS[statement.decision])))
+        for verdict in statement.verdicts:
+            said = Text.assemble(
+                f"{verdict.name} ", (verdict.decision, COLOURS[verdict.decision]), f": {verdict.sentence}"
+            )
+            console.print(Padding(said, (0, 0, 0, 4)))
+    for result in (report.flow, report.self_consistency):
+        if result is not None:
+            console.print(Text(result.verdict.sentence))
+    name = report.circuit.name or "The circuit"
+    console.print(Text(f"{name}: {report.headline}", f"bold {COLOURS[report.decision]}"))
+
+
+def print_discovery(found: "Discovery") -> None:
+    """Print the mechanism of every head, and the work of the discovery."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    for head, mechanism in found.circuit.heads.items():
+        loss, looks = found.heads.alone[head], found.heads.looks_at(head)
+        console.print(Text(f"{head!s:>8}  {mechanism} (looks at {looks}; loss with its average alone {loss.mean:.4f})"))
+    console.print(f"Discovery tried {len(found.trials)} changes and ran {found.n_evaluations} sequences for losses.")
+    if found.n_undecided:
+        console.print(f"{found.n_undecided} changes were not made because the examples did not decide them; try more.")
+    outcome = "within" if found.explains else "above"
+    console.print(
+        f"The loss with all heads replaced is {found.combined}, "
+        f"{outcome} twice the unablated loss ({found.unablated}) plus a tenth of the threshold."
+    )
