@@ -1,6 +1,6 @@
 """Average attention: from role to role within an instance, and from position to position."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float
@@ -23,18 +23,8 @@ def role_attention(model: Transformer, examples: Examples) -> Float[Tensor, "lay
 
     A row sums to less than 1 if a head attends to other instances or to positions without a role.
     """
-    cfg = model.cfg
-    n_roles = len(examples.roles.names)
-    total = torch.zeros(cfg.n_layers, cfg.n_heads, n_roles, n_roles, device=examples.inputs.device)
-    at_once = sequences_at_once(cfg.n_heads, examples.inputs.shape[1])
-    for start in range(0, len(examples), at_once):
-        batch = examples.take(slice(start, start + at_once))
-        at = batch.roles.positions.transpose(1, 2)  # [batch, instance, role]
-        example = torch.arange(len(batch), device=at.device)[:, None, None, None]
-        for layer, pattern in attention_patterns(model, batch):
-            between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, instance, role, role, head]
-            total[layer] += between.mean(dim=1).sum(dim=0).permute(2, 0, 1)
-    return total / len(examples)
+    n, n_roles, n_instances = examples.roles.positions.shape
+    return _between_roles(model, examples, torch.ones(n, n_instances, n_roles, 1))[..., 0]
 
 
 @entrance
@@ -51,21 +41,32 @@ def attention_by_group(
     """
     roles = examples.roles
     labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)  # [batch, instance, role]
-    of_label = torch.nn.functional.one_hot(labels).float()  # [batch, instance, role, label]
-    found = []
-    total: Tensor = torch.zeros(())
+    return _between_roles(model, examples, torch.nn.functional.one_hot(labels).float())
+
+
+def _between_roles(
+    model: Transformer, examples: Examples, of_label: Float[Tensor, "batch instance role label"]
+) -> Float[Tensor, "layer head query_role key_role label"]:
+    """Return the average attention from role to role over the instances with each label at the key role."""
+    cfg, of_label = model.cfg, of_label.to(examples.inputs.device)
+    total = of_label.new_zeros(cfg.n_layers, cfg.n_heads, of_label.shape[2], *of_label.shape[2:])
+    for part, layer, pattern in _patterns(model, examples):
+        at = examples.roles.positions[part].transpose(1, 2)  # [batch, instance, role]
+        example = torch.arange(len(at), device=at.device)[:, None, None, None]
+        between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, instance, query, key, head]
+        total[layer] += torch.einsum("bcqkh,bckl->hqkl", between, of_label[part].to(between))
+    return total / of_label.sum(dim=(0, 1))
+
+
+def _patterns(
+    model: Transformer, examples: Examples
+) -> Iterator[tuple[slice, int, Float[Tensor, "batch head query key"]]]:
+    """Yield some of the examples, a layer, and its attention patterns there, until all examples had all layers."""
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     for start in range(0, len(examples), at_once):
         part = slice(start, start + at_once)
-        batch = examples.take(part)
-        at = batch.roles.positions.transpose(1, 2)
-        example = torch.arange(len(batch), device=at.device)[:, None, None, None]
-        for _, pattern in attention_patterns(model, batch):
-            between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, instance, query, key, head]
-            found.append(torch.einsum("bcqkh,bckl->hqkl", between, of_label[part].to(between)))
-        total = total + torch.stack(found)
-        found = []
-    return total / of_label.sum(dim=(0, 1))
+        for layer, pattern in attention_patterns(model, examples.take(part)):
+            yield part, layer, pattern
 
 
 def split_attention(
@@ -86,11 +87,8 @@ def position_attention(model: Transformer, examples: Examples) -> Float[Tensor, 
     With padding, a position is averaged over the examples that are that long.
     """
     total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])
-    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
-    for start in range(0, len(examples), at_once):
-        batch = examples.take(slice(start, start + at_once))
-        for layer, pattern in attention_patterns(model, batch):
-            total[layer] += batch.roles.aligned(pattern).float().sum(dim=0).cpu()
+    for part, layer, pattern in _patterns(model, examples):
+        total[layer] += examples.roles.take(part).aligned(pattern).float().sum(dim=0).cpu()
     return total / examples.roles.times(examples.inputs.shape[1]).clamp(min=1)[:, None].cpu()
 
 

@@ -41,9 +41,15 @@ def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu
         BadInput: the task gives something else, fewer or more examples, or lacks one of its roles; it gives the same
             examples for every seed, or others for the same one.
     """
-    others = _of_another_seed(task, n)
-    examples = _drawn(task, n, seed)
-    _warn_of_repeats(examples, others)
+    others, examples = _of_another_seed(task, n), _drawn(task, n, seed)
+    there = {*_rows(examples)} if len(examples) >= len(others) else set()
+    shared = sum(one in there for one in others)
+    if 2 * shared >= len(others):
+        warnings.warn(
+            f"{n} examples were asked for, {len(there)} are different, and of {len(others)} with another seed {shared} "
+            "are among them: averages, choices and tests share them, and standard errors say too little",
+            stacklevel=2,
+        )
     return examples.to(device)
 
 
@@ -83,7 +89,7 @@ def _of_another_seed(task: Task, n: int) -> list[bytes]:
     if key in _seeded and _seeded[key][0]() is task:
         return _seeded[key][1]
     few = max(FEW, min(whole("the number of examples", n, 1), SEEDED))
-    one, again, other = (rows(_drawn(task, few, seed)) for seed in (0, 0, OTHER_SEED))
+    one, again, other = (_rows(_drawn(task, few, seed)) for seed in (0, 0, OTHER_SEED))
     if one != again:
         raise BadInput("the task gives other examples for the same seed; expected the same ones")
     if one == other:
@@ -93,25 +99,10 @@ def _of_another_seed(task: Task, n: int) -> list[bytes]:
     return other
 
 
-def rows(examples: Examples) -> list[bytes]:
+def _rows(examples: Examples) -> list[bytes]:
     """Return inputs and targets of every example as bytes, to tell which examples are the same."""
-    n = len(examples)
-    parts = [part.reshape(n, -1).double().cpu().numpy() for part in (examples.inputs, examples.targets)]
-    return [own.tobytes() + answer.tobytes() for own, answer in zip(*parts, strict=True)]
-
-
-def _warn_of_repeats(examples: Examples, others: list[bytes]) -> None:
-    """Warn if most examples of another seed are among some examples: the task draws from a small data set."""
-    if len(examples) < len(others):
-        return
-    there = {*rows(examples)}
-    shared = sum(own in there for own in others)
-    if 2 * shared >= len(others):
-        warnings.warn(
-            f"{len(examples)} examples were asked for, {len(there)} are different, and of {len(others)} with another "
-            f"seed {shared} are among them: averages, choices and tests share them, and standard errors say too little",
-            stacklevel=2,
-        )
+    parts = [part.reshape(len(examples), -1).double().cpu() for part in (examples.inputs, examples.targets)]
+    return [row.tobytes() for row in torch.cat(parts, dim=1).numpy()]
 
 
 def losses_of(
@@ -124,9 +115,8 @@ def losses_of(
     """
     outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
     losses = task.losses(outputs, examples)
-    expected = len(examples), len(task.loss_components)
-    if not isinstance(losses, torch.Tensor) or losses.shape != expected or losses.is_complex():
-        is_tensor = isinstance(losses, torch.Tensor)
+    expected, is_tensor = (len(examples), len(task.loss_components)), isinstance(losses, torch.Tensor)
+    if not is_tensor or losses.shape != expected or losses.is_complex():
         got = f"{losses.dtype} of shape {[*losses.shape]}" if is_tensor else type(losses).__name__
         raise BadInput(f"the task's losses: got {got}; expected a real tensor {[*expected]}, by example and component")
     if finite and not losses.isfinite().all():

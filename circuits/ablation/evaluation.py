@@ -86,7 +86,9 @@ def each_loss(
     for start in range(0, len(examples), at_once):
         part = slice(start, min(start + at_once, len(examples)))
         tree = _Tree(model, task, examples.take(part), circuits)
-        for members, losses in tree.losses():
+        with torch.no_grad():
+            embedded = tree.opened.embed()
+        for members, losses in tree.losses(0, embedded, range(len(circuits))):
             for circuit in members:
                 yield circuit, part, losses
 
@@ -100,25 +102,19 @@ class _Tree:
         self.roles = [examples.roles.in_layer(layer) for layer in range(self.n_layers)]
         self.patterns: dict[Hashable, Tensor] = {}
 
-    def losses(self) -> Iterator[tuple[Sequence[int], Float[Tensor, "example component"]]]:
-        """Yield circuits that agree in all layers, by their indices, with their losses."""
-        with torch.no_grad():
-            embedded = self.opened.embed()
-        branches = self._branches(0, embedded, range(len(self.circuits)))
-        while branches:
-            layer, residual, members = branches.pop()
-            if layer < self.n_layers:
-                residual = self._after(layer, residual, self.circuits[members[0]].layer(layer))
-                branches += self._branches(layer + 1, residual, members)
-            else:
-                yield members, self._losses(residual)
-
-    def _branches(self, layer: int, residual: Tensor, members: Iterable[int]) -> list[tuple[int, Tensor, list[int]]]:
-        """Return the versions of a layer: the layer, the residual stream before it, and the circuits that agree."""
-        found: dict[Layer, list[int]] = {}
+    def losses(
+        self, layer: int, residual: Float[Tensor, "example pos d_model"], members: Iterable[int]
+    ) -> Iterator[tuple[list[int], Float[Tensor, "example component"]]]:
+        """Yield circuits that agree from a layer on, by their indices, with their losses."""
+        versions: dict[Layer, list[int]] = {}
         for member in members:
-            found.setdefault(self.circuits[member].layer(layer), []).append(member)
-        return [(layer, residual, own) for own in found.values()]
+            versions.setdefault(self.circuits[member].layer(layer), []).append(member)
+        for heads, agreeing in versions.items():
+            after = self._after(layer, residual, heads)
+            if layer + 1 < self.n_layers:
+                yield from self.losses(layer + 1, after, agreeing)
+            else:
+                yield agreeing, self._losses(after)
 
     @torch.no_grad()
     def _after(

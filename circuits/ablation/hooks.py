@@ -1,26 +1,24 @@
 """Ablation: replace a model's attention patterns with those of a circuit (paper, Appendix E)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from circuits.circuit import Circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.heads import Head, Layer, head_pattern
-from circuits.mechanisms.mechanism import Mechanism, Resample
+from circuits.heads import Head, head_pattern
+from circuits.mechanisms.mechanism import Resample
 from circuits.model.layers import check_edits
 from circuits.model.patterns import pattern_hook
-from circuits.model.transformer import Transformer, run
+from circuits.model.transformer import Transformer, attention_mask, check_inputs, run
 from circuits.model.windows import windowed
 from circuits.roles import Roles
 from circuits.task import Examples
-
-Hook = Callable[[Float[Tensor, "batch head query key"], nn.Module], Float[Tensor, "batch head query key"]]
 
 
 @entrance
@@ -44,51 +42,55 @@ def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> AbstractConte
 
 
 @contextmanager
-def ablating(model: Transformer, circuit: Circuit, roles: Roles) -> Iterator[Transformer]:
-    """As ``ablated``, for a model that was checked."""
+def ablating(
+    model: Transformer, circuit: Circuit, roles: Roles, resampled: Mapping[str, Tensor] | None = None
+) -> Iterator[Transformer]:
+    """As ``ablated``, for a model that was checked; with the patterns of layers in another run, by their hook points.
+
+    The hooks are those of TransformerLens, which also act on a run from or to a layer.
+    """
     check_edits(model)
     roles = windowed(model, roles)
     circuit.check(roles, model.cfg.n_layers, model.cfg.n_heads)
-    layers = sorted({head.layer for head in circuit.heads})
-    fired: set[int] = set()
+    silent = {head.layer for head in circuit.heads}
 
-    def override(pattern: Tensor, hook: nn.Module, layer: int) -> Tensor:
-        fired.add(layer)
-        return overridden(pattern, layer, circuit.layer(layer), roles.in_layer(layer))
+    def override(pattern: Float[Tensor, "batch head query key"], hook: Any, layer: int) -> Tensor:
+        silent.discard(layer)
+        _check_run(pattern, roles)
+        pattern = pattern.clone()
+        for index, mechanism in circuit.layer(layer):
+            if isinstance(mechanism, Resample) and resampled is not None:
+                own = resampled[pattern_hook(layer)][:, index]
+            else:
+                own = head_pattern(Head(layer, index), mechanism, roles.in_layer(layer), pattern.shape[-1])
+            pattern[:, index] = own.to(pattern.dtype)
+        return pattern
 
-    hooks: list[tuple[str, Hook]] = [(pattern_hook(layer), partial(override, layer=layer)) for layer in layers]
-    with model.hooks(fwd_hooks=hooks):
+    with model.hooks(fwd_hooks=[(pattern_hook(layer), partial(override, layer=layer)) for layer in sorted(silent)]):
         yield model
-    silent = [layer for layer in layers if layer not in fired]
     if silent:
         raise BadInput(
-            f"the ablation of layers {silent} did nothing; expected the model to be run through them, with its hooks"
+            f"the ablation of layers {sorted(silent)} did nothing; "
+            "expected the model to be run through them, with its hooks"
         )
 
 
-def overridden(
-    pattern: Float[Tensor, "batch head query key"], layer: int, heads: Layer, roles: Roles
-) -> Float[Tensor, "batch head query key"]:
-    """Return a copy of a layer's attention pattern with some heads replaced.
+def _check_run(pattern: Float[Tensor, "batch head query key"], roles: Roles) -> None:
+    """Check that an ablated model is run on whole sequences of the batch that the roles belong to.
 
     Raises:
-        BadInput: the roles belong to another batch, or a mechanism does not fit them.
+        BadInput: it is not.
     """
-    if pattern.shape[-2] != pattern.shape[-1]:
-        queries, keys = pattern.shape[-2:]
+    n, _, queries, keys = pattern.shape
+    if queries != keys:
         raise BadInput(
             f"an ablated model was run on {queries} of {keys} positions, as with a cache of keys; "
             "expected whole sequences (generate with use_past_kv_cache=False)"
         )
-    if int(roles.positions.max()) >= pattern.shape[-1]:
-        last = int(roles.positions.max())
-        raise BadInput(f"a role is at position {last}; the model was run on {pattern.shape[-1]} positions")
-    if len(roles) != pattern.shape[0]:
-        raise BadInput(f"the roles belong to {len(roles)} examples; the model was run on {pattern.shape[0]}")
-    pattern = pattern.clone()
-    for index, mechanism in heads:
-        pattern[:, index] = head_pattern(Head(layer, index), mechanism, roles, pattern.shape[-1]).to(pattern.dtype)
-    return pattern
+    if int(roles.positions.max()) >= keys:
+        raise BadInput(f"a role is at position {int(roles.positions.max())}; the model was run on {keys} positions")
+    if len(roles) != n:
+        raise BadInput(f"the roles belong to {len(roles)} examples; the model was run on {n}")
 
 
 @entrance
@@ -98,36 +100,12 @@ def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Flo
     Raises:
         BadInput: as ``ablated``; or a head is resampled, and the examples have no counterfactual inputs.
     """
-    with ablating(model, _resampled(model, circuit, examples), examples.roles):
+    seen: Mapping[str, Tensor] = {}
+    if layers := {head.layer for head, mechanism in circuit.heads.items() if isinstance(mechanism, Resample)}:
+        others = examples.counterfactuals()
+        check_inputs(model, others)
+        names = [pattern_hook(layer) for layer in layers]
+        options = {"names_filter": names, "return_cache_object": False, **attention_mask(others)}
+        _, seen = model.run_with_cache(others.inputs, **options)
+    with ablating(model, circuit, examples.roles, seen):
         return run(model, examples)
-
-
-@dataclass(frozen=True, eq=False)
-class _Seen(Mechanism):
-    """The patterns of a head in another run, ``[batch, query, key]``."""
-
-    weights: Tensor
-    name = "resample"
-    own = False
-
-    def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "batch query key"]:
-        return self.weights
-
-
-def _resampled(model: Transformer, circuit: Circuit, examples: Examples) -> Circuit:
-    """Return the circuit with the patterns that its resampled heads have on the counterfactual inputs."""
-    heads = [head for head, mechanism in circuit.heads.items() if isinstance(mechanism, Resample)]
-    if not heads:
-        return circuit
-    seen: dict[int, Tensor] = {}
-
-    def see(pattern: Tensor, hook: nn.Module, layer: int) -> Tensor:
-        seen[layer] = pattern
-        return pattern
-
-    hooks: list[tuple[str, Hook]] = [
-        (pattern_hook(layer), partial(see, layer=layer)) for layer in {head.layer for head in heads}
-    ]
-    with model.hooks(fwd_hooks=hooks):
-        run(model, examples.counterfactuals())
-    return Circuit({**circuit.heads, **{head: _Seen(seen[head.layer][:, head.index]) for head in heads}})

@@ -27,8 +27,8 @@ from circuits.ablation.hooks import ablating
 from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency, low
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
+from circuits.losses.by_label import losses_by_label
 from circuits.losses.loss import Loss
-from circuits.losses.loss_by_label import losses_by_label
 from circuits.losses.mean import Mean, per_example
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest

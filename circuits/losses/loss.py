@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxtyping import Float
 
 from circuits.errors import real
+from circuits.losses.mean import SURE as SURE
+from circuits.losses.mean import Mean
 from circuits.results import Number
 from circuits.utils.lazy import torch
 
-SURE = 3.0  # standard errors; a larger difference is taken as real
-
 
 @dataclass(frozen=True)
-class Loss:
-    """A loss averaged over examples.
+class Loss(Mean):
+    """A loss averaged over examples and loss components.
 
     Attributes:
-        mean: the mean over examples and loss components.
-        standard_error: the standard error of the mean, from the spread over examples.
         components: the mean of each loss component, by name.
-        n_examples: the number of examples.
     """
 
-    mean: Number
-    standard_error: Number
-    components: dict[str, Number]
-    n_examples: int
+    components: dict[str, Number] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, losses: Float[torch.Tensor, "example component"], names: tuple[str, ...]) -> Loss:
+    def of(cls, losses: Float[torch.Tensor, "example component"], names: tuple[str, ...]) -> Loss:  # type: ignore[override]
         """Average the loss components of all examples."""
-        each = losses.double().mean(dim=1)
-        spread = each.std().item() if len(each) > 1 else float("nan")
-        components = dict(zip(names, losses.double().mean(dim=0).tolist(), strict=True))
-        return cls(each.mean().item(), spread / len(each) ** 0.5, components, len(each))
-
-    def near(self, threshold: float) -> bool:
-        """Whether the loss is within three standard errors of the threshold, so that the decision is open."""
-        return abs(self.mean - threshold) <= SURE * self.standard_error
+        mean, components = Mean.of(losses.double().mean(dim=1)), losses.double().mean(dim=0).tolist()
+        return cls(mean.mean, mean.standard_error, mean.n_examples, dict(zip(names, components, strict=True)))
 
     def __str__(self) -> str:
         return f"{self.mean:.4f} ± {self.standard_error:.4f}"
 
     def to_json(self) -> dict[str, Any]:
         """Return ``mean``, ``standard_error``, ``components`` and ``examples``."""
-        numbers = {"mean": self.mean, "standard_error": self.standard_error}
-        return {**numbers, "components": self.components, "examples": self.n_examples}
+        return {**super().to_json(), "components": self.components}
 
 
 def allowed_loss(unablated: Loss, threshold: float) -> float:

@@ -1,15 +1,17 @@
-"""A mean over examples with its standard error."""
+"""Means over examples with their standard errors, compared with thresholds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from jaxtyping import Float
 
-from circuits.losses.loss import SURE
 from circuits.results import Number
 from circuits.utils.lazy import torch
+
+SURE = 3.0  # standard errors; a larger difference is taken as real
+Compared = Literal["below", "above", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,11 @@ class Mean:
         """Average one value for each example; examples with NaN have no value."""
         known = values[~values.isnan()].double()
         spread = known.std().item() if len(known) > 1 else float("nan")
-        return cls(known.mean().item(), spread / max(1, len(known)) ** 0.5, len(known))
+        return Mean(known.mean().item(), spread / max(1, len(known)) ** 0.5, len(known))
+
+    def compared(self, threshold: float) -> Compared:
+        """Return on which side of a threshold the mean is, by more than three standard errors."""
+        return "undecided" if self.near(threshold) else "below" if self.mean < threshold else "above"
 
     def near(self, threshold: float) -> bool:
         """Whether the mean is within three standard errors of a threshold; a single example is always too few."""
@@ -40,17 +46,15 @@ class Mean:
     @property
     def positive(self) -> bool:
         """Whether the mean is above zero by more than three standard errors."""
-        return self.mean > 0 and not self.near(0.0)
+        return self.compared(0.0) == "above"
 
     def __str__(self) -> str:
         return f"{self.mean:.2f} ± {self.standard_error:.2f}"
 
     def to_json(self) -> dict[str, Any]:
         """Return ``mean``, ``standard_error`` and ``examples``, with None for NaN."""
-        numbers = {"mean": self.mean, "standard_error": self.standard_error}
-        return {name: None if value != value else value for name, value in numbers.items()} | {
-            "examples": self.n_examples
-        }
+        numbers = {"mean": self.mean, "standard_error": self.standard_error, "examples": self.n_examples}
+        return {name: None if value != value else value for name, value in numbers.items()}
 
 
 def per_example(

@@ -23,17 +23,12 @@ class Sample:
     """
 
     def __init__(self, task: Task, n: int, seed: int, device: torch.device | str = "cpu") -> None:
-        n = number_of_examples(n)
-        self.task, self.seed, self.device, self._n = task, seed, device, n
-        self._drawn: dict[int, Examples] = {0: self._draw(0)}
+        self.task, self.seed, self.device, self._n = task, seed, device, number_of_examples(n)
+        self.first = self._draw(0)
+        self._later: tuple[int, Examples] = 0, self.first  # the last block that was drawn
 
     def __len__(self) -> int:
         return self._n
-
-    @property
-    def first(self) -> Examples:
-        """The first block."""
-        return self._drawn[0]
 
     @property
     def roles(self) -> Roles:
@@ -44,18 +39,14 @@ class Sample:
         """Return a slice of the examples; it must lie in one block."""
         start, stop, _ = index.indices(self._n)
         block = start // BLOCK
-        if block not in self._drawn:
-            self._drawn = {0: self.first, block: self._draw(block)}
-        return self._drawn[block].take(slice(start - block * BLOCK, stop - block * BLOCK))
+        if block not in (0, self._later[0]):
+            self._later = block, self._draw(block)
+        examples = self._later[1] if block else self.first
+        return examples.take(slice(start - block * BLOCK, stop - block * BLOCK))
 
     def _draw(self, block: int) -> Examples:
-        n = min(BLOCK, self._n - block * BLOCK)
-        return examples_of(self.task, n, self._seed(block), self.device)
-
-    def _seed(self, block: int) -> int:
-        if block == 0:
-            return self.seed
-        return stream_seed(self.seed, str(block))
+        seed = stream_seed(self.seed, str(block)) if block else self.seed
+        return examples_of(self.task, min(BLOCK, self._n - block * BLOCK), seed, self.device)
 
 
 def stream_seed(seed: int, stream: str) -> int:

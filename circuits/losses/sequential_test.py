@@ -7,8 +7,9 @@ examples until the loss is decided or no examples are left.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from circuits.ablation.evaluation import each_loss
 from circuits.circuit import Circuit
 from circuits.given import number_of_examples
 from circuits.losses.loss import Loss, check_threshold
-from circuits.losses.loss_cache import LossCache
+from circuits.losses.mean import Compared
 from circuits.losses.sample import Sample, blocks
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
@@ -33,7 +34,7 @@ class DecidedLoss:
     """A loss, and the decision whether it is below the threshold."""
 
     loss: Loss
-    decision: Literal["below", "above", "undecided"]
+    decision: Compared
 
     def __str__(self) -> str:
         return f"{self.loss} on {self.loss.n_examples} examples, {self.decision}"
@@ -42,14 +43,7 @@ class DecidedLoss:
 class SequentialTest:
     """Tests circuits of one model against a threshold; every loss is measured only once."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        task: Task,
-        examples: Examples | Sample,
-        threshold: float,
-        cache: LossCache | None = None,
-    ) -> None:
+    def __init__(self, model: Transformer, task: Task, examples: Examples | Sample, threshold: float) -> None:
         """Make a test.
 
         Args:
@@ -57,7 +51,6 @@ class SequentialTest:
             task: its task.
             examples: all examples of the test; a circuit that is undecided on them stays undecided.
             threshold: a loss below it counts as low.
-            cache: losses that were measured before; they are not measured again, and do not change any result.
 
         Raises:
             BadInput: there are too few or too many examples, or the threshold is not a number above 0.
@@ -69,8 +62,8 @@ class SequentialTest:
         while self.rounds[-1] < len(examples):
             self.rounds.append(4 * self.rounds[-1])
         self.n_evaluations = 0
-        self.cache = LossCache() if cache is None else cache
         self._n: dict[str, int] = {}  # the number of examples that each circuit is tested on, by its digest
+        self._losses: dict[str, Tensor] = {}  # what was measured of each, here or against another threshold
 
     @property
     def roles(self) -> Roles:
@@ -78,8 +71,10 @@ class SequentialTest:
         return windowed(self.model, self.examples.roles)
 
     def with_threshold(self, threshold: float) -> "SequentialTest":
-        """Return the same test against another threshold; both share their loss cache."""
-        return SequentialTest(self.model, self.task, self.examples, threshold, self.cache)
+        """Return the same test against another threshold; what one has measured, the other does not measure again."""
+        other = SequentialTest(self.model, self.task, self.examples, threshold)
+        other._losses = self._losses
+        return other
 
     def test(
         self,
@@ -119,8 +114,7 @@ class SequentialTest:
 
         Few examples may miss a rare failure with a high loss.
         """
-        components = self.task.loss_components
-        return [Loss.of(losses, components) for losses in self.each(circuits, n, progress)]
+        return [Loss.of(losses, self.task.loss_components) for losses in self.each(circuits, n, progress)]
 
     def each(
         self,
@@ -131,7 +125,7 @@ class SequentialTest:
         """Return the losses of circuits on ``n`` examples (by default on all), example by example."""
         wanted, enough = list(circuits), len(self.examples) if n is None else min(n, len(self.examples))
         self._run(wanted, enough, progress)
-        return [self.cache.losses(circuit)[:enough] for circuit in wanted]
+        return [self._losses[circuit.digest][:enough] for circuit in wanted]
 
     def _run(
         self, circuits: Iterable[Circuit], enough: int, progress: Callable[[float], None] = lambda share: None
@@ -145,19 +139,25 @@ class SequentialTest:
         done = 0
         for start, group in going_on.items():
             for block in blocks(start, enough):
-                new = [circuit for circuit in group if self.cache.n(circuit) < block.stop]
+                known = [len(self._losses.get(circuit.digest, ())) for circuit in group]
+                new = [circuit for circuit, n in zip(group, known, strict=True) if n < block.stop]
                 done += (block.stop - block.start) * (len(group) - len(new))
-                for index, part, losses in each_loss(self.model, self.task, self.examples.take(block), new):
-                    self.cache.add(new[index], block.start + part.start, losses)
+                measured: list[list[Tensor]] = [[] for _ in new]
+                for index, _, losses in each_loss(self.model, self.task, self.examples.take(block), new):
+                    measured[index].append(losses.cpu())
                     done += len(losses)
                     progress(done / work)
+                for circuit, parts in zip(new, measured, strict=True):
+                    before = self._losses.get(circuit.digest, parts[0][:0])
+                    more = torch.cat(parts)[len(before) - block.start :]
+                    self._losses[circuit.digest] = torch.cat([before, more])
             self._n |= dict.fromkeys((circuit.digest for circuit in group), enough)
         self.n_evaluations += work
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""
         n = min(self._n[one.digest], self._n[other.digest])
-        return Loss.of(self.cache.losses(one)[:n] - self.cache.losses(other)[:n], self.task.loss_components)
+        return Loss.of(self._losses[one.digest][:n] - self._losses[other.digest][:n], self.task.loss_components)
 
     def _goes_on(self, circuit: Circuit) -> bool:
         if circuit.digest not in self._n:
@@ -166,7 +166,5 @@ class SequentialTest:
         return decision == "undecided" or (decision == "below" and self._n[circuit.digest] < ENOUGH)
 
     def _decided(self, circuit: Circuit) -> DecidedLoss:
-        loss = Loss.of(self.cache.losses(circuit)[: self._n[circuit.digest]], self.task.loss_components)
-        if loss.near(self.threshold):
-            return DecidedLoss(loss, "undecided")
-        return DecidedLoss(loss, "below" if loss.mean < self.threshold else "above")
+        loss = Loss.of(self._losses[circuit.digest][: self._n[circuit.digest]], self.task.loss_components)
+        return DecidedLoss(loss, loss.compared(self.threshold))

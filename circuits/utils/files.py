@@ -73,12 +73,15 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 @contextmanager
 def _partial(path: Path) -> Iterator[IO[bytes]]:
     """Open a new locked file beside ``path``; it is removed at the end, unless it was renamed."""
-    _remove_abandoned(path)
+    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):  # of killed writers; others hold a lock
+        with suppress(OSError), abandoned.open("rb") as held:
+            if flock is not None:
+                flock(held, LOCK_EX | LOCK_NB)
+            abandoned.unlink()
     there = False
     while not there:
-        file = tempfile.NamedTemporaryFile(  # noqa: SIM115
-            dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL, delete=False
-        )
+        options = {"dir": path.parent, "prefix": f".{path.name}.", "suffix": PARTIAL, "delete": False}
+        file = tempfile.NamedTemporaryFile(**options)  # type: ignore[call-overload] # noqa: SIM115
         if flock is not None:
             flock(file, LOCK_EX)
         there = os.fstat(file.fileno()).st_nlink > 0  # another writer may have removed it before it was locked
@@ -93,15 +96,6 @@ def _partial(path: Path) -> Iterator[IO[bytes]]:
         Path(file.name).unlink(missing_ok=True)
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove the temporary files of killed writers of ``path``; running writers hold a lock."""
-    for partial in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
-        with suppress(OSError), partial.open("rb") as file:
-            if flock is not None:
-                flock(file, LOCK_EX | LOCK_NB)
-            partial.unlink()
-
-
 def append_line(path: Path, line: str) -> None:
     """Add a line to a log; create the log and its folder if they do not exist.
 
@@ -113,25 +107,23 @@ def append_line(path: Path, line: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+", buffering=0) as file:
-            _cut_unfinished_line(file)
+            end = _end_of_lines(file)
             content = (line + "\n").encode()
             if file.write(content) < len(content):  # the disk is full
-                _cut_unfinished_line(file)
+                file.truncate(end)
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
     except OSError as error:
         raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def _cut_unfinished_line(file: RawIOBase) -> None:
-    """Cut a file at the end of its last whole line."""
+def _end_of_lines(file: RawIOBase) -> int:
+    """Cut a file at the end of its last whole line, and return where that is."""
     end = file.seek(0, os.SEEK_END)
-    if not end:
-        return
-    file.seek(end - 1)
-    if file.read(1) == b"\n":
-        return
-    file.seek(0)
-    file.truncate(file.read(end).rfind(b"\n") + 1)
+    file.seek(max(0, end - 1))
+    if end and file.read(1) != b"\n":
+        file.seek(0)
+        end = file.truncate((file.read(end) or b"").rfind(b"\n") + 1)
+    return end
 
 
 def check_writable(path: Path) -> None:

@@ -17,13 +17,6 @@ except ImportError:
 
 LARGEST_FILE = 1_000_000
 DEEPEST = 30  # levels of lists and mappings; parsers recurse for each
-OPENING = (
-    yaml.FlowSequenceStartToken,
-    yaml.FlowMappingStartToken,
-    yaml.BlockSequenceStartToken,
-    yaml.BlockMappingStartToken,
-)
-CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 Parsed = TypeVar("Parsed")
 
 
@@ -33,12 +26,11 @@ class Loader(BaseLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Make a mapping; a repeated key is an error, because the last one would win silently."""
         there: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in there:
-                    what = f"{key.value!r} is given twice"
-                    raise yaml.constructor.ConstructorError(problem=what, problem_mark=key.start_mark)
-                there.add(key.value)
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in there:
+                what = f"{key.value!r} is given twice"
+                raise yaml.constructor.ConstructorError(problem=what, problem_mark=key.start_mark)
+            there.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -63,9 +55,9 @@ def parse(text: str, source: str, parsed: Callable[[str], Parsed]) -> Parsed:
     """
     try:
         depth = 0
-        for token in yaml.scan(text, Loader=SafeLoader):
-            depth += isinstance(token, OPENING) - isinstance(token, CLOSING)
-            if isinstance(token, yaml.AliasToken):
+        for event in yaml.parse(text, Loader=SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent):
                 raise BadInput(f"{source}: YAML aliases are not allowed")
             if depth > DEEPEST:
                 raise BadInput(f"{source}: nested too deeply (more than {DEEPEST} levels)")

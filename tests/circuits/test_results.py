@@ -22,7 +22,7 @@ def test_a_result_with_heads_paths_and_a_circuit_is_read_back_equal() -> None:
     path = AttentionPath(Head(1, 0), "query", "pair1.second")
     one = Everything(
         circuit=Circuit({"L0H0": "previous", "L1H0": {"query": "pair1.second"}}, "induction"),
-        by_head={Head(1, 0): Loss(0.5, 0.25, {"x1": 0.5}, 4)},
+        by_head={Head(1, 0): Loss(0.5, 0.25, 4, {"x1": 0.5})},
         by_path={path: 2.0},
         heads=(Head(0, 0), Head(1, 0)),
         verdict=Verdict(name="faithful", decision="holds", sentence="Low."),

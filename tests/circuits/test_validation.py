@@ -151,7 +151,7 @@ def test_a_path_can_go_if_one_and_the_same_row_loses_nothing(uniform, identity, 
     path = AttentionPath(Head(0, 0), "query", "pair1.second")
     circuit = Circuit({Head(0, 0): OneHot({"query": "pair1.second"}), Head(1, 0): Uniform(), Head(2, 0): Uniform()})
     rows = {row: circuit.without(path, row) for row in ("uniform", "identity")}
-    losses = {row: {k: Loss(mean, 0.001, {}, 64) for k, mean in own.items()} for row, own in
+    losses = {row: {k: Loss(mean, 0.001, 64) for k, mean in own.items()} for row, own in
               (("uniform", uniform), ("identity", identity))}  # fmt: skip
     known = {rows[row].up_to(layer): losses[row][layer] for row in rows for layer in (0, 1)}
     known |= {rows[row]: losses[row]["whole"] for row in rows}

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from circuits import BadInput, Circuit, Head, Resample, Roles, Uniform, evaluate, run_ablated
-from circuits.checks.content_or_position import mean_patterns
+from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
-from circuits.losses.sequential_test import SequentialTest
 
 HEADS = (Head(0, 1), Head(1, 0), Head(2, 1))
 
@@ -71,10 +70,13 @@ def test_examples_without_counterfactual_inputs_cannot_be_resampled(random_model
         Resample().pattern(Roles.of({"a": torch.tensor([0])}), 3)
 
 
-def test_faithfulness_is_measured_by_resampling_where_there_are_counterfactual_inputs(random_model, chains, examples):
-    means = mean_patterns(random_model, chains)
+def test_faithfulness_is_measured_by_resampling_where_there_are_counterfactual_inputs(random_model, chains):
+    class Paired(type(chains)):
+        def examples(self, n, seed):
+            return replace(super().examples(n, seed), counterfactual=super().examples(n, seed + 1).inputs)
+
     kinds = []
-    for some in (examples, replace(examples, counterfactual=None)):
-        found = faithfulness(SequentialTest(random_model, chains, some, 0.05), Circuit({Head(0, 0): Uniform()}), means)
-        kinds.append([one.ablation for one in found.by_ablation])
+    for task in (Paired(2, 2), chains):
+        found = faithfulness(Experiment(random_model, task, Circuit({Head(0, 0): Uniform()}), n_examples=8))
+        kinds.append([*found.ablations])
     assert kinds == [["mean", "uniform", "identity", "resample"], ["mean", "uniform", "identity"]]

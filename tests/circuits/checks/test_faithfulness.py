@@ -51,7 +51,7 @@ def test_heads_without_those_that_the_answer_needs_are_not_faithful():
     found = measured(model, task, Circuit({Head(0, 0): JOIN, Head(1, 0): Uniform()}))
     assert found.heads == (Head(0, 0),)
     assert found.ablations["mean"].circuit.mean > 0.5
-    assert found.ablations["mean"].recovered(Loss(0.0, 0.0, {}, 64)) == pytest.approx(0.0, abs=0.01)
+    assert found.ablations["mean"].recovered(Loss(0.0, 0.0, 64)) == pytest.approx(0.0, abs=0.01)
 
 
 def test_a_backup_outside_makes_a_faithful_circuit_incomplete():

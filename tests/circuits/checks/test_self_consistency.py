@@ -175,7 +175,7 @@ def own(mean, error=0.01):
 
 
 def loss(mean, error=0.001):
-    return Loss(mean, error, {}, 64)
+    return Loss(mean, error, 64)
 
 
 @pytest.mark.parametrize(

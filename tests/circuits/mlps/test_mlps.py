@@ -79,9 +79,9 @@ def test_within_three_standard_errors_of_the_threshold_nothing_is_decided():
         losses = [
             MLPLoss(layer, role, instead, loss, loss)
             for layer, role in ((0, "asked"), (0, None), (None, None))
-            for instead, loss in (("mean", Loss(mean, 0.01, {}, 9)), ("linear", Loss(linear, 0.01, {}, 9)))
+            for instead, loss in (("mean", Loss(mean, 0.01, 9)), ("linear", Loss(linear, 0.01, 9)))
         ]
-        return MLPReport(Loss(0.0, 0.0, {}, 9), tuple(losses), threshold=0.05)
+        return MLPReport(Loss(0.0, 0.0, 9), tuple(losses), threshold=0.05)
 
     assert (report(0.09, 0.0).needed, report(0.09, 0.0).undecided) == (((0, "asked"),), ())
     for mean in (0.03, 0.07):
