@@ -13,7 +13,7 @@
 # We look at the model's attention, state a hypothesis about its heads, and ask three questions. Does the hypothesis account
 # for the output? Is every path in it needed? Is anything missing?
 #
-# The notebook runs in about a minute on two cores.
+# The notebook runs in under a minute.
 
 # %%
 from retrieval_interp import load
@@ -36,16 +36,13 @@ print("loss for B, C, D:    ", task.losses(answers, examples).mean(dim=0).tolist
 # %% [markdown]
 # ## Step 1: look at the attention
 #
-# How much does each role attend to each other role of its own chain? The maps show averages over examples and chains. A
-# chain has one of four slots in each block, so each role (across) has four columns. Look at the bottom row, which
-# is the query. L2H0 attends to the second member of the first pair in three of the four slots. An average over the slots
-# would hide that.
+# How much does each role attend to each other role of its own chain? The maps show averages over examples and chains. Look
+# at the bottom row, which is the query. L2H0 gives most of its attention to the second member of the first pair, `pair1.second`.
 
 # %%
-from circuits import attention_by_group, attention_figure
+from circuits import attention_figure, role_attention
 
-attention = attention_by_group(model, examples, "slot")
-attention_figure(attention, task.roles, examples.roles.in_order, "slot")
+attention_figure(role_attention(model, examples), task.roles, examples.roles.in_order)
 
 # %% [markdown]
 # A circuitsvis viewer shows single examples, token by token. Tokens are labelled `chain:role`. Here it shows layer 4; without
@@ -59,11 +56,11 @@ attention_viewer(model, examples, example=0, layer=4)
 # %% [markdown]
 # ## Step 2: state a hypothesis
 #
-# A `Circuit` gives each head a mechanism. `Uniform` and `Identity` heads are supposed to move nothing that matters.
-# `Previous` and `FixedPattern` heads (`mean`, `map`) have the same pattern in every example. `OneHot` heads have paths from
-# role to role, in all slots or in some of them. This circuit is in `circuit.yaml` beside the weights, and you can write your
-# own. In the diagram below, paler arrows are fixed patterns that lead from role to role. The two members of a pair stand
-# side by side, so a head can join them by position alone.
+# A `Circuit` gives each head a mechanism. `uniform` and `identity` heads are supposed to move nothing that matters. Heads with
+# a fixed pattern (`previous`, `mean`, `map`) attend alike in every example. One-hot heads have paths from role to role, in all
+# slots or in some of them: L2H0 has its path in three of the four slots, which the average above does not show. This circuit is
+# in `circuit.yaml` beside the weights, and you can write your own. In the diagram below, paler arrows are fixed patterns that
+# lead from role to role. The two members of a pair stand side by side, so a head can join them by position alone.
 
 # %%
 from circuits import circuit_diagram
@@ -141,11 +138,9 @@ explore(model, task, circuit)
 #
 # ## Exercises
 #
-# The mechanisms are in `circuits`: `from circuits import Head, Identity, OneHot`.
-#
 # 1. Retarget the path in the highest layer: `circuit.retargeted(circuit.paths[-1], "pair2.second")`. Which partial losses rise?
 # 2. L2H0 finds its symbol in three of four slots. Let it find the symbol in all of them, with
-#    `circuit.with_head(Head(2, 0), OneHot({"query": "pair1.second"}))`. Does the loss rise or fall? Where does the model get
-#    the fourth symbol from?
+#    `Circuit({**circuit.heads, "L2H0": {"query": "pair1.second"}})`. Does the loss rise or fall? Where does the model get the
+#    fourth symbol from?
 # 3. Add a path that does nothing. Which step of `validate` notices it?
-# 4. Replace the uniform heads with `Identity` heads. Does the circuit still account for the output?
+# 4. Give the uniform heads the mechanism `identity`. Does the circuit still account for the output?

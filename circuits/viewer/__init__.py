@@ -4,3 +4,6 @@
 - frames.py: the contents of a viewer at one step
 - attention_page.py: a page with viewers and average attention
 """
+
+from circuits.viewer.viewer import over_training as over_training
+from circuits.viewer.viewer import side_by_side as side_by_side

@@ -5,7 +5,7 @@
 # whose positions have names, and a loss. This notebook brings both. It trains a small model to predict repeated tokens, the
 # task on which induction heads were first found. Then it states a hypothesis about the model's heads and tests it.
 #
-# The notebook runs in about a minute on two cores.
+# The notebook runs in under a minute.
 
 # %% [markdown]
 # ## The task
@@ -155,7 +155,7 @@ from circuits import discover
 found = discover(model, task)
 for head, mechanism in found.circuit.heads.items():
     print(head, mechanism)
-validate(model, task, found.circuit, n_examples=512, seed=2).headline
+validate(model, task, found.circuit, n_examples=512, seed=2).decision
 
 # %% [markdown]
 # ## Explore it
