@@ -49,10 +49,7 @@ from .task import Examples as Examples
 from .task import Task as Task
 from .validation.validation import validate as validate
 from .validation.validation_report import ValidationReport as ValidationReport
-from .viewer.viewer import Viewer as Viewer
 from .viewer.viewer import attention_viewer as attention_viewer
-from .viewer.viewer import over_training as over_training
-from .viewer.viewer import side_by_side as side_by_side
 
 __all__ = [
     "AttentionPath",
@@ -83,7 +80,6 @@ __all__ = [
     "Unsolved",
     "ValidationReport",
     "Variable",
-    "Viewer",
     "ablated",
     "against_chance",
     "attention_by_group",
@@ -100,7 +96,6 @@ __all__ = [
     "load_circuit",
     "mean_patterns",
     "mlp_ablations",
-    "over_training",
     "path_patching",
     "register",
     "role_attention",
@@ -108,6 +103,5 @@ __all__ = [
     "run_ablated",
     "save_circuit",
     "self_consistency",
-    "side_by_side",
     "validate",
 ]

@@ -50,7 +50,7 @@ for observation in observations(followed):
 # `pair1.second`, which holds x1, rises from 0.1 to 0.5 over 240 steps.
 
 # %%
-from circuits import over_training
+from circuits.viewer.viewer import over_training
 from retrieval_interp import through_training
 
 fetches = next(path for path in circuit.paths if (path.source, path.target) == ("query", "pair1.second"))
@@ -80,7 +80,7 @@ for seed, run in enumerate(runs):
 # The two seeds stand side by side and share one slider. Click a head to lock it. It stays locked while you move the slider.
 
 # %%
-from circuits import side_by_side
+from circuits.viewer.viewer import side_by_side
 
 mine, my_task, _ = load(runs[0])
 my_examples = my_task.examples(4, seed=0)
