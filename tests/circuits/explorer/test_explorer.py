@@ -112,14 +112,6 @@ def test_what_is_clicked_is_drawn_and_undone(explorer, circuit):
     assert explorer.diagram.svg == before
 
 
-def test_all_arrows_of_a_previous_head_are_one_path(explorer):
-    for _ in range(4):  # intact, uniform, identity, previous
-        click(explorer, "head L1H0")
-    assert explorer.diagram.svg.count('data-act="path L1H0 * -&gt; previous"') == 1
-    click(explorer, "path L1H0 * -> previous")
-    assert "L1H0 uniform" in explorer.diagram.svg
-
-
 def test_paths_are_labelled_with_whether_they_are_needed_until_something_changes(explorer, circuit):
     explorer.head.value, explorer.source.value, explorer.target.value = "L0H0", "query", "pair1.first"
     explorer.buttons["draw"].click()

@@ -140,40 +140,6 @@ def test_only_viewers_of_the_same_steps_stand_side_by_side(model, examples):
 ZOOMED = """() => [...document.querySelectorAll('.attention-panel')].map((box) =>
     [...box.querySelectorAll('canvas')].at(-1).toDataURL())"""  # what is drawn large in each panel
 NASTY = "</script><script>document.title='owned'</script><!--<script>"
-
-
-@pytest.mark.slow
-def test_offline_a_click_locks_a_head_the_slider_leaves_it_locked_and_titles_are_text(model, examples, tmp_path):
-    before = copy.deepcopy(model)  # it attends nowhere in particular
-    for block in before.blocks:
-        torch.nn.init.zeros_(block.attn.W_Q)
-    file = tmp_path / "viewer.html"
-    side_by_side({t: over_training([(0, before), (10, model)], examples, n) for n, t in enumerate((NASTY, "b"))}).save(
-        file
-    )
-    with opened(file) as (page, complaints):
-        large = page.get_by_role("heading", name="Zoomed")
-        expect(page.get_by_text(NASTY, exact=True)).to_be_visible()
-        thumb = page.get_by_role("heading", name="L1H0", exact=True).first
-        thumb.hover()
-        expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
-        page.mouse.move(0, 0)
-        expect(large).to_have_text(["L0H0 Zoomed", "L0H0 Zoomed"])
-        thumb.click()
-        page.mouse.move(0, 0)
-        drawn = {}
-        for key, step in (("ArrowLeft", 0), ("ArrowRight", 10), ("ArrowLeft", 0)):
-            page.get_by_role("slider", name="step of training").focus()
-            page.keyboard.press(key)
-            expect(page.locator("output")).to_have_text(f"step {step}")
-            expect(page.locator(f"[data-drawn='step {step}']")).to_have_count(2)
-            expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
-            assert page.evaluate(ZOOMED) == drawn.setdefault(step, page.evaluate(ZOOMED))
-        assert all(first != last for first, last in zip(drawn[0], drawn[10], strict=True))
-        assert page.title() == "Attention"
-        assert complaints == []
-
-
 # What the notebooks of VS Code allow in the outputs of cells; styles and so on of other sources are left out.
 VS_CODE = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -182,18 +148,35 @@ VS_CODE = (
 
 
 @pytest.mark.slow
-def test_in_a_notebook_the_viewer_brings_all_it_needs_in_a_frame_as_high_as_it_is(model, examples, tmp_path):
-    notebook = tmp_path / "notebook.html"
-    shown = attention_viewer(model, examples)._repr_html_()
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{VS_CODE}"><link rel=icon href="data:,">'
-    # Styles around it, that shrink circuitsvis where it is not in a frame.
-    notebook.write_text(f"<!doctype html>{meta}<style>div {{ width: 0 }}</style><p>above</p>{shown}<p>below</p>")
-    with opened(notebook) as (page, complaints):
-        expect(page.frame_locator("iframe").get_by_role("heading", name="Zoomed")).to_have_text("L0H0 Zoomed")
-        assert page.frame_locator("iframe").locator("canvas").last.bounding_box()["width"] > 300
-        page.wait_for_function(
-            "() => { const frame = document.querySelector('iframe');"
-            " return frame.clientHeight >= frame.contentDocument.body.scrollHeight; }"
-        )
-        assert complaints == []
+def test_offline_in_a_notebook_a_click_locks_a_head_the_slider_leaves_it_and_titles_are_text(model, examples, tmp_path):
+    before = copy.deepcopy(model)  # it attends nowhere in particular
+    for block in before.blocks:
+        torch.nn.init.zeros_(block.attn.W_Q)
+    panels = {title: over_training([(0, before), (10, model)], examples, n) for n, title in enumerate((NASTY, "b"))}
+    shown, notebook = side_by_side(panels)._repr_html_(), tmp_path / "notebook.html"
     assert len(shown) < 600_000  # packed; circuitsvis alone is twice as large
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{VS_CODE}"><link rel=icon href="data:,">'
+    notebook.write_text(f"<!doctype html>{meta}<style>div {{ width: 0 }}</style>{shown}")  # a style that shrinks
+    with opened(notebook) as (page, complaints):
+        frame = page.frame_locator("iframe")
+        large = frame.get_by_role("heading", name="Zoomed")
+        expect(frame.get_by_text(NASTY, exact=True)).to_be_visible()
+        assert frame.locator("canvas").last.bounding_box()["width"] > 300
+        thumb = frame.get_by_role("heading", name="L1H0", exact=True).first
+        thumb.hover()
+        expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
+        page.mouse.move(0, 0)
+        expect(large).to_have_text(["L0H0 Zoomed", "L0H0 Zoomed"])
+        thumb.click()
+        page.mouse.move(0, 0)
+        drawn, inner = {}, page.frames[1]
+        for key, step in (("ArrowLeft", 0), ("ArrowRight", 10), ("ArrowLeft", 0)):
+            frame.get_by_role("slider", name="step of training").focus()
+            page.keyboard.press(key)
+            expect(frame.locator(f"[data-drawn='step {step}']")).to_have_count(2)
+            expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
+            assert inner.evaluate(ZOOMED) == drawn.setdefault(step, inner.evaluate(ZOOMED))
+        assert all(first != last for first, last in zip(drawn[0], drawn[10], strict=True))
+        assert inner.evaluate("frameElement.clientHeight >= document.body.scrollHeight")
+        assert inner.title() == "Attention"
+        assert complaints == []
