@@ -9,7 +9,7 @@ Works on any HookedTransformer or TransformerBridge with named positions and a l
     test             validate, discover, content_or_position, against_chance, flow_check
     results          ValidationReport, Discovery, ContentOrPosition, ChanceReport, FlowCheck
     take apart       path_patching, self_consistency, interchange, mlp_ablations
-    look             attention_viewer, over_training, side_by_side, explore
+    look             attention_viewer, explore, circuit_diagram, attention_figure
     ground truth     compile_circuit, TokenTask, Distractor
     errors           BadInput, Unsolved
 """

@@ -47,10 +47,7 @@ from .roles import Roles as Roles
 from .task import Examples as Examples
 from .task import Task as Task
 from .validation import validate as validate
-from .viewer.viewer import Viewer as Viewer
 from .viewer.viewer import attention_viewer as attention_viewer
-from .viewer.viewer import over_training as over_training
-from .viewer.viewer import side_by_side as side_by_side
 
 __all__ = [
     "AttentionPath",
@@ -80,7 +77,6 @@ __all__ = [
     "Uniform",
     "Unsolved",
     "Variable",
-    "Viewer",
     "ablated",
     "attention_by_group",
     "attention_figure",
@@ -96,7 +92,6 @@ __all__ = [
     "load_circuit",
     "mean_patterns",
     "mlp_ablations",
-    "over_training",
     "path_patching",
     "register",
     "role_attention",
@@ -104,6 +99,5 @@ __all__ = [
     "run_ablated",
     "save_circuit",
     "self_consistency",
-    "side_by_side",
     "validate",
 ]

@@ -8,7 +8,7 @@ import asyncio
 import atexit
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -31,11 +31,11 @@ def chromium() -> str:
     `make test` promises to need Python, make and git alone, so a missing browser must not fail it;
     pytest lists the skip.
     """
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
         message = "no Chromium here; install it to test the pages where people see them"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    return found
+    return path
 
 
 @cache
@@ -64,18 +64,13 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def new_page(known: Sequence[str] = (), **context: object) -> Iterator[tuple[Page, list[str]]]:
-    """A page in a context of its own, and its complaints: console errors and exceptions, but for ``known`` ones."""
-    with browser() as there, closing(there.new_context(**context)) as own:
-        own.set_default_timeout(PATIENCE)
-        page, complaints = own.new_page(), []
-
-        def complain(text: str) -> None:
-            if text not in known:
-                complaints.append(text)
-
-        page.on("console", lambda message: complain(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: complain(str(error)))
+def new_page(**settings: object) -> Iterator[tuple[Page, list[str]]]:
+    """A page in a new context, and its complaints: console errors and exceptions."""
+    with browser() as running, closing(running.new_context(**settings)) as context:
+        context.set_default_timeout(PATIENCE)
+        page, complaints = context.new_page(), []
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
         yield page, complaints
 
 

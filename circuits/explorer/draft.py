@@ -1,118 +1,73 @@
-"""A circuit that is edited: its paths, the paths that are removed for now, and the heads that do something else."""
+"""A circuit that is edited: what is drawn, and what is measured."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
-from circuits.mechanisms.mechanism import SIMPLE
-from circuits.mechanisms.one_hot import OneHot, is_role
-
-PATHS, INTACT = "paths", "intact"
-REMOVED = "uniform"  # the row of a removed path (paper, Appendix E, step 6)
+from circuits.mechanisms.mechanism import SIMPLE, Mechanism
+from circuits.mechanisms.one_hot import OneHot
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A circuit with its variations; every change returns another draft.
+    """A circuit that is edited; every change returns another draft.
 
     Attributes:
-        hypothesis: the circuit with all paths that are drawn, including the removed ones.
-        removed: the paths that are removed for now.
-        set_aside: the heads whose hypothesis is not used for now, each with its state: ``uniform``, ``identity``,
-            ``previous``, or ``intact``.
+        drawn: the circuit with all paths that are drawn, including those that are removed for now.
+        circuit: the circuit that is measured.
     """
 
-    hypothesis: Circuit
-    removed: frozenset[AttentionPath] = frozenset()
-    set_aside: Mapping[Head, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "set_aside", MappingProxyType(dict(self.set_aside)))
-
-    @property
-    def circuit(self) -> Circuit:
-        """The circuit that is measured: the hypothesis with paths removed and heads set aside."""
-        circuit = self.hypothesis.without_heads(self.set_aside)
-        for head, instead in self.set_aside.items():
-            if instead != INTACT:
-                circuit = circuit.with_head(head, SIMPLE[instead])
-        for path in self.removed:
-            if path.head not in self.set_aside:
-                circuit = circuit.without(path, REMOVED)
-        return circuit
-
-    def state(self, head: Head) -> str:
-        """Return the state of a head: ``paths``, ``intact``, or the name of its mechanism."""
-        if head in self.set_aside:
-            return self.set_aside[head]
-        if AttentionPath(head, "*", "previous") in self.removed:  # the only path of its head
-            return REMOVED
-        mechanism = self.hypothesis.heads.get(head)
-        return INTACT if mechanism is None else PATHS if isinstance(mechanism, OneHot) else mechanism.name
-
-    def states(self, head: Head) -> tuple[str, ...]:
-        """Return the possible states of a head, in the order of ``next``."""
-        return (*dict.fromkeys((*SIMPLE, self._own(head), INTACT)),)
+    drawn: Circuit
+    circuit: Circuit
 
     @property
     def paths(self) -> dict[AttentionPath, bool]:
-        """All paths of the hypothesis and of the circuit, and whether the circuit has them."""
-        there = self.circuit.paths
-        return {path: path in there for path in (*self.hypothesis.paths, *there)}
+        """All paths that are drawn, and whether the circuit has them."""
+        return {path: path in self.circuit.paths for path in (*self.drawn.paths, *self.circuit.paths)}
+
+    def state(self, head: Head) -> str:
+        """Return the state of a head: ``paths``, ``intact``, or the name of its mechanism."""
+        return _state(self.circuit.heads.get(head))
 
     def toggled(self, path: AttentionPath) -> "Draft":
         """Return the draft with a path removed, or put back.
 
         Raises:
-            BadInput: neither the hypothesis nor the circuit has such a path.
+            BadInput: no such path is drawn.
         """
-        if path not in self.paths:
+        present = self.circuit.paths
+        if path in present:
+            return replace(self, circuit=self.circuit.without(path))
+        if path not in self.drawn.paths:
             raise BadInput(f"the circuit has no path {path}")
-        if path not in self.hypothesis.paths:  # the path of a head that was made previous
-            return self.made(path.head, REMOVED)
-        if path.head in self.set_aside:  # the head is not set aside any more; its other removed paths stay removed
-            return replace(self.made(path.head, self._own(path.head)), removed=self.removed - {path})
-        return replace(self, removed=self.removed ^ {path})
+        circuit = self.circuit.with_head(path.head, self.drawn.heads[path.head])
+        for other in circuit.paths:  # the other paths of its head stay removed
+            if other.head == path.head and other not in (path, *present):
+                circuit = circuit.without(other)
+        return replace(self, circuit=circuit)
 
-    def made(self, head: Head, state: str) -> "Draft":
-        """Return the draft with a head in another state; its paths are kept for the state ``paths``.
+    def cycled(self, head: Head) -> "Draft":
+        """Return the draft with a head in its next state: uniform, identity, previous, as it is drawn, intact."""
+        drawn = self.drawn.heads.get(head)
+        states: dict[str, Mechanism | None] = {**SIMPLE, _state(drawn): drawn, "intact": None}
+        names = [*states]
+        mechanism = states[names[(names.index(self.state(head)) + 1) % len(names)]]
+        others = self.circuit.without_heads([head])
+        return replace(self, circuit=others if mechanism is None else others.with_head(head, mechanism))
 
-        Raises:
-            BadInput: the head has no such state.
+    def with_path(self, path: AttentionPath) -> "Draft":
+        """Return the draft with one more path, which replaces its head's path from the same role.
+
+        A head that was uniform, identity, previous or intact gets this path only.
         """
-        if state not in self.states(head):
-            raise BadInput(f"{head} cannot be made {state!r}; expected one of {', '.join(self.states(head))}")
-        others = {one: instead for one, instead in self.set_aside.items() if one != head}
-        own = {} if state == self._own(head) else {head: state}
-        return replace(self, removed=self.removed - {AttentionPath(head, "*", "previous")}, set_aside={**others, **own})
+        return Draft(_with_path(self.drawn, path), _with_path(self.circuit, path))
 
-    def next(self, head: Head) -> "Draft":
-        """Return the draft with a head in its next state: uniform, identity, previous, its paths, intact."""
-        states = self.states(head)
-        return self.made(head, states[(states.index(self.state(head)) + 1) % len(states)])
 
-    def drawn(self, path: AttentionPath) -> "Draft":
-        """Return the draft with one more path; its head follows the hypothesis again, with its other paths.
+def _state(mechanism: Mechanism | None) -> str:
+    return "intact" if mechanism is None else "paths" if isinstance(mechanism, OneHot) else mechanism.name
 
-        The path replaces the head's path from the same role. A head that was uniform, identity or previous gets this
-        path only.
 
-        Raises:
-            BadInput: the path does not lead to a role.
-        """
-        if not is_role(path.target):
-            raise BadInput(f"{path}: {path.target} is not a role; expected a path to a role")
-        now = self.hypothesis.heads.get(path.head)
-        if isinstance(now, OneHot):
-            mechanism = now.with_row(path.source, path.target)
-        else:
-            mechanism = OneHot({path.source: path.target})
-        hypothesis = self.hypothesis.with_head(path.head, mechanism)
-        others = {head: instead for head, instead in self.set_aside.items() if head != path.head}
-        return Draft(hypothesis, self.removed & {*hypothesis.paths} - {path}, others)
-
-    def _own(self, head: Head) -> str:
-        """Return the state of a head in the hypothesis."""
-        return Draft(self.hypothesis).state(head)
+def _with_path(circuit: Circuit, path: AttentionPath) -> Circuit:
+    now = circuit.heads.get(path.head)
+    row = path.source, path.target
+    return circuit.with_head(path.head, now.with_row(*row) if isinstance(now, OneHot) else OneHot([row]))

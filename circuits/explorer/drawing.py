@@ -1,174 +1,114 @@
-"""The circuit of an exploration as an interactive drawing: roles across, layers upwards, one arrow for each path.
+"""A draft as an interactive drawing: roles across, layers upwards, one arrow for each path.
 
 The attribute ``data-act`` of every head and path names the action for a click, or for a choice with the keyboard. No
 information is shown by colour alone: a removed path is dashed, and a head shows its state as text.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from math import atan2, degrees, hypot
+
+from jaxtyping import Float
+from torch import Tensor
 
 from circuits.circuit import AttentionPath, Head
-from circuits.composition.edges import Edge
 from circuits.explorer.draft import Draft
-from circuits.explorer.exploration import Exploration
 from circuits.figures.diagram import COLOURS, drawn_paths
-from circuits.figures.diagram_edges import INPUTS, MLP, READ
+from circuits.roles import Roles
 
 ROW, COLUMN, BOX, MARGIN = 38.0, 76.0, 116.0, 26.0  # sizes, in pixels
 THIN, WIDE = 1.2, 6.0  # widths of arrows with attention 0 and 1
 TIP = 14.0  # length of an arrow's tip
 SMALLEST = 0.85  # the smallest scale at which the text is readable; a drawing that is still too wide scrolls
-BESIDE, APART = 8.0, 5.0  # the distance of an edge from its role's line, and of edges from one another
 FAINT = "#8a8a8a"  # readable on white and on black
+Arrow = tuple[float, float, float, float, float]  # x and y of its start and of its tip, and the attention along it
 
 
-class Segment(NamedTuple):
-    """One arrow of a path; a ``Previous`` head has several.
-
-    Attributes:
-        ends: x and y of the arrow's start and of its tip.
-        attention: the attention along the path in the unablated model.
-    """
-
-    ends: tuple[float, float, float, float]
-    attention: float
-
-
-def full_width(exploration: Exploration) -> float:
+def full_width(n_heads: int, n_roles: int) -> float:
     """Return the full width of the drawing, in pixels."""
-    return 2 * MARGIN + BOX * exploration.model.cfg.n_heads + COLUMN * len(exploration.few.roles.names)
+    return 2 * MARGIN + BOX * n_heads + COLUMN * n_roles
 
 
 def drawing(
-    exploration: Exploration,
+    draft: Draft,
+    roles: Roles,
+    attention: Float[Tensor, "layer head query_role key_role"],
     chosen: Head,
-    labels: Mapping[AttentionPath, str] | None = None,
-    edges: Sequence[Edge] = (),
+    labels: Mapping[AttentionPath, str],
 ) -> str:
-    """Draw an exploration as SVG.
+    """Draw a draft as SVG.
 
     Args:
-        exploration: the exploration.
+        draft: the draft.
+        roles: the roles of some examples.
+        attention: the average attention from role to role in the unablated model; arrows are as wide as it is high.
         chosen: the chosen head.
         labels: a label for some paths, such as whether they are needed.
-        edges: edges to draw as thin lines, each with its sender.
     """
-    cfg, roles = exploration.model.cfg, exploration.few.roles
-    left, width, height = MARGIN + BOX * cfg.n_heads, full_width(exploration), ROW * cfg.n_layers + 2 * MARGIN
-    place = {role: left + COLUMN * (n + 0.5) for n, role in enumerate(roles.in_order)}
-
-    def level(layer: int | float) -> float:
-        return height - MARGIN - ROW * layer
-
+    n_layers, n_heads, *_ = attention.shape
+    width, height = full_width(n_heads, len(roles.names)), ROW * n_layers + 2 * MARGIN
+    place = {role: MARGIN + BOX * n_heads + COLUMN * (n + 0.5) for n, role in enumerate(roles.in_order)}
+    level = [height - MARGIN - ROW * layer for layer in range(n_layers + 1)]
     lines = [
-        f'<line x1="{x:g}" x2="{x:g}" y1="{level(0):g}" y2="{level(cfg.n_layers):g}" stroke="{FAINT}" opacity=".4"/>'
+        f'<line x1="{x:g}" x2="{x:g}" y1="{level[0]:g}" y2="{level[-1]:g}" stroke="{FAINT}" opacity=".4"/>'
         f'<text x="{x:g}" y="{height - 6:g}" text-anchor="middle" fill="currentColor">{escape(role)}</text>'
         for role, x in place.items()
     ]
     heads = [
-        _head(head, exploration.draft.state(head), MARGIN + BOX * head.index, level(head.layer + 1), head == chosen)
-        for head in exploration.heads
+        _head(head, draft.state(head), MARGIN + BOX * head.index, level[head.layer + 1], head == chosen)
+        for head in (Head(layer, index) for layer in range(n_layers) for index in range(n_heads))
     ]
-    draft = exploration.draft
-    there = draft.paths
-    layers = sorted({path.head.layer for path in there})
-    colour = {layer: COLOURS[n % len(COLOURS)] for n, layer in enumerate(layers)}
-    segments: dict[AttentionPath, list[Segment]] = {}
-    added = draft.circuit.without_heads(path.head for path in draft.hypothesis.paths if there[path])
-    for path, source, target in (*drawn_paths(draft.hypothesis, roles), *drawn_paths(added, roles)):
-        ends = place[target], level(path.head.layer), place[source], level(path.head.layer + 1)
-        attention = exploration.strength(AttentionPath(path.head, source, target))
-        segments.setdefault(path, []).append(Segment(ends, attention))
-    paths = [
-        _path(path, own, there[path], colour[path.head.layer], _label(draft, path, labels or {}))
-        for path, own in segments.items()
-    ]
-    drawn = [
-        _edge(edge, place[edge.sender_role], level, n, sum(map(partial(_beside, edge), edges[:n])))
-        for n, edge in enumerate(edges)
-    ]
+    arrows: dict[AttentionPath, list[Arrow]] = {path: [] for path in draft.paths}  # a ``Previous`` head has several
+    for path, source, target in drawn_paths(arrows, roles):
+        layer, index = path.head
+        share = attention[layer, index, roles.names.index(source), roles.names.index(target)].item()
+        arrows[path].append((place[target], level[layer], place[source], level[layer + 1], share))
+    layers = sorted({path.head.layer for path in arrows})
+    paths = []
+    for path, present in draft.paths.items():
+        condition = draft.drawn.condition(path) if path in draft.drawn.paths else None
+        label = "; ".join(filter(None, (condition.text(path.target) if condition else "", labels.get(path))))
+        colour = COLOURS[layers.index(path.head.layer) % len(COLOURS)] if present else FAINT
+        paths.append(_path(path, arrows[path], present, colour, label))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'style="max-width: 100%; min-width: {SMALLEST * width:g}px; height: auto" '
         f'font-family="system-ui, sans-serif" font-size="12" role="group" aria-label="the circuit">'
-        f"{''.join((*lines, *heads, *paths, *drawn))}</svg>"
+        f"{''.join((*lines, *heads, *paths))}</svg>"
     )
 
 
-def _label(draft: Draft, path: AttentionPath, labels: Mapping[AttentionPath, str]) -> str:
-    """Return the text beside a path: its condition and its label."""
-    condition = draft.hypothesis.condition(path) if path in draft.hypothesis.paths else None
-    return "; ".join(filter(None, (condition.text(path.target) if condition else "", labels.get(path, ""))))
-
-
 def _head(head: Head, state: str, x: float, y: float, chosen: bool) -> str:
-    told = f"{head} is {state}; press to change it"
+    title = f"{head} is {state}; press to change it"
     return (
-        f'<g class="head" data-act="head {head}" tabindex="0" role="button" aria-label="{told}"><title>{told}</title>'
+        f'<g class="head" data-act="head {head}" tabindex="0" role="button" aria-label="{title}"><title>{title}</title>'
         f'<rect x="{x:g}" y="{y + 6:g}" width="{BOX - 10:g}" height="{ROW - 12:g}" rx="4" fill="transparent" '
         f'stroke="currentColor" stroke-width="{2.5 if chosen else 0.7}"/>'
         f'<text x="{x + 8:g}" y="{y + ROW / 2 + 4:g}" fill="currentColor">{head} {state}</text></g>'
     )
 
 
-def _path(path: AttentionPath, segments: Sequence[Segment], there: bool, colour: str, label: str) -> str:
-    does = "remove it" if there else "put it back"
-    weakest, strongest = (choose(segment.attention for segment in segments) for choose in (min, max))
-    attention = f"{weakest:.2f}" + (f" to {strongest:.2f}" if len(segments) > 1 else "")
-    name = escape(str(path))
-    beside = f" ({escape(label)})" if label else ""
-    told = f"{name}{beside}, attention {attention}, {'in the circuit' if there else 'removed'}; press to {does}"
-    drawn = "".join(_arrow(segment, there, colour, label) for segment in segments)
+def _path(path: AttentionPath, arrows: Sequence[Arrow], present: bool, colour: str, label: str) -> str:
+    name, beside = escape(str(path)), f" ({escape(label)})" if label else ""
+    attention = " to ".join(dict.fromkeys(f"{choose(share for *_, share in arrows):.2f}" for choose in (min, max)))
+    state = "in the circuit; press to remove it" if present else "removed; press to put it back"
+    title = f"{name}{beside}, attention {attention}, {state}"
     return (
-        f'<g class="path" data-act="path {name}" tabindex="0" role="button" aria-pressed="{str(there).lower()}" '
-        f'aria-label="{told}"><title>{told}</title>{drawn}</g>'
+        f'<g class="path" data-act="path {name}" tabindex="0" role="button" aria-pressed="{str(present).lower()}" '
+        f'aria-label="{title}"><title>{title}</title>'
+        f"{''.join(_arrow(arrow, colour, not present, label) for arrow in arrows)}</g>"
     )
 
 
-def _beside(edge: Edge, other: Edge) -> bool:
-    """Whether the names of two edges would be written at the same place."""
-    side, others = INPUTS[edge.input][-1], INPUTS[other.input][-1]
-    return (edge.sender, edge.sender_role, side) == (other.sender, other.sender_role, others)
-
-
-def _edge(edge: Edge, x: float, level: Callable[[float], float], number: int, n_beside: int) -> str:
-    """Draw an edge as a thin line beside the line of its role, from the sender's layer to the reading head.
-
-    Args:
-        edge: the edge.
-        x: the line of its role.
-        level: the height of a layer.
-        number: a number, by which lines stand apart.
-        n_beside: the number of names that are written at the same place.
-    """
-    _, colour, _, side = INPUTS[edge.input]
-    low = level(max(0.0, edge.sender.layer + (MLP if edge.sender.is_mlp else 0.5)))
-    high = level(edge.path.head.layer + READ)
-    aside = x + side * (BESIDE + APART * (number % 4))
-    told = escape(f"{edge.sender} ({edge.input})")
-    return (
-        f'<g class="edge" pointer-events="none"><title>{escape(edge.said)}</title>'
-        f'<path d="M{x:g} {low:.1f} L{aside:g} {low - 3:.1f} L{aside:g} {high + 3:.1f} L{x:g} {high:.1f}" fill="none" '
-        f'stroke="{colour}" stroke-width="1.5" stroke-dasharray="2 3"/>'
-        f'<text x="{aside + 3 * side:g}" y="{low - 10 * n_beside:.1f}" text-anchor="{"start" if side > 0 else "end"}" '
-        f'font-size="10" fill="currentColor">{told}</text></g>'
-    )
-
-
-def _arrow(segment: Segment, there: bool, colour: str, label: str) -> str:
-    x1, y1, x2, y2 = segment.ends
-    length = max(1.0, ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5)
-    dx, dy = (x2 - x1) / length, (y2 - y1) / length
-    corners = [(x2, y2), *((x2 - TIP * dx - side * dy, y2 - TIP * dy + side * dx) for side in (TIP / 2, -TIP / 2))]
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-    line = f'x1="{x1:g}" y1="{y1:g}" x2="{x2 - (TIP - 1) * dx:.1f}" y2="{y2 - (TIP - 1) * dy:.1f}"'
-    stroke, dashes = (colour, "") if there else (FAINT, ' stroke-dasharray="5 5"')
+def _arrow(arrow: Arrow, colour: str, dashed: bool, label: str) -> str:
+    x1, y1, x2, y2, attention = arrow
+    length, angle = hypot(x2 - x1, y2 - y1), degrees(atan2(y2 - y1, x2 - x1))
+    line, tip = f'<line x2="{length - TIP + 1:.1f}"', length - TIP
+    dashes = ' stroke-dasharray="5 5"' if dashed else ""
     middle = f'x="{(x1 + x2) / 2 - 14:g}" y="{(y1 + y2) / 2 - 10:g}"'
     beside = f'<text {middle} text-anchor="middle" fill="currentColor">{escape(label)}</text>' if label else ""
     return (
-        f'<line {line} stroke="transparent" stroke-width="16"/>'
-        f'<line {line} stroke="{stroke}" stroke-width="{THIN + (WIDE - THIN) * segment.attention:.1f}"{dashes}/>'
-        f'<polygon points="{points}" fill="{stroke}"/>{beside}'
+        f'<g transform="translate({x1:g} {y1:g}) rotate({angle:.2f})">{line} stroke="transparent" stroke-width="16"/>'
+        f'{line} stroke="{colour}" stroke-width="{THIN + (WIDE - THIN) * attention:.1f}"{dashes}/>'
+        f'<polygon points="{length:.1f},0 {tip:.1f},{TIP / 2} {tip:.1f},{-TIP / 2}" fill="{colour}"/></g>{beside}'
     )

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from math import nan
 
-import plotly.graph_objects as go
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 from torch import Tensor
 from torch.nn.functional import pad
+
+from circuits.utils.plotting import go
 
 COLUMNS = 4
 
@@ -28,34 +29,30 @@ def attention_figure(
     """
     if group is None:
         attention = attention[..., None]
-    n_layers, n_heads = attention.shape[:2]
-    heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)]
-    columns = min(COLUMNS, len(heads))
-    n_rows = -(-len(heads) // columns)
+    n_layers, n_heads, *_, n_labels = attention.shape
+    columns = min(COLUMNS, n_layers * n_heads)
+    n_rows = -(-n_layers * n_heads // columns)
     index = [roles.index(role) for role in order]
-    columns_each = attention.shape[4] + (group is not None)  # with an empty column between two roles
-    to = [f"{role}, {group} {label}" if group else role for role in order for label in range(columns_each)]
+    width = n_labels + (group is not None)  # of a role, with an empty column between two roles
+    to = [f"{role}, {group} {label}" if group else role for role in order for label in range(width)]
+    names = [f"L{layer}H{head}" for layer in range(n_layers) for head in range(n_heads)]
     figure = make_subplots(
-        n_rows, columns, subplot_titles=[f"L{layer}H{head}" for layer, head in heads],
-        horizontal_spacing=0.02, vertical_spacing=min(0.06, 0.3 / n_rows), shared_xaxes=True, shared_yaxes=True,
+        n_rows, columns, subplot_titles=names, horizontal_spacing=0.02, vertical_spacing=min(0.06, 0.3 / n_rows),
+        shared_xaxes=True, shared_yaxes=True,
     )  # fmt: skip
-    for place, (layer, head) in enumerate(heads):
-        values = attention[layer, head][index][:, index]
-        values = pad(values, (0, columns_each - values.shape[2]), value=nan).flatten(1)
+    for place, (name, values) in enumerate(zip(names, attention.flatten(0, 1), strict=True)):
+        values = pad(values[index][:, index], (0, width - n_labels), value=nan).flatten(1)
         trace = go.Heatmap(
             z=[[None if value != value else round(value, 3) for value in row] for row in values.tolist()],
             x=[*range(len(to))], y=list(order), coloraxis="coloraxis", customdata=[to] * len(order),
-            hovertemplate=f"L{layer}H{head}: %{{y}} attends to %{{customdata}}: %{{z:.2f}}<extra></extra>",
+            hovertemplate=f"{name}: %{{y}} attends to %{{customdata}}: %{{z:.2f}}<extra></extra>",
         )  # fmt: skip
         figure.add_trace(trace, row=place // columns + 1, col=place % columns + 1)
     figure.update_yaxes(autorange="reversed")
-    middle = [place * columns_each + (attention.shape[4] - 1) / 2 for place in range(len(order))]
+    middle = [place * width + (n_labels - 1) / 2 for place in range(len(order))]
     figure.update_xaxes(tickvals=middle, ticktext=list(order), showgrid=False, zeroline=False)
     figure.update_layout(
         coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "attention"}}},
-        template="plotly_white",
-        plot_bgcolor="#ddd",
-        height=110 + 190 * n_rows,
-        margin={"t": 40, "l": 100, "b": 90},
-    )
+        template="plotly_white", plot_bgcolor="#ddd", height=110 + 190 * n_rows, margin={"t": 40, "l": 100, "b": 90},
+    )  # fmt: skip
     return figure

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import plotly.graph_objects as go
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-# Without showSendToCloud=False, Plotly shows a button that uploads the chart.
-PLOTLY_CONFIG = {"showSendToCloud": False, "displaylogo": False, "responsive": True}
+from circuits.utils.plotting import PLOTLY_CONFIG, go
+
 UNFOLD = """new Response(new Blob([Uint8Array.from(atob("{packed}"), (c) => c.charCodeAt(0))]).stream()
 .pipeThrough(new DecompressionStream("gzip"))).text()
 .then((page) => {{ document.open(); document.write(page); document.close(); }});"""
@@ -33,13 +32,12 @@ def figure_element(figure: go.Figure, name: str) -> Markup:
 @cache
 def viewer_code() -> str:
     """Return the JavaScript of attention viewers: circuitsvis, and the function that shows it."""
-    found = find_spec("circuitsvis")  # importing it would import PyTorch, which is slow
-    assert found is not None
-    assert found.origin is not None
-    bundle = Path(found.origin).parent / "dist" / "cdn" / "iife.js"
-    own = Path(__file__).parents[1] / "viewer" / "viewer.js"
+    package = find_spec("circuitsvis")  # importing it would import PyTorch, which is slow
+    assert package
+    assert package.origin
+    bundle = Path(package.origin).parent / "dist" / "cdn" / "iife.js"
     code = bundle.read_text(encoding="utf-8").removesuffix("//# sourceMappingURL=iife.js.map\n")
-    return code + own.read_text(encoding="utf-8")
+    return code + (Path(__file__).parents[1] / "viewer" / "viewer.js").read_text(encoding="utf-8")
 
 
 def render_page(template: str, package: str = "circuits", **contents: Any) -> str:

@@ -1,10 +1,10 @@
 """Heat maps of interchange accuracy: one row of maps for each variable, one column for each loss component."""
 
-import plotly.graph_objects as go
 import torch
 from plotly.subplots import make_subplots
 
 from circuits.interchange.interchange_result import RANDOM, UNDECIDED, InterchangeResult
+from circuits.utils.plotting import go
 
 
 def interchange_figure(result: InterchangeResult, control: bool = False) -> go.Figure:

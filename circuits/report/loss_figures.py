@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from math import log10
 
-import plotly.graph_objects as go
-
 from circuits.checks.content_or_position import ContentOrPosition
 from circuits.losses.loss import Loss
 from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.report.report import Report
+from circuits.utils.plotting import go
 
 
 def loss_figure(report: Report) -> go.Figure:

@@ -2,7 +2,7 @@
 // Returns a function that shows other panels, as many and with the same heads; a locked head stays locked.
 // When a panel is drawn, the attribute data-drawn of its attention-panel is the label of the step.
 function showAttention(el, panels) {
-  const steps = panels[0].frames.map((frame) => frame.label);
+  const steps = panels[0].frames.map(({ step }) => (step === null ? "" : `step ${step.toLocaleString("en")}`));
   const slider = document.createElement("input");
   Object.assign(slider, { type: "range", min: 0, max: steps.length - 1, value: steps.length - 1 });
   slider.setAttribute("aria-label", "step of training");
@@ -13,13 +13,12 @@ function showAttention(el, panels) {
   el.replaceChildren(...(steps.length > 1 ? [slider, " ", label] : []), row);
 
   const views = [];
-  panels.forEach((panel, place) => {
-    const box = document.createElement("div");
-    box.className = "attention-panel";
+  panels.forEach(({ title }, place) => {
+    const box = Object.assign(document.createElement("div"), { className: "attention-panel" });
     box.id = `attention-viewer-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
     const column = document.createElement("div");
     column.style.cssText = "flex: 1 1 24em; min-width: 0; position: relative";
-    if (panel.title) column.append(Object.assign(document.createElement("h3"), { textContent: panel.title }));
+    if (title) column.append(Object.assign(document.createElement("h3"), { textContent: title }));
     column.append(box);
     row.append(column);
     // circuitsvis does not export its React, so this component is written by hand; it can be redrawn.
@@ -30,7 +29,8 @@ function showAttention(el, panels) {
         draw(this);
       }
       render() {
-        const props = panels[place].frames[slider.value];
+        const { tokens, attention, heads } = panels[place].frames[slider.value];
+        const props = { tokens, attention, attentionHeadNames: heads };
         const element = { type: CircuitsVis.AttentionHeads, props, key: null, ref: null, _owner: null };
         return { $$typeof: Symbol.for("react.element"), ...element };
       }
@@ -51,7 +51,7 @@ function showAttention(el, panels) {
     views.forEach(draw);
   };
   slider.addEventListener("input", drawAll);
-  label.textContent = steps[slider.value];
+  drawAll();
   return (others) => {
     panels = others;
     drawAll();

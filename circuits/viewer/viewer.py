@@ -16,7 +16,7 @@ from circuits.model.state import check_state
 from circuits.model.transformer import Transformer
 from circuits.task import Examples
 from circuits.utils.files import to_path, write_atomically
-from circuits.viewer.frames import Frame, chosen, frame
+from circuits.viewer.frame import Frame, attention_frame
 
 BYTES = 6  # of a page for each number of a pattern
 LARGE = 25 * 2**20  # bytes of a page that browsers open slowly
@@ -26,8 +26,7 @@ LARGE = 25 * 2**20  # bytes of a page that browsers open slowly
 class Viewer:
     """circuitsvis viewers side by side, with a slider if they have several frames.
 
-    A notebook displays it in a frame of its own. The frame works offline, however the notebook handles scripts and
-    styles.
+    A notebook displays it in an HTML frame, which works offline, however the notebook handles scripts and styles.
 
     Attributes:
         panels: the frames of each viewer, by title.
@@ -35,19 +34,14 @@ class Viewer:
 
     panels: Mapping[str, tuple[Frame, ...]]
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the panels in the form that viewer.js reads."""
-        return [{"title": title, "frames": [one.to_json() for one in frames]} for title, frames in self.panels.items()]
+    @property
+    def contents(self) -> list[dict[str, Any]]:
+        """The panels as viewer.js reads them."""
+        return [{"title": title, "frames": [one.model_dump() for one in self.panels[title]]} for title in self.panels]
 
-    def element(self, name: str) -> Markup:
-        """Return an element for a page that has circuitsvis; ``name`` becomes its id."""
-        text = json.dumps(self.to_json()).replace("<", "\\u003c")
-        script = f'showAttention(document.getElementById("{name}"), {text});'
-        return Markup(f'<div id="{name}" class="attention-viewer"></div><script>{script}</script>')
-
-    def page(self, title: str = "Attention") -> str:
+    def page(self) -> str:
         """Return a self-contained page."""
-        return render_page("viewer.html.jinja", title=title, viewer=elements([self])[0])
+        return render_page("viewer.html.jinja", viewer=elements([self])[0])
 
     def save(self, path: Path | str) -> None:
         """Write the page to a file.
@@ -61,15 +55,20 @@ class Viewer:
         return in_a_frame(self.page())
 
     def __repr__(self) -> str:
-        heads = [f"{title} {', '.join(map(str, frames[-1].heads))}".strip() for title, frames in self.panels.items()]
+        heads = [f"{title} {', '.join(frames[-1].heads)}".strip() for title, frames in self.panels.items()]
         steps = len(next(iter(self.panels.values())))
         return f"Viewer of {'; '.join(heads)}" + (f" at {steps} steps" if steps > 1 else "")
 
 
 def elements(viewers: Sequence[Viewer]) -> list[Markup]:
-    """Return the elements of all viewers of a page, and warn before the page becomes so large that it opens slowly."""
+    """Return viewers as elements of a page that has circuitsvis, and warn before the page becomes too large."""
     warn_if_large([one for viewer in viewers for panel in viewer.panels.values() for one in panel])
-    return [viewer.element(f"attention-viewer-{n}") for n, viewer in enumerate(viewers)]
+    made = []
+    for n, viewer in enumerate(viewers):
+        name, contents = f"attention-viewer-{n}", json.dumps(viewer.contents).replace("<", "\\u003c")
+        script = f'showAttention(document.getElementById("{name}"), {contents});'
+        made.append(Markup(f'<div id="{name}" class="attention-viewer"></div><script>{script}</script>'))
+    return made
 
 
 def warn_if_large(frames: Sequence[Frame]) -> None:
@@ -105,7 +104,7 @@ def attention_viewer(
     Raises:
         BadInput: there is no such example, layer or head.
     """
-    return Viewer({"": (frame(model, examples, example, chosen(model, layer, head)),)})
+    return Viewer({"": (attention_frame(model, examples, example, layer, head),)})
 
 
 @entrance
@@ -122,25 +121,22 @@ def over_training(
         models: pairs of training step and model, as from ``through_training``. They are read one after the other, so an
             iterator may yield the same model each time, with other weights.
         examples: examples of their task.
-        example: the index of the example.
-        layer: the layer whose heads are shown; by default all layers.
-        head: the index of the head in the layer; by default all heads.
+        example, layer, head: as for ``attention_viewer``.
 
     Raises:
         BadInput: there is no model, or no such example, layer or head, or a list has the same model at several steps.
     """
     if isinstance(models, Transformer | Mapping) or not isinstance(models, Iterable):
         raise BadInput(f"the models are of type {type(models).__name__}; expected pairs of training step and model")
-    if isinstance(models, Sequence) and not all(isinstance(one, Sequence) and len(one) == 2 for one in models):
-        raise BadInput("the models are no pairs of training step and model; expected [(step, model), ...]")
-    if isinstance(models, Sequence) and len({id(model) for _, model in models}) < len(models):
-        raise BadInput(
-            "the list has one model at several steps, with the weights of the last one; expected an iterator"
-        )
+    if isinstance(models, Sequence):
+        if not all(isinstance(one, Sequence) and len(one) == 2 for one in models):
+            raise BadInput("the models are no pairs of training step and model; expected [(step, model), ...]")
+        if len({id(model) for _, model in models}) < len(models):
+            raise BadInput("the list has one model at several steps, with its last weights; expected an iterator")
     frames = []
     for step, model in models:
         check_state(model)
-        frames.append(frame(model, examples, example, chosen(model, layer, head), step))
+        frames.append(attention_frame(model, examples, example, layer, head, step))
     if not frames:
         raise BadInput("there is no step of training to show")
     return Viewer({"": tuple(frames)})
@@ -152,9 +148,9 @@ def side_by_side(viewers: Mapping[str, Viewer]) -> Viewer:
     Raises:
         BadInput: there is no viewer, one of them already has several panels, or their steps differ.
     """
-    if not isinstance(viewers, Mapping) or not viewers or not all(isinstance(own, Viewer) for own in viewers.values()):
+    if not isinstance(viewers, Mapping) or not viewers or not all(isinstance(one, Viewer) for one in viewers.values()):
         raise BadInput(f"the viewers are {viewers!r:.60}; expected {{title: viewer}}, with at least one")
-    panels = {}
+    panels: dict[str, tuple[Frame, ...]] = {}
     for title, viewer in viewers.items():
         if len(viewer.panels) > 1:
             raise BadInput(f"{title!r} is several viewers already; expected one")

@@ -10,10 +10,11 @@ from retrieval_interp.cli.options import LanguageTaskName, Seed
 from retrieval_interp.cli.terminal import progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from circuits.model.transformer import Transformer
     from circuits.task import Task
+    from circuits.viewer.viewer import Viewer
     from retrieval_interp.tasks.task import TrainableTask
 
 app = typer.Typer()
@@ -69,7 +70,6 @@ def view(
             newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
         models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
         task = next(iter(tasks.values()))
-    from circuits.viewer.attention_page import attention_page
     from circuits.viewer.viewer import attention_viewer, over_training, side_by_side
 
     shown = task.examples(examples, seed)
@@ -86,8 +86,28 @@ def view(
                     panels[name] = attention_viewer(model, shown, example, layer, head)
                 progress((example + len(panels) / len(models)) / examples)
             viewers.append(side_by_side(panels))
-    write_atomically(out, attention_page(models, task, viewers, seed, by))
+    write_atomically(out, _page(models, task, viewers, seed, by))
     typer.echo(f"The attention maps are at {out}")
+
+
+def _page(
+    models: "Mapping[str, Transformer]", task: "Task", viewers: "Sequence[Viewer]", seed: int, by: str | None
+) -> str:
+    """Return the page: average attention from role to role, split by a group, and attention on a few examples."""
+    from circuits.attention import ATTENTION_EXAMPLES, split_attention
+    from circuits.figures.attention_figure import attention_figure
+    from circuits.figures.page import figure_element, render_page
+    from circuits.given import examples_of
+    from circuits.viewer.viewer import elements
+
+    examples = examples_of(task, ATTENTION_EXAMPLES, seed)
+    order, group = examples.roles.in_order, by or examples.roles.main_group
+    figures = {}
+    for n, (name, model) in enumerate(models.items()):
+        attention = split_attention(model, examples.to(next(model.parameters()).device), group).cpu()
+        figures[name] = figure_element(attention_figure(attention, task.roles, order, group), f"role-attention-{n}")
+    contents = {"averaged": len(examples), "group": group, "figures": figures, "viewers": elements(viewers)}
+    return render_page("attention.html.jinja", "retrieval_interp", **contents)
 
 
 def _name(folder: str, others: list[str]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import plotly.colors
-import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from circuits.utils.lazy import pandas as pd
+from circuits.utils.plotting import go
 from retrieval_interp.experiments.emergence import Emergence
 from retrieval_interp.experiments.observations import observations
 from retrieval_interp.models.model_dir import ATTENTION

@@ -51,6 +51,7 @@ import circuits
 from circuits import BadInput, Circuit, Head, OneHot, Roles
 from circuits.errors import plain
 from circuits.figures.diagram import circuit_diagram
+from circuits.viewer.viewer import over_training, side_by_side
 from retrieval_interp.language_tasks.registry import language_task
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 
@@ -66,9 +67,9 @@ wrong = {
     "circuit's name, the name of a circuit is 3": lambda: Circuit({}, 3),
     "text, text that can be saved": lambda: plain("the metadata", {"name": chr(0xD800)}),
     "diagram, the number of layers is '2'": lambda: circuit_diagram(CIRCUIT, task.examples(2, 0).roles, "2"),
-    "over training, pairs of training step and model": lambda: circuits.over_training(model, task.examples(2, 0)),
-    "a list, [(step": lambda: circuits.over_training([model, model], task.examples(2, 0)),
-    "viewers, with at least one": lambda: circuits.side_by_side({"a": model}),
+    "over training, pairs of training step and model": lambda: over_training(model, task.examples(2, 0)),
+    "a list, [(step": lambda: over_training([model, model], task.examples(2, 0)),
+    "viewers, with at least one": lambda: side_by_side({"a": model}),
     "name, got HookedTransformer": lambda: circuits.model.from_pretrained(model),
 }
 for name, run in wrong.items():

@@ -1,0 +1,256 @@
+"""The explorer: a circuit as an editable diagram in a notebook, with its losses and the attention of a head."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import ipywidgets
+import traitlets
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.attention import role_attention
+from circuits.checks.experiment import Experiment
+from circuits.checks.removals import removals
+from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.circuit_file import load_circuit, save_circuit
+from circuits.entrance import entrance
+from circuits.errors import BadInput
+from circuits.explorer.draft import Draft
+from circuits.explorer.drawing import SMALLEST, drawing, full_width
+from circuits.explorer.panels import attention_panel, loss_panel, show_losses
+from circuits.figures.page import viewer_code
+from circuits.given import examples_of
+from circuits.losses.sequential_test import SequentialTest
+from circuits.model.transformer import Transformer
+from circuits.task import Task
+from circuits.utils.files import to_path
+from circuits.viewer.viewer import attention_viewer, warn_if_large
+
+HERE = Path(__file__).parent
+AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
+IN_PASSING = 64  # examples for the test whether paths are needed
+NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": "undecided", "no": "not needed"}
+
+
+@entrance
+def explore(
+    model: Transformer,
+    task: Task,
+    circuit: Circuit | None = None,
+    seed: int = 0,
+    threshold: float = 0.05,
+) -> "Explorer":
+    """Explore a circuit in a notebook: remove paths, add paths, and see the loss at once.
+
+    Args:
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
+        task: the model's task: examples with roles, and a loss.
+        circuit: the first circuit; by default all heads are intact.
+        seed: the seed of the examples.
+        threshold: a loss below it counts as low, for ``minimal?``; the paper uses 0.05.
+
+    Raises:
+        BadInput: the circuit does not fit the model, or an argument has the wrong type.
+    """
+    return Explorer(model, task, circuit or Circuit(), seed, threshold)
+
+
+class Diagram(anywidget.AnyWidget):
+    """A drawing that reports clicks."""
+
+    _esm = HERE / "diagram.js"
+    svg = traitlets.Unicode().tag(sync=True)
+
+
+class AttentionHeads(anywidget.AnyWidget):
+    """The attention viewer as a widget whose example can change."""
+
+    _esm = viewer_code() + (HERE / "viewer.js").read_text(encoding="utf-8")
+    panels: traitlets.List = traitlets.List().tag(sync=True)
+    head = traitlets.Int().tag(sync=True)
+
+
+class Explorer(ipywidgets.VBox):
+    """The drawing, the losses, and the chosen head, side by side.
+
+    Attributes:
+        draft: the circuit as it is now, and what is drawn.
+        said: the last message, as a line of text.
+    """
+
+    def __init__(self, model: Transformer, task: Task, circuit: Circuit, seed: int, threshold: float) -> None:
+        """Start with a circuit; the arguments are those of ``explore``."""
+        examples = examples_of(task, EXACTLY, seed, next(model.parameters()).device)
+        self.model, self.task, self.seed, self.threshold = model, task, seed, threshold
+        self._test = SequentialTest(model, task, examples, threshold)
+        self._check(circuit)
+        self._past, self._n, self.said = [Draft(circuit, circuit)], AT_ONCE, ""
+        self._labels: dict[AttentionPath, str] = {}
+        self._few = examples.take(slice(0, AT_ONCE))
+        self._attention: Float[Tensor, "layer head query_role key_role"] = role_attention(model, self._few).cpu()
+        roles, n_heads = self._few.roles.in_order, model.cfg.n_heads
+        heads = [f"L{layer}H{index}" for layer in range(model.cfg.n_layers) for index in range(n_heads)]
+        shown = str(circuit.useful_heads[-1]) if circuit.useful_heads else heads[-1]
+        self.head = ipywidgets.Dropdown(options=heads, value=shown, description="head")
+        self.example = ipywidgets.IntSlider(0, 0, AT_ONCE - 1, description="example")
+        self.source = ipywidgets.Dropdown(options=roles, value=roles[-1], description="from")
+        self.target = ipywidgets.Dropdown(options=roles, description="to")
+        self.file = ipywidgets.Text("circuit.yaml", description="as")
+        basis = f"1 1 {SMALLEST * full_width(n_heads, len(roles)):g}px"  # in a narrow notebook, a row for itself
+        self.diagram = Diagram(layout={"flex": basis, "min_width": "0", "overflow": "auto"})
+        self.viewer = AttentionHeads()
+        self.losses, self.attention = loss_panel(task.loss_components), attention_panel(roles)
+        self.line = ipywidgets.HTML()
+        self.bar = ipywidgets.FloatProgress(min=0.0, max=1.0, layout={"visibility": "hidden"})
+        self.buttons = {
+            "undo": self._button("undo", "Undo one change", self._undo),
+            "reset": self._button("reset", "Go back to the first circuit", lambda: self._change(self._past[0])),
+            "exact": self._button("exact", "Measure the losses on all examples", self._exact),
+            "minimal?": self._button("minimal?", "Test on few examples whether every path is needed", self._minimal),
+            "draw": self._button("draw", "Add a path to the chosen head, or retarget one", self._draw),
+            "save": self._button("save", "Write the circuit as YAML", self._save),
+        }
+        self.diagram.on_msg(lambda _, message, __: self._clicked(message))
+        self.head.observe(lambda _: self._show_head(), "value")
+        self.example.observe(lambda _: self._show_example(), "value")
+        row = partial(ipywidgets.HBox, layout={"flex_flow": "row wrap"})
+        *edit, draw, save = self.buttons.values()
+        figures = ipywidgets.VBox([self.losses, self.head, self.attention])
+        change = [self.source, self.target, draw, self.file, save]
+        super().__init__(
+            [row(edit), row(change), self.line, self.bar, row([self.diagram, figures]), self.example, self.viewer]
+        )
+        self._show()
+        self._show_head()
+        self._show_example()
+
+    @property
+    def draft(self) -> Draft:
+        """The circuit as it is now, and what is drawn."""
+        return self._past[-1]
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        """Add a picture and a line of text to the widget, for readers who do not run the notebook."""
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
+        picture = self.diagram.svg.replace('style="', 'style="background: #fff; color: #000; ', 1)
+        return {**bundle, "image/svg+xml": picture, "text/plain": self.said}
+
+    def _button(self, name: str, tooltip: str, action: Callable[[], str | None]) -> ipywidgets.Button:
+        button = ipywidgets.Button(description=name, tooltip=tooltip, layout={"width": "auto"})
+        button.on_click(lambda _: self._do(action))
+        return button
+
+    def _do(self, action: Callable[[], str | None]) -> None:
+        """Run an action and show its result; after an error, show it and the circuit as it was."""
+        past, self._n = [*self._past], AT_ONCE
+        try:
+            message = action()
+            self._show(message)
+        except Exception as error:  # a notebook does not show the exceptions of a click
+            self._past = past
+            self._show_drawing()
+            self._say(str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}", wrong=True)
+        finally:
+            self.bar.layout.visibility = "hidden"
+
+    def _clicked(self, act: str) -> None:
+        what, _, which = act.partition(" ")
+        self.head.value = which.split(" ")[0]
+        if what == "head":
+            self._do(lambda: self._change(self.draft.cycled(Head.parse(which))))
+        else:
+            self._do(lambda: self._change(self.draft.toggled(AttentionPath.parse(which))))
+
+    def _change(self, draft: Draft) -> None:
+        if draft != self.draft:
+            self._past, self._labels = [*self._past, draft], {}
+
+    def _undo(self) -> None:
+        self._past, self._labels = self._past[:-1] or self._past, {}
+
+    def _exact(self) -> None:
+        self._n = EXACTLY
+
+    def _minimal(self) -> str:
+        """Test for every path of the circuit whether it is needed (Appendix E, step 6)."""
+        asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": self.threshold}
+        paths = removals(Experiment(self.model, self.task, self.draft.circuit, **asked))
+        self._labels = {result.path: NEEDED[result.needed] for result in paths}
+        said = "; ".join(f"{path}: {label}" for path, label in self._labels.items()) or "the circuit has no path"
+        hint = " (all are, if the circuit's loss is not below it)" if "undecided" in self._labels.values() else ""
+        return f"On {IN_PASSING} examples, at the threshold {self.threshold:g}: {said}{hint}."
+
+    def _draw(self) -> None:
+        path = AttentionPath(Head.parse(self.head.value), self.source.value, self.target.value)
+        draft = self.draft.with_path(path)
+        self._check(draft.drawn)
+        self._change(draft)
+
+    def _check(self, circuit: Circuit) -> None:
+        circuit.check(self._test.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
+
+    def _save(self) -> str:
+        """Write the circuit; a changed circuit does not keep the description of the first one."""
+        file, circuit, first = _circuit_file(self.file.value), self.draft.circuit, self._past[0].circuit
+        if circuit != first:
+            description = f"Changed by hand in the explorer; the first circuit was {first.name or 'another one'}."
+            circuit = replace(circuit, description=description)
+        save_circuit(circuit, file)
+        return f"The circuit is saved in {file}."
+
+    def _progress(self, share: float) -> None:
+        self.bar.layout.visibility, self.bar.value = "visible" if share < 1 else "hidden", share
+
+    def _say(self, text: str, wrong: bool = False) -> None:
+        self.said = text
+        mark = "<b>Not done.</b> " if wrong else ""
+        self.line.value = f'<div role="status" aria-live="polite">{mark}{escape(text)}</div>'
+
+    def _show(self, message: str | None = None) -> None:
+        """Show the circuit as it is now, its losses, and a message; the drawing is sent first."""
+        self._show_drawing()
+        loss, unablated = self._test.measure([self.draft.circuit, Circuit()], self._n, self._progress)
+        show_losses(self.losses, [unablated, loss])
+        losses = f"The circuit's loss is {loss}, the unablated loss {unablated}, on {self._n:,} examples."
+        self._say(f"{message} {losses}" if message else losses)
+
+    def _show_drawing(self) -> None:
+        chosen = Head.parse(self.head.value)
+        self.diagram.svg = drawing(self.draft, self._few.roles, self._attention, chosen, self._labels)
+
+    def _show_head(self) -> None:
+        head, roles = Head.parse(self.head.value), self._few.roles
+        index = [roles.names.index(role) for role in roles.in_order]
+        with self.attention.batch_update():
+            self.attention.data[0].z = self._attention[head.layer, head.index][index][:, index].numpy().round(3)
+            self.attention.layout.title.text = f"{head}: attention, from role (down) to role (across)"
+        self.viewer.head = self.head.index
+        self._show_drawing()
+
+    def _show_example(self) -> None:
+        viewer = attention_viewer(self.model, self._few, self.example.value)
+        warn_if_large(viewer.panels[""])
+        self.viewer.panels = viewer.contents
+
+
+def _circuit_file(name: str) -> Path:
+    """Return the path of the file to write.
+
+    Raises:
+        BadInput: the text is not the name of a file, or the file exists and is not a circuit, which must not be lost.
+    """
+    path = Path(name.strip())
+    if path.name in ("", "..") or "\0" in name:
+        raise BadInput(f"{name.strip()!r} is not the name of a file; expected a name such as circuit.yaml")
+    path = to_path(path)
+    if path.exists():
+        try:
+            load_circuit(path)
+        except BadInput as error:
+            raise BadInput(f"{path} exists and is not a circuit; expected another name") from error
+    return path

@@ -1,0 +1,51 @@
+"""The command that shows attention: models side by side, one through its training, and what it refuses."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from retrieval_interp.cli import main
+from retrieval_interp.models import presets
+from retrieval_interp.training import training
+from tests.sweeps import MICRO
+
+
+def view(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["view", *map(str, arguments)])
+    return ended.value.code
+
+
+@pytest.mark.slow
+def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_training(tmp_path, monkeypatch):
+    kept = replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20))
+    monkeypatch.setitem(presets.PRESETS, "micro", kept)
+    run, page = tmp_path / "one", tmp_path / "page.html"
+    training.start_run(run, "micro", seed=0)
+    training.train_run(run, "cpu", compiled=False)
+    shutil.copytree(run, tmp_path / "two")
+    chosen = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", page)
+    assert view(run, tmp_path / "two", *chosen) == 0
+    assert all(text in page.read_text() for text in ('"title": "one"', '"title": "two"', '"heads": ["L1H0"]'))
+    assert "split by its position" in page.read_text()
+    (run / "model.safetensors").unlink()
+    assert view(run, "--training", "--examples", 1, "--out", page) == 0
+    assert all(f'"step": {step}' in page.read_text() for step in (20, 40, 60))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["transformer_a", "transformer_d"], "transformer_d has another task than transformer_a"),
+        (["transformer_a", "transformer_a"], "transformer_a is given twice"),
+        (["transformer_a", "--layer", "12"], "there is no layer 12; there are 12"),
+        (["transformer_a", "--head", "0"], "head 0 is given without a layer"),
+        (["transformer_a", "--training"], "holds no checkpoints"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line_and_nothing_is_written(arguments, message, tmp_path, capsys):
+    assert view(*arguments, "--out", tmp_path / "page.html") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
