@@ -22,9 +22,9 @@ from .tasks.prompted import Prompted as Prompted
 from .tasks.retrieval import RetrievalTask as RetrievalTask
 from .theory.chain_layout import chain_layout as chain_layout
 from .theory.depth import depths as depths
-from .theory.depth_page import depth_figure as depth_figure
 from .theory.facts import load_facts as load_facts
-from .theory.flow_figure import spread_figure as spread_figure
+from .theory.figures import depth_figure as depth_figure
+from .theory.figures import spread_figure as spread_figure
 from .theory.information_flow import layers_until as layers_until
 from .training.training import TrainingDiverged as TrainingDiverged
 from .training.training import TrainingStopped as TrainingStopped

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from circuits.utils.files import write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
@@ -46,3 +48,34 @@ def write_results(
     }
     write_together({**texts, folder / f"{name}.html": page})
     return folder / f"{name}.html"
+
+
+def write_page(
+    page: Path,
+    title: str,
+    text: str,
+    command: str,
+    figures: Mapping[str, plotly.graph_objects.Figure],
+    table: pd.DataFrame,
+) -> Path:
+    """Write a page of figures and one table, and the table as CSV beside it; return the path of the page.
+
+    Args:
+        page: the file to write, ``NAME.html``; the table is in ``NAME.csv``, and has the id ``table`` in the page.
+        title: the heading.
+        text: what the page shows, one paragraph.
+        command: the command that made the results.
+        figures: the figures, by their ids in the page.
+        table: the table.
+
+    Raises:
+        BadInput: the folder cannot be written.
+    """
+    from circuits.figures.page import figure_element, render_page  # imports plotly, which is slow
+
+    contents = {"title": title, "text": text, "command": command}
+    drawn = [figure_element(figure, name) for name, figure in figures.items()]
+    cells = table.to_html(index=False, na_rep="", float_format="{:.4g}".format, border=0, table_id="table")
+    html = render_page("page.html.jinja", "retrieval_interp", **contents, figures=drawn, table=Markup(cells))
+    write_together({page.with_suffix(".csv"): f"# {command}\n{table.to_csv(index=False)}", page: html})
+    return page

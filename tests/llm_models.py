@@ -8,7 +8,7 @@ from inspect_ai.log import EvalLog
 from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.tool import ToolChoice, ToolInfo
 
-from retrieval_interp.llm.tasks import equations
+from retrieval_interp.llm.tasks import TASKS
 from tests.solver import solve
 
 
@@ -34,7 +34,7 @@ def mock(answers: list[str | Exception] | Callable[[str], str]) -> Model:
 
 
 def run(model: Model, tmp_path: Path, **sizes: int) -> EvalLog:
-    return evaluate(equations(**sizes), model=model, log_dir=str(tmp_path), display="none", max_samples=1)[0]
+    return evaluate(TASKS["equations"](**sizes), model=model, log_dir=str(tmp_path), display="none", max_samples=1)[0]
 
 
 def wrong(question: str) -> str:

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.pattern_file import PATTERNS
 from retrieval_interp.llm.results import results
-from retrieval_interp.llm.tasks import kingdoms
+from retrieval_interp.llm.tasks import TASKS
 from retrieval_interp.models import presets
 from retrieval_interp.models.build import build
 from retrieval_interp.models.checkpoints import load_model
@@ -134,7 +134,8 @@ def inspect_log(format: Literal["json", "eval"]) -> bytes:
     output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # or Inspect downloads a tokenizer
     model = get_model("mockllm/model", custom_outputs=lambda *_: output, memoize=False)
     with tempfile.TemporaryDirectory() as folder:
-        inspect_ai.eval(kingdoms(samples=1, attempts=2), model=model, log_dir=folder, log_format=format, display="none")
+        task = TASKS["kingdoms"](samples=1, attempts=2)
+        inspect_ai.eval(task, model=model, log_dir=folder, log_format=format, display="none")
         (path,) = Path(folder).glob(f"*.{format}")
         return path.read_bytes()
 

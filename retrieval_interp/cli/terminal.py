@@ -72,32 +72,6 @@ def print_depths(rows: "Sequence[Depth]") -> None:
     Console().print(shown)
 
 
-def print_accuracy(table: "pd.DataFrame") -> None:
-    """Print the accuracy of every model on every formulation."""
-    from rich.console import Console
-    from rich.table import Column, Table
-
-    from retrieval_interp.llm.page import with_series
-    from retrieval_interp.llm.results import shown_steps
-
-    numbers = ("D", "correct", "accuracy", "chance")
-    shown = Table(
-        Column("model", overflow="fold"),
-        Column("formulation", overflow="fold"),
-        *(Column(title, justify="right", no_wrap=True) for title in numbers),
-        "notes",
-    )
-    for row in with_series(table).to_dict("records"):
-        steps = shown_steps(row["steps"])
-        right = f"{row['right']} of {row['asked']}"
-        accuracy = f"{row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" if row["asked"] else ""
-        counts = {"never acceptable": row["exhausted"], "failed": row["failed"]}
-        counts["not asked"] = row["questions"] - row["asked"] - row["failed"]
-        rest = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        shown.add_row(row["series"], row["formulation"], steps, right, accuracy, f"{row['chance']:.4f}", rest)
-    Console().print(shown)
-
-
 def print_claims(rows: "Sequence[Claim]") -> None:
     """Print the claims one below another, so that they can be read at any width."""
     from rich.console import Console

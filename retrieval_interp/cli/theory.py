@@ -1,14 +1,13 @@
 """The commands on the theory of information flow."""
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from retrieval_interp.cli.options import AtOnce, Json, Model, Seed
-from retrieval_interp.cli.terminal import print_json, progress_bar
+from retrieval_interp.cli.options import AtOnce, Json, Seed
+from retrieval_interp.cli.terminal import print_depths, print_json
 
 app = typer.Typer()
 
@@ -21,24 +20,21 @@ def depth(
 ) -> None:
     """Compute how many layers D hops take, beside the paper's bound (section 5)."""
     from circuits.utils.files import check_writable
-    from retrieval_interp.cli.terminal import print_depths
     from retrieval_interp.theory.depth import depths
 
     rows = depths(hops or range(1, 101))
-    page = None
     if out is not None:
-        from retrieval_interp.theory.depth_page import FILES, write_depth  # imports plotly, which is slow
+        check_writable(out / "depth.html")
+        from retrieval_interp.theory.figures import write_depth  # imports plotly, which is slow
 
-        for name in FILES:
-            check_writable(out / name)
-        page = write_depth(rows, out, " ".join(["retrieval-interp theory depth", *map(str, hops or [])]))
+        write_depth(rows, out, " ".join(["retrieval-interp theory depth", *map(str, hops or [])]))
     if as_json:
         document = [{**row._asdict(), "bound_paper": round(row.bound_paper, 10)} for row in rows]
         print(json.dumps(document, indent=2, separators=(",", ":")))
         return
     print_depths(rows)
-    if page:
-        typer.echo(f"The page is at {page}")
+    if out is not None:
+        typer.echo(f"The page is at {out / 'depth.html'}")
 
 
 @app.command()
@@ -79,9 +75,7 @@ def construct(
 
 @app.command()
 def facts(
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE", help="YAML file with a question and its facts (see data/facts/).")
-    ],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with a question and its facts (see data/facts/).")],
     as_json: Json = False,
 ) -> None:
     """Compute how many layers it takes to answer a question from facts that depend on one another (section 3.1).
@@ -91,84 +85,20 @@ def facts(
     from retrieval_interp.theory.facts import load_facts
     from retrieval_interp.theory.information_flow import spread
 
-    told = load_facts(path)
-    layout = told.layout
-    known = [sorted(state[told.reader] - layout.places) for state in spread(layout, causal=True)]
-    causal, full = told.layers(causal=True), told.layers(causal=False)
+    read = load_facts(path)
+    known = [sorted(state[read.reader] - read.layout.places) for state in spread(read.layout, causal=True)]
+    causal, full = read.layers(causal=True), read.layers(causal=False)
     if as_json:
-        document = {"asked": told.asked, "layers_full": full, "layers_causal": causal, "known_after": known}
+        document = {"asked": read.asked, "layers_full": full, "layers_causal": causal, "known_after": known}
         print(json.dumps(document, indent=2))
-        raise typer.Exit(0 if causal is not None else 1)
-    typer.echo(f"{told.asked!r} takes {_layers(causal)} with the causal mask, {_layers(full)} without a mask.")
-    for layer, tokens in enumerate(known):
-        typer.echo(f"after {_layers(layer)} the last token of the query knows: {', '.join(tokens)}")
+    else:
+        typer.echo(f"{read.asked!r} takes {_layers(causal)} with the causal mask, {_layers(full)} without a mask.")
+        for layer, tokens in enumerate(known):
+            typer.echo(f"after {_layers(layer)} the last token of the query knows: {', '.join(tokens)}")
     raise typer.Exit(0 if causal is not None else 1)
 
 
 def _layers(number: int | None) -> str:
-    return (
-        "infinitely many layers (it is never known)"
-        if number is None
-        else "1 layer"
-        if number == 1
-        else f"{number} layers"
-    )
-
-
-@app.command()
-def gradients(
-    model_dir: Model,
-    out: Annotated[Path | None, typer.Option(help="HTML file to write, a heat map.")] = None,
-    examples: AtOnce = 4,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Test whether gradients between cells are zero exactly where there is no computational path.
-
-    Exits with 0 if gradients are zero exactly where there is no path, 1 if not.
-    """
-    from circuits.figures.page import figure_element, render_page
-    from circuits.utils.files import check_writable, write_atomically
-    from retrieval_interp.models import library
-    from retrieval_interp.models.provenance import metadata
-
-    folder = library.find(model_dir)
-    if out is not None:
-        check_writable(out)
-    model, task, _ = library.load(folder)
-    import torch
-
-    from retrieval_interp.theory.gradients import agreement, cell_gradients, loss_gradients
-    from retrieval_interp.theory.gradients_figure import gradients_figure
-
-    drawn = task.examples(examples, seed)
-    origin = {**metadata(model_dir, model), "precision": "float64"}
-    # In single precision, sharp attention underflows to zero. Tokens are integers and are not converted.
-    model.to(torch.float64, print_details=False)
-    inputs, targets = (t.double() if t.is_floating_point() else t for t in (drawn.inputs, drawn.targets))
-    with progress_bar("one backward pass for each cell") as progress:
-        found = cell_gradients(model, inputs, progress=progress)
-    held = agreement(found)
-    early = min(int(drawn.roles[role].min()) for role in task.output_roles)
-    paid = loss_gradients(model, task, replace(drawn, inputs=inputs, targets=targets))
-    before = paid[:-1, :early]  # cells before the first output that the loss reads, with a path to it
-    future = (
-        f"The loss reads the outputs from position {early} on. Its gradient is nonzero in {int((before > 0).sum())} of "
-        f"the {before.numel()} cells at earlier positions and below the last layer: they are trained for later outputs."
-    )
-    command = f"retrieval-interp theory gradients {model_dir} --examples {examples} --seed {seed}"
-    if out is not None:
-        name = Path(model_dir).resolve().name
-        labels = drawn.roles.labels(0, inputs.shape[1]) if examples == 1 else [""] * inputs.shape[1]
-        figure = figure_element(gradients_figure(found, labels), "gradients")
-        contents = {"name": name, "command": command, "sentences": (str(held), future), "figure": figure}
-        write_atomically(out, render_page("gradients.html.jinja", "retrieval_interp", **contents))
-    if as_json:
-        paid_for = {"earlier_cells": before.numel(), "earlier_cells_with_loss_gradient": int((before > 0).sum())}
-        print_json(command, origin, **asdict(held), **paid_for)
-    else:
-        typer.echo(str(held))
-        typer.echo(future)
-        if out is not None:
-            typer.echo(f"The page is at {out}")
-    raise typer.Exit(0 if held.exact else 1)
+    if number is None:
+        return "infinitely many layers (it is never known)"
+    return "1 layer" if number == 1 else f"{number} layers"

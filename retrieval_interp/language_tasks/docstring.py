@@ -25,8 +25,8 @@ import numpy as np
 from circuits.roles import Roles
 from circuits.task import Examples
 from circuits.utils.lazy import torch
-from retrieval_interp.language_tasks.language_task import END, LanguageTask, drawn
-from retrieval_interp.language_tasks.template import Template, single_tokens
+from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, drawn
+from retrieval_interp.language_tasks.template import Template
 
 TEXT = (
     "\ndef {name}(self, {A_def}, {B_def}, {C_def}):\n"
@@ -53,14 +53,12 @@ class Docstring(LanguageTask):
 
     @cached_property
     def _template(self) -> tuple[Template, dict[str, dict[str, int]]]:
-        def single(what: str, some: tuple[str, ...], before: str, least: int) -> dict[str, int]:
-            return single_tokens(self.tokenizer, f"the {what} of docstring", some, before, least)
-
-        arguments = single("arguments", ARGUMENTS, "def port(self, ", LEAST)
+        arguments = self.single_tokens("arguments", ARGUMENTS, "def port(self, ", LEAST)
         words = dict.fromkeys(self.roles[:-1], arguments)
-        words["name"] = single("functions", FUNCTIONS, "\ndef ", 2)
-        words["w0"] = single("words", WORDS, '    """', 2)
-        words |= dict.fromkeys([f"w{k}" for k in range(1, 7)], single("words", WORDS, "param load: ", LEAST))
+        words["name"] = self.single_tokens("functions", FUNCTIONS, "\ndef ")
+        words["w0"] = self.single_tokens("words", WORDS, '    """')
+        others = self.single_tokens("words", WORDS, "param load: ", LEAST)
+        words |= dict.fromkeys([f"w{k}" for k in range(1, 7)], others)
         return Template.of(self.tokenizer, TEXT, words), words
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
@@ -70,15 +68,13 @@ class Docstring(LanguageTask):
             BadInput: too few arguments or words are one token in this tokenizer.
         """
         template, words = self._template
-        others = ("name", *(f"w{k}" for k in range(7)))
-        fixed = {slot: drawn(rng, [*words[slot].values()], n, 1)[:, 0] for slot in others}
-        a, b, c, *rest = drawn(rng, [*words["A_def"].values()], n, 6).T
+        fixed = {slot: drawn(rng, words[slot].values(), n)[0] for slot in ("name", *(f"w{k}" for k in range(7)))}
+        a, b, c, *others = drawn(rng, words["A_def"].values(), n, 6)
         fixed |= {"A_doc": a, "B_doc": b}
         clean, counterfactual = (
-            template.filled({**fixed, "A_def": one, "B_def": two, "C_def": three})
-            for one, two, three in ((a, b, c), rest)
+            template.filled({**fixed, **dict(zip(self.roles[:3], three, strict=True))}) for three in ((a, b, c), others)
         )
-        right = torch.stack([c, torch.full_like(c, -1)], dim=1)
+        right = torch.stack([c, torch.full_like(c, NONE)], dim=1)
         targets = torch.stack([right, torch.stack([a, b], dim=1)], dim=1)[:, None]
         at = {**template.places, END: len(template.tokens) - 1}
         places = {role: torch.full((n,), at[role]) for role in self.roles}

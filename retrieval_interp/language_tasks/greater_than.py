@@ -18,13 +18,12 @@ from circuits.roles import Roles
 from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, drawn
-from retrieval_interp.language_tasks.template import Template, single_tokens
+from retrieval_interp.language_tasks.template import Template
 
 TEXT = "The {noun} lasted from the year {XX}{YY} to the year {end}"
 NOUNS = ("war", "campaign", "expedition", "conflict", "project", "siege", "tour", "trial", "voyage", "strike")
 CENTURIES = tuple(map(str, range(11, 18)))
 YEARS = tuple(f"{year:02}" for year in range(100))
-LEAST_NOUNS, LEAST_CENTURIES = 2, 1
 
 
 @dataclass(frozen=True)
@@ -36,19 +35,18 @@ class GreaterThan(LanguageTask):
 
     @cached_property
     def _template(self) -> tuple[Template, dict[str, dict[str, int]]]:
-        nouns = single_tokens(self.tokenizer, "the nouns of greater_than", NOUNS, "The ", LEAST_NOUNS)
-        before = "the year "
-        centuries = single_tokens(self.tokenizer, "the centuries of greater_than", CENTURIES, before, LEAST_CENTURIES)
+        centuries = self.single_tokens("centuries", CENTURIES, "the year ", 1)
         first, needed = next(iter(centuries)), YEARS[1:99]
         years: dict[str, int] = {}
         for century in [*centuries]:
-            own = single_tokens(self.tokenizer, "the years of greater_than", YEARS, before + century, 0)
-            if {*needed} <= {*own}:  # a few years, such as 1800, are one token
-                years |= own
+            after = self.single_tokens("years", YEARS, f"the year {century}", 0)
+            if {*needed} <= {*after}:  # a few years, such as 1800, are one token
+                years |= after
             else:
                 del centuries[century]
         if not centuries:  # raises
-            single_tokens(self.tokenizer, "the years of greater_than", needed, before + first, len(needed))
+            self.single_tokens("years", needed, f"the year {first}", len(needed))
+        nouns = self.single_tokens("nouns", NOUNS, "The ")
         words = {"noun": nouns, "XX": centuries, "YY": years, "end": centuries}
         return Template.of(self.tokenizer, TEXT, words), words
 
@@ -59,12 +57,12 @@ class GreaterThan(LanguageTask):
             BadInput: a year is not two tokens in this tokenizer.
         """
         template, words = self._template
-        noun, century = (drawn(rng, [*words[slot].values()], n, 1)[:, 0] for slot in ("noun", "XX"))
+        noun, century = (drawn(rng, words[slot].values(), n)[0] for slot in ("noun", "XX"))
         year = torch.from_numpy(rng.integers(2, 99 if "99" in words["YY"] else 98, n))
         of_year = torch.tensor([words["YY"].get(one, NONE) for one in YEARS])
         fixed = {"noun": noun, "XX": century, "end": century}
         clean, counterfactual = (
-            template.filled({**fixed, "YY": of_year[own]}) for own in (year, torch.ones_like(year))
+            template.filled({**fixed, "YY": of_year[years]}) for years in (year, torch.ones_like(year))
         )
         after = torch.arange(100) > year[:, None]
         targets = torch.stack([of_year.where(after, NONE), of_year.where(~after, NONE)], dim=1)[:, None]

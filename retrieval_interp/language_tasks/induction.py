@@ -47,12 +47,12 @@ class Induction(LanguageTask):
         ordinary = sorted({*range(len(tokenizer))} - {*tokenizer.all_special_ids})
         if len(ordinary) < 2 * LENGTH:
             raise BadInput(f"induction: the tokenizer has {len(ordinary)} tokens; expected at least {2 * LENGTH}")
-        some = drawn(rng, [int(one) for one in rng.choice(ordinary, min(len(ordinary), 1024), False)], n, 2 * LENGTH)
-        own, other = some.split(LENGTH, dim=1)
+        some = [int(one) for one in rng.choice(ordinary, min(len(ordinary), 1024), False)]
+        clean, other = torch.stack(drawn(rng, some, n, 2 * LENGTH), dim=1).split(LENGTH, dim=1)
         segment = torch.from_numpy(rng.integers(SHORTEST, LONGEST + 1, n))[:, None]
         place = torch.arange(LENGTH)
         repeated = place >= LENGTH - segment + 1
-        tokens = own.gather(1, torch.where(repeated, place - segment, place))
+        tokens = clean.gather(1, torch.where(repeated, place - segment, place))
         counterfactual = torch.where(repeated, tokens, other)
         end = (place[-ASKED:]).expand(n, -1)
         first = end - segment

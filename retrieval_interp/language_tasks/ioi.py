@@ -23,7 +23,7 @@ from circuits.roles import Roles
 from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers, drawn
-from retrieval_interp.language_tasks.template import Template, single_tokens
+from retrieval_interp.language_tasks.template import Template
 
 WORDINGS = (
     "Today {A} and {B} went to the {PLACE}. {S} gave a {OBJECT} to",
@@ -37,7 +37,7 @@ NAMES = (
 )
 PLACES = ("store", "garden", "restaurant", "school", "hospital", "office", "house", "station")
 OBJECTS = ("ring", "kiss", "bone", "basketball", "computer", "necklace", "drink", "snack")
-LEAST_NAMES, LEAST_THINGS = 8, 2
+LEAST_NAMES = 8
 
 
 def words() -> tuple[str, ...]:
@@ -55,12 +55,10 @@ class IOI(LanguageTask):
 
     @cached_property
     def _templates(self) -> tuple[tuple[Template, ...], dict[str, dict[str, int]]]:
-        tokenizer = self.tokenizer
-        names = single_tokens(tokenizer, "the names of ioi", NAMES, "Today ", LEAST_NAMES)
-        places = single_tokens(tokenizer, "the places of ioi", PLACES, "to the ", LEAST_THINGS)
-        objects = single_tokens(tokenizer, "the objects of ioi", OBJECTS, "gave a ", LEAST_THINGS)
-        words = {"A": names, "B": names, "S": names, "PLACE": places, "OBJECT": objects}
-        return tuple(Template.of(tokenizer, text, words) for text in WORDINGS), words
+        words = dict.fromkeys("ABS", self.single_tokens("names", NAMES, "Today ", LEAST_NAMES))
+        words["PLACE"] = self.single_tokens("places", PLACES, "to the ")
+        words["OBJECT"] = self.single_tokens("objects", OBJECTS, "gave a ")
+        return tuple(Template.of(self.tokenizer, text, words) for text in WORDINGS), words
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
         """Draw ``n`` prompts; wordings, orders, names, places and objects are equally likely.
@@ -70,9 +68,9 @@ class IOI(LanguageTask):
         """
         templates, words = self._templates
         which, swapped = (torch.from_numpy(rng.integers(0, high, n)) for high in (len(templates), 2))
-        io, s = drawn(rng, [*words["A"].values()], n, 2).T
-        others = drawn(rng, [*words["A"].values()], n, 3, torch.stack([io, s], dim=1)).T
-        things = {slot: drawn(rng, [*words[slot].values()], n, 1)[:, 0] for slot in ("PLACE", "OBJECT")}
+        io, s = drawn(rng, words["A"].values(), n, 2)
+        others = drawn(rng, words["A"].values(), n, 3, torch.stack([io, s], dim=1))
+        things = {slot: drawn(rng, words[slot].values(), n)[0] for slot in ("PLACE", "OBJECT")}
         names = {"A": torch.where(swapped == 1, s, io), "B": torch.where(swapped == 1, io, s), "S": s}
         length = max(len(one.tokens) for one in templates)
         pad = self.tokenizer.pad_token_id or 0
@@ -81,8 +79,8 @@ class IOI(LanguageTask):
         at = torch.zeros(n, 4, dtype=torch.long)  # of A, B, S and the end
         for number, template in enumerate(templates):
             mine, long = which == number, len(template.tokens)
-            for tokens, own in ((clean, names), (counterfactual, dict(zip("ABS", others, strict=True)))):
-                tokens[mine, :long] = template.filled({slot: all_[mine] for slot, all_ in {**things, **own}.items()})
+            for tokens, three in ((clean, names), (counterfactual, dict(zip("ABS", others, strict=True)))):
+                tokens[mine, :long] = template.filled({slot: all_[mine] for slot, all_ in {**things, **three}.items()})
             valid[mine, :long] = True
             at[mine] = torch.tensor([*(template.places[slot] for slot in "ABS"), long - 1])
         a, b, s2, end = at.T

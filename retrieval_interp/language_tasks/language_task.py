@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from circuits.errors import whole
+from circuits.errors import BadInput, whole
 from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
+from retrieval_interp.language_tasks.template import token_ids
 from retrieval_interp.rng import RngStream
 
 END = "end"  # the role at which the answer is read
@@ -44,6 +45,34 @@ class LanguageTask(ABC):
         n = whole("the number of examples", n, 1, MOST_PROMPTS)
         return self.draw(n, RngStream.EVALUATION.generator(seed))
 
+    def single_tokens(self, what: str, words: Iterable[str], before: str, least: int = 2) -> dict[str, int]:
+        """Return the words that are one token after a text, with this token.
+
+        Args:
+            what: what the words are, for messages, such as ``names``.
+            words: the words.
+            before: the text before each word, with a space if there is one.
+            least: the number of words that are needed.
+
+        Raises:
+            BadInput: there are fewer.
+        """
+        single, left_out = {}, []
+        start = token_ids(self.tokenizer, before.rstrip())[0]
+        for word in words:
+            try:
+                ids = token_ids(self.tokenizer, before + word)[0]
+            except BadInput:  # the tokenizer does not know it
+                ids = []
+            if ids[:-1] == start:
+                single[word] = ids[-1]
+            else:
+                left_out.append(word)
+        if len(single) < least:
+            counted = f"{len(single)} are one token in this tokenizer ({', '.join(left_out[:3])} are not)"
+            raise BadInput(f"the {what} of {self.name}: {counted}; expected {least}")
+        return single
+
     @abstractmethod
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
         """Draw ``n`` prompts.
@@ -63,17 +92,18 @@ def answers(
 
 def drawn(
     rng: np.random.Generator,
-    tokens: Sequence[int],
+    tokens: Iterable[int],
     n: int,
-    each: int,
+    each: int = 1,
     but: Int[torch.Tensor, "n other"] | None = None,
-) -> Int[torch.Tensor, "n each"]:
+) -> tuple[Int[torch.Tensor, " n"], ...]:
     """Draw ``each`` different tokens, ``n`` times, and none of those in the same row of ``but``."""
-    own, key = torch.tensor([*tokens]), rng.random((n, len(tokens)))
+    all_tokens = torch.tensor([*tokens])
+    key = rng.random((n, len(all_tokens)))
     if but is not None:
-        key[(own[:, None] == but[:, None]).any(dim=2).numpy()] = np.inf
+        key[(all_tokens[:, None] == but[:, None]).any(dim=2).numpy()] = np.inf
     order = key.argpartition(each - 1, axis=1)[:, :each]
-    return own[torch.from_numpy(rng.permuted(order, axis=1))]
+    return all_tokens[torch.from_numpy(rng.permuted(order, axis=1))].unbind(dim=1)
 
 
 def at_end(

@@ -13,7 +13,7 @@ measured once, on examples of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jaxtyping import Float
@@ -25,7 +25,6 @@ from circuits.circuit import Circuit
 from circuits.errors import BadInput, Unsolved
 from circuits.losses.loss import SURE, Loss
 from circuits.losses.sample import stream_seed
-from circuits.model.batching import sequences_at_once
 from circuits.model.layers import layers
 from circuits.model.transformer import Transformer
 from circuits.task import Examples
@@ -46,10 +45,7 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True)
 class MetricTask:
-    """A language task for one model, as a ``circuits.Task``.
-
-    With ``kl``, the targets are the unablated model's residual stream after the last layer, ``[batch, instance,
-    d_model]``. Its log-probabilities are read from them batch by batch, so that a large vocabulary takes no memory.
+    """A language task for one model, as a ``circuits.Task``. With ``kl``, the unablated model runs on every batch.
 
     Attributes:
         task: the task.
@@ -82,20 +78,17 @@ class MetricTask:
                 not do it, but its heads must matter.
         """
         examples = task.examples(UNABLATED_EXAMPLES, stream_seed(seed, "unablated")).to(next(model.parameters()).device)
-        if model.cfg.n_ctx < examples.inputs.shape[1]:
-            raise BadInput(
-                f"{task.name}: the prompts have {examples.inputs.shape[1]} tokens; the model reads {model.cfg.n_ctx}"
-            )
+        length = examples.inputs.shape[1]
+        if model.cfg.n_ctx < length:
+            raise BadInput(f"{task.name}: the prompts have {length} tokens; the model reads {model.cfg.n_ctx}")
         if model.cfg.d_vocab < len(task.tokenizer):
             raise BadInput(f"the model has {model.cfg.d_vocab} tokens; its tokenizer has {len(task.tokenizer)}")
         if metric == Metric.kl:
             raw = cls(task, model, metric, 1.0)
             means = mean_patterns(model, cls(task, model, Metric.probability, 1.0), seed)
-            (lost,) = evaluate(model, raw, raw.with_targets(examples), [Circuit(means)])
+            (lost,) = evaluate(model, raw, examples, [Circuit(means)])
             if not lost.mean() > 0:
-                raise Unsolved(
-                    f"{task.name}: without its heads the model's outputs are the same; expected a difference"
-                )
+                raise Unsolved(f"{task.name}: the model's outputs are the same without its heads; expected others")
             return cls(task, model, metric, lost.mean().item())
         wholes = {}
         for one in (Metric.logit_difference, metric):
@@ -103,9 +96,8 @@ class MetricTask:
             wholes[one] = Loss.of(1 - losses, (one,))
         does = wholes[Metric.logit_difference]
         if not does.mean > SURE * does.standard_error:
-            raise Unsolved(
-                f"the model does not do {task.name}: its logit difference is {does}; expected clearly above 0"
-            )
+            said = f"the model does not do {task.name}: its logit difference is {does}"
+            raise Unsolved(f"{said}; expected clearly above 0")
         return cls(task, model, metric, wholes[metric].mean)
 
     @property
@@ -129,36 +121,25 @@ class MetricTask:
         return {self.metric.value: END}
 
     def examples(self, n: int, seed: int) -> Examples:
-        """Return ``n`` prompts; with ``kl``, the unablated model runs on all of them.
+        """Return ``n`` prompts.
 
         Raises:
             BadInput: as for the task.
         """
-        examples = self.task.examples(n, seed)
-        return self.with_targets(examples) if self.metric == Metric.kl else examples
-
-    @torch.no_grad()
-    def with_targets(self, examples: Examples) -> Examples:
-        """Return prompts with the unablated model's residual stream after the last layer as targets."""
-        device, found = next(self.model.parameters()).device, []
-        at_once = sequences_at_once(self.model.cfg.n_heads, examples.inputs.shape[1])
-        for start in range(0, len(examples), at_once):
-            some = examples.take(slice(start, start + at_once)).to(device)
-            opened = layers(self.model, some)
-            residual = opened.embed()
-            for layer in range(self.model.cfg.n_layers):
-                residual = opened.block(layer, residual)
-            found.append(at_end(residual, some).to(examples.inputs.device))
-        return replace(examples, targets=torch.cat(found))
+        return self.task.examples(n, seed)
 
     @torch.no_grad()
     def _unablated(self, examples: Examples) -> Float[torch.Tensor, "batch instance d_vocab"]:
         """Return the unablated model's log-probabilities; those of a batch are kept as long as the batch."""
-        targets = examples.targets
-        if targets not in self._read:
-            logits = layers(self.model, examples).read(targets.flatten(0, 1)).unflatten(0, targets.shape[:2])
-            self._read[targets] = logits.float().log_softmax(dim=-1)
-        return self._read[targets]
+        if examples.inputs not in self._read:
+            opened = layers(self.model, examples)
+            residual = opened.embed()
+            for layer in range(self.model.cfg.n_layers):
+                residual = opened.block(layer, residual)
+            at = at_end(residual, examples)
+            logits = opened.read(at.flatten(0, 1)).unflatten(0, at.shape[:2])
+            self._read[examples.inputs] = logits.float().log_softmax(dim=-1)
+        return self._read[examples.inputs]
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
@@ -167,8 +148,8 @@ class MetricTask:
         logits = at_end(outputs, examples)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if self.metric == Metric.kl:
-            expected, own = self._unablated(examples), logits.log_softmax(dim=-1)
-            apart = (expected.exp() * (expected - own)).sum(dim=-1)
+            expected, actual = self._unablated(examples), logits.log_softmax(dim=-1)
+            apart = (expected.exp() * (expected - actual)).sum(dim=-1)
             return apart.mean(dim=1, keepdim=True) / self.whole
         if self.metric == Metric.probability:
             logits = logits.log_softmax(dim=-1)
@@ -181,5 +162,5 @@ def _joined(
     logits: Float[torch.Tensor, "batch instance d_out"], tokens: torch.Tensor
 ) -> Float[torch.Tensor, "batch instance side"]:
     """Return the log-sum-exp of the logits of the right tokens, and of the wrong ones."""
-    found = logits[:, :, None].expand(-1, -1, 2, -1).gather(3, tokens.clamp(min=0))
-    return found.masked_fill(tokens == NONE, -torch.inf).logsumexp(dim=3)
+    chosen = logits[:, :, None].expand(-1, -1, 2, -1).gather(3, tokens.clamp(min=0))
+    return chosen.masked_fill(tokens == NONE, -torch.inf).logsumexp(dim=3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
@@ -45,38 +45,6 @@ def token_ids(
     return ids, offsets
 
 
-def single_tokens(
-    tokenizer: transformers.PreTrainedTokenizerBase, what: str, words: Iterable[str], before: str, least: int
-) -> dict[str, int]:
-    """Return the words that are one token after a text, with this token.
-
-    Args:
-        tokenizer: the tokenizer.
-        what: what the words are, for messages, such as ``the names of ioi``.
-        words: the words.
-        before: the text before each word, with a space if there is one.
-        least: the number of words that are needed.
-
-    Raises:
-        BadInput: there are fewer.
-    """
-    found, left_out = {}, []
-    start = token_ids(tokenizer, before.rstrip())[0]
-    for word in words:
-        try:
-            ids = token_ids(tokenizer, before + word)[0]
-        except BadInput:  # the tokenizer does not know it
-            ids = []
-        if ids[:-1] == start:
-            found[word] = ids[-1]
-        else:
-            left_out.append(word)
-    if len(found) < least:
-        some = ", ".join(left_out[:3])
-        raise BadInput(f"{what}: {len(found)} are one token in this tokenizer ({some} are not); expected {least}")
-    return found
-
-
 @dataclass(frozen=True)
 class Template:
     """A text with slots.
@@ -91,10 +59,7 @@ class Template:
 
     @classmethod
     def of(
-        cls,
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        text: str,
-        words: Mapping[str, Mapping[str, int]],
+        cls, tokenizer: transformers.PreTrainedTokenizerBase, text: str, words: Mapping[str, Mapping[str, int]]
     ) -> Template:
         """Make a template.
 
@@ -106,7 +71,7 @@ class Template:
         Raises:
             BadInput: the tokenizer does not know a word, or a slot is not the token that its word is.
         """
-        written, spans, word = "", {}, {slot: next(iter(own)) for slot, own in words.items()}
+        written, spans, word = "", {}, {slot: next(iter(some)) for slot, some in words.items()}
         for fixed, slot, _, _ in Formatter().parse(text):
             written += fixed
             if slot is not None:
@@ -124,8 +89,8 @@ class Template:
     def filled(self, words: Mapping[str, Int[torch.Tensor, " n"]]) -> Int[torch.Tensor, "n pos"]:
         """Return the text with tokens in its slots."""
         tokens = self.tokens.repeat(len(next(iter(words.values()))), 1)
-        for slot, own in words.items():
-            tokens[:, self.places[slot]] = own
+        for slot, some in words.items():
+            tokens[:, self.places[slot]] = some
         return tokens
 
 
@@ -133,9 +98,6 @@ def word_tokenizer(words: Sequence[str]) -> transformers.PreTrainedTokenizerFast
     """Return a tokenizer with one token per word, number, punctuation mark and line break; it adds no tokens."""
     vocabulary = {one: i for i, one in enumerate(dict.fromkeys([*words, UNKNOWN]))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, UNKNOWN))
-    apart = [
-        pre_tokenizers.Split(Regex(" +"), "removed"),
-        pre_tokenizers.Split(Regex("\\n|[?,.=]"), "isolated"),
-    ]
+    apart = [pre_tokenizers.Split(Regex(" +"), "removed"), pre_tokenizers.Split(Regex("\\n|[?,.=]"), "isolated")]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(apart)
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=UNKNOWN, pad_token=UNKNOWN)

@@ -12,20 +12,12 @@ def normalise(text: str) -> str:
     Nothing inside the text is removed: "Berlin." and "**berlin**" become "berlin", "It is Berlin" does not. Signs that
     change a number stay: "-1", "1%", "1/" and ".1" do not become "1".
     """
-    start, end = 0, len(text)
-    while start < end and _removable(text[start]):
-        if text[start] == "." and text[start + 1 : start + 2].isdigit():
-            break
-        start += 1
-    while start < end and _removable(text[end - 1]):
-        end -= 1
-    return text[start:end].casefold()
-
-
-def _removable(character: str) -> bool:
-    """Whether a character around an answer is removed."""
-    kind = unicodedata.category(character)[0]
-    return character == "`" or character.isspace() or (kind in "PZ" and character not in MEANT)
+    removed = [c == "`" or c.isspace() or (unicodedata.category(c)[0] in "PZ" and c not in MEANT) for c in text]
+    if all(removed):
+        return ""
+    start, end = removed.index(False), len(text) - removed[::-1].index(False)
+    decimal = start and text[start - 1] == "." and text[start].isdigit()
+    return text[start - 1 if decimal else start : end].casefold()
 
 
 def accepted(text: str, acceptable: Sequence[str]) -> str | None:

@@ -4,19 +4,11 @@ from typing import Any
 
 import anyio
 import torch
-from inspect_ai.model import (
-    ChatMessage,
-    GenerateConfig,
-    ModelAPI,
-    ModelOutput,
-    ModelUsage,
-    StopReason,
-)
+from inspect_ai.model import ChatMessage, GenerateConfig, ModelAPI, ModelOutput, ModelUsage, StopReason
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
-from retrieval_interp.llm.continuing import continuing
 from retrieval_interp.llm.tasks import MAX_TOKENS
 from retrieval_interp.models.language import language_model
 from retrieval_interp.tasks.prompted import as_text, question_ids
@@ -47,10 +39,6 @@ class HookedAPI(ModelAPI):
         self.model: Transformer = language_model(model_name)
         self._one_at_a_time = anyio.Lock()
 
-    def max_connections(self) -> int:
-        """Return 1, because there is one model."""
-        return 1
-
     async def generate(
         self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
     ) -> ModelOutput:
@@ -66,7 +54,7 @@ class HookedAPI(ModelAPI):
 
     @torch.no_grad()
     def _answer(self, question: str, config: GenerateConfig) -> ModelOutput:
-        model, tokenizer, device = self.model, self.model.tokenizer, self.model.cfg.device
+        model, tokenizer = self.model, self.model.tokenizer
         read, _ = question_ids(tokenizer, as_text(tokenizer, question))
         if not read or max(read) >= model.cfg.d_vocab:
             raise BadInput(f"{self.model_name} has {model.cfg.d_vocab} tokens; its tokenizer returned others, or none")
@@ -77,28 +65,27 @@ class HookedAPI(ModelAPI):
         if refused or temperature < 0:
             option = refused[0] if refused else f"temperature {temperature:g}"
             raise BadInput(f"{self.model_name} does not support {option}; expected a temperature from 0, or a seed")
-        generator = None if config.seed is None else torch.Generator().manual_seed(config.seed)
-        read_on = continuing(model)
-        written: list[int] = []
-        wanted, room = config.max_tokens or MAX_TOKENS, model.cfg.n_ctx - len(read)
-        stop: StopReason = "max_tokens" if wanted <= room else "model_length"
-        for _ in range(min(wanted, room)):
-            new = torch.tensor([written[-1:] or read], device=device)
-            logits = read_on(new)[0, -1].float().cpu()
-            if temperature < COLDEST:
-                following = int(logits.argmax())
-            else:
-                chances = (logits / temperature).softmax(dim=-1)
-                following = int(torch.multinomial(chances, 1, generator=generator))
-            text = tokenizer.decode([*written, following], skip_special_tokens=True)
-            # Without a chat template, an answer ends at the end of the line.
-            if following in tokenizer.all_special_ids or (text.strip() and "\n" in text.lstrip()):
-                stop = "stop"
-                break
-            written.append(following)
-        output = ModelOutput.from_content(
-            self.model_name, tokenizer.decode(written, skip_special_tokens=True), stop_reason=stop
+        wanted, left = config.max_tokens or MAX_TOKENS, model.cfg.n_ctx - len(read)
+        ends = tokenizer.all_special_ids
+        with torch.random.fork_rng(enabled=config.seed is not None):
+            if config.seed is not None:
+                torch.manual_seed(config.seed)
+            written = model.generate(
+                torch.tensor([read], device=model.cfg.device),
+                max_new_tokens=min(wanted, left),
+                stop_at_eos=bool(ends),
+                eos_token_id=ends,
+                temperature=temperature if temperature >= COLDEST else 0.0,
+                return_type="tokens",
+                verbose=False,
+            )[0, len(read) :].tolist()
+        text = tokenizer.decode(written, skip_special_tokens=True)
+        answer = text.lstrip().partition("\n")[0]  # without a chat template, an answer ends at the end of the line
+        stop: StopReason = "max_tokens" if wanted <= left else "model_length"
+        if {*written}.intersection(ends) or "\n" in text.lstrip():
+            stop = "stop"
+        output = ModelOutput.from_content(self.model_name, answer, stop_reason=stop)
+        output.usage = ModelUsage(
+            input_tokens=len(read), output_tokens=len(written), total_tokens=len(read) + len(written)
         )
-        n_read, n_written = len(read), len(written)
-        output.usage = ModelUsage(input_tokens=n_read, output_tokens=n_written, total_tokens=n_read + n_written)
         return output

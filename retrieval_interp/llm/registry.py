@@ -2,7 +2,7 @@
 
 from inspect_ai.model import ModelAPI, modelapi
 
-from retrieval_interp.llm.tasks import equations, functions, kingdoms, lives_with, relatives
+from retrieval_interp.llm.tasks import TASKS
 
 
 @modelapi(name="hooked")
@@ -13,4 +13,4 @@ def hooked() -> type[ModelAPI]:
     return HookedAPI
 
 
-__all__ = ["equations", "functions", "hooked", "kingdoms", "lives_with", "relatives"]
+__all__ = ["TASKS", "hooked"]

@@ -9,13 +9,13 @@ from typing import Any
 from zipfile import ZipFile
 
 from inspect_ai.log import EvalLog, EvalSampleSummary, list_eval_logs, read_eval_log, read_eval_log_sample_summaries
-from inspect_ai.scorer import CORRECT
+from inspect_ai.scorer import CORRECT, NOANSWER
 
 from circuits.errors import BadInput, whole
 from circuits.losses.interval import Interval
 from circuits.utils.files import read_text
 from circuits.utils.lazy import pandas as pd
-from retrieval_interp.llm.tasks import MOST_ATTEMPTS, is_exhausted
+from retrieval_interp.llm.tasks import MOST_ATTEMPTS
 from retrieval_interp.prompts import FORMULATIONS, formulation
 
 KEY = ("model", "formulation", "steps", "chains", "seed", "questions", "attempts", "max_tokens", "temperature")
@@ -81,7 +81,7 @@ def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda lin
     Raises:
         BadInput: none of the files is a log of these tasks.
     """
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows = []
     for path in logs:
         try:
             log = read_header(path)
@@ -92,46 +92,36 @@ def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda lin
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             unreadable(f"{path}: left out, not a complete log of Inspect ({reason})")
             continue
-        key, rank = tuple(row[column] for column in KEY), (row["asked"], path.stat().st_mtime_ns)
-        if key not in rows or rank > (rows[key]["asked"], rows[key]["written"]):
-            rows[key] = {**row, "written": rank[1]}
+        rows.append({**row, "written": path.stat().st_mtime_ns})
     if not rows:
         raise BadInput(f"none of {len(logs)} logs is of these tasks; expected {', '.join(FORMULATIONS)}")
-    order = list(FORMULATIONS)
-    table = pd.DataFrame(rows.values(), columns=list(COLUMNS)).astype({"steps": "Int64"})
-    place = table["formulation"].map(order.index)
-    ordered = table.assign(place=place).sort_values(["model", "place", "steps", "seed"])
-    return ordered.drop(columns="place").reset_index(drop=True)
-
-
-def shown_steps(steps: Any) -> str:
-    """Return a number of steps as text; empty if the formulation fixes it."""
-    return "" if pd.isna(steps) else str(steps)
+    table = pd.DataFrame(rows, columns=[*COLUMNS, "written"]).astype({"steps": "Int64"})
+    table = table.sort_values(["asked", "written"]).drop_duplicates([*KEY], keep="last").drop(columns="written")
+    names = list(FORMULATIONS)
+    return table.sort_values(
+        ["model", "formulation", "steps", "seed", "attempts"],
+        key=lambda column: column.map(names.index) if column.name == "formulation" else column,
+        ignore_index=True,
+    )
 
 
 def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
     described = log.eval.metadata or {}
     kind = formulation(described["formulation"], described["steps"], described["chains"])
     whole("seed", described["seed"], 0, 2**63 - 1)
-    attempts = described.get("attempts")  # missing in older logs
-    if attempts is not None:
-        whole("attempts", attempts, 1, MOST_ATTEMPTS)
-    scores = [next(iter(sample.scores.values())) for sample in samples if sample.scores]
-    right = sum(score.value == CORRECT for score in scores)
-    share = Interval.of_share(right, len(scores)) if scores else Interval(float("nan"), 0.0, 1.0)
+    whole("attempts", described["attempts"], 1, MOST_ATTEMPTS)
+    values = [next(iter(sample.scores.values())).value for sample in samples if sample.scores]
+    right = values.count(CORRECT)
+    share = Interval.of_share(right, len(values)) if values else Interval(float("nan"), 0.0, 1.0)
     return {
         "model": str(log.eval.model),
-        "formulation": kind.name,
-        "steps": described["steps"],
-        "chains": described["chains"],
-        "seed": described["seed"],
+        **{name: described[name] for name in ("formulation", "steps", "chains", "seed", "attempts")},
         "questions": log.eval.dataset.samples or 0,
-        "attempts": attempts,
         "max_tokens": log.plan.config.max_tokens,
         "temperature": log.plan.config.temperature,
-        "asked": len(scores),
+        "asked": len(values),
         "right": right,
-        "exhausted": sum(is_exhausted(score) for score in scores),
+        "exhausted": values.count(NOANSWER),
         "failed": sum(bool(sample.error) for sample in samples),
         "accuracy": share.mean,
         "low": share.low,

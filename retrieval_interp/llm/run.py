@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +15,25 @@ from rich.text import Text
 from circuits.errors import BadInput
 from retrieval_interp.llm.results import logs_in, path_of, read_header
 from retrieval_interp.llm.tasks import TASKS
-from retrieval_interp.prompts import FORMULATIONS, formulation
+from retrieval_interp.prompts import formulation
 
 RETRIES = 6  # of a request that gets no response, at growing intervals
 
 
-def chosen(
-    formulations: Sequence[str], steps: Sequence[int], samples: int, chains: int, seed: int, attempts: int
-) -> list[Task]:
+def chosen(formulations: Sequence[str], steps: Sequence[int], **options: int) -> list[Task]:
     """Return the tasks of figure 2: equations with every number of steps, the other formulations as in the paper.
 
+    Args:
+        formulations: the names of the formulations.
+        steps: the numbers of steps of the equations.
+        **options: ``samples``, ``chains``, ``seed`` and ``attempts``, for every task.
+
     Raises:
-        BadInput: a formulation is unknown, or a size is impossible.
+        BadInput: a formulation is unknown, or a number is out of range.
     """
-    formulations = [name.replace("-", "_") for name in formulations]
-    unknown = [name for name in formulations if name not in FORMULATIONS]
-    if unknown:
-        raise BadInput(f"unknown formulation {unknown[0]!r}; expected all or some of {', '.join(FORMULATIONS)}")
-    shared: dict[str, Any] = {"samples": samples, "chains": chains, "seed": seed, "attempts": attempts}
-    sizes: list[tuple[str, dict[str, Any]]] = []
-    for name in dict.fromkeys(formulations):
-        sizes += [(name, {"steps": n}) for n in steps] if name == "equations" else [(name, {})]
-    for name, size in sizes:
-        formulation(name, chains=chains, **size)  # raises if the size is impossible, before any question is made
-    return [TASKS[name](**size, **shared) for name, size in sizes]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The result of ``ask``.
-
-    Attributes:
-        logs: Inspect's logs that hold the answers, including logs of earlier runs.
-        missing: the reason why some questions have no answer yet; None if all have one.
-    """
-
-    logs: tuple[Path, ...]
-    missing: str | None
+    names = dict.fromkeys(formulation(name).name for name in formulations)
+    sizes = [(name, n) for name in names for n in (steps if name == "equations" else [None])]
+    return [TASKS[name](steps=n, **options) for name, n in sizes]
 
 
 def set_damaged_aside(logs: Path) -> list[Path]:
@@ -66,7 +47,9 @@ def set_damaged_aside(logs: Path) -> list[Path]:
     return aside
 
 
-def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet: bool, **config: Any) -> Asked:
+def ask(
+    tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet: bool, **config: Any
+) -> tuple[list[Path], str | None]:
     """Ask every model the questions that the logs do not answer yet, with progress on standard error.
 
     Args:
@@ -75,6 +58,10 @@ def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet:
         logs: the folder of Inspect's logs.
         quiet: whether to hide the progress.
         config: other arguments of ``inspect_ai.eval_set``, such as ``max_tokens`` and ``temperature``.
+
+    Returns:
+        Inspect's logs that hold the answers, including logs of earlier runs; and the reason why some questions have no
+        answer yet, None if all have one.
 
     Raises:
         BadInput: a model does not exist, or its key is missing.
@@ -103,11 +90,11 @@ def ask(tasks: Sequence[Task], models: Sequence[str | Model], logs: Path, quiet:
     # Inspect catches Ctrl-C, and may then report success for the remaining logs.
     if len(evaluated) < len(tasks) * len(models) or any(log.status == "cancelled" for log in evaluated):
         raise KeyboardInterrupt
-    paths = tuple(path_of(log.location) for log in evaluated)
+    paths = [path_of(log.location) for log in evaluated]
     if done:
-        return Asked(paths, None)
+        return paths, None
     failed = next(log for log in evaluated if log.status != "success")
     errors = [failed.error.message] if failed.error else []
     errors += [sample.error for sample in read_eval_log_sample_summaries(failed.location) if sample.error]
     reason = errors[0].strip().splitlines()[0] if errors else failed.status
-    return Asked(paths, f"{failed.eval.model} did not answer all questions of {failed.eval.task} ({reason[:300]})")
+    return paths, f"{failed.eval.model} did not answer all questions of {failed.eval.task} ({reason[:300]})"

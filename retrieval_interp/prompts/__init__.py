@@ -1,19 +1,17 @@
 """The retrieval problem in words: the paper's five formulations (section 4, appendix A), for language models."""
 
 from circuits.errors import BadInput
-from retrieval_interp.prompts.chains import Chains, Links
+from retrieval_interp.prompts.chains import AnyLength
 from retrieval_interp.prompts.equations import Equations
 from retrieval_interp.prompts.formulation import Formulation
-from retrieval_interp.prompts.functions import Functions, Tables
+from retrieval_interp.prompts.functions import Functions
 from retrieval_interp.prompts.kingdoms import Kingdoms
 from retrieval_interp.prompts.lives_with import LivesWith
-from retrieval_interp.prompts.question import Mark, Question
-from retrieval_interp.prompts.relatives import Families, Relatives
+from retrieval_interp.prompts.relatives import Relatives
 
 FORMULATIONS: dict[str, type[Formulation]] = {
     kind.name: kind for kind in (Equations, LivesWith, Kingdoms, Functions, Relatives)
 }
-STEPS = 5  # the paper's D for the formulations with any number of steps
 
 
 def formulation(name: str, steps: int | None = None, chains: int = 4) -> Formulation:
@@ -27,31 +25,11 @@ def formulation(name: str, steps: int | None = None, chains: int = 4) -> Formula
     Raises:
         BadInput: there is no such formulation, or a size is out of range.
     """
-    name = name.replace("-", "_")
-    if name not in FORMULATIONS:
+    kind = FORMULATIONS.get(name.replace("-", "_"))
+    if kind is None:
         raise BadInput(f"unknown formulation {name!r}; expected one of {', '.join(FORMULATIONS)}")
-    if name == "equations":
-        return Equations(chains, STEPS if steps is None else steps)
-    if name == "lives_with":
-        return LivesWith(chains, STEPS if steps is None else steps)
-    if steps is not None:
+    if steps is None:
+        return kind(chains)
+    if not issubclass(kind, AnyLength):
         raise BadInput(f"{name}: the number of steps cannot be chosen; expected equations or lives_with")
-    return FORMULATIONS[name](chains)
-
-
-__all__ = [
-    "FORMULATIONS",
-    "Chains",
-    "Equations",
-    "Families",
-    "Formulation",
-    "Functions",
-    "Kingdoms",
-    "Links",
-    "LivesWith",
-    "Mark",
-    "Question",
-    "Relatives",
-    "Tables",
-    "formulation",
-]
+    return kind(chains, steps)

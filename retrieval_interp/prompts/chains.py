@@ -1,47 +1,32 @@
 """The formulations with simple chains: every fact leads from one symbol to the next."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from retrieval_interp.prompts.formulation import Formulation, permutations
-from retrieval_interp.prompts.question import Mention, Question, Script
-
-Pieces = tuple[str | Mention, ...]
+from retrieval_interp.prompts.question import Question, Script
 
 MOST_STEPS = 100
 
 
 @dataclass(frozen=True)
-class Links:
-    """The random choices of a question. A block holds the facts of one step; the block of step D is first.
+class Chains(Formulation):
+    """A formulation with N chains of D facts; block b holds the facts of step D - b.
 
     Attributes:
-        to: for each of the N symbols of every block, the number of the symbol of the block before that it leads to; in
-            the first block, the number of the answer.
-        order: for every block, the order of its facts.
-        asked: the number of the symbol of the last block that is asked about.
+        ask: the last line, which asks the question, with the slot ``query``.
     """
 
-    to: tuple[tuple[int, ...], ...]
-    order: tuple[tuple[int, ...], ...]
-    asked: int
-
-
-@dataclass(frozen=True)
-class Chains(Formulation):
-    """A formulation with N chains of D facts; block b holds the facts of step D - b."""
+    ask: ClassVar[str]
 
     @property
     @abstractmethod
     def hops(self) -> int:
         """D, the number of facts in every chain."""
-
-    @property
-    def chance(self) -> float:
-        """1/N."""
-        return 1 / self.n_chains
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -54,44 +39,39 @@ class Chains(Formulation):
         """Return the word of a symbol; the symbols of block -1 are the answers."""
 
     @abstractmethod
-    def fact(self, block: int, first: Mention, second: Mention) -> Pieces:
-        """Return the line of a fact from a symbol of a block to a symbol of the block before, with inflected words."""
-
-    @abstractmethod
-    def ask(self, query: Mention) -> Pieces:
-        """Return the last line, which asks the question."""
+    def fact(self, block: int, first: str, second: str) -> tuple[str, str, str]:
+        """Return a fact from a symbol of a block to one of the block before: its line, and both words, inflected."""
 
     def draw(self, rng: np.random.Generator) -> Question:
         """Draw a random question."""
         D, N = self.hops, self.n_chains
-        return self.write(Links(permutations(rng, D, N), permutations(rng, D, N), int(rng.integers(N))))
+        return self.write(permutations(rng, D, N), permutations(rng, D, N), int(rng.integers(N)))
 
-    def write(self, links: Links) -> Question:
-        """Return the question with the given choices."""
+    def write(self, to: Sequence[Sequence[int]], order: Sequence[Sequence[int]], asked: int) -> Question:
+        """Return the question with the given choices. A block holds the facts of one step; that of step D is first.
+
+        Args:
+            to: for each of the N symbols of every block, the number of the symbol of the block before that it leads to;
+                in the first block, the number of the answer.
+            order: for every block, the order of its facts.
+            asked: the number of the symbol of the last block that is asked about.
+        """
         D, N = self.hops, self.n_chains
         chains = [[start] for start in range(N)]  # the symbol numbers of each chain, from the last block on
-        for to in reversed(links.to):
+        for leads in reversed(to):
             for chain in chains:
-                chain.append(to[chain[-1]])
+                chain.append(leads[chain[-1]])
         script = Script()
-        for block, order in enumerate(links.order):
+        for block, numbers in enumerate(order):
             k = D - block
             of_chain = {chain[k - 1]: number for number, chain in enumerate(chains)}
-            for first in order:
-                number = of_chain[first]
-                script.line(
-                    *self.fact(
-                        block,
-                        Mention(self.symbol(block, first), f"pair{k}.first", number),
-                        Mention(self.symbol(block - 1, links.to[block][first]), f"pair{k}.second", number),
-                    ),
-                    fact=f"pair{k}",
-                    chain=number,
-                )
-        script.line(*self.ask(Mention(self.symbol(D - 1, links.asked), "query", links.asked)))
-        symbols = tuple(self.symbol(D - 1 - k, number) for k, number in enumerate(chains[links.asked]))
-        answers = (self.symbol(-1, number) for number in range(N))
-        return script.question(self.name, answers, symbols, links.asked)
+            for number in numbers:
+                end = self.symbol(block - 1, to[block][number])
+                text, first, second = self.fact(block, self.symbol(block, number), end)
+                script.line(text, {"first": first, "second": second}, f"pair{k}", of_chain[number])
+        script.line(self.ask, {"query": self.symbol(D - 1, asked)}, chain=asked)
+        symbols = tuple(self.symbol(D - 1 - k, number) for k, number in enumerate(chains[asked]))
+        return script.question(self.name, (self.symbol(-1, number) for number in range(N)), symbols, asked)
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,9 @@ class Formulation(ABC):
         object.__setattr__(self, field, whole(f"{self.name}: {field}", getattr(self, field), least, most))
 
     @property
-    @abstractmethod
     def chance(self) -> float:
-        """The accuracy of a model that guesses among the acceptable answers."""
+        """The accuracy of a model that guesses among the acceptable answers; of N unless said otherwise."""
+        return 1 / self.n_chains
 
     @property
     @abstractmethod

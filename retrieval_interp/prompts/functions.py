@@ -1,29 +1,16 @@
 """F4, functions (paper, appendix A.4), conditional retrieval: "f(2) = 3. g = f. a = 2. g(a) = ?"."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from retrieval_interp.prompts.formulation import Formulation, permutation, permutations
-from retrieval_interp.prompts.question import Mention, Question, Script
+from retrieval_interp.prompts.question import Question, Script
 from retrieval_interp.prompts.words import VARIABLES, word
 
-
-@dataclass(frozen=True)
-class Tables:
-    """The random choices of a question.
-
-    Attributes:
-        values: for each of N functions, its values at 0 to N - 1, a permutation.
-        functions: for each alias of a function, the number of the function.
-        arguments: for each alias of an argument, the argument.
-        asked: the numbers of the function's alias and of the argument's alias in the question, each from 0 to N - 1.
-    """
-
-    values: tuple[tuple[int, ...], ...]
-    functions: tuple[int, ...]
-    arguments: tuple[int, ...]
-    asked: tuple[int, int]
+ASK = "What is the value of {query.function}({query.argument})? "
+REST = "Say directly only the numeric value, without any other words."
 
 
 @dataclass(frozen=True)
@@ -36,11 +23,6 @@ class Functions(Formulation):
 
     name = "functions"
     most_chains = 26
-
-    @property
-    def chance(self) -> float:
-        """1/N."""
-        return 1 / self.n_chains
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -56,42 +38,39 @@ class Functions(Formulation):
         """Draw a random question."""
         N = self.n_chains
         asked = int(rng.integers(N)), int(rng.integers(N))
-        return self.write(Tables(permutations(rng, N, N), permutation(rng, N), permutation(rng, N), asked))
+        return self.write(permutations(rng, N, N), permutation(rng, N), permutation(rng, N), asked)
 
-    def write(self, tables: Tables) -> Question:
-        """Return the question with the given choices."""
-        N, (function, argument) = self.n_chains, tables.asked
+    def write(
+        self,
+        values: Sequence[Sequence[int]],
+        functions: Sequence[int],
+        arguments: Sequence[int],
+        asked: tuple[int, int],
+    ) -> Question:
+        """Return the question with the given choices.
+
+        Args:
+            values: for each of N functions, its values at 0 to N - 1, a permutation.
+            functions: for each alias of a function, the number of the function.
+            arguments: for each alias of an argument, the argument.
+            asked: the numbers of the function's alias and of the argument's alias in the question, each from 0.
+        """
+        N, (function, argument) = self.n_chains, asked
         table, named, given = (tuple(word(VARIABLES, part * N + i) for i in range(N)) for part in range(3))
         shift = argument - function
-        chain_of = {
-            (tables.functions[chain], tables.arguments[(chain + shift) % N]): chain for chain in range(N)
-        }  # by table entry; entries of no chain have no marks
+        chain_of = {(functions[chain], arguments[(chain + shift) % N]): chain for chain in range(N)}  # by table entry
         script = Script()
-        for number, row in enumerate(tables.values):
+        for number, row in enumerate(values):
             for at, value in enumerate(row):
-                chain = chain_of.get((number, at))
-                if chain is None:
-                    script.line(f"{table[number]}({at}) = {value}")
-                    continue
-                members = (table[number], "("), (str(at), ") = "), (str(value), "")
-                pieces: list[str | Mention] = []
-                for (text, after), member in zip(members, ("first", "second", "third"), strict=True):
-                    pieces += [Mention(text, f"value.{member}", chain), after]
-                script.line(*pieces, fact="value", chain=chain)
-        for number, of in enumerate(tables.functions):
-            _alias(script, named[number], table[of], "function", number)
-        for number, of in enumerate(tables.arguments):
-            _alias(script, given[number], str(of), "argument", (number - shift) % N)
-        script.line(
-            *("What is the value of ", Mention(named[function], "query.function", function), "("),
-            *(Mention(given[argument], "query.argument", function), ")? "),
-            "Say directly only the numeric value, without any other words.",
-        )
-        first, at = tables.functions[function], tables.arguments[argument]
-        symbols = named[function], given[argument], table[first], str(at), str(tables.values[first][at])
+                words = {"first": table[number], "second": str(at), "third": str(value)}
+                script.line("{first}({second}) = {third}", words, "value", chain_of.get((number, at)))
+        for number, of in enumerate(functions):
+            script.line("{first} = {second}", {"first": named[number], "second": table[of]}, "function", number)
+        for number, of in enumerate(arguments):
+            words = {"first": given[number], "second": str(of)}
+            script.line("{first} = {second}", words, "argument", (number - shift) % N)
+        words = {"query.function": named[function], "query.argument": given[argument]}
+        script.line(ASK + REST, words, chain=function)
+        first, at = functions[function], arguments[argument]
+        symbols = named[function], given[argument], table[first], str(at), str(values[first][at])
         return script.question(self.name, map(str, range(N)), symbols, function)
-
-
-def _alias(script: Script, name: str, of: str, fact: str, chain: int) -> None:
-    pieces = Mention(name, f"{fact}.first", chain), " = ", Mention(of, f"{fact}.second", chain)
-    script.line(*pieces, fact=fact, chain=chain)

@@ -1,9 +1,8 @@
 """F3, kingdoms (paper, appendix A.3): from a disease through a mineral, a meat, a belief and a kingdom to a name."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from retrieval_interp.prompts.chains import Chains, Pieces
-from retrieval_interp.prompts.question import Mention
+from retrieval_interp.prompts.chains import Chains
 from retrieval_interp.prompts.words import NAMES
 
 # Facts inflect these words: Novaria's people are Novarians, believers in harmonianism Harmonianists.
@@ -20,6 +19,7 @@ class Kingdoms(Chains):
     """Chains of five steps: disease, mineral, meat, belief, kingdom, name."""
 
     name = "kingdoms"
+    ask = "Who has {query}? Say directly the name without other words."
     most_chains = len(KINGDOMS)
 
     @property
@@ -31,18 +31,9 @@ class Kingdoms(Chains):
         """Return a word of the block's list; the answers are names."""
         return NAMES[number] if block < 0 else BLOCKS[block][number]
 
-    def fact(self, block: int, first: Mention, second: Mention) -> Pieces:
+    def fact(self, block: int, first: str, second: str) -> tuple[str, str, str]:
         """Return the sentence of a fact; the symbol of the block before comes first in it."""
-        if block == 0:
-            return second, " lives in ", first, "."
-        if block == 1:
-            return replace(second, text=f"{second.text}ns"), " believe in ", first, "."
-        if block == 2:
-            return replace(second, text=f"{second.text.removesuffix('ism').capitalize()}ists"), " eat ", first, "."
-        if block == 3:
-            return replace(second, text=second.text.capitalize()), " contains ", first, "."
-        return second, " causes ", first, "."
-
-    def ask(self, query: Mention) -> Pieces:
-        """Return the question for the person with the disease."""
-        return "Who has ", query, "? Say directly the name without other words."
+        verb = ("lives in", "believe in", "eat", "contains", "causes")[block]
+        believers = f"{second.removesuffix('ism').capitalize()}ists"
+        inflected = (second, f"{second}ns", believers, second.capitalize(), second)[block]
+        return f"{{second}} {verb} {{first}}.", first, inflected

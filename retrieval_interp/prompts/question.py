@@ -1,33 +1,18 @@
 """A question in words, with the positions of its symbols, and the Script that writes it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from string import Formatter
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Mention:
-    """A symbol in a line.
-
-    Attributes:
-        text: the word in its inflected form ("Silvanians" for the kingdom Silvania).
-        role: the role of the symbol, such as ``pair1.first``.
-        chain: the number of its chain, from 0.
-    """
-
-    text: str
-    role: str
-    chain: int
-
-
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """The position of a symbol or a line break in a prompt.
 
     Attributes:
         start: the index of its first character, from 0.
         end: the index after its last character.
-        role: its role.
+        role: its role, such as ``pair1.first``.
         chain: the number of its chain, from 0.
     """
 
@@ -65,42 +50,39 @@ class Question:
         return 1 / len(self.acceptable)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields and the chance level as plain values, marks as ``[start, end, role, chain]``."""
-        return {
-            "formulation": self.formulation,
-            "prompt": self.prompt,
-            "answer": self.answer,
-            "acceptable": list(self.acceptable),
-            "chance": self.chance,
-            "chain": list(self.chain),
-            "asked": self.asked,
-            "marks": [[mark.start, mark.end, mark.role, mark.chain] for mark in self.marks],
-        }
+        """Return all fields and the chance level for JSON, marks as ``[start, end, role, chain]``."""
+        return {**asdict(self), "chance": self.chance}
 
 
 class Script:
-    """A text that is written line by line and records the positions of its mentions."""
+    """A text that is written line by line and records the positions of its symbols."""
 
     def __init__(self) -> None:
         self._text, self._marks = "", list[Mark]()
 
-    def line(self, *pieces: str | Mention, fact: str = "", chain: int = 0) -> None:
+    def line(self, text: str, words: Mapping[str, str], fact: str = "", chain: int | None = None) -> None:
         """Add a line.
 
         Args:
-            pieces: words, and mentions of symbols.
-            fact: the fact in the line, such as ``pair1``; the line break after it then has a role, ``pair1.end``.
-            chain: the number of the fact's chain.
+            text: the line, with a slot for every symbol, such as ``{first} = {second}``.
+            words: for every slot, the symbol in its inflected form ("Silvanians" for the kingdom Silvania).
+            fact: the fact in the line, such as ``pair1``: its symbols have roles such as ``pair1.first``, and the line
+                break after it has the role ``pair1.end``. Without one, the roles are the slots.
+            chain: the number of the chain that the line belongs to; without one, nothing is marked.
         """
-        if self._text:
-            self._text += "\n"
-        for piece in pieces:
-            start = len(self._text)
-            self._text += piece if isinstance(piece, str) else piece.text
-            if isinstance(piece, Mention):
-                self._marks.append(Mark(start, len(self._text), piece.role, piece.chain))
+        self._text += "\n" if self._text else ""
+        for fixed, slot, _, _ in Formatter().parse(text):
+            self._text += fixed
+            if slot is not None:
+                self._mark(words[slot], f"{fact}.{slot}" if fact else slot, chain)
+                self._text += words[slot]
         if fact:
-            self._marks.append(Mark(len(self._text), len(self._text) + 1, f"{fact}.end", chain))
+            self._mark("\n", f"{fact}.end", chain)
+
+    def _mark(self, word: str, role: str, chain: int | None) -> None:
+        start = len(self._text)
+        if chain is not None:
+            self._marks.append(Mark(start, start + len(word), role, chain))
 
     def question(self, formulation: str, acceptable: Iterable[str], chain: tuple[str, ...], asked: int) -> Question:
         """Return the text as a question whose answer is the end of the chain."""

@@ -1,11 +1,12 @@
 """F5, relatives (paper, appendix A.5), conditional retrieval: a person's profession decides with whom they live."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from retrieval_interp.prompts.formulation import Formulation, permutation, permutations
-from retrieval_interp.prompts.question import Mention, Question, Script
+from retrieval_interp.prompts.question import Question, Script
 
 PEOPLE = ("John", "Chris", "Diana", "Eve", "Simon", "Tara")
 PROFESSIONS = ("doctor", "lawyer", "teacher", "engineer", "baker", "painter")
@@ -25,27 +26,7 @@ COUNTRIES = (
     *("Wales", "Yemen", "Zambia", "Austria", "Belgium", "Chile", "Egypt", "Finland", "Greece", "Haiti", "India"),
     *("Jordan", "Kuwait", "Latvia", "Malta"),
 )
-
-
-@dataclass(frozen=True)
-class Families:
-    """The random choices of a question. People, professions and relations are numbers in the lists above.
-
-    Attributes:
-        relatives: for each of N people, the names of N relatives.
-        homes: for each of N² names, a country, in the order of these lines.
-        customs: for each profession, the relation that its members live with, in the order of these lines.
-        jobs: for each person, a profession.
-        order: the order of the people in the lines about relatives and about professions.
-        asked: the number of the person who is asked about.
-    """
-
-    relatives: tuple[tuple[str, ...], ...]
-    homes: tuple[tuple[str, str], ...]
-    customs: tuple[tuple[int, int], ...]
-    jobs: tuple[int, ...]
-    order: tuple[int, ...]
-    asked: int
+ASK = "Where does {query} live? Say directly only the name, without any other words."
 
 
 @dataclass(frozen=True)
@@ -80,59 +61,47 @@ class Relatives(Formulation):
         lines, countries = permutations(rng, 2, N * N)
         homes = tuple((names[line], COUNTRIES[country]) for line, country in zip(lines, countries, strict=True))
         customs = tuple(zip(permutation(rng, N), permutation(rng, N), strict=True))
-        return self.write(
-            Families(relatives, homes, customs, permutation(rng, N), permutation(rng, N), int(rng.integers(N)))
-        )
+        return self.write(relatives, homes, customs, permutation(rng, N), permutation(rng, N), int(rng.integers(N)))
 
-    def write(self, families: Families) -> Question:
-        """Return the question with the given choices."""
-        N = self.n_chains
-        custom = dict(families.customs)
-        relation = [custom[families.jobs[person]] for person in range(N)]  # the relation that each person lives with
-        host = [families.relatives[person][relation[person]] for person in range(N)]
+    def write(
+        self,
+        relatives: Sequence[Sequence[str]],
+        homes: Sequence[tuple[str, str]],
+        customs: Sequence[tuple[int, int]],
+        jobs: Sequence[int],
+        order: Sequence[int],
+        asked: int,
+    ) -> Question:
+        """Return the question with the given choices. People, professions and relations are numbers in the lists above.
+
+        Args:
+            relatives: for each of N people, the names of N relatives.
+            homes: for each of N² names, a country, in the order of these lines.
+            customs: for each profession, the relation that its members live with, in the order of these lines.
+            jobs: for each person, a profession.
+            order: the order of the people in the lines about relatives and about professions.
+            asked: the number of the person who is asked about.
+        """
+        relation = [dict(customs)[jobs[person]] for person in range(self.n_chains)]  # whom each person lives with
+        host = [names[kind] for names, kind in zip(relatives, relation, strict=True)]
         script = Script()
-        for name, country in families.homes:
-            if name not in host:
-                script.line(f"{name} lives in {country}.")
-                continue
-            chain = host.index(name)
-            pieces = Mention(name, "home.first", chain), " lives in ", Mention(country, "home.second", chain), "."
-            script.line(*pieces, fact="home", chain=chain)
-        for person in families.order:
-            for kind, name in enumerate(families.relatives[person]):
-                if kind != relation[person]:
-                    script.line(f"{PEOPLE[person]}s {RELATIONS[kind]} is {name}.")
-                    continue
-                script.line(
-                    *(Mention(f"{PEOPLE[person]}s", "relative.first", person), " "),
-                    *(Mention(RELATIONS[kind], "relative.second", person), " is "),
-                    *(Mention(name, "relative.third", person), "."),
-                    fact="relative",
-                    chain=person,
-                )
-        for job, kind in families.customs:
-            chain = families.jobs.index(job)
-            script.line(
-                *(Mention(f"{PROFESSIONS[job].capitalize()}s", "custom.first", chain), " live with their "),
-                *(Mention(f"{RELATIONS[kind]}s", "custom.second", chain), "."),
-                fact="custom",
-                chain=chain,
-            )
-        for person in families.order:
-            job_name = PROFESSIONS[families.jobs[person]]
-            script.line(
-                *(Mention(PEOPLE[person], "job.first", person), f" works as {_article(job_name)} "),
-                *(Mention(job_name, "job.second", person), "."),
-                fact="job",
-                chain=person,
-            )
-        asked = families.asked
-        query = Mention(PEOPLE[asked], "query", asked)
-        script.line("Where does ", query, " live? Say directly only the name, without any other words.")
-        job, kind, country = families.jobs[asked], relation[asked], dict(families.homes)[host[asked]]
-        symbols = PEOPLE[asked], PROFESSIONS[job], RELATIONS[kind], host[asked], country
-        return script.question(self.name, sorted(country for _, country in families.homes), symbols, asked)
-
-
-def _article(noun: str) -> str:
-    return "an" if noun[0] in "aeiou" else "a"
+        for name, country in homes:
+            chain = host.index(name) if name in host else None
+            script.line("{first} lives in {second}.", {"first": name, "second": country}, "home", chain)
+        for person in order:
+            for kind, name in enumerate(relatives[person]):
+                words = {"first": f"{PEOPLE[person]}s", "second": RELATIONS[kind], "third": name}
+                chain = person if kind == relation[person] else None
+                script.line("{first} {second} is {third}.", words, "relative", chain)
+        for job, kind in customs:
+            words = {"first": f"{PROFESSIONS[job].capitalize()}s", "second": f"{RELATIONS[kind]}s"}
+            script.line("{first} live with their {second}.", words, "custom", jobs.index(job))
+        for person in order:
+            profession = PROFESSIONS[jobs[person]]
+            article = "an" if profession[0] in "aeiou" else "a"
+            words = {"first": PEOPLE[person], "second": profession}
+            script.line(f"{{first}} works as {article} {{second}}.", words, "job", person)
+        script.line(ASK, {"query": PEOPLE[asked]}, chain=asked)
+        known = PROFESSIONS[jobs[asked]], RELATIONS[relation[asked]], host[asked]
+        symbols = PEOPLE[asked], *known, dict(homes)[host[asked]]
+        return script.question(self.name, sorted(country for _, country in homes), symbols, asked)

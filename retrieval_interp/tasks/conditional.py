@@ -65,7 +65,7 @@ class ConditionalTask(VectorTask):
     @property
     def roles(self) -> tuple[str, ...]:
         """``query``, then the members of the facts that give z, y and x."""
-        return ("query", *(f"{told}.{member}" for told, members in MEMBERS.items() for member in members))
+        return ("query", *(f"{fact}.{member}" for fact, members in MEMBERS.items() for member in members))
 
     @property
     def loss_components(self) -> tuple[str, ...]:
@@ -86,9 +86,9 @@ class ConditionalTask(VectorTask):
     def layout(self) -> Layout:
         """What each role of one chain knows at the start, and the roles that could be confused with it."""
         names = {role("query", "a"): "query"}
-        for told, facts in self.facts.forms.items():
-            for member, token in zip(MEMBERS[told], facts[0].tokens, strict=True):
-                names[role(facts[0], token)] = f"{told}.{member}"
+        for form, facts in self.facts.forms.items():
+            for member, token in zip(MEMBERS[form], facts[0].tokens, strict=True):
+                names[role(facts[0], token)] = f"{form}.{member}"
         return self.facts.layout.renamed(names)
 
     def draw(self, n: int, stream: RngStream, seed: int) -> VectorBatch:
@@ -117,22 +117,13 @@ class ConditionalTask(VectorTask):
         ]
         targets = torch.stack([symbols[example, asked, part] for part in (X, Y, Z + asked)], dim=2)
 
-        chains = torch.arange(N, device=device)
-        of_chain = chains * (N + 1)  # the number of the fact that joins a chain's x and its own y
-        slot = {
-            "z": both.argsort(dim=-1)[:, of_chain],
-            "y": with_y.argsort(dim=-1),
-            "x": with_x.argsort(dim=-1),
-            "query": asked.argsort(dim=-1),
-        }
-        first = {
-            "z": 3 * slot["z"],
-            "y": 3 * N * N + 2 * slot["y"],
-            "x": 3 * N * N + 2 * N + 2 * slot["x"],
-            "query": 3 * N * N + 4 * N + slot["query"],
-        }
-        members = [(told, place) for told, names in MEMBERS.items() for place in range(len(names))]
-        at = torch.stack([first["query"], *(first[told] + place for told, place in members)], dim=1)
-        slots = torch.stack([slot["query"], *(slot[told] for told, _ in members)], dim=1)
+        of_chain = torch.arange(N, device=device) * (N + 1)  # the number of the fact that joins its x and its own y
+        slot = {"z": both.argsort(dim=-1)[:, of_chain]}
+        slot |= {"y": with_y.argsort(dim=-1), "x": with_x.argsort(dim=-1), "query": asked.argsort(dim=-1)}
+        first = {"z": 3 * slot["z"], "y": 3 * N * N + 2 * slot["y"], "x": (3 * N + 2) * N + 2 * slot["x"]}
+        first["query"] = (3 * N + 4) * N + slot["query"]
+        members = [(name, place) for name, names in MEMBERS.items() for place in range(len(names))]
+        at = torch.stack([first["query"], *(first[name] + place for name, place in members)], dim=1)
+        slots = torch.stack([slot["query"], *(slot[name] for name, _ in members)], dim=1)
         roles = Roles(self.roles, at, {"slot": slots})
         return Examples(self.inputs(torch.cat(sequence, dim=1)), targets, roles)

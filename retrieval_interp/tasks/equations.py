@@ -27,8 +27,8 @@ from circuits.flow.layout import Layout
 from circuits.interchange.variables import Variable, exchange
 from circuits.roles import Roles
 from circuits.task import Examples
-from circuits.utils.lazy import torch, transformers
-from retrieval_interp.language_tasks.template import UNKNOWN, word_tokenizer
+from circuits.utils.lazy import torch
+from retrieval_interp.language_tasks.template import UNKNOWN
 from retrieval_interp.prompts import Equations
 from retrieval_interp.prompts.words import VARIABLES, word
 from retrieval_interp.rng import RngStream
@@ -72,8 +72,6 @@ class EquationsTask(TrainableTask):
         n_chains: N, the number of chains in every text.
     """
 
-    loss_name = "probability of a wrong answer"
-
     n_steps: int = 5
     n_chains: int = 4
 
@@ -95,11 +93,6 @@ class EquationsTask(TrainableTask):
         return tuple(dict.fromkeys([*variables, *numbers, *asked, UNKNOWN]))
 
     @cached_property
-    def tokenizer(self) -> transformers.PreTrainedTokenizerFast:
-        """The tokenizer: one token per word, number, punctuation mark and line break."""
-        return word_tokenizer(self.words)
-
-    @cached_property
     def prompted(self) -> Prompted:
         """The longest questions as a task."""
         return Prompted(self.formulation, self.tokenizer)
@@ -116,16 +109,6 @@ class EquationsTask(TrainableTask):
     def n_positions(self) -> int:
         """The length of the longest text, with its answer."""
         return LINE * self.n_chains * self.n_steps + len(self._question) + 1
-
-    @property
-    def d_input(self) -> int:
-        """The size of the vocabulary."""
-        return len(self.words)
-
-    @property
-    def d_output(self) -> int:
-        """The size of the vocabulary."""
-        return len(self.words)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -174,24 +157,16 @@ class EquationsTask(TrainableTask):
         chains = [last.gather(1, first_of_all)]  # the variables of pair1, pair2, ... of every chain
         for _ in range(1, D):
             chains.append(tokens.gather(1, starts.gather(1, chains[-1]) + SECOND))
-        at, numbers = {}, {}
-        for role in self.roles:
-            pair, _, member = role.partition(".")
-            if role in self._lines:
-                variable = self._lines.index(role)
-                at[role] = starts[:, variable, None].expand(-1, N) + SECOND
-                numbers[role] = chains[D - 1 - variable // N] % N
-            elif member:
-                own = chains[int(pair.removeprefix("pair")) - 1]
-                at[role] = starts.gather(1, own) + MEMBERS[member]
-                numbers[role] = own % N
-            else:
-                at[role] = asked.roles[role].expand(-1, N)
-                numbers[role] = chains[0] % N
-        positions, variables = (torch.stack([of[role] for role in self.roles], dim=1) for of in (at, numbers))
-        is_asked = torch.zeros_like(positions)
+        places = {role: (asked.roles[role].expand(-1, N), chains[0]) for role in ("query", ANSWER)}
+        for k, variables in enumerate(chains, start=1):
+            for member, place in MEMBERS.items():
+                places[f"pair{k}.{member}"] = starts.gather(1, variables) + place, variables
+        for variable, role in enumerate(self._lines):
+            places[role] = starts[:, variable, None].expand(-1, N) + SECOND, chains[D - 1 - variable // N]
+        at, variables = (torch.stack([places[role][part] for role in self.roles], dim=1) for part in (0, 1))
+        is_asked = torch.zeros_like(at)
         is_asked[:, :, 0] = 1
-        return Examples(tokens, asked.targets, Roles(self.roles, positions, {"variable": variables, "asked": is_asked}))
+        return Examples(tokens, asked.targets, Roles(self.roles, at, {"variable": variables % N, "asked": is_asked}))
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
@@ -203,9 +178,9 @@ class EquationsTask(TrainableTask):
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch chain component"]:
         """Return the loss of the chain that is asked about; NaN for the others."""
-        found = outputs.new_full((len(examples), self.n_chains, 1), torch.nan)
-        found[:, 0] = self.losses(outputs, examples)
-        return found
+        losses = outputs.new_full((len(examples), self.n_chains, 1), torch.nan)
+        losses[:, 0] = self.losses(outputs, examples)
+        return losses
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -223,9 +198,9 @@ class EquationsTask(TrainableTask):
     ) -> Float[torch.Tensor, "batch chain component candidate"]:
         """Return the negative logit of the end of every chain; NaN for chains that are not asked about."""
         ends = examples.inputs.gather(1, examples.roles[f"pair{self.n_steps}.second"])
-        found = outputs.new_full((len(examples), self.n_chains, 1, self.n_chains), torch.nan)
-        found[:, 0, 0] = -outputs[:, -1].gather(1, ends)
-        return found
+        distances = outputs.new_full((len(examples), self.n_chains, 1, self.n_chains), torch.nan)
+        distances[:, 0, 0] = -outputs[:, -1].gather(1, ends)
+        return distances
 
     def draw(self, n: int, stream: RngStream, seed: int) -> Texts:
         """Draw ``n`` texts; every number of steps is equally likely."""
@@ -249,41 +224,30 @@ class EquationsTask(TrainableTask):
         value = V + torch.stack(values, dim=1)  # the value of every variable, [example, block, chain]
         before = torch.arange(-N, V - N, N, device=device)  # index of the first word of the block before
         before[0] = V  # the numbers
-        first = (torch.arange(0, V, N, device=device)[:, None] + order)[..., None]
-        second = (before[:, None] + links.gather(2, order))[..., None]
-        lines = torch.cat([first, torch.full_like(first, equal), second, torch.full_like(first, end)], dim=-1)
 
-        asked = draws.asked.long()[:, None]
-        last = (draws.steps.long() - 1)[:, None]
-        answer = value.gather(1, last[..., None].expand(-1, 1, N))[:, 0].gather(1, asked)
-        tail = torch.tensor(self._question, device=device).repeat(len(draws), 1)
+        def blank(*shape: int) -> torch.Tensor:  # of every position, the token and the targets
+            return torch.full((len(draws), *shape, 1 + len(KINDS)), NOT_ASKED, device=device)
+
+        lines, tail = blank(D, N, LINE), blank(len(self._question) + 2)  # the question, the answer and a line break
+        lines[..., 0, 0] = lines[..., SECOND, 1 + VARIABLE] = torch.arange(0, V, N, device=device)[:, None] + order
+        lines[..., 1, 0], lines[..., LINE - 1, 0] = equal, end
+        lines[..., SECOND, 0] = before[:, None] + links.gather(2, order)
+        lines[..., SECOND, 1 + VALUE] = value.gather(2, order)
+        steps, asked = draws.steps.long(), draws.asked.long()
+        answer = value[torch.arange(len(draws), device=device), steps - 1, asked]
         query = next(place for place, token in enumerate(self._question) if token < V)
-        tail[:, query] = (last * N + asked)[:, 0]
-        tail = torch.cat([tail, answer], dim=1)
+        tail[..., 0] = torch.tensor([*self._question, end, end], device=device)
+        tail[:, query, 0] = (steps - 1) * N + asked
+        tail[:, -2, 0] = tail[:, query, 1 + VALUE] = tail[:, -3, 1 + WORD] = answer
+        tail[:, -2, 1 + WORD] = end
 
-        asked_in_lines = torch.full((*lines.shape, len(KINDS)), NOT_ASKED, device=device)
-        asked_in_lines[..., SECOND, VARIABLE] = first[..., 0]
-        asked_in_lines[..., SECOND, VALUE] = value.gather(2, order)
-        asked_in_tail = torch.full((*tail.shape, len(KINDS)), NOT_ASKED, device=device)
-        asked_in_tail[:, query, VALUE] = answer[:, 0]
-        asked_in_tail[:, -2, WORD] = answer[:, 0]
-        asked_in_tail[:, -1, WORD] = end
-
-        written = (last + 1) * LINE * N  # tokens before the question
+        written = LINE * N * steps[:, None]  # tokens before the question
         place = torch.arange(self.n_positions, device=device).expand(len(draws), -1)
-        within = place - written
-        from_lines = place.clamp(max=LINE * V - 1)
-        from_tail = within.clamp(0, tail.shape[1] - 1)
-        tokens = torch.where(within < 0, lines.flatten(1).gather(1, from_lines), tail.gather(1, from_tail))
-        tokens = tokens.masked_fill(within >= tail.shape[1], end)
-        kinds = (-1, -1, len(KINDS))
-        targets = torch.where(
-            (within < 0)[..., None],
-            asked_in_lines.flatten(1, 3).gather(1, from_lines[..., None].expand(kinds)),
-            asked_in_tail.gather(1, from_tail[..., None].expand(kinds)),
-        ).masked_fill((within >= tail.shape[1])[..., None], NOT_ASKED)
-        at = written + tail.shape[1] - 2
-        return Examples(tokens, targets, Roles((ANSWER,), at[:, :, None]))
+        source = torch.where(place < written, place, (place - written).clamp(max=tail.shape[1] - 1) + LINE * V)
+        every = torch.cat([lines.flatten(1, 3), tail], dim=1)
+        drawn = every.gather(1, source[..., None].expand(-1, -1, every.shape[2]))
+        at = written + tail.shape[1] - 3
+        return Examples(drawn[..., 0], drawn[..., 1:], Roles((ANSWER,), at[:, :, None]))
 
     @property
     def trained_components(self) -> tuple[str, ...]:
@@ -296,13 +260,13 @@ class EquationsTask(TrainableTask):
         """Return the cross-entropy of each kind of target, over the variables, the numbers, and all words."""
         V = self.n_steps * self.n_chains
         among = {VARIABLE: slice(0, V), VALUE: slice(V, V + self.n_chains), WORD: slice(None)}
-        found = []
+        losses = []
         for kind, some in among.items():
             targets = examples.targets[..., kind]
             wanted = targets - (some.start or 0) * (targets != NOT_ASKED)
             each = torch.nn.functional.cross_entropy(outputs[..., some].transpose(1, 2), wanted, reduction="none")
-            found.append(each.sum(dim=1) / (targets != NOT_ASKED).sum(dim=1))
-        return torch.stack(found, dim=1)
+            losses.append(each.sum(dim=1) / (targets != NOT_ASKED).sum(dim=1))
+        return torch.stack(losses, dim=1)
 
 
 def pieces(text: str) -> list[str]:

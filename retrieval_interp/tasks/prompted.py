@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from circuits.errors import BadInput, whole
 from circuits.flow.layout import Layout
@@ -14,8 +14,9 @@ from circuits.roles import Roles
 from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.language_tasks.template import token_ids
-from retrieval_interp.prompts import Chains, Formulation, Question
-from retrieval_interp.prompts.formulation import MOST_QUESTIONS
+from retrieval_interp.prompts.chains import Chains
+from retrieval_interp.prompts.formulation import MOST_QUESTIONS, Formulation
+from retrieval_interp.prompts.question import Question
 from retrieval_interp.theory.chain_layout import chain_layout
 
 ANSWER = "answer"  # the role of the last token of a prompt, at which the answer is read
@@ -42,24 +43,16 @@ def question_ids(tokenizer: transformers.PreTrainedTokenizerBase, text: str) -> 
     return token_ids(tokenizer, text, start=tokenizer.chat_template is None)
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A prompt as tokens.
-
-    Attributes:
-        tokens: the tokens, ``[pos]``.
-        places: the position of the token of a role, by role and chain.
-    """
-
-    tokens: Int[torch.Tensor, " pos"]
-    places: Mapping[tuple[str, int], int]
-
-
-def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) -> Placed:
+def placed(
+    tokenizer: transformers.PreTrainedTokenizerBase, question: Question
+) -> tuple[list[int], dict[tuple[str, int], int]]:
     """Tokenize a question, and find the position of every symbol of every chain.
 
     The position of a symbol with several tokens is its last token, where the whole symbol has been read. The last token
     of the prompt, at which the answer is read, has the role ``answer`` in the chain that is asked about.
+
+    Returns:
+        the tokens, and the position of the token of a role, by role and chain.
 
     Raises:
         BadInput: as ``token_ids``; or the chat template changes the question, or a symbol has no token of its own.
@@ -67,9 +60,7 @@ def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) 
     text = as_text(tokenizer, question.prompt)
     ids, offsets = question_ids(tokenizer, text)
     shift = text.find(question.prompt)  # a chat template puts text before it
-    of_character = {
-        character: position for position, (start, end) in enumerate(offsets) for character in range(start, end)
-    }
+    of_character = {character: position for position, span in enumerate(offsets) for character in range(*span)}
     ends = {(mark.role, mark.chain): shift + mark.end - 1 for mark in question.marks}
     lost = [role for (role, _), end in ends.items() if end not in of_character]
     if lost:
@@ -78,7 +69,7 @@ def placed(tokenizer: transformers.PreTrainedTokenizerBase, question: Question) 
     symbols = [place for (role, _), place in places.items() if not role.endswith(".end")]
     if len(set(symbols)) < len(symbols):
         raise BadInput("the tokenizer puts several symbols into one token")
-    return Placed(torch.tensor(ids), {**places, (ANSWER, question.asked): len(ids) - 1})
+    return ids, {**places, (ANSWER, question.asked): len(ids) - 1}
 
 
 @dataclass(frozen=True)
@@ -127,27 +118,24 @@ class Prompted:
                 range.
         """
         n = whole("the number of examples", n, 1, MOST_QUESTIONS)
-        lengths = [
-            len(placed(self.tokenizer, question).tokens) for question in self.formulation.questions(SAMPLE, seed)
-        ]
+        lengths = [len(placed(self.tokenizer, one)[0]) for one in self.formulation.questions(SAMPLE, seed)]
         length = max(dict.fromkeys(lengths), key=lengths.count)
-        kept: list[tuple[Question, Placed]] = []
+        tokens: list[list[int]] = []
+        positions, answers = [], []
         for question in islice(self.formulation.stream(seed), TRIES * n):
-            one = placed(self.tokenizer, question)
-            if len(one.tokens) == length:
-                kept.append((question, one))
-            if len(kept) == n:
-                return self._examples(kept)
-        raise BadInput(f"of {TRIES * n} questions only {len(kept)} have {length} tokens; expected {n}")
-
-    def _examples(self, kept: Sequence[tuple[Question, Placed]]) -> Examples:
-        first = kept[0][0]
-        if len({self.answer_token(first, answer) for answer in first.acceptable}) < len(first.acceptable):
-            raise BadInput("several acceptable answers begin with the same token; use fewer chains")
-        positions = [[one.places[role, question.asked] for role in self.roles] for question, one in kept]
-        answers = torch.tensor([self.answer_token(question, question.answer) for question, _ in kept])
-        tokens = torch.stack([one.tokens for _, one in kept])
-        return Examples(tokens, answers, Roles(self.roles, torch.tensor(positions)[:, :, None]))
+            ids, places = placed(self.tokenizer, question)
+            if len(ids) != length:
+                continue
+            firsts = {} if tokens else {self.answer_token(question, answer) for answer in question.acceptable}
+            if not tokens and len(firsts) < len(question.acceptable):
+                raise BadInput("several acceptable answers begin with the same token; use fewer chains")
+            tokens.append(ids)
+            positions.append([places[role, question.asked] for role in self.roles])
+            answers.append(self.answer_token(question, question.answer))
+            if len(tokens) == n:
+                roles = Roles(self.roles, torch.tensor(positions)[:, :, None])
+                return Examples(torch.tensor(tokens), torch.tensor(answers), roles)
+        raise BadInput(f"of {TRIES * n} questions only {len(tokens)} have {length} tokens; expected {n}")
 
     def answer_token(self, question: Question, answer: str) -> int:
         """Return the first token of an answer that follows the prompt.

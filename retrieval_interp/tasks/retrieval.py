@@ -32,11 +32,10 @@ from retrieval_interp.theory.chain_layout import chain_layout
 
 
 class StepOrder(StrEnum):
-    """The order of the blocks: the last or the first step first; or no blocks, with the pairs of all steps shuffled."""
+    """The order of the blocks: the last or the first step first."""
 
     LAST_FIRST = "last_first"
     FIRST_FIRST = "first_first"
-    ANY = "any"
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class RetrievalTask(VectorTask):
     """A retrieval problem with N chains of D steps; symbols are vectors of K dimensions. A ``circuits.Task``.
 
     A raw batch holds the symbols x0 ... xD of every chain, and the order of the chains in every block. The blocks are
-    in the order of the sequence, with the queries last. If the pairs of all steps are shuffled together, their blocks
-    hold the numbers of pairs instead, (step - 1) N + chain.
+    in the order of the sequence, with the queries last.
 
     Attributes:
         n_steps: D, the number of retrieval steps; 1 is the induction problem.
@@ -53,7 +51,7 @@ class RetrievalTask(VectorTask):
         n_dims: K, the number of dimensions of a symbol and of a position code; even.
         implicit_curriculum: whether to ask for x1 ... xD (IC) or for xD alone (non-IC).
         left_out: the index k of a symbol xk, k < D, that is not asked for; 0: all are asked for.
-        step_order: the order of the blocks. With ``any`` the position of a pair is independent of its step.
+        step_order: the order of the blocks.
     """
 
     n_steps: int
@@ -74,10 +72,9 @@ class RetrievalTask(VectorTask):
     @property
     def sentence(self) -> str:
         """The task in words, to follow "trained on"."""
-        shuffled = "shuffled pairs" + (" in no order of steps" if self.step_order is StepOrder.ANY else "")
         return (
             f"the retrieval problem with D = {self.n_steps}: {self.n_chains} chains of {self.n_steps + 1} symbols, "
-            f"each symbol {self.n_dims} numbers, given as {shuffled}; asked for {self.asked} of every chain"
+            f"each symbol {self.n_dims} numbers, given as shuffled pairs; asked for {self.asked} of every chain"
         )
 
     @property
@@ -109,12 +106,12 @@ class RetrievalTask(VectorTask):
     @property
     def trained_positions(self) -> slice:
         """The queries, which stand last; all positions if a subclass has training losses of its own."""
-        own = type(self).training_losses is not TrainableTask.training_losses
-        return slice(None) if own else slice(-self.n_chains, None)
+        another = type(self).training_losses is not TrainableTask.training_losses
+        return slice(None) if another else slice(-self.n_chains, None)
 
     @property
     def layout(self) -> Layout:
-        """What each role of one chain knows at the start; for ``any``, in one of the possible orders."""
+        """What each role of one chain knows at the start."""
         steps = range(1, self.n_steps + 1)
         return chain_layout(self.n_steps, steps if self.step_order is StepOrder.FIRST_FIRST else None)
 
@@ -140,26 +137,15 @@ class RetrievalTask(VectorTask):
 
     def draw(self, n: int, stream: RngStream, seed: int) -> VectorBatch:
         """Draw the symbols and the orders of ``n`` examples."""
-        rng = stream.generator(seed)
-        N, D = self.n_chains, self.n_steps
-        symbols = drawn_symbols(rng, n, N, D + 1, self.n_dims)
-        if self.step_order is not StepOrder.ANY:
-            return VectorBatch(symbols, shuffles(rng, n, D + 1, N))
-        pairs = rearrange(shuffles(rng, n, 1, D * N), "n 1 (block slot) -> n block slot", slot=N)
-        return VectorBatch(symbols, torch.cat([pairs, shuffles(rng, n, 1, N).to(pairs.dtype)], dim=1))
+        rng, N, D = stream.generator(seed), self.n_chains, self.n_steps
+        return VectorBatch(drawn_symbols(rng, n, N, D + 1, self.n_dims), shuffles(rng, n, D + 1, N))
 
     def shortened(self, n_steps: int) -> RetrievalTask:
         """Return the same task with fewer steps."""
         return replace(self, n_steps=n_steps)
 
     def first_steps(self, draws: VectorBatch, n_steps: int) -> VectorBatch:
-        """Return the same raw batch for the task with fewer steps: only the first steps of every chain.
-
-        Raises:
-            BadInput: the pairs of all steps are shuffled together.
-        """
-        if self.step_order is StepOrder.ANY:
-            raise BadInput("step_order is 'any': chains cannot be shortened; expected last_first or first_first")
+        """Return the same raw batch for the task with fewer steps: only the first steps of every chain."""
         kept = slice(-n_steps - 1, None) if self.step_order is StepOrder.LAST_FIRST else [*range(n_steps), -1]
         return VectorBatch(draws.symbols[:, :, : n_steps + 1], draws.order[:, kept])
 
@@ -167,23 +153,19 @@ class RetrievalTask(VectorTask):
         """Arrange the drawn symbols as sequences, with targets and roles."""
         N, D = self.n_chains, self.n_steps
         symbols, order = draws.symbols, draws.order.long()
-        n, device = len(draws), symbols.device
-        example = torch.arange(n, device=device)[:, None, None]
-
-        pair = order[:, :D]  # [n, block, slot]: the number of a pair, (step - 1) N + chain
-        if self.step_order is not StepOrder.ANY:
-            before = torch.arange(D, device=device)  # the number of steps before a block's step
-            pair = pair + N * (before if self.step_order is StepOrder.FIRST_FIRST else before.flip(0))[:, None]
-        both = [symbols[example, pair % N, pair // N + member] for member in (0, 1)]  # [n, block, slot, K]
+        example = torch.arange(len(draws), device=symbols.device)[:, None, None]
+        block = torch.arange(D, device=symbols.device)  # of every step, and the step of every block
+        block = block if self.step_order is StepOrder.FIRST_FIRST else block.flip(0)
+        both = [symbols[example, order[:, :D], block[:, None] + member] for member in (0, 1)]  # [n, block, slot, K]
         pairs = rearrange(both, "member n block slot dim -> n (block slot member) dim")
         asked = symbols[example[..., 0], order[:, D]]  # [n, slot, D+1, K]
         targets = asked[:, :, self._asked_steps]
 
-        first_position = 2 * rearrange(pair, "n block slot -> n (block slot)").argsort(dim=-1)  # of each pair
-        both_positions = rearrange([first_position, first_position + 1], "member n pair -> n pair member")
-        pair_positions = rearrange(both_positions, "n (step chain) member -> n (step member) chain", chain=N)
-        query_positions = 2 * D * N + order[:, D:].argsort(dim=-1)
-        pair_slots = pair_positions // 2 if self.step_order is StepOrder.ANY else pair_positions // 2 % N
-        slots = torch.cat([query_positions - 2 * D * N, pair_slots], dim=1)
-        roles = Roles(self.roles, torch.cat([query_positions, pair_positions], dim=1), {"slot": slots})
+        slots = order.argsort(dim=-1)  # [n, block, chain]
+        of_query, of_step = slots[:, D:], slots[:, block]
+        first = 2 * (N * block[:, None] + of_step)
+        of_pair = rearrange([first, first + 1], "member n step chain -> n (step member) chain")
+        at = torch.cat([2 * D * N + of_query, of_pair], dim=1)
+        labels = torch.cat([of_query, of_step.repeat_interleave(2, dim=1)], dim=1)
+        roles = Roles(self.roles, at, {"slot": labels})
         return Examples(self.inputs(torch.cat([pairs, asked[:, :, 0]], dim=1)), targets, roles)

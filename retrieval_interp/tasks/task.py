@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, TypeVar
 
 from jaxtyping import Float, Int
@@ -13,6 +14,7 @@ from circuits.errors import whole
 from circuits.flow.layout import Layout
 from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
+from retrieval_interp.language_tasks.template import word_tokenizer
 from retrieval_interp.rng import RngStream
 
 Raw = TypeVar("Raw", bound="RawBatch")
@@ -23,18 +25,15 @@ class RawBatch:
     """The random choices of a batch of examples, in compact form: tensors with one row per example."""
 
     def __len__(self) -> int:
-        return len(self._tensors()[0])
+        return len(getattr(self, fields(self)[0].name))
 
     def take(self: Raw, index: Int[torch.Tensor, " n"]) -> Raw:
         """Return some of the examples, in the order of ``index``."""
-        return type(self)(*(tensor[index] for tensor in self._tensors()))
+        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def to(self: Raw, device: torch.device | str) -> Raw:
         """Return the same raw batch on another device."""
-        return type(self)(*(tensor.to(device) for tensor in self._tensors()))
-
-    def _tensors(self) -> list[torch.Tensor]:
-        return [getattr(self, field.name) for field in fields(self)]
+        return type(self)(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 class TrainableTask(ABC):
@@ -44,7 +43,7 @@ class TrainableTask(ABC):
         loss_name: the name of the loss, such as ``mean squared error``.
     """
 
-    loss_name: str
+    loss_name: str = "probability of a wrong answer"
 
     def check(self, name: str, least: int, most: int) -> None:
         """Check that a field is in range.
@@ -65,9 +64,14 @@ class TrainableTask(ABC):
         return " ... ".join(dict.fromkeys((self.loss_components[0], self.loss_components[-1])))
 
     @property
-    def tokenizer(self) -> transformers.PreTrainedTokenizerBase | None:
-        """The tokenizer; None for a task on vectors."""
-        return None
+    def words(self) -> tuple[str, ...]:
+        """The vocabulary, every word one token; empty for a task on vectors."""
+        return ()
+
+    @cached_property
+    def tokenizer(self) -> transformers.PreTrainedTokenizerFast | None:
+        """The tokenizer, with one token per word and punctuation mark; None for a task on vectors."""
+        return word_tokenizer(self.words) if self.words else None
 
     @property
     @abstractmethod
@@ -75,14 +79,14 @@ class TrainableTask(ABC):
         """The length of the longest sequence."""
 
     @property
-    @abstractmethod
     def d_input(self) -> int:
-        """The width of an input vector, or the size of the vocabulary."""
+        """The size of the vocabulary, or the width of an input vector."""
+        return len(self.words)
 
     @property
-    @abstractmethod
     def d_output(self) -> int:
         """The width of the model's output at one position."""
+        return len(self.words)
 
     @property
     @abstractmethod
@@ -109,9 +113,9 @@ class TrainableTask(ABC):
         """The roles at which the answers are read."""
         return tuple(dict.fromkeys(self.read_at.values()))
 
-    @abstractmethod
     def examples(self, n: int, seed: int) -> Examples:
         """Return ``n`` examples for evaluation, independent of every training set, whatever the seeds."""
+        return self.assemble(self.draw(whole("the number of examples", n, 1), RngStream.EVALUATION, seed))
 
     @abstractmethod
     def losses(
@@ -119,12 +123,12 @@ class TrainableTask(ABC):
     ) -> Float[torch.Tensor, "batch component"]:
         """Return the partial losses of every example."""
 
-    def training_set(self, size: int, seed: int) -> RawBatch:
+    def training_set(self, size: int, seed: int) -> RawBatch | Examples:
         """Return a fixed training set, from which ``assemble`` makes batches."""
         return self.draw(size, RngStream.TRAINING, seed)
 
     @abstractmethod
-    def draw(self, n: int, stream: RngStream, seed: int) -> RawBatch:
+    def draw(self, n: int, stream: RngStream, seed: int) -> RawBatch | Examples:
         """Draw ``n`` examples."""
 
     @abstractmethod

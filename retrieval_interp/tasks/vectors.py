@@ -6,16 +6,14 @@ Answers are read at the last positions of the sequence. The loss is their mean s
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Integer
 
-from circuits.errors import BadInput, whole
+from circuits.errors import BadInput
 from circuits.task import Examples
 from circuits.utils.lazy import torch
-from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.task import RawBatch, TrainableTask
 
 LARGEST_DRAW = 2**31  # the most numbers in one raw batch, 8 GiB
@@ -63,29 +61,10 @@ class VectorTask(TrainableTask):
         """The width of the output at one position: K numbers for every loss component."""
         return len(self.loss_components) * self.n_dims
 
-    def examples(self, n: int, seed: int) -> Examples:
-        """Return ``n`` examples for evaluation, independent of every training set, whatever the seeds."""
-        n = whole("the number of examples", n, 1)
-        return self.assemble(self.draw(n, RngStream.EVALUATION, seed))
-
-    @abstractmethod
-    def draw(self, n: int, stream: RngStream, seed: int) -> VectorBatch:
-        """Draw the symbols and the orders of ``n`` examples."""
-
-    @abstractmethod
-    def assemble(self, draws: VectorBatch) -> Examples:
-        """Arrange the drawn symbols as sequences, with targets and roles."""
-
-    def position_codes(self, n_positions: int | None = None) -> Float[torch.Tensor, "pos dim"]:
-        """Return rotary position codes: cos(p θ_i), sin(p θ_i) with θ_i = 10000^(-2i/K), ``[pos, K]``.
-
-        Args:
-            n_positions: the number of positions; None: those of an example.
-        """
+    def position_codes(self) -> Float[torch.Tensor, "pos dim"]:
+        """Return rotary position codes: cos(p θ_i), sin(p θ_i) with θ_i = 10000^(-2i/K), ``[pos, K]``."""
         i = torch.arange(self.n_dims // 2)
-        angle = torch.arange(self.n_positions if n_positions is None else n_positions)[:, None] * 10000.0 ** (
-            -2 * i / self.n_dims
-        )
+        angle = torch.arange(self.n_positions)[:, None] * 10000.0 ** (-2 * i / self.n_dims)
         return torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
 
     def inputs(self, symbols: Float[torch.Tensor, "example pos dim"]) -> Float[torch.Tensor, "example pos d_in"]:
@@ -99,17 +78,9 @@ class VectorTask(TrainableTask):
         Raises:
             BadInput: the outputs have the wrong width.
         """
-        self.check_width(outputs)
-        return outputs[:, -self.n_chains :].unflatten(-1, (len(self.loss_components), self.n_dims))
-
-    def check_width(self, outputs: Float[torch.Tensor, "batch pos d_out"]) -> None:
-        """Check the width of a model's outputs.
-
-        Raises:
-            BadInput: the outputs have the wrong width.
-        """
         if outputs.shape[-1] != self.d_output:
             raise BadInput(f"the outputs have {outputs.shape[-1]} numbers each; the task expects {self.d_output}")
+        return outputs[:, -self.n_chains :].unflatten(-1, (len(self.loss_components), self.n_dims))
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples

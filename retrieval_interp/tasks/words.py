@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
 from circuits.flow.layout import Layout
-from circuits.roles import Roles
 from circuits.task import Examples
-from circuits.utils.lazy import torch, transformers
+from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks import ioi
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, at_end
 from retrieval_interp.language_tasks.registry import language_task
-from retrieval_interp.language_tasks.template import UNKNOWN, word_tokenizer
+from retrieval_interp.language_tasks.template import UNKNOWN
 from retrieval_interp.prompts.words import VARIABLES, word
 from retrieval_interp.rng import RngStream
-from retrieval_interp.tasks.task import RawBatch, TrainableTask
+from retrieval_interp.tasks.task import TrainableTask
 
 N_VARIABLES = 64
 ANSWER = "answer"
@@ -54,18 +53,6 @@ LAYOUTS = {  # ioi takes exclusion, which information flow cannot represent: "en
 
 
 @dataclass(frozen=True)
-class Prompts(RawBatch):
-    """A raw batch of prompts: the parts of their examples."""
-
-    inputs: Int[torch.Tensor, "batch pos"]
-    targets: Int[torch.Tensor, "batch instance 2 choice"]
-    positions: Int[torch.Tensor, "batch role instance"]
-    templates: Int[torch.Tensor, "batch role instance"]
-    valid: Bool[torch.Tensor, "batch pos"]
-    counterfactual: Int[torch.Tensor, "batch pos"]
-
-
-@dataclass(frozen=True)
 class WordsTask(TrainableTask):
     """The prompts of a language task, to train a small model on; a ``circuits.Task``.
 
@@ -73,20 +60,13 @@ class WordsTask(TrainableTask):
         kind: the language task.
     """
 
-    loss_name = "probability of a wrong answer"
-
     kind: Kind = Kind.induction
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The vocabulary."""
-        own = ioi.words() if self.kind == Kind.ioi else tuple(word(VARIABLES, i) for i in range(N_VARIABLES))
-        return (*own, UNKNOWN)
-
-    @cached_property
-    def tokenizer(self) -> transformers.PreTrainedTokenizerFast:
-        """The tokenizer: one token per word and punctuation mark."""
-        return word_tokenizer(self.words)
+        known = ioi.words() if self.kind == Kind.ioi else tuple(word(VARIABLES, i) for i in range(N_VARIABLES))
+        return (*known, UNKNOWN)
 
     @cached_property
     def task(self) -> LanguageTask:
@@ -105,16 +85,6 @@ class WordsTask(TrainableTask):
     def n_positions(self) -> int:
         """The length of the longest prompt."""
         return self.task.examples(1, 0).inputs.shape[1]
-
-    @property
-    def d_input(self) -> int:
-        """The size of the vocabulary."""
-        return len(self.words)
-
-    @property
-    def d_output(self) -> int:
-        """The size of the vocabulary."""
-        return len(self.words)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -140,25 +110,13 @@ class WordsTask(TrainableTask):
         """Return ``n`` prompts for evaluation."""
         return self.task.examples(n, seed)
 
-    def draw(self, n: int, stream: RngStream, seed: int) -> Prompts:
+    def draw(self, n: int, stream: RngStream, seed: int) -> Examples:
         """Draw ``n`` prompts."""
-        drawn = self.task.draw(n, stream.generator(seed))
-        roles = drawn.roles
-        templates = roles.groups.get("template", torch.zeros_like(roles.positions))
-        assert drawn.counterfactual is not None  # language tasks have them
-        return Prompts(
-            drawn.inputs,
-            drawn.targets,
-            roles.positions,
-            templates,
-            roles.tokens(drawn.inputs.shape[1]),
-            drawn.counterfactual,
-        )
+        return self.task.draw(n, stream.generator(seed))
 
-    def assemble(self, draws: Prompts) -> Examples:
-        """Return the examples of a raw batch."""
-        roles = Roles(self.roles, draws.positions, {"template": draws.templates}, draws.valid)
-        return Examples(draws.inputs, draws.targets, roles, draws.counterfactual)
+    def assemble(self, draws: Examples) -> Examples:
+        """Return the prompts, which are drawn as a whole."""
+        return draws
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
@@ -171,5 +129,5 @@ class WordsTask(TrainableTask):
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch trained"]:
         """Return the cross-entropy of the right answer, averaged over the instances."""
-        found = at_end(outputs, examples).log_softmax(dim=-1)
-        return -found.gather(2, examples.targets[:, :, 0]).mean(dim=1)
+        chances = at_end(outputs, examples).log_softmax(dim=-1)
+        return -chances.gather(2, examples.targets[:, :, 0]).mean(dim=1)

@@ -4,6 +4,5 @@
 - depth.py: the number of layers for D hops: the paper's bound and the exact number
 - chain_layout.py: the pieces that each role of a chain starts with
 - facts.py: the number of layers to answer a question from facts that depend on one another
-- grid.py: computational paths, on the grid of positions by layers
-- gradients.py: the same paths in the gradients of a model
+- figures.py: both as figures, and on one offline page
 """

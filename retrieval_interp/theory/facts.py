@@ -17,11 +17,10 @@ and =2 as a value.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
 
 from circuits.errors import BadInput
 from circuits.flow.layout import Layout
@@ -95,33 +94,17 @@ class Facts:
             same = [str(fact) for fact in facts if sum(fact.premises == other.premises for other in facts) > 1]
             if same:
                 raise BadInput(f"the facts {' and '.join(same[:2])} of the form {form!r} have the same premises")
-        self._check_acyclic()
-        derived, before = {*self.query}, 0
-        while before < len(derived):
-            before = len(derived)
-            derived |= {fact.conclusion for fact in self.facts if derived.issuperset(fact.premises)}
-        if self.asked in self.query or self.asked not in derived:
-            raise BadInput(f"{self.asked!r} is asked, but {self._why_not(derived)}")
-
-    def _check_acyclic(self) -> None:
-        """Check that no token leads back to itself."""
-        leads = {
-            token: [f.conclusion for f in self.facts if token in f.premises] for f in self.facts for token in f.tokens
-        }
+        leads = {t: [f.conclusion for f in self.facts if t in f.premises] for fact in self.facts for t in fact.tokens}
         try:
             tuple(TopologicalSorter(leads).static_order())
         except CycleError as error:
             raise BadInput(f"the facts form a cycle: {f' {ARROW} '.join(error.args[1][::-1])}") from error
-
-    def _why_not(self, derived: Set[str]) -> str:
-        """Return the reason why the answer does not follow from the query."""
-        token = self.asked
-        while token not in self.query:
-            fact = next((fact for fact in self.facts if fact.conclusion == token), None)
-            if fact is None:
-                return f"no fact concludes {token!r}, and the query does not hold it"
-            token = next(premise for premise in fact.premises if premise not in derived)
-        return "the query already holds it"
+        derived, before = {*self.query}, 0
+        while before < len(derived):
+            before = len(derived)
+            derived |= {fact.conclusion for fact in self.facts if derived.issuperset(fact.premises)}
+        if self.asked not in derived.difference(self.query):
+            raise BadInput(f"{self.asked!r} is asked; expected a token that follows from the query, and is not in it")
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -154,8 +137,8 @@ class Facts:
         still attend to earlier positions only, so the number without a mask is never above that with the causal mask.
         """
         masks = (True,) if causal else (True, False)
-        found = [layers_until(self.layout, self.reader, self.asked, causal=mask) for mask in masks]
-        return min((layers for layers in found if layers is not None), default=None)
+        each = [layers_until(self.layout, self.reader, self.asked, causal=mask) for mask in masks]
+        return min((layers for layers in each if layers is not None), default=None)
 
 
 def role(fact: Fact | str, token: str) -> str:
@@ -169,26 +152,21 @@ def load_facts(path: Path | str) -> Facts:
     Raises:
         BadInput: the file is missing or not YAML, or has no question that its facts answer.
     """
-    document = read_yaml(to_path(path), "a question and its facts")
+    from pydantic import BaseModel, ValidationError  # slow to import
+
+    class File(BaseModel, extra="forbid"):
+        query: list[str]
+        asked: str
+        facts: dict[str, list[str]]
+
     try:
-        return _read(document)
+        read = File.model_validate(read_yaml(to_path(path), "a question and its facts"))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise BadInput(f"{path}: {place}: {first['msg']}; expected the keys query, asked, facts") from error
+    try:
+        forms = {form: tuple(map(Fact.of, texts)) for form, texts in read.facts.items()}
+        return Facts(tuple(read.query), forms, read.asked)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
-
-
-def _read(document: Any) -> Facts:
-    keys = ("query", "asked", "facts")
-    if not isinstance(document, dict) or {*document} != {*keys}:
-        raise BadInput(f"expected the keys {', '.join(keys)}")
-    query, asked = document["query"], document["asked"]
-    if not isinstance(query, list) or not all(isinstance(token, str) for token in query):
-        raise BadInput(f"query is {query!r:.80}; expected a list of tokens")
-    if not isinstance(asked, str):
-        raise BadInput(f"asked is {asked!r:.80}; expected a token")
-    forms = document["facts"]
-    if not isinstance(forms, dict) or not all(isinstance(facts, list) for facts in forms.values()):
-        raise BadInput("expected a list of facts for every form")
-    odd = [fact for facts in forms.values() for fact in facts if not isinstance(fact, str)]
-    if odd:
-        raise BadInput(f"fact {str(odd[0])[:80]}; expected a text such as a b -> c")
-    return Facts(tuple(query), {form: tuple(map(Fact.of, facts)) for form, facts in forms.items()}, asked)

@@ -4,16 +4,14 @@ Every position starts with pieces of information: its token, and the place of it
 position only if they share a piece (Assumption 1). It then takes all pieces from there (Assumption 2).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
 from circuits.flow.layout import Known, Layout
 
 
-def spread(
-    layout: Layout, *, causal: bool, by_position: bool = False, hidden: Collection[tuple[str, str]] = ()
-) -> Iterator[Known]:
+def spread(layout: Layout, *, causal: bool, by_position: bool = False) -> Iterator[Known]:
     """Yield the pieces that every role knows after 0, 1, 2, ... layers of any number of heads, until nothing changes.
 
     Every position takes all that it can find, as soon as it can find it. If no roles look alike, this is the most that
@@ -24,36 +22,31 @@ def spread(
         causal: whether a position sees only itself and those before it; without a mask it sees all.
         by_position: whether heads can fetch all members of a pair at once by their fixed positions, against
             Assumption 1, and an MLP can compare them afterwards. A pair is then found by what any of its members knows.
-        hidden: what another mask hides, as pairs of roles: the first cannot attend to the second.
     """
     pieces, roles = layout.pieces, layout.roles
     number = {piece: i for i, piece in enumerate(pieces)}
-    known = [sum(1 << number[piece] for piece in own) for own in layout.start.values()]
+    known = [sum(1 << number[piece] for piece in start) for start in layout.start.values()]
     places = sum(1 << number[piece] for piece in layout.places & {*pieces})
-    seen = [
-        [i for i, other in enumerate(roles) if (i <= place or not causal) and (role, other) not in hidden]
-        for place, role in enumerate(roles)
-    ]
-    bits = [sum(1 << i for i in own) for own in seen]
+    seen = [range(place + 1 if causal else len(roles)) for place in range(len(roles))]
     beside = [[one for one in range(len(roles)) if known[one] & known[place] & places] for place in range(len(roles))]
     ways = _Ways(layout, known)
     while True:
         yield {
-            role: frozenset(p for i, p in enumerate(pieces) if own >> i & 1)
-            for role, own in zip(roles, known, strict=True)
+            role: frozenset(p for i, p in enumerate(pieces) if held >> i & 1)
+            for role, held in zip(roles, known, strict=True)
         }
-        found: list[list[int]] = []
-        for place, own in enumerate(known):
-            found.append([])
+        taken: list[list[int]] = []
+        for place, held in enumerate(known):
+            taken.append([])
             for other in seen[place]:
-                together = [one for one in beside[other] if bits[place] >> one & 1] if by_position else [other]
-                shared = own & _union(known[one] for one in together)
-                if shared and not ways.confused(shared, other, bits[place]):
-                    found[place] += together
-        after = [own | _union(known[other] for other in found[place]) for place, own in enumerate(known)]
+                together = [one for one in beside[other] if one in seen[place]] if by_position else [other]
+                shared = held & _union(known[one] for one in together)
+                if shared and not ways.confused(shared, other, seen[place]):
+                    taken[place] += together
+        after = [held | _union(known[other] for other in taken[place]) for place, held in enumerate(known)]
         if after == known:
             return
-        ways.learn(known, after, found)
+        ways.learn(known, after, taken)
         known = after
 
 
@@ -75,47 +68,47 @@ class _Ways:
         # For every piece, as bits: the positions that look alike and know it in the same ways.
         self._same: list[dict[int, int]] = [{} for _ in known]
         if any(self._alike):
-            own = frozenset({self._number("own")})
-            self._settle([dict.fromkeys(_pieces(start), own) for start in known])
+            first = frozenset({self._number("first")})
+            self._settle([dict.fromkeys(_pieces(start), first) for start in known])
 
-    def confused(self, shared: int, target: int, seen: int) -> bool:
+    def confused(self, shared: int, target: int, seen: range) -> bool:
         """Whether the pieces shared with a target also lead to a position that is seen and looks like the target."""
         if not self._alike[target]:
             return False
-        others = seen
+        others = (1 << len(seen)) - 1
         for piece in _pieces(shared):
             others &= self._same[target].get(piece, 0)  # 0 if the target does not know the piece itself
             if not others:
                 return False
         return True
 
-    def learn(self, before: Sequence[int], after: Sequence[int], found: Sequence[Sequence[int]]) -> None:
+    def learn(self, before: Sequence[int], after: Sequence[int], taken: Sequence[Sequence[int]]) -> None:
         """Record the ways in which every position learned its new pieces in a layer; earlier pieces keep their ways."""
         if not any(self._alike):
             return
         self._layer += 1
         learned: list[dict[int, frozenset[int]]] = []
-        for place, others in enumerate(found):
+        for place, others in enumerate(taken):
             new: dict[int, set[int]] = {piece: set() for piece in _pieces(after[place] & ~before[place])}
             for other in others if new else ():
                 given = new.keys() & self._ways[other].keys()
                 how = (self._layer, self._kind[other], self._match(place, other)) if given else ()
                 for piece in given:
                     new[piece].add(self._number((*how, self._ways[other][piece])))
-            learned.append({piece: frozenset(own) for piece, own in new.items()})
+            learned.append({piece: frozenset(how_known) for piece, how_known in new.items()})
         self._settle(learned)
 
     def _settle(self, learned: Sequence[Mapping[int, frozenset[int]]]) -> None:
-        for place, own in enumerate(learned):
-            self._ways[place].update(own)
-            for piece, ways in own.items():
+        for place, new in enumerate(learned):
+            self._ways[place].update(new)
+            for piece, ways in new.items():
                 same = (one for one in self._alike[place] if ways <= learned[one].get(piece, frozenset()))
                 self._same[place][piece] = sum(1 << one for one in same)
 
     def _match(self, place: int, other: int) -> int:
         """Return a number for what two positions share: for every shared piece, the ways in which both know it."""
-        own, others = self._ways[place], self._ways[other]
-        return self._number(frozenset((own[piece], others[piece]) for piece in own.keys() & others.keys()))
+        these, others = self._ways[place], self._ways[other]
+        return self._number(frozenset((these[piece], others[piece]) for piece in these.keys() & others.keys()))
 
     def _number(self, way: object) -> int:
         return self._numbers.setdefault(way, len(self._numbers))

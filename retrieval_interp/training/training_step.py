@@ -214,7 +214,7 @@ class Batches:
             return self.task.shortened(self._hops(self.task, step))
         return self.task
 
-    def draws(self, step: int) -> RawBatch:
+    def draws(self, step: int) -> RawBatch | Examples:
         """Return the raw batch of a step."""
         batch = self.recipe.batch
         epoch, place = divmod(step, self.recipe.training_examples // batch)

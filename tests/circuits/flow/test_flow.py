@@ -69,14 +69,6 @@ def test_the_members_of_a_pair_are_joined_in_the_order_of_the_sequence():
     assert chain_layout(2).pieces == ("p2", "x1", "x2", "p1", "x0", "p0")
 
 
-def test_a_mask_of_any_form_hides_what_it_hides():
-    hidden = {("query", "pair1.first")}  # the only one that tells where x1 stands
-    *_, last = spread(chain_layout(1), causal=True, hidden=hidden)
-    assert last["query"] == {"x0", "p0", "p1", "x1"}  # the second member, joined to the first, tells it too
-    *_, last = spread(chain_layout(1), causal=True, hidden=hidden | {("pair1.second", "pair1.first")})
-    assert last["query"] == {"x0", "p0"}
-
-
 def test_who_knows_the_same_in_the_same_way_cannot_be_told_apart():
     # Both rooms are said to be cold, and only one of them to be mine.
     start = {"room1": frozenset({"cold", "p1"}), "room2": frozenset({"cold", "mine", "p2"})}

@@ -53,19 +53,6 @@ def test_kl_is_0_unablated_and_1_on_average_with_all_heads_replaced_by_their_mea
     assert replaced.mean() == pytest.approx(1.0, abs=0.1)
 
 
-def test_kl_keeps_a_residual_stream_for_each_prompt_and_log_probabilities_only_of_a_batch(model, words):
-    task = MetricTask(words.task, model, Metric.kl, 1.0)
-    examples = task.examples(6, seed=0)
-    assert examples.targets.shape == (6, 1, model.cfg.d_model)
-    outputs = run_ablated(model, CIRCUITS[0], examples)
-    kept, whole = len(task._read), task.losses(outputs, examples)
-    for part in (slice(0, 4), slice(4, 6)):
-        batch = examples.take(part)
-        assert torch.allclose(task.losses(outputs[part], batch), whole[part], atol=1e-6)
-    del batch
-    assert (kept, len(task._read)) == (0, 1)
-
-
 def test_a_model_that_does_not_do_the_task_is_refused(model, words):
     for metric in (Metric.logit_difference, Metric.probability):
         with pytest.raises(Unsolved, match="does not do ioi: its logit difference is"):

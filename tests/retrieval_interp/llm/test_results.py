@@ -6,7 +6,7 @@ from inspect_ai.log import write_eval_log
 
 from circuits import BadInput
 from circuits.losses.interval import Interval
-from retrieval_interp.llm.page import accuracy_figure, by_formulation, with_series, write_accuracy
+from retrieval_interp.llm.page import accuracy_figure
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen, set_damaged_aside
 from tests.llm_models import mock, run, wrong
@@ -14,44 +14,28 @@ from tests.solver import solve
 
 
 def test_other_options_are_other_results_and_of_the_same_the_newest_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "logs#1? %20x"
     for attempts, model in ((2, mock(solve)), (3, mock(wrong)), (2, mock(wrong))):
-        run(model, tmp_path, samples=4, attempts=attempts)
-    table = results(logs_in(tmp_path)).set_index("attempts")
-    assert table["right"].to_dict() == {2: 0, 3: 0}
-    assert table["asked"].to_dict() == {2: 4, 3: 4}
+        run(model, folder, samples=4, attempts=attempts)
+    table = results(logs_in(folder))
+    assert table.set_index("attempts")["right"].to_dict() == {2: 0, 3: 0}
+    assert table["asked"].tolist() == [4, 4]
+    names = [trace.name for trace in accuracy_figure(table).data]
+    assert names == ["mockllm/model, attempts 2", "mockllm/model, attempts 3", "chance"]
 
 
 def test_results_show_every_task_with_wilsons_interval(tmp_path: Path) -> None:
-    tasks = chosen(["equations", "relatives"], [1, 3], samples=4, chains=4, seed=0, attempts=2)
-    assert ask(tasks, [mock(solve)], tmp_path / "logs", quiet=True).missing is None
-    table = results(logs_in(tmp_path / "logs"))
-    assert [(row.formulation, row.steps) for row in table.itertuples()][:2] == [("equations", 1), ("equations", 3)]
+    tasks = chosen(["relatives", "equations"], [3, 1], samples=4, chains=4, seed=0, attempts=2)
+    assert ask(tasks, [mock(solve)], tmp_path, quiet=True)[1] is None
+    table = results(logs_in(tmp_path))
+    assert table["formulation"].tolist() == ["equations", "equations", "relatives"]
+    assert table["steps"].tolist()[:2] == [1, 3]
     assert table["accuracy"].tolist() == [1.0, 1.0, 1.0]
     assert table["low"].tolist() == [Interval.of_share(4, 4).low] * 3
     assert table["chance"].tolist() == [0.25, 0.25, 0.0625]
-    single = by_formulation(with_series(table)).set_index("formulation")
-    assert single.loc["equations", "steps"] == 3, "the nearest to the paper's five"
-    figure = accuracy_figure(table)
-    assert [trace.name for trace in figure.data] == ["mockllm/model", "mockllm/model", "chance", "chance"]
-    page = write_accuracy(table, tmp_path / "page", "a test")
-    assert "mockllm/model" in page.read_text()
-    assert (tmp_path / "page" / "accuracy.csv").read_text().startswith("# a test\nmodel,formulation,steps")
-
-
-def test_what_was_asked_with_other_options_stands_apart_in_the_figure(tmp_path: Path) -> None:
-    for chains, steps, seed in ((4, 5, 0), (8, 2, 0), (4, 2, 1)):
-        tasks = chosen(["equations"], [steps], samples=4, chains=chains, seed=seed, attempts=2)
-        assert ask(tasks, [mock(solve)], tmp_path, quiet=True).missing is None
-    table = with_series(results(logs_in(tmp_path)))
-    assert table["series"].nunique() == 3
-    assert all(name.startswith("mockllm/model, chains ") for name in table["series"])
-    figure = accuracy_figure(table)
-    assert [*figure.layout.xaxis.ticktext] == [
-        f"equations<br>D = {steps}<br>{chains} chains" for steps, chains in ((5, 4), (2, 4), (2, 8))
-    ]
-    left, right = (trace for trace in figure.data if trace.name == "chance")
-    assert [level for level in left.y if level is not None] == [0.25, 0.25, 0.25, 0.25, 0.125, 0.125]
-    assert {level for level in right.y if level is not None} == {0.25, 0.125}
+    bars, chance = accuracy_figure(table).data
+    assert [*chance.y] == table["chance"].tolist()
+    assert [*bars.error_y.arrayminus] == (table["accuracy"] - table["low"]).tolist()
 
 
 def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None:
@@ -66,51 +50,27 @@ def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None
     with pytest.raises(BadInput, match="logs is of these tasks"):
         results([log], said.append)
     assert said[0].startswith(f"{log}: left out, not a complete log of Inspect")
-    run(mock(solve), tmp_path, samples=3)
-    assert set_damaged_aside(tmp_path) == [log.with_suffix(".eval.damaged")]
-    assert results(logs_in(tmp_path))["asked"].tolist() == [3]
     other = tmp_path / "2026-01-01T00-00-00_equations_x.json"
     other.write_text('{"version": 2}')
-    assert set_damaged_aside(tmp_path) == [other.with_name(f"{other.name}.damaged")]
+    aside = [path.with_name(f"{path.name}.damaged") for path in sorted([log, other])]
+    assert set_damaged_aside(tmp_path) == aside
     assert set_damaged_aside(tmp_path) == []
 
 
-def test_logs_are_found_in_folders_of_any_name(tmp_path: Path) -> None:
-    folder = tmp_path / "logs#1? %20x"
-    run(mock(solve), folder, samples=1)
-    assert results(logs_in(folder))["asked"].tolist() == [1]
-
-
-def test_a_log_that_does_not_say_how_often_was_asked_counts(tmp_path: Path) -> None:
+def test_a_log_that_would_fill_the_memory_or_describes_no_task_is_left_out(tmp_path: Path) -> None:
     log = run(mock(solve), tmp_path, samples=1)
+    (path,) = logs_in(tmp_path)
     assert log.eval.metadata is not None
-    del log.eval.metadata["attempts"]
-    write_eval_log(log, log.location)
-    assert results(logs_in(tmp_path))["asked"].tolist() == [1]
-
-
-def test_a_log_that_would_fill_the_memory_is_left_out(tmp_path: Path) -> None:
-    run(mock(solve), tmp_path, samples=2)
-    (log,) = tmp_path.glob("*.eval")
-    with ZipFile(log, "a", ZIP_DEFLATED) as packed, packed.open("summaries/9.json", "w") as bomb:
+    own = {**log.eval.metadata}
+    for odd in ({"steps": [2]}, {"steps": "many"}, {"chains": 10**30}, {"seed": {}}, {"attempts": 0.5}):
+        log.eval.metadata.update({**own, **odd})
+        write_eval_log(log, log.location)
+        with pytest.raises(BadInput, match="none of 1 logs is of these tasks"):
+            results([path])
+    with ZipFile(path, "a", ZIP_DEFLATED) as packed, packed.open("summaries/9.json", "w") as bomb:
         for _ in range(257):  # a quarter of a MiB when packed
             bomb.write(bytes(2**20))
     said: list[str] = []
     with pytest.raises(BadInput, match="logs is of these tasks"):
-        results([log], said.append)
+        results([path], said.append)
     assert said[0].endswith("bytes would be read at once; expected at most 268435456)")
-
-
-@pytest.mark.parametrize(
-    "described",
-    [{"steps": [2]}, {"steps": "many"}, {"chains": 10**30}, {"chains": None}, {"seed": {}}, {"attempts": 0.5}],
-)
-def test_a_log_that_describes_no_task_is_left_out(described: dict[str, object], tmp_path: Path) -> None:
-    log = run(mock(solve), tmp_path, samples=1)
-    assert log.eval.metadata is not None
-    log.eval.metadata.update(described)
-    write_eval_log(log, log.location)
-    said: list[str] = []
-    with pytest.raises(BadInput, match="logs is of these tasks"):
-        results(logs_in(tmp_path), said.append)
-    assert len(said) == 1

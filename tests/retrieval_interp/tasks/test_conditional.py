@@ -64,10 +64,7 @@ def test_a_circuit_of_three_layers_is_sound_and_one_that_looks_with_x_alone_is_n
     assert [str(path) for path in only_x.forbidden] == ["L2H0 query -> z.third"]
 
 
-def test_it_takes_three_layers():
+def test_it_takes_three_layers_and_more_chains_than_fit_are_refused():
     assert ConditionalTask().facts.layers(causal=True) == 3
-
-
-def test_more_chains_than_fit_are_refused():
     with pytest.raises(BadInput, match="n_chains is 101; expected a whole number from 1 to 100"):
         ConditionalTask(n_chains=101)

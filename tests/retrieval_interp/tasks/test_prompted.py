@@ -4,10 +4,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from circuits import BadInput, Circuit, Head, OneHot, Task, evaluate, role_attention
-from circuits.model.hooked_transformer import HookedTransformer
-from retrieval_interp.models.build import build
-from retrieval_interp.models.presets import Architecture
+from circuits import BadInput, Task
 from retrieval_interp.prompts import FORMULATIONS, Equations, formulation
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.prompted import ANSWER, Prompted, as_text, placed, prompt_layout, question_ids
@@ -31,14 +28,14 @@ def test_every_symbol_is_found_at_its_last_token_whatever_the_tokenizer(
     name: str, bytes_tokenizer: PreTrainedTokenizerFast
 ) -> None:
     for question in formulation(name).questions(10, 1):
-        found = placed(bytes_tokenizer, question)
-        pieces = [bytes_tokenizer.decode(token) for token in found.tokens.tolist()]
+        ids, places = placed(bytes_tokenizer, question)
+        pieces = [bytes_tokenizer.decode(token) for token in ids]
         assert "".join(pieces) == question.prompt + "\n"
         for mark in question.marks:
-            before = "".join(pieces[: found.places[mark.role, mark.chain] + 1])
-            assert len(before) >= mark.end, "all of the symbol has been read"
-            assert len(before) - len(pieces[found.places[mark.role, mark.chain]]) < mark.end, "and not before"
-        assert found.places[ANSWER, question.asked] == len(pieces) - 1
+            place = places[mark.role, mark.chain]
+            before = "".join(pieces[: place + 1])
+            assert len(before) - len(pieces[place]) < mark.end <= len(before), "all of the symbol has just been read"
+        assert places[ANSWER, question.asked] == len(pieces) - 1
 
 
 def test_in_a_chat_the_question_stands_where_the_template_puts_it() -> None:
@@ -46,14 +43,14 @@ def test_in_a_chat_the_question_stands_where_the_template_puts_it() -> None:
     tokenizer.chat_template = "{% for message in messages %}value of {{ message['content'] }} .\n{% endfor %}"
     question = Equations(4, 2).questions(1, 0)[0]
     assert as_text(tokenizer, question.prompt) == f"value of {question.prompt} .\n"
-    found = placed(tokenizer, question)
-    words = tokenizer.convert_ids_to_tokens(found.tokens.tolist())
+    ids, places = placed(tokenizer, question)
+    words = tokenizer.convert_ids_to_tokens(ids)
     assert words[:2] == ["value", "of"]
-    assert words[found.places["query", question.asked]] == question.chain[0]
-    assert words[found.places["pair2.second", question.asked]] == question.answer
+    assert words[places["query", question.asked]] == question.chain[0]
+    assert words[places["pair2.second", question.asked]] == question.answer
 
 
-def test_a_tokenizer_that_leaves_something_out_is_refused() -> None:
+def test_a_tokenizer_that_leaves_something_out_or_does_not_know_a_word_is_refused() -> None:
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(("a", "=", "b"))}))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split("7", "removed"), pre_tokenizers.WhitespaceSplit()]
@@ -62,9 +59,6 @@ def test_a_tokenizer_that_leaves_something_out_is_refused() -> None:
     assert len(question_ids(fast, "a = b")[0]) == 3
     with pytest.raises(BadInput, match="the tokenizer leaves out '7'"):
         question_ids(fast, "a = 7")
-
-
-def test_words_that_the_tokenizer_does_not_know_are_named() -> None:
     with pytest.raises(BadInput, match="the tokenizer does not know '"):
         placed(EquationsTask(n_steps=2).tokenizer, formulation("lives_with").questions(1, 0)[0])
 
@@ -76,8 +70,6 @@ def test_every_formulation_is_a_task_for_the_circuit_tools(name: str, bytes_toke
     examples = task.examples(6, seed=0)
     assert examples.roles.names == task.roles
     assert examples.inputs.shape[0] == 6
-    again = task.examples(6, seed=0)
-    assert torch.equal(examples.inputs, again.inputs)
     questions = task.formulation.questions(300, 0)
     for row, target in zip(examples.inputs, examples.targets, strict=True):
         text = bytes_tokenizer.decode(row)
@@ -91,21 +83,6 @@ def test_too_different_lengths_are_refused(bytes_tokenizer: PreTrainedTokenizerF
         Prompted(formulation("relatives"), bytes_tokenizer).examples(40, seed=0)
 
 
-def test_a_language_models_attention_is_averaged_by_role_and_ablated() -> None:
-    task = EquationsTask(n_steps=2)
-    model: HookedTransformer = build(task, Architecture(2, 1, 16, 16).config(task)).eval()
-    examples = task.examples(8, seed=0)
-    attention = role_attention(model, examples)
-    assert attention.shape == (2, 1, len(task.roles), len(task.roles))
-    query, second = task.roles.index("query"), task.roles.index("pair1.second")
-    assert attention[0, 0, second, query] == 0, "the causal mask"
-    path = Circuit({Head(0, 0): OneHot({ANSWER: "query"})})
-    losses = evaluate(model, task, examples, [Circuit(), path])
-    assert losses.shape == (2, 8, 1)
-    assert not torch.equal(losses[0], losses[1])
-    assert ((losses > 0) & (losses < 1)).all()
-
-
 @pytest.mark.parametrize("n_steps", range(1, 8))
 def test_to_read_the_answer_below_the_question_takes_no_layer_more(n_steps: int) -> None:
     layout = prompt_layout(Equations(4, n_steps))
@@ -113,19 +90,12 @@ def test_to_read_the_answer_below_the_question_takes_no_layer_more(n_steps: int)
     assert layers_until(layout, ANSWER, end, causal=True) == layers_until(layout, "query", end, causal=True)
 
 
-def test_a_layout_has_the_roles_of_the_task() -> None:
-    task = EquationsTask(n_steps=3)
-    assert set(task.layout.roles) == set(task.roles)
-
-
-def test_a_model_of_another_vocabulary_is_refused() -> None:
+def test_a_model_of_another_vocabulary_and_impossible_numbers_of_examples_are_refused() -> None:
     task = EquationsTask(n_steps=2)
+    assert set(task.layout.roles) == set(task.roles)
     examples = task.examples(2, seed=0)
     with pytest.raises(BadInput, match="the model has 7 output tokens; its tokenizer has"):
         task.losses(torch.zeros(2, examples.inputs.shape[1], 7), examples)
-
-
-def test_numbers_of_examples_that_nobody_can_keep_in_mind_are_refused() -> None:
     for n in (0, 10**30):
         with pytest.raises(BadInput, match=f"the number of examples is {n}; expected a whole number from 1 to 1000000"):
-            EquationsTask(n_steps=2).prompted.examples(n, 0)
+            task.examples(n, 0)

@@ -1,4 +1,4 @@
-import string
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,236 +9,138 @@ from circuits.errors import BadInput
 from retrieval_interp.prompts import (
     FORMULATIONS,
     Equations,
-    Families,
     Formulation,
     Functions,
     Kingdoms,
-    Links,
     LivesWith,
-    Question,
     Relatives,
-    Tables,
     formulation,
 )
+from retrieval_interp.prompts.question import Question
 from tests.solver import solve
+
+
+def text(facts: str, question: str) -> str:
+    return "\n".join([*" ".join(facts.split()).split(" / "), question])
+
 
 # The five examples of appendix A, to the letter; below each the choices that make it, read off by hand.
 
-EQUATIONS = """\
-b = 2
-c = 3
-d = 0
-a = 1
-e = b
-g = a
-h = d
-f = c
-k = e
-i = f
-l = g
-j = h
-n = k
-p = l
-o = i
-m = j
-q = n
-s = p
-r = o
-t = m
-What is the value of s? Say directly only the numeric value, without any other words."""
+EQUATIONS = text(
+    """
+b = 2 / c = 3 / d = 0 / a = 1 / e = b / g = a / h = d / f = c / k = e / i = f / l = g / j = h / n = k / p = l /
+o = i / m = j / q = n / s = p / r = o / t = m
+""",
+    "What is the value of s? Say directly only the numeric value, without any other words.",
+)
 
-LIVES_WITH = """\
-Charlie lives in Cairo
-David lives in Delhi
-Alice lives in Berlin
-Bob lives in Amsterdam
-Henry lives with David
-Eve lives with Charlie
-Frank lives with Alice
-Grace lives with Bob
-Kate lives with Grace
-Larry lives with Frank
-Jack lives with Eve
-Isabelle lives with Henry
-Mary lives with Jack
-Olivia lives with Isabelle
-Nick lives with Kate
-Peter lives with Larry
-Rose lives with Peter
-Queen lives with Nick
-Tom lives with Olivia
-Sam lives with Mary
-Where does Rose live? Say directly only the name of the city, without any other words."""
+LIVES_WITH = text(
+    """
+Charlie lives in Cairo / David lives in Delhi / Alice lives in Berlin / Bob lives in Amsterdam / Henry lives
+with David / Eve lives with Charlie / Frank lives with Alice / Grace lives with Bob / Kate lives with Grace /
+Larry lives with Frank / Jack lives with Eve / Isabelle lives with Henry / Mary lives with Jack / Olivia lives
+with Isabelle / Nick lives with Kate / Peter lives with Larry / Rose lives with Peter / Queen lives with Nick /
+Tom lives with Olivia / Sam lives with Mary
+""",
+    "Where does Rose live? Say directly only the name of the city, without any other words.",
+)
 
-KINGDOMS = """\
-Bob lives in Silvania.
-Alice lives in Novaria.
-Charlie lives in Aurora.
-David lives in Florinia.
-Silvanians believe in celestianism.
-Novarians believe in harmonianism.
-Aurorans believe in elysianism.
-Florinians believe in luminism.
-Luminists eat beef.
-Elysianists eat pork.
-Harmonianists eat lamb.
-Celestianists eat chicken.
-Beef contains Astralyte.
-Chicken contains Nephryon.
-Lamb contains Zephyrium.
-Pork contains Virellium.
-Zephyrium causes Chronogy.
-Astralyte causes Aetherflux.
-Virellium causes Somnosis.
-Nephryon causes Synthemia.
-Who has Chronogy? Say directly the name without other words."""
+KINGDOMS = text(
+    """
+Bob lives in Silvania. / Alice lives in Novaria. / Charlie lives in Aurora. / David lives in Florinia. /
+Silvanians believe in celestianism. / Novarians believe in harmonianism. / Aurorans believe in elysianism. /
+Florinians believe in luminism. / Luminists eat beef. / Elysianists eat pork. / Harmonianists eat lamb. /
+Celestianists eat chicken. / Beef contains Astralyte. / Chicken contains Nephryon. / Lamb contains Zephyrium. /
+Pork contains Virellium. / Zephyrium causes Chronogy. / Astralyte causes Aetherflux. / Virellium causes
+Somnosis. / Nephryon causes Synthemia.
+""",
+    "Who has Chronogy? Say directly the name without other words.",
+)
 
-FUNCTIONS = """\
-a(0) = 3
-a(1) = 2
-a(2) = 0
-a(3) = 1
-b(0) = 1
-b(1) = 3
-b(2) = 2
-b(3) = 0
-c(0) = 1
-c(1) = 0
-c(2) = 3
-c(3) = 2
-d(0) = 1
-d(1) = 0
-d(2) = 2
-d(3) = 3
-e = b
-f = a
-g = c
-h = d
-i = 0
-j = 2
-k = 3
-l = 1
-What is the value of f(i)? Say directly only the numeric value, without any other words."""
+FUNCTIONS = text(
+    """
+a(0) = 3 / a(1) = 2 / a(2) = 0 / a(3) = 1 / b(0) = 1 / b(1) = 3 / b(2) = 2 / b(3) = 0 / c(0) = 1 / c(1) = 0 /
+c(2) = 3 / c(3) = 2 / d(0) = 1 / d(1) = 0 / d(2) = 2 / d(3) = 3 / e = b / f = a / g = c / h = d / i = 0 / j = 2
+/ k = 3 / l = 1
+""",
+    "What is the value of f(i)? Say directly only the numeric value, without any other words.",
+)
 
-RELATIVES = """\
-Penny lives in Canada.
-Lily lives in Brazil.
-Isabelle lives in France.
-Cathy lives in Kenya.
-George lives in Italy.
-Adam lives in Mexico.
-Kevin lives in Peru.
-Ed lives in Laos.
-Hank lives in Germany.
-Mike lives in Japan.
-Jane lives in England.
-Fred lives in Hungary.
-Dana lives in Norway.
-Olivia lives in Qatar.
-Bob lives in Denmark.
-Nancy lives in Argentina.
-Johns mother is Jane.
-Johns sister is Olivia.
-Johns father is Ed.
-Johns brother is Mike.
-Chriss mother is Penny.
-Chriss sister is Dana.
-Chriss father is Adam.
-Chriss brother is George.
-Dianas mother is Nancy.
-Dianas sister is Isabelle.
-Dianas father is Hank.
-Dianas brother is Bob.
-Eves mother is Lily.
-Eves sister is Cathy.
-Eves father is Fred.
-Eves brother is Kevin.
-Doctors live with their brothers.
-Lawyers live with their mothers.
-Teachers live with their sisters.
-Engineers live with their fathers.
-John works as a doctor.
-Chris works as an engineer.
-Diana works as a teacher.
-Eve works as a lawyer.
-Where does Eve live? Say directly only the name, without any other words."""
+RELATIVES = text(
+    """
+Penny lives in Canada. / Lily lives in Brazil. / Isabelle lives in France. / Cathy lives in Kenya. / George
+lives in Italy. / Adam lives in Mexico. / Kevin lives in Peru. / Ed lives in Laos. / Hank lives in Germany. /
+Mike lives in Japan. / Jane lives in England. / Fred lives in Hungary. / Dana lives in Norway. / Olivia lives in
+Qatar. / Bob lives in Denmark. / Nancy lives in Argentina. / Johns mother is Jane. / Johns sister is Olivia. /
+Johns father is Ed. / Johns brother is Mike. / Chriss mother is Penny. / Chriss sister is Dana. / Chriss father
+is Adam. / Chriss brother is George. / Dianas mother is Nancy. / Dianas sister is Isabelle. / Dianas father is
+Hank. / Dianas brother is Bob. / Eves mother is Lily. / Eves sister is Cathy. / Eves father is Fred. / Eves
+brother is Kevin. / Doctors live with their brothers. / Lawyers live with their mothers. / Teachers live with
+their sisters. / Engineers live with their fathers. / John works as a doctor. / Chris works as an engineer. /
+Diana works as a teacher. / Eve works as a lawyer.
+""",
+    "Where does Eve live? Say directly only the name, without any other words.",
+)
 
-GOLDEN: dict[str, tuple[Question, str, str, list[str], tuple[str, ...]]] = {
+GOLDEN: dict[str, tuple[Question, str, str, tuple[str, ...]]] = {
     "equations": (
         Equations().write(
-            Links(
-                to=((1, 2, 3, 0), (1, 2, 0, 3), (1, 3, 0, 2), (1, 2, 0, 3), (1, 2, 3, 0)),
-                order=((1, 2, 3, 0), (0, 2, 3, 1), (2, 0, 3, 1), (1, 3, 2, 0), (0, 2, 1, 3)),
-                asked=2,
-            )
+            to=((1, 2, 3, 0), (1, 2, 0, 3), (1, 3, 0, 2), (1, 2, 0, 3), (1, 2, 3, 0)),
+            order=((1, 2, 3, 0), (0, 2, 3, 1), (2, 0, 3, 1), (1, 3, 2, 0), (0, 2, 1, 3)),
+            asked=2,
         ),
         EQUATIONS,
-        "1",
-        ["0", "1", "2", "3"],
+        "0 1 2 3",
         ("s", "p", "l", "g", "a", "1"),
     ),
     "lives_with": (
         LivesWith().write(
-            Links(
-                to=((1, 0, 2, 3), (2, 0, 1, 3), (3, 0, 2, 1), (1, 2, 0, 3), (1, 3, 0, 2)),
-                order=((2, 3, 0, 1), (3, 0, 1, 2), (2, 3, 1, 0), (0, 2, 1, 3), (1, 0, 3, 2)),
-                asked=1,
-            )
+            to=((1, 0, 2, 3), (2, 0, 1, 3), (3, 0, 2, 1), (1, 2, 0, 3), (1, 3, 0, 2)),
+            order=((2, 3, 0, 1), (3, 0, 1, 2), (2, 3, 1, 0), (0, 2, 1, 3), (1, 0, 3, 2)),
+            asked=1,
         ),
         LIVES_WITH,
-        "Berlin",
-        ["Amsterdam", "Berlin", "Cairo", "Delhi"],
+        "Amsterdam Berlin Cairo Delhi",
         ("Rose", "Peter", "Larry", "Frank", "Alice", "Berlin"),
     ),
     "kingdoms": (
         Kingdoms().write(
-            Links(
-                to=((0, 1, 2, 3), (0, 1, 2, 3), (0, 1, 2, 3), (0, 1, 2, 3), (0, 1, 2, 3)),
-                order=((1, 0, 2, 3), (1, 0, 2, 3), (3, 2, 0, 1), (3, 1, 0, 2), (0, 3, 2, 1)),
-                asked=0,
-            )
+            to=((0, 1, 2, 3),) * 5,
+            order=((1, 0, 2, 3), (1, 0, 2, 3), (3, 2, 0, 1), (3, 1, 0, 2), (0, 3, 2, 1)),
+            asked=0,
         ),
         KINGDOMS,
-        "Alice",
-        ["Alice", "Bob", "Charlie", "David"],
+        "Alice Bob Charlie David",
         ("Chronogy", "Zephyrium", "lamb", "harmonianism", "Novaria", "Alice"),
     ),
     "functions": (
         Functions().write(
-            Tables(
-                values=((3, 2, 0, 1), (1, 3, 2, 0), (1, 0, 3, 2), (1, 0, 2, 3)),
-                functions=(1, 0, 2, 3),
-                arguments=(0, 2, 3, 1),
-                asked=(1, 0),
-            )
+            values=((3, 2, 0, 1), (1, 3, 2, 0), (1, 0, 3, 2), (1, 0, 2, 3)),
+            functions=(1, 0, 2, 3),
+            arguments=(0, 2, 3, 1),
+            asked=(1, 0),
         ),
         FUNCTIONS,
-        "3",
-        ["0", "1", "2", "3"],
+        "0 1 2 3",
         ("f", "i", "a", "0", "3"),
     ),
     "relatives": (
         Relatives().write(
-            Families(
-                relatives=(
-                    ("Jane", "Olivia", "Ed", "Mike"),
-                    ("Penny", "Dana", "Adam", "George"),
-                    ("Nancy", "Isabelle", "Hank", "Bob"),
-                    ("Lily", "Cathy", "Fred", "Kevin"),
-                ),
-                homes=tuple((line.split()[0], line.split()[-1].rstrip(".")) for line in RELATIVES.split("\n")[:16]),
-                customs=((0, 3), (1, 0), (2, 1), (3, 2)),
-                jobs=(0, 3, 2, 1),
-                order=(0, 1, 2, 3),
-                asked=3,
-            )
+            relatives=(
+                ("Jane", "Olivia", "Ed", "Mike"),
+                ("Penny", "Dana", "Adam", "George"),
+                ("Nancy", "Isabelle", "Hank", "Bob"),
+                ("Lily", "Cathy", "Fred", "Kevin"),
+            ),
+            homes=tuple((line.split()[0], line.split()[-1].rstrip(".")) for line in RELATIVES.split("\n")[:16]),
+            customs=((0, 3), (1, 0), (2, 1), (3, 2)),
+            jobs=(0, 3, 2, 1),
+            order=(0, 1, 2, 3),
+            asked=3,
         ),
         RELATIVES,
-        "Brazil",
-        [
-            *("Argentina", "Brazil", "Canada", "Denmark", "England", "France", "Germany", "Hungary", "Italy", "Japan"),
-            *("Kenya", "Laos", "Mexico", "Norway", "Peru", "Qatar"),
-        ],
+        "Argentina Brazil Canada Denmark England France Germany Hungary Italy Japan Kenya Laos Mexico Norway Peru "
+        "Qatar",
         ("Eve", "lawyer", "mother", "Lily", "Brazil"),
     ),
 }
@@ -246,9 +148,9 @@ GOLDEN: dict[str, tuple[Question, str, str, list[str], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_papers_example_comes_out_to_the_letter(name: str) -> None:
-    question, prompt, answer, acceptable, chain = GOLDEN[name]
+    question, prompt, acceptable, chain = GOLDEN[name]
     assert question.prompt == prompt
-    assert (question.answer, list(question.acceptable), question.chain) == (answer, acceptable, chain)
+    assert (question.answer, " ".join(question.acceptable), question.chain) == (chain[-1], acceptable, chain)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -302,16 +204,6 @@ def test_every_chain_has_every_role_but_the_query_once(kind: Formulation, seed: 
         assert sorted(own) == sorted(expected)
 
 
-def test_a_symbol_reads_the_same_wherever_it_stands() -> None:
-    for kind in (Equations(), LivesWith()):
-        question = kind.questions(1, 0)[0]
-        own = {
-            mark.role: question.prompt[mark.start : mark.end] for mark in question.marks if mark.chain == question.asked
-        }
-        for k in range(1, 5):
-            assert own[f"pair{k}.second"] == own[f"pair{k + 1}.first"] == question.chain[k]
-
-
 def test_line_breaks_are_where_the_ends_are_marked() -> None:
     for name in FORMULATIONS:
         question = formulation(name).questions(1, 0)[0]
@@ -335,16 +227,12 @@ def test_no_question_repeats_another_even_where_there_are_few() -> None:
 
 
 def test_variables_go_on_after_z_and_names_after_the_list() -> None:
-    question = Equations(n_chains=4, n_steps=15).questions(1, 0)[0]
-    names = [line.split(" = ")[0] for line in question.prompt.split("\n")[:-1]]
-    expected = [
-        *string.ascii_lowercase,
-        *(f"{letter}2" for letter in string.ascii_lowercase),
-        *(f"{x}3" for x in "abcdefgh"),
-    ]
-    assert sorted(names) == sorted(expected)
-    people = {line.split(" lives ")[0] for line in LivesWith(4, 15).questions(1, 0)[0].prompt.split("\n")[:-1]}
-    assert len(people) == 60
+    variables, people = (
+        {line.split(" ")[0] for line in kind(4, 15).questions(1, 0)[0].prompt.split("\n")[:-1]}
+        for kind in (Equations, LivesWith)
+    )
+    assert len(variables) == len(people) == 60
+    assert {"a", "z", "a2", "z2", "h3"} <= variables
     assert {"Zoe", "Alice2", "Henry2"} <= people
 
 
@@ -354,17 +242,12 @@ def test_variables_go_on_after_z_and_names_after_the_list() -> None:
         (lambda: formulation("riddles"), "unknown formulation 'riddles'; expected one of equations, lives_with"),
         (lambda: formulation("kingdoms", steps=3), "kingdoms: the number of steps cannot be chosen"),
         (lambda: formulation("equations", steps=0), "equations: n_steps is 0; expected a whole number from 1 to 100"),
-        (lambda: formulation("lives_with", steps=-1), "lives_with: n_steps is -1"),
-        (lambda: formulation("equations", chains=1), "equations: n_chains is 1; expected a whole number from 2 to 100"),
         (lambda: formulation("relatives", chains=7), "relatives: n_chains is 7; expected a whole number from 2 to 6"),
         (lambda: Equations(n_chains=True), "equations: n_chains is True"),
-        (
-            lambda: formulation("equations").questions(0, 0),
-            "questions is 0; expected a whole number from 1 to 1000000",
-        ),
+        (lambda: formulation("equations").questions(0, 0), "questions is 0; expected a whole number from 1 to 1000000"),
         (lambda: formulation("equations").questions(1, -1), "seed is -1"),
     ],
 )
-def test_impossible_sizes_are_refused_by_name(make, said: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(BadInput, match=said.replace("?", r"\?")):
+def test_impossible_sizes_are_refused_by_name(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
         make()

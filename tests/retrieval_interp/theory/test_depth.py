@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits import BadInput
-from retrieval_interp.cli import main
 from retrieval_interp.theory.chain_layout import chain_layout
 from retrieval_interp.theory.depth import bound_paper, depths, layers_by_position, layers_causal, layers_full
-from retrieval_interp.theory.depth_page import write_depth
+from retrieval_interp.theory.figures import spread_figure
 from retrieval_interp.theory.information_flow import layers_until
-from tests.browser import opened
+from tests.command import run
 
 
 def simulated(n_steps, causal, last_first=True):
@@ -99,60 +98,31 @@ def test_the_exact_depths_are_never_below_the_papers_bound():
         assert row.bound_paper <= row.layers_full <= row.layers_causal
 
 
-def test_a_million_hops_are_known_at_once():
+def test_a_million_hops_are_known_at_once_and_no_hops_or_too_many_are_refused():
     assert (layers_full(10**6), layers_causal(10**6)) == (14, 21)  # 3^14 = 4782969 >= 4000001; 2^21 > 2000000
     assert bound_paper(10**6) == pytest.approx(13.206, abs=1e-3)
+    for n_steps in (0, -3, 10**19):
+        with pytest.raises(BadInput, match=f"{n_steps} hops; expected a whole number from 1"):
+            depths([n_steps])
 
 
-@pytest.mark.parametrize("n_steps", [0, -3, 10**19])
-def test_numbers_of_hops_that_make_no_sense_are_refused(n_steps):
-    with pytest.raises(BadInput, match=f"{n_steps} hops; expected a whole number from 1"):
-        depths([n_steps])
-
-
-def test_the_command_prints_one_json_list(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["theory", "depth", "1", "3", "5", "--json"])
-    assert ended.value.code == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [list(row) for row in rows] == [
-        ["hops", "bound_paper", "layers_full", "layers_causal", "layers_by_position"]
-    ] * 3
-    layers = [(row["hops"], row["layers_full"], row["layers_causal"]) for row in rows]
-    assert layers == [(1, 2, 2), (3, 3, 3), (5, 3, 4)]
-
-
-def test_the_command_writes_a_table_and_a_page(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["theory", "depth", "2", "4", "--out", str(tmp_path)])
-    assert ended.value.code == 0
-    assert "Layers needed" in capsys.readouterr().out
+def test_the_command_prints_json_and_writes_a_table_and_a_page(tmp_path, capsys):
+    code, out, _ = run(capsys, "theory", "depth", 1, 3, 5, "--json")
+    assert code == 0
+    layers = [
+        (row["hops"], row["layers_full"], row["layers_causal"], row["layers_by_position"]) for row in json.loads(out)
+    ]
+    assert layers == [(1, 2, 2, 1), (3, 3, 3, 2), (5, 3, 4, 3)]
+    assert run(capsys, "theory", "depth", 2, 4, "--out", tmp_path)[0] == 0
     comment, header, first, _ = (tmp_path / "depth.csv").read_text().splitlines()
-    assert (comment, header) == (
-        "# retrieval-interp theory depth 2 4",
-        "hops,bound_paper,layers_full,layers_causal,layers_by_position",
-    )
+    assert comment == "# retrieval-interp theory depth 2 4"
+    assert header == "hops,bound_paper,layers_full,layers_causal,layers_by_position"
     assert first.startswith("2,1.26")
-    assert "A chain of 4 hops" in (tmp_path / "depth.html").read_text()
+    assert 'id="table"' in (tmp_path / "depth.html").read_text()
 
 
-@pytest.mark.parametrize("hops", ["0", "-1", "x", "1" + 30 * "0"])
-def test_bad_numbers_of_hops_are_one_line_and_exit_code_2(hops, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["theory", "depth", "--", hops])
-    assert ended.value.code == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-
-
-@pytest.mark.slow
-def test_the_page_steps_through_the_layers_offline(tmp_path):
-    with opened(write_depth(depths([1, 3]), tmp_path, "by hand")) as (page, complaints):
-        assert page.locator("#depth-table tr").count() == 3
-        slider = page.locator("#causal .slider-current-value, #causal .slider-label").first
-        assert "after layer 0" in slider.text_content()
-        for layer in (1, 2):
-            page.evaluate(f"Plotly.animate('causal', ['{layer}'], {{mode: 'immediate'}})")
-        known = page.evaluate("document.getElementById('causal').data[0].text[0]")  # of the query, after two layers
-        assert known.count("has just learned") == 2
-        assert complaints == []
+def test_the_figure_shows_what_is_known_and_what_is_new():
+    start, first, second, *_ = spread_figure(chain_layout(2), ["query", "pair1.second"], causal=True).frames
+    assert start.data[0].z.tolist() == [[1, 1, 0, 0], [0, 0, 1, 1]]  # p0, x0; p1, x1
+    assert first.data[0].z.tolist() == [[1, 1, 2, 0], [0, 2, 1, 1]]
+    assert second.data[0].z[0].tolist() == [1, 1, 1, 2]
