@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer, hooked_transformer
 from circuits.utils.files import write_atomically
-from circuits.utils.lazy import torch
+from circuits.utils.lazy import Deferred, torch
 from retrieval_interp.models.model_dir import (
     CONFIG,
     LOCK,
@@ -25,6 +25,7 @@ from retrieval_interp.models.model_dir import (
 )
 from retrieval_interp.tasks.task import TrainableTask
 
+building, safetensors_torch = Deferred("retrieval_interp.models.build"), Deferred("safetensors.torch")
 # Constants in the state of a HookedTransformer; files from other code may lack them.
 CONSTANTS = ("attn.mask", "attn.IGNORE")
 
@@ -35,11 +36,9 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapp
     Raises:
         BadInput: the file cannot be written.
     """
-    from safetensors.torch import save
-
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # save_file would leave a temporary file behind if the process were killed.
-    write_atomically(path, save(plain, dict(metadata or {})))
+    write_atomically(path, safetensors_torch.save(plain, dict(metadata or {})))
 
 
 def load_tensors(path: Path, most: int | float = math.inf) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -97,18 +96,14 @@ def fill(model: Transformer, tensors: Mapping[str, torch.Tensor], path: Path) ->
     Raises:
         BadInput: keys or shapes do not fit the model, or a weight is not finite.
     """
-    own = model.state_dict()
+    there = model.state_dict()
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
-    filled: dict[str, torch.Tensor] = {}
-    foreign = sorted(set(tensors) - set(own))
-    if foreign:
+    if foreign := sorted(set(tensors) - set(there)):
         raise BadInput(f"{path}: unexpected tensor {foreign[0]!r}; the weights do not fit the config")
-    for name, parameter in own.items():
-        if name not in tensors:
-            if name.endswith(CONSTANTS) or name in frozen:
-                continue
+    for name, parameter in there.items():
+        if name not in tensors and not name.endswith(CONSTANTS) and name not in frozen:
             raise BadInput(f"{path}: tensor {name!r} is missing; the weights do not fit the config")
-        tensor = tensors[name]
+        tensor = tensors.get(name, parameter)
         if tensor.shape != parameter.shape:
             got, expected = list(tensor.shape), list(parameter.shape)
             raise BadInput(f"{path}: {name} is {got}; the config expects {expected}")
@@ -118,8 +113,8 @@ def fill(model: Transformer, tensors: Mapping[str, torch.Tensor], path: Path) ->
             raise BadInput(f"{path}: {name} is {tensor.dtype}; expected floating-point weights of 16 to 64 bits")
         if not tensor.to(parameter.dtype).isfinite().all():
             raise BadInput(f"{path}: {name} holds NaN or infinite weights")
-        filled[name] = tensor
-    model.load_state_dict({**own, **filled}, strict=True)
+        there[name] = tensor
+    model.load_state_dict(there, strict=True)
 
 
 def _check_finished(folder: Path) -> None:
@@ -128,13 +123,12 @@ def _check_finished(folder: Path) -> None:
     Raises:
         BadInput: it does; the message has the saved step, if there is one, and the command that continues.
     """
-    if (folder / WEIGHTS).exists() or not ((folder / STATE).exists() or (folder / LOCK).exists()):
+    where, state = "", folder / STATE
+    if (folder / WEIGHTS).exists() or not (state.exists() or (folder / LOCK).exists()):
         return
-    step = None
-    if (folder / STATE).exists():
-        with _opened(folder / STATE, "numpy") as file:
-            step = (file.metadata() or {}).get("step")
-    where = f", its saved state is that of step {step}" if step else ""
+    if state.exists():
+        with _opened(state, "numpy") as file:
+            where = f", its saved state is that of step {(file.metadata() or {}).get('step')}"
     raise BadInput(f"{folder}: the run is not finished{where}; continue it with: {resume_command(folder)}")
 
 
@@ -155,12 +149,10 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, 
     task = task_from(config, folder / CONFIG)
     n_numbers(path)  # fails early: importing TransformerLens takes seconds
     cfg = architecture_from(config, task, folder / CONFIG)
-    from retrieval_interp.models.build import build
-
     tensors, _ = load_tensors(path, most_numbers(cfg))
     there = sum(tensor.numel() for tensor in tensors.values())
     if least_parameters(cfg) > there:  # before the model takes memory
         raise BadInput(f"{path}: {there} weights do not fit the config; expected at least {least_parameters(cfg)}")
-    model = build(task, cfg)
+    model = building.build(task, cfg)
     fill(model, tensors, path)
     return model.eval(), task

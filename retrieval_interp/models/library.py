@@ -13,7 +13,7 @@ from circuits.model.transformer import Transformer
 from circuits.utils.files import to_path
 from retrieval_interp.models.checkpoints import fill, load_model, load_tensors, most_numbers
 from retrieval_interp.models.hub import PREFIX, fetch
-from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, size_from, some_checkpoints, task_from
+from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, shape_from, some_checkpoints, task_from
 from retrieval_interp.tasks.task import TrainableTask
 
 
@@ -131,7 +131,8 @@ def own_size(folder: Path) -> tuple[int, int]:
     Raises:
         BadInput: the config is damaged or missing.
     """
-    return size_from(read_config(folder), folder / CONFIG)
+    shape = shape_from(read_config(folder), folder / CONFIG)
+    return shape.n_layers, shape.n_heads
 
 
 def through_training(run: Path | str) -> Iterator[tuple[int, Transformer]]:

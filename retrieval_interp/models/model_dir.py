@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from circuits.errors import BadInput
 from circuits.model.transformer import hooked_transformer
 from circuits.utils.files import read_text
-from circuits.utils.lazy import torch
+from circuits.utils.lazy import Deferred, torch
+from retrieval_interp.records import Size, record
 from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.tasks.task import TrainableTask
 
@@ -25,11 +29,25 @@ LOCK = ".lock"  # held by the process that trains a run; stays when it ends
 REPORT, ATTENTION, CARD = "report.json", "attention.csv", "README.md"
 FORMAT = 1
 
-# The fields that define the model; all other fields of HookedTransformerConfig keep their defaults.
-ARCHITECTURE_FIELDS = (
-    *("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "attn_only", "act_fn"),
-    *("n_ctx", "d_vocab", "d_vocab_out", "normalization_type", "eps"),
-)
+activation_functions = Deferred("transformer_lens.utilities.activation_functions")
+
+
+@record
+class Shape:
+    """The fields that define a model; all other fields of HookedTransformerConfig keep their defaults."""
+
+    n_layers: Size
+    n_heads: Size
+    d_model: Size
+    d_head: Size
+    n_ctx: int
+    d_vocab: int
+    d_vocab_out: int
+    d_mlp: Size | None = None
+    attn_only: bool = False
+    act_fn: str | None = None
+    normalization_type: Literal["LN", "LNPre"] | None = "LN"
+    eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 
 def resume_command(run: Path) -> str:
@@ -69,12 +87,9 @@ def some_checkpoints(run: Path) -> dict[int, Path]:
     return kept
 
 
-SIZE = "a whole number from 1 to 65536"  # the expected value of a size, for messages
-
-
 def config_json(task: TrainableTask, cfg: hooked_transformer.HookedTransformerConfig, made: Mapping[str, Any]) -> str:
     """Return the config of a model directory as JSON: the task, the architecture, and how the model was made."""
-    architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
+    architecture = {field.name: getattr(cfg, field.name) for field in fields(Shape)}
     if cfg.attn_only:
         architecture["d_mlp"] = None  # TransformerLens sets it anyway
     document = {"format": FORMAT, "task": describe(task), "architecture": architecture, "made": dict(made)}
@@ -113,49 +128,28 @@ def task_from(config: Mapping[str, Any], path: Path) -> TrainableTask:
         raise BadInput(f"{path}: bad task ({error})") from error
 
 
-def size_from(config: Mapping[str, Any], path: Path) -> tuple[int, int]:
-    """Return the number of layers and the number of heads per layer of a config that was read from ``path``."""
-    for field in ("n_layers", "n_heads"):
-        if not _is_size(config["architecture"].get(field)):
-            raise BadInput(f"{path}: {field} is {config['architecture'].get(field)!r}; expected {SIZE}")
-    return config["architecture"]["n_layers"], config["architecture"]["n_heads"]
+def shape_from(config: Mapping[str, Any], path: Path) -> Shape:
+    """Return the shape of the model of a config that was read from ``path``."""
+    try:
+        return Shape(**config["architecture"])
+    except (BadInput, TypeError) as error:
+        raise BadInput(f"{path}: bad architecture ({error})") from error
 
 
 def architecture_from(
     config: Mapping[str, Any], task: TrainableTask, path: Path
 ) -> hooked_transformer.HookedTransformerConfig:
     """Return the TransformerLens config of a config that was read from ``path``, checked against its task."""
-    section = config["architecture"]
-    unknown = sorted(set(section) - set(ARCHITECTURE_FIELDS))
-    if unknown:
-        raise BadInput(f"{path}: unknown architecture field {unknown[0]!r}")
-    expected = {"d_vocab": task.d_input, "d_vocab_out": task.d_output, "n_ctx": task.n_positions}
-    for field, value in expected.items():
-        if section.get(field) != value:
-            raise BadInput(f"{path}: {field} is {section.get(field)!r}; the task needs {value}")
-    attention_only = section.get("attn_only", False)
-    expected_types: dict[str, tuple[str, bool]] = {
-        field: (SIZE, _is_size(section.get(field)))
-        for field in ("n_layers", "n_heads", "d_model", "d_head", *(() if attention_only is True else ("d_mlp",)))
-    }
-    expected_types["attn_only"] = ("true or false", isinstance(attention_only, bool))
-    normalization = section.get("normalization_type", "LN")
-    expected_types["normalization_type"] = ("LN, LNPre or null", normalization in ("LN", "LNPre", None))
-    eps = section.get("eps", 1e-5)
-    expected_types["eps"] = ("a number above 0", isinstance(eps, float) and 0 < eps < 1)
-    for field, (wanted, right) in expected_types.items():
-        if not right:
-            raise BadInput(f"{path}: {field} is {section.get(field)!r}; expected {wanted}")
-    from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
-
-    activation = section.get("act_fn")
-    if not attention_only and not (isinstance(activation, str) and activation in SUPPORTED_ACTIVATIONS):
-        raise BadInput(f"{path}: act_fn is {activation!r}; expected one of {', '.join(SUPPORTED_ACTIVATIONS)}")
+    shape = shape_from(config, path)
+    for field, value in {"d_vocab": task.d_input, "d_vocab_out": task.d_output, "n_ctx": task.n_positions}.items():
+        if getattr(shape, field) != value:
+            raise BadInput(f"{path}: {field} is {getattr(shape, field)!r}; the task needs {value}")
+    if not shape.attn_only and shape.d_mlp is None:
+        raise BadInput(f"{path}: d_mlp is missing; expected the width of the MLPs, or attn_only")
+    if not shape.attn_only and shape.act_fn not in activation_functions.SUPPORTED_ACTIVATIONS:
+        known = ", ".join(activation_functions.SUPPORTED_ACTIVATIONS)
+        raise BadInput(f"{path}: act_fn is {shape.act_fn!r}; expected one of {known}")
     try:
-        return hooked_transformer.HookedTransformerConfig(**section, device="cpu", dtype=torch.float32)
+        return hooked_transformer.HookedTransformerConfig(**asdict(shape), device="cpu", dtype=torch.float32)
     except Exception as error:  # TransformerLens can raise anything
         raise BadInput(f"{path}: bad architecture ({error})") from error
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**16

@@ -8,7 +8,7 @@ products are in bfloat16: scores of trained transformers exceed 100, where bfloa
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,57 +31,36 @@ def training_pass(
     residual = model.embed(inputs) + model.pos_embed.W_pos[: inputs.shape[1]]
     *lower, last = model.blocks
     for block in lower:
-        residual = layer(block, residual)
+        residual = layer(block, residual, EVERYWHERE)
     residual = layer(last, residual, positions)
     return model.unembed(normalised(getattr(model, "ln_final", nn.Identity()), residual))
 
 
 def layer(
-    block: Any, residual: Float[Tensor, "batch pos d_model"], positions: slice = EVERYWHERE
+    block: Any, residual: Float[Tensor, "batch pos d_model"], positions: slice
 ) -> Float[Tensor, "batch read d_model"]:
     """Return the residual stream at some positions after a layer."""
-    attended = attention(block.attn, normalised(block.ln1, residual), positions)
-    return after_mlp(block, residual[:, positions] + attended)
-
-
-def after_mlp(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-    """Return the residual stream after the MLP of a layer, which a layer of attention only does not have."""
+    residual = residual[:, positions] + attention(block.attn, normalised(block.ln1, residual), positions)
     if block.cfg.attn_only:
         return residual
-    mlp = block.mlp
-    hidden = functional.linear(normalised(block.ln2, residual), mlp.W_in.T, mlp.b_in)
-    return residual + functional.linear(mlp.act_fn(hidden), mlp.W_out.T, mlp.b_out)
+    hidden = functional.linear(normalised(block.ln2, residual), block.mlp.W_in.T, block.mlp.b_in)
+    return residual + functional.linear(block.mlp.act_fn(hidden), block.mlp.W_out.T, block.mlp.b_out)
 
 
 def attention(
-    attn: Any, x: Float[Tensor, "batch pos d_model"], positions: slice = EVERYWHERE
+    attn: Any, x: Float[Tensor, "batch pos d_model"], positions: slice
 ) -> Float[Tensor, "batch read d_model"]:
     """Return the output of all heads of a layer at some positions, which is added to the residual stream there."""
-    joint = queries_keys_values(attn, x)
-    q, k, v = joint.to(torch.promote_types(joint.dtype, torch.float32))
-    seen, scale = ~future(x)[positions], 1 / float(attn.attn_scale)
-    with torch.autocast(x.device.type, enabled=False):
-        mixed = functional.scaled_dot_product_attention(q[:, :, positions], k, v, seen, scale=scale)
-    return projected(attn, mixed)
-
-
-def queries_keys_values(
-    attn: Any, x: Float[Tensor, "batch pos d_model"]
-) -> Float[Tensor, "three batch head pos d_head"]:
-    """Return the queries, keys and values of all heads of a layer, from the normalised residual stream."""
     weights = torch.cat([attn.W_Q, attn.W_K, attn.W_V])  # [3 head, d_model, d_head]
     biases = torch.cat([attn.b_Q, attn.b_K, attn.b_V])
     joint = functional.linear(x, weights.mT.flatten(0, 1), biases.flatten())
-    return joint.unflatten(-1, (3, attn.cfg.n_heads, attn.cfg.d_head)).permute(2, 0, 3, 1, 4)
-
-
-def future(x: Float[Tensor, "batch pos d_model"]) -> Bool[Tensor, "query key"]:
-    """Return True where the causal mask forbids attention."""
-    return torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-
-
-def projected(attn: Any, mixed: Float[Tensor, "batch head pos d_head"]) -> Float[Tensor, "batch pos d_model"]:
-    """Return the output of a layer's heads from their mixed values."""
+    joint = joint.unflatten(-1, (3, attn.cfg.n_heads, attn.cfg.d_head)).permute(2, 0, 3, 1, 4)
+    q, k, v = joint.to(torch.promote_types(joint.dtype, torch.float32))  # each [batch, head, pos, d_head]
+    seen = ~torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)[positions]
+    with torch.autocast(x.device.type, enabled=False):
+        mixed = functional.scaled_dot_product_attention(
+            q[:, :, positions], k, v, seen, scale=1 / float(attn.attn_scale)
+        )
     return functional.linear(mixed.transpose(1, 2).flatten(2), attn.W_O.flatten(0, 1).T, attn.b_O)
 
 

@@ -117,7 +117,7 @@ def test_before_a_page_becomes_too_large_a_warning_says_how_large_and_what_makes
 @pytest.mark.slow
 def test_the_command_warns_of_a_large_page_in_one_line(tmp_path):
     program = "import circuits.viewer.viewer as v, retrieval_interp.__main__ as m; v.LARGE = 0; m.main()"
-    arguments = ["view", "one_layer", "--layer", "0", "--head", "0", "--out", str(tmp_path / "page.html")]
+    arguments = ["view", "one_layer", "--layer", "0", "--head", "0", "--out", str(tmp_path)]
     run = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
     (line,) = run.stderr.splitlines()
     assert line.startswith("warning: ")
@@ -258,16 +258,16 @@ def test_the_command_shows_models_side_by_side_and_one_through_its_training(tmp_
         training.start_run(tmp_path / f"seed-{seed}", "micro", seed=seed)
         training.train_run(tmp_path / f"seed-{seed}", "cpu", compiled=False)
     runs = [tmp_path / "seed-0", tmp_path / "seed-1"]
-    arguments = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", tmp_path / "both.html")
+    arguments = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", tmp_path / "both")
     assert view(*runs, *arguments) == 0
-    with opened(tmp_path / "both.html") as (page, complaints):
+    with opened(tmp_path / "both" / "attention.html") as (page, complaints):
         expect(page.get_by_text("Every role across is split by its position")).to_be_visible()
         expect(page.get_by_role("heading", name="Zoomed")).to_have_text(["L1H0 Zoomed"] * 2)
         assert page.locator("[id^=role-attention]").count() == 2
         assert complaints == []
     (runs[0] / "model.safetensors").unlink()  # as in a run that still goes on
-    assert view(runs[0], "--training", "--examples", 1, "--out", tmp_path / "training.html") == 0
-    with opened(tmp_path / "training.html") as (page, complaints):
+    assert view(runs[0], "--training", "--examples", 1, "--out", tmp_path / "training") == 0
+    with opened(tmp_path / "training" / "attention.html") as (page, complaints):
         slider = page.get_by_role("slider", name="step of training")
         expect(slider).to_have_attribute("max", "2")  # steps 20, 40 and 60
         assert complaints == []
