@@ -31,25 +31,16 @@ CONSTANTS = ("attn.mask", "attn.IGNORE")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors to a safetensors file, atomically.
-
-    Raises:
-        BadInput: the file cannot be written.
-    """
+    """Write tensors to a safetensors file, atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # save_file would leave a temporary file behind if the process were killed.
     write_atomically(path, safetensors_torch.save(plain, dict(metadata or {})))
 
 
 def load_tensors(path: Path, most: int | float = math.inf) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Read the tensors and the metadata of a safetensors file.
+    """Read the tensors and the metadata of a safetensors file of at most ``most`` numbers.
 
-    Args:
-        path: the file.
-        most: the largest number of entries. The header is checked first, so that a larger file takes no memory.
-
-    Raises:
-        BadInput: the file is missing, incomplete, not safetensors, or too large.
+    The header is checked first, so that a larger file takes no memory. BadInput if it is larger, missing or damaged.
     """
     if (there := n_numbers(path)) > most:
         raise BadInput(f"{path}: {there} numbers do not fit the config; expected at most {most}")
@@ -58,11 +49,7 @@ def load_tensors(path: Path, most: int | float = math.inf) -> tuple[dict[str, to
 
 
 def n_numbers(path: Path) -> int:
-    """Return the number of entries in a safetensors file, according to its header.
-
-    Raises:
-        BadInput: the file is missing, incomplete, or not safetensors.
-    """
+    """Return the number of entries in a safetensors file, by its header; BadInput if it is missing or damaged."""
     with _opened(path, "numpy") as file:  # does not import PyTorch
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
@@ -91,11 +78,7 @@ def most_numbers(cfg: hooked_transformer.HookedTransformerConfig) -> int:
 
 
 def fill(model: Transformer, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Load the weights read from ``path`` into a model, converted to the model's precision.
-
-    Raises:
-        BadInput: keys or shapes do not fit the model, or a weight is not finite.
-    """
+    """Load the weights read from ``path`` into a model, in its precision; BadInput if they do not fit it."""
     there = model.state_dict()
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     if foreign := sorted(set(tensors) - set(there)):
@@ -118,11 +101,7 @@ def fill(model: Transformer, tensors: Mapping[str, torch.Tensor], path: Path) ->
 
 
 def _check_finished(folder: Path) -> None:
-    """Check that a folder does not hold a run whose training has not ended.
-
-    Raises:
-        BadInput: it does; the message has the saved step, if there is one, and the command that continues.
-    """
+    """Raise BadInput for a run whose training has not ended, with its saved step and the command that continues it."""
     where, state = "", folder / STATE
     if (folder / WEIGHTS).exists() or not (state.exists() or (folder / LOCK).exists()):
         return
@@ -133,15 +112,10 @@ def _check_finished(folder: Path) -> None:
 
 
 def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, TrainableTask]:
-    """Load the model (float32, evaluation mode) and the task of a model directory.
-
-    Args:
-        folder: the model directory.
-        weights: another safetensors file for the same architecture, such as a checkpoint.
+    """Load the model (float32, evaluation mode) and the task of a model directory, or of a checkpoint with its config.
 
     Raises:
-        BadInput: a file is missing, incomplete, or in another format, config and weights do not match, or the training
-            has not ended.
+        BadInput: a file is missing or damaged, config and weights do not match, or the training has not ended.
     """
     config, path = read_config(folder), weights or folder / WEIGHTS
     if weights is None:

@@ -13,13 +13,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from circuits.errors import BadInput
 from circuits.model.transformer import hooked_transformer
 from circuits.utils.files import read_text
 from circuits.utils.lazy import Deferred, torch
-from retrieval_interp.records import Size, record
+from retrieval_interp.records import Size, first_error, record
 from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.tasks.task import TrainableTask
 
@@ -27,7 +27,6 @@ CONFIG, WEIGHTS, CIRCUIT, LOG = "config.json", "model.safetensors", "circuit.yam
 STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
 LOCK = ".lock"  # held by the process that trains a run; stays when it ends
 REPORT, ATTENTION, CARD = "report.json", "attention.csv", "README.md"
-FORMAT = 1
 
 activation_functions = Deferred("transformer_lens.utilities.activation_functions")
 
@@ -50,6 +49,15 @@ class Shape:
     eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 
+class Config(BaseModel):
+    """``config.json``; ``made`` says how the model was made."""
+
+    format: Literal[1]
+    task: dict[str, Any]
+    architecture: dict[str, Any]
+    made: dict[str, Any] = {}
+
+
 def resume_command(run: Path) -> str:
     """Return the command that continues the training of a run."""
     return shlex.join(["retrieval-interp", "train", "--resume", "--out", str(run)])
@@ -61,11 +69,7 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """Return the checkpoints of a run by step, in ascending order.
-
-    Raises:
-        BadInput: a file name contains no step.
-    """
+    """Return the checkpoints of a run by step, in ascending order; BadInput if a file name contains no step."""
     found = {}
     for path in sorted((run / CHECKPOINTS).glob("step-*.safetensors")):
         try:
@@ -76,11 +80,7 @@ def checkpoints(run: Path) -> dict[int, Path]:
 
 
 def some_checkpoints(run: Path) -> dict[int, Path]:
-    """Return the checkpoints of a run by step; at least one must exist.
-
-    Raises:
-        BadInput: the run has no checkpoints.
-    """
+    """Return the checkpoints of a run by step; BadInput if there is none."""
     kept = checkpoints(run)
     if not kept:
         raise BadInput(f"{run}: holds no checkpoints ({CHECKPOINTS}/step-*.safetensors)")
@@ -92,32 +92,21 @@ def config_json(task: TrainableTask, cfg: hooked_transformer.HookedTransformerCo
     architecture = {field.name: getattr(cfg, field.name) for field in fields(Shape)}
     if cfg.attn_only:
         architecture["d_mlp"] = None  # TransformerLens sets it anyway
-    document = {"format": FORMAT, "task": describe(task), "architecture": architecture, "made": dict(made)}
+    document = {"format": 1, "task": describe(task), "architecture": architecture, "made": dict(made)}
     return json.dumps(document, indent=2) + "\n"
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the config of a model directory.
-
-    Raises:
-        BadInput: the folder or the file is missing, or the file is not a config.
-    """
+    """Return the config of a model directory; BadInput if the folder or file is missing, or the file is no config."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such model directory")
     path = folder / CONFIG
     text = read_text(path, "the config of a model directory")
     try:
-        config = json.loads(text)
+        Config.model_validate_json(text)
+        return json.loads(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: not JSON ({error})") from error
-    sections = ("task", "architecture")
-    if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in sections):
-        raise BadInput(f"{path}: expected an object with the sections 'task' and 'architecture'")
-    if not isinstance(config.get("made", {}), dict):
-        raise BadInput(f"{path}: 'made' is {type(config['made']).__name__}; expected an object")
-    if config.get("format") != FORMAT:
-        raise BadInput(f"{path}: format is {config.get('format')!r}; this version reads {FORMAT}")
-    return config
+        raise BadInput(f"{path}: not the config of a model directory ({first_error(error)})") from error
 
 
 def task_from(config: Mapping[str, Any], path: Path) -> TrainableTask:

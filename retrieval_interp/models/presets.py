@@ -66,10 +66,7 @@ class Architecture:
     ) -> hooked_transformer.HookedTransformerConfig:
         """Return the TransformerLens config of this shape for a task, on the CPU in float32.
 
-        Args:
-            task: the task of the model.
-            initializer_range: the standard deviation of the initial weights; None for TransformerLens's
-                0.8/sqrt(d_model).
+        ``initializer_range`` is the deviation of the initial weights; None for TransformerLens's 0.8/sqrt(d_model).
         """
         sizes = {name: getattr(self, name) for name in ("n_layers", "n_heads", "d_model", "d_head")}
         return hooked_transformer.HookedTransformerConfig(
@@ -130,16 +127,6 @@ class Recipe:
         if self.batch > self.training_examples:
             raise ValueError(f"{self.training_examples} training examples are fewer than one batch of {self.batch}")
         return self
-
-    @property
-    def sentence(self) -> str:
-        """The recipe in words, without steps, batch and learning rate."""
-        spread = "0.8/sqrt(d_model)" if self.initializer_range is None else f"{self.initializer_range:g}"
-        warm = f"{self.warmup} steps of warm-up" if self.warmup else "no warm-up"
-        decay = f"cosine decay over the last {self.decay:.0%}" if self.decay else "no decay"
-        clip = "no clipping" if self.max_grad_norm is None else f"gradients clipped at {self.max_grad_norm:g}"
-        precision = "bfloat16 where the processor supports it" if self.precision == "auto" else self.precision
-        return f"weights from N(0, {spread}), {warm}, {decay}, {clip}, weight decay {self.weight_decay:g}, {precision}"
 
 
 GPT: dict[str, Any] = {

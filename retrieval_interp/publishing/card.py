@@ -10,7 +10,6 @@ import jinja2
 from circuits.errors import BadInput
 from retrieval_interp.models.library import own_circuit
 from retrieval_interp.models.model_dir import CONFIG, REPORT, read_config, task_from
-from retrieval_interp.models.presets import Recipe
 from retrieval_interp.reproduction.stored_report import check_is_of, circuit_found, read_report
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.words import WordsTask
@@ -21,13 +20,12 @@ from retrieval_interp.theory.information_flow import layers_until
 def model_card(folder: Path, address: str) -> str:
     """Return the card of a model directory: Markdown with the front matter of a Hugging Face repository.
 
-    Args:
-        folder: the model directory: a config, and optionally ``circuit.yaml`` and ``report.json``. The report comes
-            from ``validate`` or ``discover``; if no circuit was found, there is a report only.
-        address: the argument of ``load`` in the card's example.
+    The directory may have ``circuit.yaml`` and ``report.json``, or if no circuit was found the report only. BadInput if
+    a file is damaged, or the report belongs to another circuit.
 
-    Raises:
-        BadInput: a file is damaged, or the report belongs to another circuit.
+    Args:
+        folder: the model directory.
+        address: the argument of ``load`` in the card's example.
     """
     config, circuit = read_config(folder), own_circuit(folder)
     task, made = task_from(config, folder / CONFIG), config.get("made", {})
@@ -43,7 +41,6 @@ def model_card(folder: Path, address: str) -> str:
         contents: dict[str, Any] = {
             **{"name": Path(address).name, "address": address, "task": task, "retrieves": retrieves},
             **{"architecture": config["architecture"], "made": made, "exported": exported},
-            "recipe": Recipe(**made["recipe"]) if "recipe" in made else None,
             "loss": exported[f"loss_{exported['precision']}"] if exported else None,
             **{"circuit": circuit, "report": report, "searched": not circuit_found(report)},
             "useful_layers": len({head.layer for head in circuit.useful_heads}) if circuit else 0,

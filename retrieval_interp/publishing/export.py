@@ -23,20 +23,13 @@ evaluation = Deferred("circuits.ablation.evaluation")
 
 
 def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, Any]:
-    """Export the finished run in ``run`` to the model directory ``to``, with a model card.
+    """Export the finished run in ``run`` to the model directory ``to``, with a card and the checkpoints of some steps.
 
-    The weights are in half precision if this changes the loss on 4,096 fresh examples by less than a thousandth.
-
-    Args:
-        run: the folder of the run.
-        to: the model directory to write.
-        checkpoints: the steps whose checkpoints are exported, too, in half precision.
+    The weights are in half precision if this changes the loss on 4,096 fresh examples by less than a thousandth;
+    checkpoints always are. BadInput if the run is not finished, a checkpoint is missing, or ``to`` holds a model.
 
     Returns:
         the precision, and the losses in float32 and float16, as written to the config.
-
-    Raises:
-        BadInput: the run is not finished or has no such checkpoint, or ``to`` already holds a model.
     """
     if (to / model_dir.CONFIG).exists():
         raise BadInput(f"{to}: already holds a model")

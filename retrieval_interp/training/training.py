@@ -205,10 +205,10 @@ def train_command(config: dict[str, Any], path: Path) -> str:
     now = {"architecture": {**asdict(shape), "mlp": not shape.attn_only}, "recipe": asdict(recipe)}
     now["task"] = describe(model_dir.task_from(config, path))
     command = f"retrieval-interp train {name} --seed {seed} --steps {recipe.steps}"
-    words = {"None": "none", "True": "true", "False": "false"}  # as --set reads them
     for field, value in (one for part in ("architecture", "task", "recipe") for one in now[part].items()):
         if field != "steps" and any(value != own[field] for own in before.values() if field in own):
-            command += f" --set {field}={words.get(str(value), value)}"
+            said = "none" if value is None else json.dumps(value, separators=(",", ":")).strip('"')
+            command += f" --set {field}={said}"
     return command
 
 

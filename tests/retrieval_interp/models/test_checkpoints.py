@@ -81,10 +81,13 @@ def cut_off(path):
     [
         (lambda f: (f / "config.json").unlink(), "config.json: no such file"),
         (lambda f: (f / "config.json").write_text(""), "config.json: the file is empty"),
-        (lambda f: cut_off(f / "config.json"), "config.json: not JSON"),
-        (lambda f: (f / "config.json").write_text('{"format": ' + "1" * 5000 + "}"), "config.json: not JSON"),
-        (lambda f: (f / "config.json").write_text("[1]"), "expected an object with the sections"),
-        (lambda f: edit(f, lambda c: c.update(format=99)), "format is 99; this version reads 1"),
+        (lambda f: cut_off(f / "config.json"), "config.json: not the config of a model directory .Invalid JSON"),
+        (
+            lambda f: (f / "config.json").write_text('{"format": ' + "1" * 5000 + "}"),
+            "config.json: not the config of a model directory .Invalid JSON",
+        ),
+        (lambda f: (f / "config.json").write_text("[1]"), "not the config of a model directory"),
+        (lambda f: edit(f, lambda c: c.update(format=99)), "format is 99: Input should be 1"),
         (lambda f: edit(f, lambda c: c["task"].update(n_steps="two")), "bad task"),
         (lambda f: edit(f, lambda c: c["task"].update(n_steps=3)), "d_vocab_out is 8; the task needs 12"),
         (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=-1)), "n_layers is -1"),
