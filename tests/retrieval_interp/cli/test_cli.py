@@ -47,28 +47,19 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
     ("arguments", "message"),
     [
         (["validate", "nowhere"], "no such model directory"),
-        (["validate", "nowhere", "--out", "new"], "no such model directory"),
         (["validate", "transformer_a", "--circuit", "nowhere.yaml", "--out", "new"], "nowhere.yaml: no such file"),
-        (["validate", "transformer_a", "--threshold", "low"], "valid number"),
         (["validate", "transformer_a", "--threshold", "-1"], "threshold is -1"),
-        (["validate", "transformer_a", "--examples", "0"], "0 examples"),
         (["validate", "transformer_a", "--seed", "-3"], "seed is -3"),
-        (["discover", "nowhere"], "no such model directory"),
         (["discover", "transformer_a", "--out", "/proc/nothing/circuit.yaml"], "cannot be written"),
         (["discover", "transformer_a", "--report", "/proc/nothing"], "cannot be written"),
         (["validate", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
-        (["view", "nowhere"], "no such model directory"),
         (["view", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
-        (["view", "transformer_a", "--examples", "0"], "--examples"),
         (["view", "one_layer", "--by", "template"], "unknown group 'template'; the groups are position, slot"),
         (["train"], "name a preset"),
-        (["train", "Z"], "unknown preset 'Z'"),
         (["train", "tiny", "--resume"], "--resume takes preset"),
         (["train", "--resume", "--out", "nowhere"], "no such model directory"),
         (["train", "tiny", "--out", "/proc/nothing"], "cannot be written"),
-        (["train", "tiny", "--seed", "-1"], "seed is -1"),
         (["train", "tiny", "--set", "colour=red"], "no field 'colour'; expected one of steps"),
-        (["train", "tiny", "--set", "name=x"], "no field 'name'; expected one of steps"),
         (["train", "transformer_a"], "transformer_a is a trained model, to load; the preset"),
         (["train", "tiny", "--set", "self=1"], "no field 'self'; expected one of steps"),
         (["train", "tiny", "--set", "seed=3"], "--seed for the seed"),
@@ -77,13 +68,10 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
         (["train", "tiny", "--set", "warmup=-1"], "warmup is -1: Input should be greater than"),
         (["train", "tiny", "--set", "precision=half"], "precision is 'half': Input should be 'auto', 'float32'"),
         (["train", "tiny", "--set", f"precision={'[' * 10**5}"], "precision is '[[["),
-        (["train", "tiny", "--device", "tpu"], "device 'tpu' is not known; expected one of auto"),
         (["validate", "x" * 5000], "is no path"),
         (["validate", "transformer_a", "--circuit", "/dev/zero"], "is not a file"),
-        (["models", "export", "nowhere", "elsewhere"], "no such model directory"),
         (["validate", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
         (["study", "content-or-position", "induction", "--examples", str(10**6)], "--examples"),
-        (["theory", "gradients", "induction", "--examples", str(10**6)], "--examples"),
         (
             ["llm", "prompts", "equations", "--n", str(10**30)],
             f"the number of questions is {10**30}; expected a whole number",
@@ -91,7 +79,6 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
         (["validate", "induction", "--out", ""], "the argument after --out is empty"),
         (["frobnicate"], "No such command"),
         (["validate"], "Missing argument"),
-        (["validate", "transformer_a", "--frob"], "No such option"),
         ([], "Missing command"),
     ],
 )
@@ -257,11 +244,6 @@ def test_the_shallowest_transformer_for_three_hops_has_three_heads_and_solves_th
     code, out, _ = run(capsys, "theory", "construct", 1, "--examples", 16)
     assert code == 0
     assert out.splitlines()[:-1] == ["L0H0 pair1.second -> pair1.first", "L1H0 query -> pair1.second"]
-
-
-@pytest.mark.parametrize("hops", ["0", "16", "three"])
-def test_a_number_of_hops_that_cannot_be_constructed_is_refused(capsys, hops):
-    assert "hops" in one_line(*run(capsys, "theory", "construct", hops))
 
 
 def test_facts_are_answered_in_so_many_layers_and_as_json(capsys, tmp_path):

@@ -34,22 +34,16 @@ def edit(folder, change):
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def test_a_saved_model_computes_the_same_after_loading_also_in_half_precision(folder):
-    model = VectorTransformer(Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8).config(TASK), seed=4)
-    loaded, task = load_model(folder)
+# Without MLPs, which would be most of its weights.
+@pytest.mark.parametrize("shape", [Architecture(1, 2, 16, 8), Architecture(2, 1, 64, 4, mlp=False)], ids=str)
+def test_a_saved_model_computes_the_same_after_loading_also_in_half_precision(tmp_path, shape):
+    model, x = VectorTransformer(shape.config(TASK), seed=4), TASK.examples(3, 0).inputs
+    loaded, task = load_model(saved(tmp_path / "model", model))
     assert task == TASK
-    x = TASK.examples(3, 0).inputs
     assert torch.equal(loaded(x), model(x))
-    tensors, _ = load_tensors(folder / "model.safetensors")
-    save_tensors(folder / "model.safetensors", {name: t.half() for name, t in tensors.items()})
-    assert load_model(folder)[0].W_E.equal(tensors["embed.W_E"].half().float())
-
-
-def test_a_model_without_mlps_computes_the_same_after_loading(tmp_path):
-    wide = Architecture(n_layers=2, n_heads=1, d_model=64, d_head=4, mlp=False)  # MLPs would be most of its weights
-    model = VectorTransformer(wide.config(TASK), seed=4)
-    x = TASK.examples(3, 0).inputs
-    assert torch.equal(load_model(saved(tmp_path / "model", model))[0](x), model(x))
+    tensors, _ = load_tensors(tmp_path / "model" / "model.safetensors")
+    save_tensors(tmp_path / "model" / "model.safetensors", {name: t.half() for name, t in tensors.items()})
+    assert load_model(tmp_path / "model")[0].W_E.equal(tensors["embed.W_E"].half().float())
 
 
 def test_files_by_other_code_may_leave_out_hooked_transformers_constants(folder):

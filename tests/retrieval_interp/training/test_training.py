@@ -102,17 +102,13 @@ def test_training_leaves_a_model_that_loads_and_learns(tmp_path):
     assert [record["step"] for record in log] == list(range(20, 201, 20))
     assert log[-1]["loss"] < log[0]["loss"] - 0.1
     assert log[-1]["validation"]["components"].keys() == {"x1"}
+    assert all(record["loss"] == float(f"{record['loss']:.6g}") for record in log)  # no digits that say nothing
     examples = task.examples(training.VALIDATION_EXAMPLES, seed=0)
     with torch.no_grad():
         loss = task.losses(model(examples.inputs), examples).mean().item()
     assert loss == pytest.approx(log[-1]["validation"]["loss"], rel=0.02)
     steps = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert steps == [f"step-{step:07d}.safetensors" for step in range(25, 201, 25)]
-
-
-def test_the_log_has_six_significant_digits_of_every_loss():
-    losses = torch.tensor([0.123456789, 12345.6789], dtype=torch.float64)
-    assert training.logged(["x1", "x2"], losses) == {"loss": 6172.9, "components": {"x1": 0.123457, "x2": 12345.7}}
 
 
 @pytest.mark.slow
@@ -228,23 +224,19 @@ def test_a_recipe_that_cannot_be_trained_is_refused_in_one_line_on_resuming(tmp_
         opened(tmp_path)
 
 
-def test_the_learning_rate_warms_up_stays_and_decays_to_zero():
+def test_the_rate_rises_over_the_warm_up_stays_and_falls_to_zero_over_the_decay():
     recipe = Recipe(steps=1000, batch=1, training_examples=1, lr=1.0, warmup=100, decay=0.4)
     rates = [training_step.learning_rate(recipe, step) for step in range(1000)]
-    assert rates[0] == pytest.approx(0.01)
-    assert rates[99] == rates[600] == 1.0
+    assert rates[:100] == pytest.approx([(step + 1) / 100 for step in range(100)])
+    assert {*rates[99:601]} == {1.0}
     assert rates[800] == pytest.approx(0.5)
     assert rates[999] < 1e-4
 
 
 @pytest.mark.parametrize("name", ["paper_abc", "paper_d", "figure4_ic_6"])
-def test_the_rate_of_recipe_gpt_rises_for_1000_steps_and_falls_to_zero_over_all_others(name):
+def test_the_rate_of_the_papers_presets_rises_for_1000_steps_and_falls_over_all_others(name):
     recipe = preset(name).recipe
-    rates = [training_step.learning_rate(recipe, step) for step in range(recipe.steps)]
-    assert rates[:1000] == pytest.approx([1e-3 * (step + 1) / 1000 for step in range(1000)])
-    assert rates[(1000 + recipe.steps) // 2] == pytest.approx(5e-4, rel=0.01)
-    assert rates[1000:] == sorted(rates[1000:], reverse=True)
-    assert rates[-1] < 1e-6
+    assert (recipe.lr, recipe.warmup, recipe.steps * recipe.decay) == (1e-3, 1000, pytest.approx(recipe.steps - 1000))
 
 
 def test_only_matrices_decay():
