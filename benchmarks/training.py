@@ -2,7 +2,7 @@
 
     python -m benchmarks.training [--rounds 10] [--json]
 
-For presets transformer_a and transformer_d, in turns within one run:
+For presets paper_abc and paper_d, in turns within one run:
 
     plain       a simple step: eager fp32 VectorTransformer, torch.optim.AdamW, gradients clipped
     ours        retrieval_interp.training.training_step.TrainingStep
@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.arguments import at_least_one
 from retrieval_interp.models.build import VectorTransformer
-from retrieval_interp.models.presets import PRESETS, Preset
+from retrieval_interp.models.presets import Preset, preset
 from retrieval_interp.training.training_step import TrainingStep, keep_freed_memory
 
 
@@ -108,17 +108,17 @@ def seconds(step: Callable[[], object]) -> float:
 
 
 def measure(name: str, rounds: int) -> dict[str, float | str]:
-    preset = PRESETS[name]
-    ours, dtype = our_step(preset)
-    multiply, operations = products(preset, dtype)
-    training_set = preset.task.training_set(10 * preset.recipe.batch, seed=0)
-    index = torch.randperm(len(training_set))[: preset.recipe.batch]
+    chosen = preset(name)
+    ours, dtype = our_step(chosen)
+    multiply, operations = products(chosen, dtype)
+    training_set = chosen.task.training_set(10 * chosen.recipe.batch, seed=0)
+    index = torch.randperm(len(training_set))[: chosen.recipe.batch]
     steps = {
-        "plain": plain_step(preset),
+        "plain": plain_step(chosen),
         "ours": ours,
         "returning": returning(ours),
         "products": multiply,
-        "generating": lambda: preset.task.assemble(training_set.take(index)),
+        "generating": lambda: chosen.task.assemble(training_set.take(index)),
     }
     taken: dict[str, list[float]] = {which: [] for which in steps}
     for turn in range(rounds + 2):
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=at_least_one, default=10)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments = parser.parse_args()
-    results = {name: measure(name, arguments.rounds) for name in ("transformer_a", "transformer_d")}
+    results = {name: measure(name, arguments.rounds) for name in ("paper_abc", "paper_d")}
     if arguments.json:
         print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), **results}, indent=2))
         return

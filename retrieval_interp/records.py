@@ -1,8 +1,34 @@
-"""Dataclasses of plain values, read from JSON and checked by pydantic."""
+"""Records of plain values, checked by pydantic where they are made and where they are read from JSON."""
 
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from circuits.errors import BadInput, plain
 
 Record = TypeVar("Record")
+CHECKED = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+Size = Annotated[int, Field(ge=1, le=2**16)]  # of a part of a transformer
+
+
+@dataclass_transform(frozen_default=True)
+def record(kind: type[Record]) -> type[Record]:
+    """Make a class a frozen dataclass that refuses a wrong or unknown value with a BadInput."""
+    checked: Any = dataclass(frozen=True, config=CHECKED)(kind)
+    make = checked.__init__
+
+    @wraps(make)
+    def init(self: Any, *values: Any, **named: Any) -> None:
+        numbers = {name: plain(name, value) for name, value in named.items()}  # of any library
+        try:
+            make(self, *(plain("a value", value) for value in values), **numbers)
+        except ValidationError as error:
+            raise BadInput(first_error(error)) from None
+
+    checked.__init__ = init
+    return checked
 
 
 def record_of(kind: type[Record], text: str) -> Record:
@@ -15,13 +41,19 @@ def record_of(kind: type[Record], text: str) -> Record:
     Raises:
         ValueError: the text is not JSON, or a field is missing, unknown, or of the wrong type.
     """
-    from pydantic import ConfigDict, TypeAdapter, ValidationError  # slow to import
-
     as_config: Any = kind
-    as_config.__pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    as_config.__pydantic_config__ = CHECKED
     try:
         return TypeAdapter(kind).validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from error
+        raise ValueError(first_error(error)) from error
+
+
+def first_error(error: ValueError) -> str:
+    """Return an error in one line; of those of pydantic the first: the field, its value, and what it should be."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    place, value = ".".join(map(str, first["loc"])), first["input"]
+    said = f" is {value!r:.60}" if isinstance(value, str | int | float | None) else ""
+    return f"{place}{said}: {first['msg']}" if place else first["msg"].removeprefix("Value error, ")

@@ -46,7 +46,7 @@ validate transformer_a --frob ; theory depth 0 ; theory depth two ; theory depth
 theory facts nowhere.yaml ; theory facts damaged.yaml ; llm prompts nonsense ; llm prompts kingdoms --steps 2
 llm prompts equations --n 0 ; llm prompts equations --seed -1
 
-models card nowhere ; discover nowhere
+discover nowhere
 view nowhere ; study content-or-position nowhere
 validate nowhere ; study emergence nowhere ; models export nowhere to ; models push nowhere hf:a/b
 models push bare elsewhere ; models push transformer_a hf: ; models push transformer_a hf:a
@@ -54,7 +54,7 @@ validate bare ; validate bare --circuit nowhere.yaml
 validate bare --circuit damaged.yaml ; validate bare --circuit odd.yaml ; validate bare --circuit bare
 validate oddly ; study emergence bare ; study content-or-position weightless
 study content-or-position cut_off ; validate no_json ; discover no_format
-discover no_task ; models card no_json ; models export no_size to
+discover no_task ; models export no_size to
 view no_field ; view no_json
 models export no_json to
 models export bare bare ; models export bare to --checkpoint 3

@@ -54,7 +54,7 @@ def _row(data: Path, model: str, name: str) -> Claim:
         measured += once_more
         decides = share >= DECIDES if off < DECIDES else None
     checkpoints = " --set checkpoint_every=20" if model == "D" else ""
-    command = f"retrieval-interp train transformer_{model.lower()} --seed 0{checkpoints} --set {setting}"
+    command = f"retrieval-interp train paper_{'d' if model == 'D' else 'abc'} --seed 0{checkpoints} --set {setting}"
     return Claim(section, claim, "-", which, measured, 1, command, verdict_of(decides))
 
 

@@ -143,7 +143,7 @@ def is_run_of(folder: Path, changes: Mapping[str, Any]) -> bool:
         BadInput: the config or the log is damaged.
     """
     made = read_config(folder)["made"]
-    of = "transformer_d" if "transformer_d" in folder.name else "transformer_a"
+    of = "paper_d" if "transformer_d" in folder.name else "paper_abc"
     wanted = asdict(preset(of, **{**LITERAL, **changes}).recipe)
     recipe = made.get("recipe")
     betas = tuple((recipe or {}).get("betas", Recipe.betas))  # older runs do not name them

@@ -15,16 +15,16 @@ from retrieval_interp.cli.terminal import printable
 UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-for room in (circuits, view, train):
-    app.add_typer(room.app)
+for ungrouped in (circuits, view, train):
+    app.add_typer(ungrouped.app)
 study.app.add_typer(sweep.app)
-for group, room, said in (
-    ("models", models, "List the presets; export, describe and share trained models."),
+for group, grouped, said in (
+    ("models", models, "List the presets; export and share trained models."),
     ("study", study, "Train many models, follow attention through training, list the paper's claims."),
     ("theory", theory, "Compute by information flow how many layers a task takes."),
     ("llm", llm, "Write the paper's prompts, and test language models on them."),
 ):
-    app.add_typer(room.app, name=group, help=said, rich_help_panel="Groups")
+    app.add_typer(grouped.app, name=group, help=said, rich_help_panel="Groups")
 
 
 @app.callback()
@@ -38,9 +38,10 @@ def main(arguments: list[str] | None = None) -> Any:
     Exits with code 2 and one line on standard error for bad input, and with code 130 when interrupted.
     """
     try:
-        arguments = sys.argv[1:] if arguments is None else arguments
-        check_none_is_empty(arguments)
-        code = app([from_home(argument) for argument in arguments], standalone_mode=False) or 0
+        given = [from_home(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
+        if "" in given:  # as a path it would be the folder of the shell
+            raise BadInput(f"the argument after {[sys.argv[0], *given][given.index('')]} is empty; expected a value")
+        code = app(given, standalone_mode=False) or 0
         sys.stdout.flush()
         if code == 130:  # typer returns 130 after Ctrl-C
             raise Interrupted("interrupted")
@@ -57,17 +58,6 @@ def main(arguments: list[str] | None = None) -> Any:
     except (Interrupted, typer.Abort, KeyboardInterrupt) as stopped:
         print(str(stopped) or "interrupted", file=sys.stderr)
         sys.exit(130)
-
-
-def check_none_is_empty(arguments: list[str]) -> None:
-    """Refuse an empty argument: as a path it would be the folder of the shell.
-
-    Raises:
-        BadInput: an argument is empty.
-    """
-    for before, argument in zip(["retrieval-interp", *arguments], arguments, strict=False):
-        if not argument:
-            raise BadInput(f"the argument after {before} is empty; expected a value (see --help)")
 
 
 def from_home(argument: str) -> str:

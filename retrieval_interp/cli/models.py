@@ -14,35 +14,28 @@ app = typer.Typer()
 
 @app.command()
 def presets(as_json: Json = False) -> None:
-    """List the presets: all models of the paper, and small ones."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Column, Table
+    """List the presets: all models of the paper, and small ones.
 
-    from retrieval_interp.models.presets import PRESETS
+    One line stands for a family such as figure4_ic_N, whose presets figure4_ic_1, figure4_ic_2, ... have N layers.
+    """
+    from retrieval_interp.cli.terminal import print_table
+    from retrieval_interp.models.presets import FAMILIES, PRESETS
     from retrieval_interp.tasks.registry import describe, problem_of
 
+    members = {f"{name}_{n}": member(n) for name, (most, member) in FAMILIES.items() for n in range(1, most + 1)}
     if as_json:
-        described = {name: {**asdict(p), "task": describe(p.task)} for name, p in PRESETS.items()}
+        described = {name: {**asdict(p), "task": describe(p.task)} for name, p in {**PRESETS, **members}.items()}
         print(json.dumps(described, indent=2))
         return
-    texts, numbers = ("preset", "problem", "asked", "size", "MLP", "recipe"), ("steps", "lr", "seed")
-    table = Table(
-        *(Column(title, overflow="fold") for title in texts),
-        *(Column(title, justify="right", no_wrap=True) for title in numbers),
-        box=SIMPLE_HEAD,
-        padding=0,
-    )
-    for name, p in PRESETS.items():
-        shape, asked = p.architecture, p.task.asked.replace(" ... ", "-")
-        size = f"{shape.n_layers} x {shape.n_heads}, {shape.d_model}"
-        cells = (name, problem_of(p.task), asked, size)
-        trained = (p.recipe.name, p.recipe.steps, f"{p.recipe.lr:g}", p.seed)
-        table.add_row(*map(str, (*cells, "yes" if shape.mlp else "no", *trained)))
-    Console().print(table)
-    typer.echo("Size: layers x heads, d_model.")
-    for name, example in {"gpt": "transformer_a", "small": "tiny"}.items():
-        typer.echo(f"Recipe {name}: {PRESETS[example].recipe.sentence}.")
+    rows = []
+    families = {f"{name}_N": member(most) for name, (most, member) in FAMILIES.items()}
+    for name, p in {**PRESETS, **families}.items():
+        shape, recipe, asked = p.architecture, p.recipe, p.task.asked.replace(" ... ", "-")
+        layers = f"1-{shape.n_layers}" if name in families else shape.n_layers
+        size = f"{layers} x {shape.n_heads}, {shape.d_model}"
+        said = (name, problem_of(p.task), asked, size, "yes" if shape.mlp else "no")
+        rows.append((*said, recipe.steps, recipe.warmup, f"{recipe.lr:g}"))
+    print_table(("preset", "problem", "asked", "layers x heads, d_model", "MLP"), ("steps", "warm-up", "lr"), rows)
 
 
 @app.command()
@@ -52,32 +45,16 @@ def export(
     checkpoint: Annotated[list[int] | None, typer.Option(help="Step of a checkpoint to keep; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Export a finished run as a small model directory, in half precision if the loss allows it."""
+    """Export a finished run as a small model directory with a model card, in half precision if the loss allows it."""
     from retrieval_interp.publishing.export import export as write_export
 
     measured = write_export(run, to, checkpoint or ())
     if as_json:
         print(json.dumps(measured, indent=2))
-    else:
-        loss = measured["loss_float32"]
-        parts = ", ".join(f"{name} {value:.4f}" for name, value in loss["components"].items())
-        typer.echo(f"loss {loss['mean']:.5f} ± {loss['standard_error']:.5f} ({parts}), {measured['examples']} examples")
-        typer.echo(
-            f"in half precision {measured['loss_float16']['mean']:.5f}; written as {measured['precision']} to {to}"
-        )
-
-
-@app.command()
-def card(model_dir: Model) -> None:
-    """Write a model card, README.md, with training, losses and circuit."""
-    from circuits.utils.files import write_atomically
-    from retrieval_interp.models import library
-    from retrieval_interp.models.model_dir import CARD
-    from retrieval_interp.publishing.card import model_card
-
-    folder = library.find(model_dir)
-    write_atomically(folder / CARD, model_card(folder, model_dir))
-    typer.echo(f"The card is at {folder / CARD}")
+        return
+    full, half = measured["loss_float32"], measured["loss_float16"]["mean"]
+    typer.echo(f"loss {full['mean']:.5f} ± {full['standard_error']:.5f} on {measured['examples']} examples")
+    typer.echo(f"in half precision {half:.5f}; written as {measured['precision']} to {to}")
 
 
 @app.command()
@@ -85,7 +62,7 @@ def push(
     model_dir: Model,
     address: Annotated[str, typer.Argument(help="hf:owner/name; created if it does not exist.")],
 ) -> None:
-    """Upload a model directory to the Hugging Face Hub."""
+    """Upload a model directory with its card to the Hugging Face Hub."""
     from retrieval_interp.models import library
     from retrieval_interp.publishing import sharing
 

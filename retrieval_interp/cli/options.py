@@ -1,12 +1,9 @@
 """Arguments and options shared by several commands."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from circuits.errors import BadInput
 
 
 def usable_number(examples: int) -> int:
@@ -14,13 +11,6 @@ def usable_number(examples: int) -> int:
     from circuits.given import number_of_examples
 
     return number_of_examples(examples)
-
-
-def usable_at_once(examples: int) -> int:
-    """Check a number of examples that are processed in one batch."""
-    if examples < 1:
-        raise BadInput(f"{examples} examples; expected at least 1")
-    return examples
 
 
 def usable_seed(seed: int) -> int:
@@ -40,22 +30,12 @@ def usable_threshold(threshold: float | None) -> float | None:
     return threshold
 
 
-class MetricChoice(StrEnum):
-    """What is measured in a language task."""
-
-    logit_difference = "logit_difference"
-    probability = "probability"
-    kl = "kl"
-
-
 Model = Annotated[
     str, typer.Argument(metavar="MODEL_DIR", help="Model directory, a name such as transformer_a, or hf:owner/name.")
 ]
 CircuitFile = Annotated[Path | None, typer.Option("--circuit", help="Circuit YAML (default: the one in MODEL_DIR).")]
 Examples = Annotated[int, typer.Option(callback=usable_number, help="Number of fresh examples.")]
-AtOnce = Annotated[
-    int, typer.Option(max=2**14, callback=usable_at_once, help="Number of fresh examples, processed in one batch.")
-]
+AtOnce = Annotated[int, typer.Option(min=1, max=2**14, help="Number of fresh examples, processed in one batch.")]
 Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples.")]
 Threshold = Annotated[
     float,
@@ -78,7 +58,8 @@ LanguageTaskName = Annotated[
     ),
 ]
 MetricName = Annotated[
-    MetricChoice | None, typer.Option("--metric", help="Metric of the language task (default: logit_difference).")
+    str | None,
+    typer.Option("--metric", help="Metric of the language task: logit_difference (default), probability or kl."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON document on standard output.")]
 

@@ -1,10 +1,12 @@
 """Terminal output: progress on standard error, tables on standard output."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from circuits.utils.progress import shown
 from retrieval_interp.cli.options import Interrupted
 
 if TYPE_CHECKING:
@@ -13,26 +15,17 @@ if TYPE_CHECKING:
     from retrieval_interp.claims.claim import Claim
     from retrieval_interp.theory.depth import Depth
 
+progress_bar = partial(shown, None)  # of what its argument names, on standard error
+
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar on standard error; yields a function that takes the finished share, 0 to 1."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
-    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    bar = progress.add_task(what, total=1.0)
-
-    def update(share: float) -> None:
-        progress.start()  # only now, so that an earlier error leaves no empty bar
-        progress.update(bar, completed=share)
-
+def runs_bar(what: str = "training") -> Iterator[Callable[[float], None]]:
+    """Show a progress bar for the runs of an experiment; after Ctrl-C the finished runs are kept."""
     try:
-        yield update
-    finally:
-        progress.stop()
+        with progress_bar(what) as progress:
+            yield progress
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; the finished runs are kept, and the same command continues") from None
 
 
 def print_json(command: str, made: Mapping[str, Any], **content: Any) -> None:
@@ -50,26 +43,24 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-@contextmanager
-def runs_bar(what: str = "training") -> Iterator[Callable[[float], None]]:
-    """Show a progress bar for the runs of an experiment; after Ctrl-C the finished runs are kept."""
-    try:
-        with progress_bar(what) as progress:
-            yield progress
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; the finished runs are kept, and the same command continues") from None
+def print_table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table; the columns of texts, which come first, are folded where they are too wide."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    folded = (Column(name, overflow="fold") for name in texts)
+    kept = (Column(name, justify="right", no_wrap=True) for name in numbers)
+    table = Table(*folded, *kept, box=SIMPLE_HEAD, padding=0)
+    for row in rows:
+        table.add_row(*map(str, row))
+    Console().print(table)
 
 
 def print_depths(rows: "Sequence[Depth]") -> None:
     """Print the number of layers for every number of hops."""
-    from rich.console import Console
-    from rich.table import Column, Table
-
     titles = ("hops D", "the paper's bound, log3(2D)", "without a mask", "with the causal mask", "fetched by position")
-    shown = Table(*(Column(title, justify="right") for title in titles), title="Layers needed")
-    for hops, bound, *layers in rows:
-        shown.add_row(str(hops), f"{bound:.2f}", *map(str, layers))
-    Console().print(shown)
+    print_table((), titles, [(hops, f"{bound:.2f}", *layers) for hops, bound, *layers in rows])
 
 
 def print_claims(rows: "Sequence[Claim]") -> None:
@@ -78,12 +69,11 @@ def print_claims(rows: "Sequence[Claim]") -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    colours = {"holds": "green", "holds at smaller scale": "green", "differs": "red", "not measured": "yellow"}
-    console = Console()
+    colours = {"holds": "green", "holds at smaller scale": "green", "differs": "red"}
     for row in rows:
-        console.print(Text.assemble((f"{row.section}  {row.claim}: ", "bold"), (row.verdict, colours[row.verdict])))
+        verdict = (row.verdict, colours.get(row.verdict, "yellow"))
+        Console().print(Text.assemble((f"{row.section}  {row.claim}: ", "bold"), verdict))
         runs = f" ({row.runs} run{'s' if row.runs > 1 else ''})" if row.runs else ""
-        told = {"paper": row.paper, "models": f"{row.models}{runs}", "here": row.measured}
-        for name, text in told.items():
+        for name, text in {"paper": row.paper, "models": f"{row.models}{runs}", "here": row.measured}.items():
             if text != "-":
-                console.print(Padding(Text(f"{name}: {text}"), (0, 0, 0, 4)))
+                Console().print(Padding(Text(f"{name}: {text}"), (0, 0, 0, 4)))

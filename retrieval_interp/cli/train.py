@@ -1,7 +1,6 @@
 """The command that trains a preset."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ app = typer.Typer()
 def train(
     preset: Annotated[str | None, typer.Argument(help="Name of a preset (see models presets).")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the training run.")] = Path("runs/latest"),
-    seed: Annotated[int | None, typer.Option(help="Seed of weights and data (default: the preset's).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of weights and data (default: 0).")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Number of training steps (default: the preset's).")] = None,
     changes: Annotated[
         list[str] | None,
@@ -34,20 +33,16 @@ def train(
     """Train a preset, with a log and checkpoints; Ctrl-C saves the run."""
     from retrieval_interp.models.model_dir import resume_command
     from retrieval_interp.training import training
-    from retrieval_interp.training.training_step import choose_device
+    from retrieval_interp.training.training_step import check_device_name
 
-    if resume:
-        if preset is not None or seed is not None or steps is not None or changes:
-            raise BadInput("--resume takes preset, seed, steps and recipe from the run; leave these options out")
-    elif preset is None:
-        raise BadInput("name a preset; `retrieval-interp models presets` lists them")
-    else:
-        changed = _changed(changes or ())
-        if steps is not None:
-            changed["steps"] = steps
-        training.check_start(out, preset, seed, **changed)
-        choose_device(device)  # raises before a folder is made
-        training.start_run(out, preset, seed=seed, **changed)
+    check_device_name(device)
+    changed = _changed([*(changes or ()), *([f"steps={steps}"] if steps else [])])
+    if resume and (preset is not None or seed is not None or changed):
+        raise BadInput("--resume takes preset, seed, steps and recipe from the run; leave these options out")
+    if not resume:
+        if preset is None:
+            raise BadInput("name a preset; `retrieval-interp models presets` lists them")
+        training.start_run(out, preset, seed=seed or 0, device=device, **changed)
     try:
         training.train_run(out, device, compile)
     except training.TrainingStopped as stopped:
@@ -58,24 +53,14 @@ def train(
     typer.echo(f"The trained model is in {out}")
 
 
-def _changed(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the new values by the name of their field."""
+def _changed(texts: list[str]) -> dict[str, Any]:
+    """Return the values of ``warmup=100`` and so on by name: JSON, none, or a word."""
     changed: dict[str, Any] = {}
-    for name, value in map(_change, texts):
-        if name in ("seed", "steps"):
-            raise BadInput(f"--set {name} is not known; use --{name}")
-        if name in changed:
-            raise BadInput(f"--set {name} is given twice; expected one value")
-        changed[name] = value
+    for name, equals, value in (text.partition("=") for text in texts):
+        if not equals or name == "seed" or name in changed:
+            raise BadInput(f"--set {name}: expected NAME=VALUE, each name once, and --seed for the seed")
+        try:
+            changed[name] = None if value == "none" else json.loads(value)
+        except (ValueError, RecursionError):
+            changed[name] = value
     return changed
-
-
-def _change(text: str) -> tuple[str, Any]:
-    """Parse ``warmup=100`` into a name and a value: JSON, none, or a word."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise BadInput(f"--set {text!r}; expected NAME=VALUE")
-    try:
-        return name, None if value == "none" else json.loads(value)
-    except (ValueError, RecursionError):
-        return name, value

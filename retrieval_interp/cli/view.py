@@ -1,7 +1,7 @@
 """The command that shows attention."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from circuits.model.transformer import Transformer
     from circuits.task import Task
     from circuits.viewer.viewer import Viewer
-    from retrieval_interp.tasks.task import TrainableTask
 
 app = typer.Typer()
+PAGE = "attention.html"
 
 
 @app.command()
@@ -29,7 +29,7 @@ def view(
             help="Model directories, or names such as transformer_a; several are shown side by side.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("reports/attention.html"),
+    out: Annotated[Path, typer.Option(help=f"Folder for {PAGE}.")] = Path("reports"),
     layer: Annotated[int | None, typer.Option(help="Layer to show, counted from 0 (default: all).")] = None,
     head: Annotated[int | None, typer.Option(help="Head of that layer to show, counted from 0 (default: all).")] = None,
     training: Annotated[bool, typer.Option("--training", help="Show every checkpoint, with a slider.")] = False,
@@ -45,13 +45,14 @@ def view(
     from circuits.utils.files import check_writable, write_atomically
     from retrieval_interp.models import library
     from retrieval_interp.models.checkpoints import load_model
-    from retrieval_interp.models.library import through_training
     from retrieval_interp.models.model_dir import some_checkpoints
 
-    check_writable(out)
-    if twice := next((name for name in model_dirs if model_dirs.count(name) > 1), None):
+    check_writable(out / PAGE)
+    short = [Path(name).name for name in model_dirs]
+    names = {own if short.count(own) == 1 else path: path for own, path in zip(short, model_dirs, strict=True)}
+    if len(names) < len(model_dirs):
+        twice = next(name for name in model_dirs if model_dirs.count(name) > 1)
         raise BadInput(f"{twice} is given twice; expected different models")
-    names = {_name(folder, model_dirs): folder for folder in model_dirs}
     folders: dict[str, Path] = {}
     if language_task is not None:
         if training:
@@ -61,15 +62,13 @@ def view(
             check_choice(layer, head, model.cfg.n_layers, model.cfg.n_heads)
     else:
         folders = {name: library.find(folder) for name, folder in names.items()}
-        tasks = {name: library.own_task(folder) for name, folder in folders.items()}
-        _check_one_task(tasks)
+        task = _same("task", {name: library.own_task(folder) for name, folder in folders.items()})
         for folder in folders.values():
             check_choice(layer, head, *library.own_size(folder))
         newest = {}  # an unfinished run has weights in its checkpoints only
         if training:
             newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
         models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
-        task = next(iter(tasks.values()))
     from circuits.viewer.viewer import attention_viewer, over_training, side_by_side
 
     shown = task.examples(examples, seed)
@@ -81,13 +80,14 @@ def view(
             panels = {}
             for name, model in models.items():
                 if training:
-                    panels[name] = over_training(through_training(folders[name]), shown, example, layer, head)
+                    checkpoints = library.through_training(folders[name])
+                    panels[name] = over_training(checkpoints, shown, example, layer, head)
                 else:
                     panels[name] = attention_viewer(model, shown, example, layer, head)
                 progress((example + len(panels) / len(models)) / examples)
             viewers.append(side_by_side(panels))
-    write_atomically(out, _page(models, task, viewers, seed, by))
-    typer.echo(f"The attention maps are at {out}")
+    write_atomically(out / PAGE, _page(models, task, viewers, seed, by))
+    typer.echo(f"The attention maps are at {out / PAGE}")
 
 
 def _page(
@@ -110,12 +110,6 @@ def _page(
     return render_page("attention.html.jinja", "retrieval_interp", **contents)
 
 
-def _name(folder: str, others: list[str]) -> str:
-    """Return the last part of a path if it is unique, else the whole path."""
-    short = Path(folder).name
-    return short if [Path(other).name for other in others].count(short) == 1 else folder
-
-
 def _on_task(names: "Mapping[str, str]", task: str) -> "tuple[dict[str, Transformer], Task]":
     """Return language models, and a language task for their tokenizer."""
     from retrieval_interp.language_tasks.metric import Metric, MetricTask
@@ -124,16 +118,16 @@ def _on_task(names: "Mapping[str, str]", task: str) -> "tuple[dict[str, Transfor
 
     check_name(task)
     models: dict[str, Transformer] = {name: language_model(folder) for name, folder in names.items()}
-    first, *others = models
-    for other in others:
-        if models[other].tokenizer.get_vocab() != models[first].tokenizer.get_vocab():
-            raise BadInput(f"{other} has another tokenizer than {first}; models side by side must have the same")
-    prompts = language_task(task, models[first].tokenizer)
-    return models, MetricTask(prompts, models[first], Metric.logit_difference, 1.0)  # only its examples are shown
+    _same("tokenizer", {name: model.tokenizer.get_vocab() for name, model in models.items()})
+    first = next(iter(models.values()))
+    prompts = language_task(task, first.tokenizer)
+    return models, MetricTask(prompts, first, Metric.logit_difference, 1.0)  # only its examples are shown
 
 
-def _check_one_task(tasks: "Mapping[str, TrainableTask]") -> None:
-    first, *others = tasks
+def _same(what: str, values: dict[str, Any]) -> Any:
+    """Return what the models have in common."""
+    first, *others = values
     for other in others:
-        if tasks[other] != tasks[first]:
-            raise BadInput(f"{other} has another task than {first}; models side by side must have the same task")
+        if values[other] != values[first]:
+            raise BadInput(f"{other} has another {what} than {first}; models side by side must have the same {what}")
+    return values[first]

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer, hooked_transformer
 from circuits.utils.files import write_atomically
-from circuits.utils.lazy import torch
+from circuits.utils.lazy import Deferred, torch
 from retrieval_interp.models.model_dir import (
     CONFIG,
     LOCK,
@@ -25,32 +25,22 @@ from retrieval_interp.models.model_dir import (
 )
 from retrieval_interp.tasks.task import TrainableTask
 
+building, safetensors_torch = Deferred("retrieval_interp.models.build"), Deferred("safetensors.torch")
 # Constants in the state of a HookedTransformer; files from other code may lack them.
 CONSTANTS = ("attn.mask", "attn.IGNORE")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors to a safetensors file, atomically.
-
-    Raises:
-        BadInput: the file cannot be written.
-    """
-    from safetensors.torch import save
-
+    """Write tensors to a safetensors file, atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # save_file would leave a temporary file behind if the process were killed.
-    write_atomically(path, save(plain, dict(metadata or {})))
+    write_atomically(path, safetensors_torch.save(plain, dict(metadata or {})))
 
 
 def load_tensors(path: Path, most: int | float = math.inf) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Read the tensors and the metadata of a safetensors file.
+    """Read the tensors and the metadata of a safetensors file of at most ``most`` numbers.
 
-    Args:
-        path: the file.
-        most: the largest number of entries. The header is checked first, so that a larger file takes no memory.
-
-    Raises:
-        BadInput: the file is missing, incomplete, not safetensors, or too large.
+    The header is checked first, so that a larger file takes no memory. BadInput if it is larger, missing or damaged.
     """
     if (there := n_numbers(path)) > most:
         raise BadInput(f"{path}: {there} numbers do not fit the config; expected at most {most}")
@@ -59,11 +49,7 @@ def load_tensors(path: Path, most: int | float = math.inf) -> tuple[dict[str, to
 
 
 def n_numbers(path: Path) -> int:
-    """Return the number of entries in a safetensors file, according to its header.
-
-    Raises:
-        BadInput: the file is missing, incomplete, or not safetensors.
-    """
+    """Return the number of entries in a safetensors file, by its header; BadInput if it is missing or damaged."""
     with _opened(path, "numpy") as file:  # does not import PyTorch
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
@@ -92,23 +78,15 @@ def most_numbers(cfg: hooked_transformer.HookedTransformerConfig) -> int:
 
 
 def fill(model: Transformer, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Load the weights read from ``path`` into a model, converted to the model's precision.
-
-    Raises:
-        BadInput: keys or shapes do not fit the model, or a weight is not finite.
-    """
-    own = model.state_dict()
+    """Load the weights read from ``path`` into a model, in its precision; BadInput if they do not fit it."""
+    there = model.state_dict()
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
-    filled: dict[str, torch.Tensor] = {}
-    foreign = sorted(set(tensors) - set(own))
-    if foreign:
+    if foreign := sorted(set(tensors) - set(there)):
         raise BadInput(f"{path}: unexpected tensor {foreign[0]!r}; the weights do not fit the config")
-    for name, parameter in own.items():
-        if name not in tensors:
-            if name.endswith(CONSTANTS) or name in frozen:
-                continue
+    for name, parameter in there.items():
+        if name not in tensors and not name.endswith(CONSTANTS) and name not in frozen:
             raise BadInput(f"{path}: tensor {name!r} is missing; the weights do not fit the config")
-        tensor = tensors[name]
+        tensor = tensors.get(name, parameter)
         if tensor.shape != parameter.shape:
             got, expected = list(tensor.shape), list(parameter.shape)
             raise BadInput(f"{path}: {name} is {got}; the config expects {expected}")
@@ -118,36 +96,26 @@ def fill(model: Transformer, tensors: Mapping[str, torch.Tensor], path: Path) ->
             raise BadInput(f"{path}: {name} is {tensor.dtype}; expected floating-point weights of 16 to 64 bits")
         if not tensor.to(parameter.dtype).isfinite().all():
             raise BadInput(f"{path}: {name} holds NaN or infinite weights")
-        filled[name] = tensor
-    model.load_state_dict({**own, **filled}, strict=True)
+        there[name] = tensor
+    model.load_state_dict(there, strict=True)
 
 
 def _check_finished(folder: Path) -> None:
-    """Check that a folder does not hold a run whose training has not ended.
-
-    Raises:
-        BadInput: it does; the message has the saved step, if there is one, and the command that continues.
-    """
-    if (folder / WEIGHTS).exists() or not ((folder / STATE).exists() or (folder / LOCK).exists()):
+    """Raise BadInput for a run whose training has not ended, with its saved step and the command that continues it."""
+    where, state = "", folder / STATE
+    if (folder / WEIGHTS).exists() or not (state.exists() or (folder / LOCK).exists()):
         return
-    step = None
-    if (folder / STATE).exists():
-        with _opened(folder / STATE, "numpy") as file:
-            step = (file.metadata() or {}).get("step")
-    where = f", its saved state is that of step {step}" if step else ""
+    if state.exists():
+        with _opened(state, "numpy") as file:
+            where = f", its saved state is that of step {(file.metadata() or {}).get('step')}"
     raise BadInput(f"{folder}: the run is not finished{where}; continue it with: {resume_command(folder)}")
 
 
 def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, TrainableTask]:
-    """Load the model (float32, evaluation mode) and the task of a model directory.
-
-    Args:
-        folder: the model directory.
-        weights: another safetensors file for the same architecture, such as a checkpoint.
+    """Load the model (float32, evaluation mode) and the task of a model directory, or of a checkpoint with its config.
 
     Raises:
-        BadInput: a file is missing, incomplete, or in another format, config and weights do not match, or the training
-            has not ended.
+        BadInput: a file is missing or damaged, config and weights do not match, or the training has not ended.
     """
     config, path = read_config(folder), weights or folder / WEIGHTS
     if weights is None:
@@ -155,12 +123,10 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, 
     task = task_from(config, folder / CONFIG)
     n_numbers(path)  # fails early: importing TransformerLens takes seconds
     cfg = architecture_from(config, task, folder / CONFIG)
-    from retrieval_interp.models.build import build
-
     tensors, _ = load_tensors(path, most_numbers(cfg))
     there = sum(tensor.numel() for tensor in tensors.values())
     if least_parameters(cfg) > there:  # before the model takes memory
         raise BadInput(f"{path}: {there} weights do not fit the config; expected at least {least_parameters(cfg)}")
-    model = build(task, cfg)
+    model = building.build(task, cfg)
     fill(model, tensors, path)
     return model.eval(), task

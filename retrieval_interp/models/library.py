@@ -13,7 +13,7 @@ from circuits.model.transformer import Transformer
 from circuits.utils.files import to_path
 from retrieval_interp.models.checkpoints import fill, load_model, load_tensors, most_numbers
 from retrieval_interp.models.hub import PREFIX, fetch
-from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, size_from, some_checkpoints, task_from
+from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, shape_from, some_checkpoints, task_from
 from retrieval_interp.tasks.task import TrainableTask
 
 
@@ -39,11 +39,7 @@ def data_folder() -> Path:
 
 
 def find(name: str | Path) -> Path:
-    """Return the model directory for a path, a Hub address or a name.
-
-    Raises:
-        BadInput: there is none; the message lists all names.
-    """
+    """Return the model directory for a path, a Hub address or a name; BadInput with all names if there is none."""
     if str(name).startswith(PREFIX):
         return fetch(str(name))
     try:
@@ -91,25 +87,13 @@ def load(name: str | Path) -> Loaded:
 
 
 def own_circuit(folder: Path) -> Circuit | None:
-    """Return the circuit in a model directory, or None if there is none.
-
-    Raises:
-        BadInput: the circuit file is damaged.
-    """
+    """Return the circuit in a model directory, or None if there is none; BadInput if its file is damaged."""
     path = folder / CIRCUIT
     return load_circuit(path) if path.exists() else None
 
 
 def chosen_circuit(name: str | Path, path: Path | None = None) -> Circuit:
-    """Return the circuit of a file; or if none is given, the one in a model directory.
-
-    Args:
-        name: the model, as for ``find``.
-        path: a circuit file.
-
-    Raises:
-        BadInput: the file is damaged or missing; or none is given, and the model has no circuit.
-    """
+    """Return the circuit of a file, or the one in a model directory (see ``find``); BadInput if there is none."""
     circuit = own_circuit(find(name)) if path is None else load_circuit(path)
     if circuit is None:
         raise BadInput(f"{name}: has no {CIRCUIT}; name one with --circuit")
@@ -117,21 +101,14 @@ def chosen_circuit(name: str | Path, path: Path | None = None) -> Circuit:
 
 
 def own_task(folder: Path) -> TrainableTask:
-    """Return the task of a model directory, without loading the model.
-
-    Raises:
-        BadInput: the config is damaged or missing.
-    """
+    """Return the task of a model directory, without loading the model."""
     return task_from(read_config(folder), folder / CONFIG)
 
 
 def own_size(folder: Path) -> tuple[int, int]:
-    """Return the number of layers and the number of heads per layer, without loading the model.
-
-    Raises:
-        BadInput: the config is damaged or missing.
-    """
-    return size_from(read_config(folder), folder / CONFIG)
+    """Return the number of layers and the number of heads per layer, without loading the model."""
+    shape = shape_from(read_config(folder), folder / CONFIG)
+    return shape.n_layers, shape.n_heads
 
 
 def through_training(run: Path | str) -> Iterator[tuple[int, Transformer]]:

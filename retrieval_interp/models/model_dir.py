@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
 
 from circuits.errors import BadInput
 from circuits.model.transformer import hooked_transformer
 from circuits.utils.files import read_text
-from circuits.utils.lazy import torch
+from circuits.utils.lazy import Deferred, torch
+from retrieval_interp.records import Size, first_error, record
 from retrieval_interp.tasks.registry import describe, task_of
 from retrieval_interp.tasks.task import TrainableTask
 
@@ -23,13 +27,35 @@ CONFIG, WEIGHTS, CIRCUIT, LOG = "config.json", "model.safetensors", "circuit.yam
 STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
 LOCK = ".lock"  # held by the process that trains a run; stays when it ends
 REPORT, ATTENTION, CARD = "report.json", "attention.csv", "README.md"
-FORMAT = 1
 
-# The fields that define the model; all other fields of HookedTransformerConfig keep their defaults.
-ARCHITECTURE_FIELDS = (
-    *("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "attn_only", "act_fn"),
-    *("n_ctx", "d_vocab", "d_vocab_out", "normalization_type", "eps"),
-)
+activation_functions = Deferred("transformer_lens.utilities.activation_functions")
+
+
+@record
+class Shape:
+    """The fields that define a model; all other fields of HookedTransformerConfig keep their defaults."""
+
+    n_layers: Size
+    n_heads: Size
+    d_model: Size
+    d_head: Size
+    n_ctx: int
+    d_vocab: int
+    d_vocab_out: int
+    d_mlp: Size | None = None
+    attn_only: bool = False
+    act_fn: str | None = None
+    normalization_type: Literal["LN", "LNPre"] | None = "LN"
+    eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+
+
+class Config(BaseModel):
+    """``config.json``; ``made`` says how the model was made."""
+
+    format: Literal[1]
+    task: dict[str, Any]
+    architecture: dict[str, Any]
+    made: dict[str, Any] = {}
 
 
 def resume_command(run: Path) -> str:
@@ -43,11 +69,7 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """Return the checkpoints of a run by step, in ascending order.
-
-    Raises:
-        BadInput: a file name contains no step.
-    """
+    """Return the checkpoints of a run by step, in ascending order; BadInput if a file name contains no step."""
     found = {}
     for path in sorted((run / CHECKPOINTS).glob("step-*.safetensors")):
         try:
@@ -58,51 +80,33 @@ def checkpoints(run: Path) -> dict[int, Path]:
 
 
 def some_checkpoints(run: Path) -> dict[int, Path]:
-    """Return the checkpoints of a run by step; at least one must exist.
-
-    Raises:
-        BadInput: the run has no checkpoints.
-    """
+    """Return the checkpoints of a run by step; BadInput if there is none."""
     kept = checkpoints(run)
     if not kept:
         raise BadInput(f"{run}: holds no checkpoints ({CHECKPOINTS}/step-*.safetensors)")
     return kept
 
 
-SIZE = "a whole number from 1 to 65536"  # the expected value of a size, for messages
-
-
 def config_json(task: TrainableTask, cfg: hooked_transformer.HookedTransformerConfig, made: Mapping[str, Any]) -> str:
     """Return the config of a model directory as JSON: the task, the architecture, and how the model was made."""
-    architecture = {field: getattr(cfg, field) for field in ARCHITECTURE_FIELDS}
+    architecture = {field.name: getattr(cfg, field.name) for field in fields(Shape)}
     if cfg.attn_only:
         architecture["d_mlp"] = None  # TransformerLens sets it anyway
-    document = {"format": FORMAT, "task": describe(task), "architecture": architecture, "made": dict(made)}
+    document = {"format": 1, "task": describe(task), "architecture": architecture, "made": dict(made)}
     return json.dumps(document, indent=2) + "\n"
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the config of a model directory.
-
-    Raises:
-        BadInput: the folder or the file is missing, or the file is not a config.
-    """
+    """Return the config of a model directory; BadInput if the folder or file is missing, or the file is no config."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such model directory")
     path = folder / CONFIG
     text = read_text(path, "the config of a model directory")
     try:
-        config = json.loads(text)
+        Config.model_validate_json(text)
+        return json.loads(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: not JSON ({error})") from error
-    sections = ("task", "architecture")
-    if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in sections):
-        raise BadInput(f"{path}: expected an object with the sections 'task' and 'architecture'")
-    if not isinstance(config.get("made", {}), dict):
-        raise BadInput(f"{path}: 'made' is {type(config['made']).__name__}; expected an object")
-    if config.get("format") != FORMAT:
-        raise BadInput(f"{path}: format is {config.get('format')!r}; this version reads {FORMAT}")
-    return config
+        raise BadInput(f"{path}: not the config of a model directory ({first_error(error)})") from error
 
 
 def task_from(config: Mapping[str, Any], path: Path) -> TrainableTask:
@@ -113,49 +117,28 @@ def task_from(config: Mapping[str, Any], path: Path) -> TrainableTask:
         raise BadInput(f"{path}: bad task ({error})") from error
 
 
-def size_from(config: Mapping[str, Any], path: Path) -> tuple[int, int]:
-    """Return the number of layers and the number of heads per layer of a config that was read from ``path``."""
-    for field in ("n_layers", "n_heads"):
-        if not _is_size(config["architecture"].get(field)):
-            raise BadInput(f"{path}: {field} is {config['architecture'].get(field)!r}; expected {SIZE}")
-    return config["architecture"]["n_layers"], config["architecture"]["n_heads"]
+def shape_from(config: Mapping[str, Any], path: Path) -> Shape:
+    """Return the shape of the model of a config that was read from ``path``."""
+    try:
+        return Shape(**config["architecture"])
+    except (BadInput, TypeError) as error:
+        raise BadInput(f"{path}: bad architecture ({error})") from error
 
 
 def architecture_from(
     config: Mapping[str, Any], task: TrainableTask, path: Path
 ) -> hooked_transformer.HookedTransformerConfig:
     """Return the TransformerLens config of a config that was read from ``path``, checked against its task."""
-    section = config["architecture"]
-    unknown = sorted(set(section) - set(ARCHITECTURE_FIELDS))
-    if unknown:
-        raise BadInput(f"{path}: unknown architecture field {unknown[0]!r}")
-    expected = {"d_vocab": task.d_input, "d_vocab_out": task.d_output, "n_ctx": task.n_positions}
-    for field, value in expected.items():
-        if section.get(field) != value:
-            raise BadInput(f"{path}: {field} is {section.get(field)!r}; the task needs {value}")
-    attention_only = section.get("attn_only", False)
-    expected_types: dict[str, tuple[str, bool]] = {
-        field: (SIZE, _is_size(section.get(field)))
-        for field in ("n_layers", "n_heads", "d_model", "d_head", *(() if attention_only is True else ("d_mlp",)))
-    }
-    expected_types["attn_only"] = ("true or false", isinstance(attention_only, bool))
-    normalization = section.get("normalization_type", "LN")
-    expected_types["normalization_type"] = ("LN, LNPre or null", normalization in ("LN", "LNPre", None))
-    eps = section.get("eps", 1e-5)
-    expected_types["eps"] = ("a number above 0", isinstance(eps, float) and 0 < eps < 1)
-    for field, (wanted, right) in expected_types.items():
-        if not right:
-            raise BadInput(f"{path}: {field} is {section.get(field)!r}; expected {wanted}")
-    from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
-
-    activation = section.get("act_fn")
-    if not attention_only and not (isinstance(activation, str) and activation in SUPPORTED_ACTIVATIONS):
-        raise BadInput(f"{path}: act_fn is {activation!r}; expected one of {', '.join(SUPPORTED_ACTIVATIONS)}")
+    shape = shape_from(config, path)
+    for field, value in {"d_vocab": task.d_input, "d_vocab_out": task.d_output, "n_ctx": task.n_positions}.items():
+        if getattr(shape, field) != value:
+            raise BadInput(f"{path}: {field} is {getattr(shape, field)!r}; the task needs {value}")
+    if not shape.attn_only and shape.d_mlp is None:
+        raise BadInput(f"{path}: d_mlp is missing; expected the width of the MLPs, or attn_only")
+    if not shape.attn_only and shape.act_fn not in activation_functions.SUPPORTED_ACTIVATIONS:
+        known = ", ".join(activation_functions.SUPPORTED_ACTIVATIONS)
+        raise BadInput(f"{path}: act_fn is {shape.act_fn!r}; expected one of {known}")
     try:
-        return hooked_transformer.HookedTransformerConfig(**section, device="cpu", dtype=torch.float32)
+        return hooked_transformer.HookedTransformerConfig(**asdict(shape), device="cpu", dtype=torch.float32)
     except Exception as error:  # TransformerLens can raise anything
         raise BadInput(f"{path}: bad architecture ({error})") from error
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**16

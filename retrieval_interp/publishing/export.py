@@ -10,77 +10,57 @@ from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.losses.loss import Loss
 from circuits.utils.files import read_text, write_atomically
-from circuits.utils.lazy import torch
+from circuits.utils.lazy import Deferred, torch
+from retrieval_interp.models import model_dir
 from retrieval_interp.models.checkpoints import load_model, load_tensors, save_tensors
-from retrieval_interp.models.model_dir import (
-    CHECKPOINTS,
-    CONFIG,
-    LOG,
-    WEIGHTS,
-    checkpoint_path,
-    config_json,
-    read_config,
-)
+from retrieval_interp.publishing.card import model_card
 from retrieval_interp.training.training import train_command
 
 EXAMPLES, SEED = 4096, 20_250_000
 LARGEST_CHANGE = 1e-3  # relative change of the loss
 
+evaluation = Deferred("circuits.ablation.evaluation")
+
 
 def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, Any]:
-    """Export the finished run in ``run`` to the model directory ``to``.
+    """Export the finished run in ``run`` to the model directory ``to``, with a card and the checkpoints of some steps.
 
-    The weights are in half precision if this changes the loss on 4,096 fresh examples by less than a thousandth.
-
-    Args:
-        run: the folder of the run.
-        to: the model directory to write.
-        checkpoints: the steps whose checkpoints are exported, too, in half precision.
+    The weights are in half precision if this changes the loss on 4,096 fresh examples by less than a thousandth;
+    checkpoints always are. BadInput if the run is not finished, a checkpoint is missing, or ``to`` holds a model.
 
     Returns:
         the precision, and the losses in float32 and float16, as written to the config.
-
-    Raises:
-        BadInput: the run is not finished or has no such checkpoint, or ``to`` already holds a model.
     """
-    if (to / CONFIG).exists():
+    if (to / model_dir.CONFIG).exists():
         raise BadInput(f"{to}: already holds a model")
-    kept = [checkpoint_path(run, step) for step in checkpoints]
-    for path in kept:
-        if not path.exists():
-            raise BadInput(f"{path}: no such checkpoint")
+    kept = [model_dir.checkpoint_path(run, step) for step in checkpoints]
+    if missing := [path for path in kept if not path.exists()]:
+        raise BadInput(f"{missing[0]}: no such checkpoint")
     model, task = load_model(run)
-    from circuits.ablation.evaluation import evaluate
-
-    config = read_config(run)
-    made = dict(config.get("made", {}))
-    examples = task.examples(EXAMPLES, SEED)
-
-    def measure() -> Loss:
-        return Loss.of(evaluate(model, task, examples, [Circuit()])[0], task.loss_components)
-
-    full = measure()
-    weights = model.state_dict()
-    halves = _halved(weights)
-    model.load_state_dict({name: half.to(weights[name].dtype) for name, half in halves.items()})
-    half = measure()
-    small = abs(half.mean - full.mean) < LARGEST_CHANGE * full.mean
-    measured = {
+    config, whole = model_dir.read_config(run), {name: own.clone() for name, own in model.state_dict().items()}
+    halves, losses = _halved(whole), []
+    for weights in (whole, halves):
+        model.load_state_dict(weights)
+        measured = evaluation.evaluate(model, task, task.examples(EXAMPLES, SEED), [Circuit()])[0]
+        losses.append(Loss.of(measured, task.loss_components))
+    small = abs(losses[1].mean - losses[0].mean) < LARGEST_CHANGE * losses[0].mean
+    exported: dict[str, Any] = {
         "precision": "float16" if small else "float32",
         "examples": EXAMPLES,
         "evaluation_seed": SEED,
-        "loss_float32": full.to_json(),
-        "loss_float16": half.to_json(),
     }
+    exported |= {f"loss_{name}": loss.to_json() for name, loss in zip(("float32", "float16"), losses, strict=True)}
+    made = {**config.get("made", {}), "exported": exported}
     if "preset" in made:
-        made["command"] = train_command(made["preset"], config, run / CONFIG)
-    log = read_text(run / LOG, "the log of a run")
-    save_tensors(to / WEIGHTS, halves if small else weights)
+        made["command"] = train_command(config, run / model_dir.CONFIG)
+    log = read_text(run / model_dir.LOG, "the log of a run")
+    save_tensors(to / model_dir.WEIGHTS, halves if small else whole)
     for path in kept:
-        save_tensors(to / CHECKPOINTS / path.name, _halved(load_tensors(path)[0]))
-    write_atomically(to / LOG, log)
-    write_atomically(to / CONFIG, config_json(task, model.cfg, {**made, "exported": measured}))
-    return measured
+        save_tensors(to / model_dir.CHECKPOINTS / path.name, _halved(load_tensors(path)[0]))
+    write_atomically(to / model_dir.LOG, log)
+    write_atomically(to / model_dir.CONFIG, model_dir.config_json(task, model.cfg, made))
+    write_atomically(to / model_dir.CARD, model_card(to, str(to)))
+    return exported
 
 
 def _halved(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

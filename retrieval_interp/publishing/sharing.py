@@ -15,10 +15,7 @@ from retrieval_interp.publishing.card import model_card
 def push(folder: Path, address: str) -> str:
     """Upload a model directory with its card to ``hf:owner/name``, and return the web address of the repository.
 
-    This needs a token, which ``hf auth login`` stores.
-
-    Raises:
-        BadInput: the address has another form, the folder holds no complete model, or the upload fails.
+    This needs a token, which ``hf auth login`` stores. BadInput if there is no complete model, or the upload fails.
     """
     if not re.fullmatch(f"{PREFIX}[^/]+/[^/]+", address):
         raise BadInput(f"{address}: expected an address like {PREFIX}owner/name")

@@ -1,15 +1,15 @@
 """Curves over the steps of a training run: losses, and attention along paths, read from the files of the run."""
 
 import csv
-import json
-import math
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from circuits.errors import BadInput
 from circuits.utils.files import read_text
+from retrieval_interp.records import first_error
 
 EMERGED = 0.5  # a path has emerged above it, a partial loss has dropped below it
 MOST_STEPS = 10**18
@@ -42,6 +42,22 @@ def parts_of(losses: Mapping[str, Curve]) -> list[str]:
     return [name for name in losses if name != "loss" and not name.startswith(VALIDATION)]
 
 
+class Losses(BaseModel):
+    """A mean loss, and the partial losses by name."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    loss: float
+    components: dict[str, float] = {}
+
+
+class Line(Losses):
+    """A line of a training log; ``TrainingRun`` writes them."""
+
+    step: int = Field(gt=0, le=MOST_STEPS)
+    components: dict[str, float] = Field(min_length=1)
+    validation: Losses | None = None
+
+
 def read_losses(path: Path) -> dict[str, Curve]:
     """Read the losses of a training log.
 
@@ -53,36 +69,21 @@ def read_losses(path: Path) -> dict[str, Curve]:
         BadInput: the log is missing, or a line is not a line of a training log, or is out of order.
     """
     curves: dict[str, dict[int, float]] = {"loss": {}, VALIDATION: {}}
-    parts: list[str] = []
-    last = 0
-    for number, line in enumerate(read_text(path, "the log of a run").splitlines(), start=1):
+    last = None
+    for number, text in enumerate(read_text(path, "the log of a run").splitlines(), start=1):
         try:
-            record = json.loads(line)
-            step, row = int(record["step"]), _row(record)
-            if not last < step <= MOST_STEPS:
-                raise ValueError(f"step {step} after step {last}")
-            if parts not in ([], [*record["components"]]):
-                raise ValueError("other partial losses than in the lines before")
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise BadInput(f"{path}, line {number}: not a line of a training log ({error})") from error
-        last, parts = step, [*record["components"]]
+            line = Line.model_validate_json(text)
+            if last and (line.step <= last.step or [*line.components] != [*last.components]):
+                raise ValueError(f"step {line.step} of {', '.join(line.components)} after step {last.step}")
+        except ValueError as error:
+            raise BadInput(f"{path}, line {number}: not a line of a training log ({first_error(error)})") from error
+        last, row = line, {"loss": line.loss, **line.components}
+        if line.validation:
+            row[VALIDATION] = line.validation.loss
+            row |= {f"{VALIDATION}_{name}": loss for name, loss in line.validation.components.items()}
         for name, loss in row.items():
-            curves.setdefault(name, {})[step] = loss
+            curves.setdefault(name, {})[line.step] = loss
     return {**curves}
-
-
-def _row(record: dict[str, Any]) -> dict[str, float]:
-    """Return the losses in a record of a log, by name."""
-    if not record["components"]:
-        raise ValueError("no partial losses")
-    row = {"loss": float(record["loss"]), **{name: float(loss) for name, loss in record["components"].items()}}
-    if VALIDATION in record:
-        row[VALIDATION] = float(record[VALIDATION]["loss"])
-        parts = record[VALIDATION].get("components", {})
-        row |= {f"{VALIDATION}_{name}": float(loss) for name, loss in parts.items()}
-    if not all(map(math.isfinite, row.values())):
-        raise ValueError("a loss is not a finite number")
-    return row
 
 
 def read_attention(path: Path) -> dict[str, Curve]:
@@ -92,17 +93,13 @@ def read_attention(path: Path) -> dict[str, Curve]:
         BadInput: the file is missing, or not such a table.
     """
     text = read_text(path, "a table of attention along paths")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     try:
-        if "step" not in (rows.fieldnames or ()):
-            raise ValueError("no column step")
-        table = [(int(row.pop("step")), {name: float(value) for name, value in row.items()}) for row in rows]
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        (first, *names), *rows = csv.reader(line for line in text.splitlines() if not line.startswith("#"))
+        table = {int(step): dict(zip(names, map(float, row), strict=True)) for step, *row in rows}
+        if first != "step" or len(table) < 2 or [*table] != sorted(table) or len(table) < len(rows):
+            raise ValueError("expected a column step of two steps or more, in ascending order")
+    except (ValueError, csv.Error) as error:
         raise BadInput(f"{path}: not a table of attention along paths ({error})") from error
-    if len(table) < 2 or any(step >= then for (step, _), (then, _) in pairwise(table)):
-        raise BadInput(f"{path}: expected two steps or more, in ascending order")
-    if table[-1][0] > MOST_STEPS:
-        raise BadInput(f"{path}: holds step {table[-1][0]}; expected at most 10^18")
-    if not all(0 <= attention <= 1.0001 for _, row in table for attention in row.values()):
-        raise BadInput(f"{path}: holds attention that is not between 0 and 1")
-    return {name: {step: row[name] for step, row in table} for name in table[0][1]}
+    if max(table) > MOST_STEPS or not all(0 <= one <= 1.0001 for row in table.values() for one in row.values()):
+        raise BadInput(f"{path}: holds a step above 10^18, or attention that is not between 0 and 1")
+    return {name: {step: row[name] for step, row in table.items()} for name in names}

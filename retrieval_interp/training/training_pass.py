@@ -30,21 +30,16 @@ def training_pass(
     residual = model.embed(inputs) + model.pos_embed.W_pos[: inputs.shape[1]]
     *lower, last = model.blocks
     for block in lower:
-        residual = layer(block, residual)
+        residual = layer(block, residual, EVERYWHERE)
     residual = layer(last, residual, positions)
     return model.unembed(normalised(getattr(model, "ln_final", nn.Identity()), residual))
 
 
 def layer(
-    block: Any, residual: Float[Tensor, "batch pos d_model"], positions: slice = EVERYWHERE
+    block: Any, residual: Float[Tensor, "batch pos d_model"], positions: slice
 ) -> Float[Tensor, "batch read d_model"]:
     """Return the residual stream at some positions after a layer."""
-    attended = attention(block.attn, normalised(block.ln1, residual), positions)
-    return after_mlp(block, residual[:, positions] + attended)
-
-
-def after_mlp(block: Any, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-    """Return the residual stream after the MLP of a layer, which a layer of attention only does not have."""
+    residual = residual[:, positions] + attention(block.attn, normalised(block.ln1, residual), positions)
     if block.cfg.attn_only:
         return residual
     mlp = block.mlp

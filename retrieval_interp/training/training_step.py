@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,12 +15,29 @@ from jaxtyping import Float
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
 from circuits.task import Examples
-from circuits.utils.lazy import torch
+from circuits.utils.lazy import Deferred, torch
 from retrieval_interp.models.presets import Recipe
 from retrieval_interp.rng import RngStream
-from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.task import RawBatch, TrainableTask
-from retrieval_interp.tasks.vectors import VectorBatch
+
+passing = Deferred("retrieval_interp.training.training_pass")  # imports TransformerLens
+DEVICES = ("auto", "cuda", "mps", "cpu")
+
+
+def check_device_name(name: str) -> None:
+    """Raise BadInput if the name of a device is unknown; whether this machine has the device is not checked."""
+    if name not in DEVICES:
+        raise BadInput(f"device {name!r} is not known; expected one of {', '.join(DEVICES)}")
+
+
+def choose_device(name: str) -> torch.device:
+    """Return a device by name; ``auto`` tries CUDA, then MPS, then the CPU. BadInput if this machine lacks it."""
+    check_device_name(name)
+    usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    there = [device for device, is_there in usable.items() if is_there]
+    if name not in ("auto", *there):
+        raise BadInput(f"device {name!r} is not usable here; expected auto or one of {', '.join(there)}")
+    return torch.device(there[0] if name == "auto" else name)
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -31,87 +48,21 @@ def learning_rate(recipe: Recipe, step: int) -> float:
     return recipe.lr * warm * 0.5 * (1 + math.cos(math.pi * gone))
 
 
-def largest_norm(recipe: Recipe) -> float:
-    """Return the norm at which a recipe clips gradients; infinite without clipping."""
-    return math.inf if recipe.max_grad_norm is None else recipe.max_grad_norm
-
-
-def adamw(trained: Iterable[tuple[str, torch.Tensor]], recipe: Recipe) -> torch.optim.AdamW:
-    """Return AdamW over named weights, with weight decay on matrices, but not on biases and norms."""
-    groups: dict[bool, list[torch.Tensor]] = {True: [], False: []}
-    for name, weight in trained:
-        groups[name.rsplit(".", 1)[-1].startswith("W_")].append(weight)
-    decays = {True: recipe.weight_decay, False: 0.0}
-    each = [{"params": some, "weight_decay": decays[matrices]} for matrices, some in groups.items()]
-    return torch.optim.AdamW(each, lr=recipe.lr, betas=(recipe.betas[0], recipe.betas[1]), fused=True)
-
-
-DEVICES = ("auto", "cuda", "mps", "cpu")
-
-
-def check_device_name(name: str) -> None:
-    """Check the name of a device, but not whether this machine has the device.
-
-    Raises:
-        BadInput: the name is unknown.
-    """
-    if name not in DEVICES:
-        raise BadInput(f"device {name!r} is not known; expected one of {', '.join(DEVICES)}")
-
-
-def choose_device(name: str) -> torch.device:
-    """Return a device by name; ``auto`` tries CUDA, then MPS, then the CPU.
-
-    Raises:
-        BadInput: the name is unknown, or this machine does not have the device.
-    """
-    check_device_name(name)
-    usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return torch.device(next(device for device, there in usable.items() if there))
-    if not usable.get(name, False):
-        there = ", ".join(device for device, there in usable.items() if there)
-        raise BadInput(f"device {name!r} is not usable here; expected auto or one of {there}")
-    return torch.device(name)
-
-
-def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether the processor multiplies bfloat16 matrices natively."""
+def in_bfloat16(recipe: Recipe, device: torch.device) -> bool:
+    """Whether a recipe uses bfloat16 matrix products on a device: as it says, or if the processor has them."""
+    if recipe.precision != "auto":
+        return recipe.precision == "bfloat16"
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "cpu":
-        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-    return False
-
-
-def in_bfloat16(recipe: Recipe, device: torch.device) -> bool:
-    """Whether a recipe uses bfloat16 matrix products on a device."""
-    return has_fast_bfloat16(device) if recipe.precision == "auto" else recipe.precision == "bfloat16"
-
-
-def compiled(forward: Any, device: torch.device, tried: Callable[[Any], None]) -> Any:
-    """Compile a forward pass; if this or ``tried`` fails, print a warning and return the pass uncompiled."""
-    torch.compiler.reset()  # PyTorch stops compiling after a few models with the same code; earlier ones are done
-    decompose = "cpp.use_decompose_tanh"  # halves the time of GELU on the CPU, with an error of 1e-7
-    try:
-        known = device.type == "cpu" and decompose in torch._inductor.list_options()  # older versions lack it
-        fast = torch.compile(forward, dynamic=False, options={decompose: True} if known else {})
-        tried(fast)
-    except Exception as error:  # the compiler can raise anything; training works without it
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
-        return forward
-    return fast
+    cpu = device.type == "cpu"
+    return cpu and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def keep_freed_memory(kept: bool = True) -> None:
-    """Make this process keep the memory that one step frees for the next step. Only glibc has the setting.
+    """Make this process keep the memory that one step frees for the next step, or not. Only glibc has the setting.
 
     By default glibc returns large tensors to the system, which then hands out and clears every page anew. This takes a
     tenth to a fifth of the time of a step, and more if other processes are busy (``benchmarks/training.py``).
-
-    Args:
-        kept: False restores the default.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt:
@@ -134,26 +85,38 @@ class TrainingStep:
     recipe: Recipe
 
     def __post_init__(self) -> None:
-        from retrieval_interp.training.training_pass import (
-            training_pass,  # imports TransformerLens, which a learning rate does not need
-        )
-
         keep_freed_memory()
-        self.device = next(self.model.parameters()).device
-        self.optimizer = adamw(((n, p) for n, p in self.model.named_parameters() if p.requires_grad), self.recipe)
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        trained = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+        self.parameters = [*trained.values()]
+        self.device = self.parameters[0].device
+        matrices = {name: weight for name, weight in trained.items() if name.rpartition(".")[2].startswith("W_")}
+        others = [weight for name, weight in trained.items() if name not in matrices]  # biases and norms
+        decays = {"params": [*matrices.values()], "weight_decay": self.recipe.weight_decay}
+        groups = [decays, {"params": others, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=self.recipe.lr, betas=self.recipe.betas, fused=True)
         self.autocast = in_bfloat16(self.recipe, self.device)
-        self.forward: Any = partial(training_pass, self.model, positions=self.task.trained_positions)
+        self.forward: Any = partial(passing.training_pass, self.model, positions=self.task.trained_positions)
+
+    def start_moments(self) -> None:
+        """Make Adam's moments, as the first step would, so that they can be read from a state."""
+        for weight in self.parameters:
+            moments = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
+            self.optimizer.state[weight] = {"step": torch.zeros((), device=weight.device), **moments}
 
     def compile(self) -> None:
         """Compile the forward and the backward pass; without a working compiler, print a warning and do not compile."""
+        torch.compiler.reset()  # PyTorch stops compiling after a few models with the same code; earlier ones are done
         few = self.task.assemble(self.task.training_set(self.recipe.batch, 0).to(self.device)).inputs
-
-        def tried(forward: Any) -> None:
+        decompose = "cpp.use_decompose_tanh"  # halves the time of GELU on the CPU, with an error of 1e-7
+        try:
+            known = self.device.type == "cpu" and decompose in torch._inductor.list_options()  # older versions lack it
+            fast = torch.compile(self.forward, dynamic=False, options={decompose: True} if known else {})
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-                forward(few).float().sum().backward()
-
-        self.forward = compiled(self.forward, self.device, tried)
+                fast(few).float().sum().backward()
+            self.forward = fast
+        except Exception as error:  # the compiler can raise anything; training works without it
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            print(f"torch.compile does not work here ({reason}); training without it", file=sys.stderr)
         self.optimizer.zero_grad()
 
     def losses(self, examples: Examples) -> torch.Tensor:
@@ -175,7 +138,7 @@ class TrainingStep:
         self.optimizer.zero_grad()
         losses = self.losses(examples)
         losses.mean().backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, largest_norm(self.recipe))
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.max_grad_norm or math.inf)
         self.optimizer.step()
         # A NaN gradient has just damaged the weights: return NaN, so that the caller notices.
         return torch.where(norm.isfinite(), losses.detach(), torch.nan)
@@ -200,32 +163,32 @@ class Batches:
     """The batch of every step: each epoch visits the whole training set in a new order."""
 
     def __init__(self, task: TrainableTask, recipe: Recipe, seed: int, device: torch.device) -> None:
-        self.task, self.recipe, self.seed, self.device = task, recipe, seed, device
+        self.task: Any = task  # a RetrievalTask if the recipe is growing (see Preset)
+        self.recipe, self.seed, self.device = recipe, seed, device
         self.training_set = task.training_set(recipe.training_examples, seed).to(device)
         self._order = (-1, torch.empty(0, dtype=torch.long))
 
     def __getitem__(self, step: int) -> Examples:
         """Return the examples of a step."""
-        return self.task_at(step).assemble(self.draws(step))
+        task: Any = self.task_at(step)
+        drawn = self.draws(step)
+        return task.assemble(self.task.first_steps(drawn, task.n_steps) if self.recipe.growing else drawn)
 
     def task_at(self, step: int) -> TrainableTask:
-        """Return the task of a step: the task itself, or with fewer retrieval steps if the recipe is growing."""
-        if self.recipe.growing and isinstance(self.task, RetrievalTask):
-            return self.task.shortened(self._hops(self.task, step))
-        return self.task
+        """Return the task of a step: the task itself, or with fewer retrieval steps if the recipe is growing.
 
-    def draws(self, step: int) -> RawBatch | Examples:
-        """Return the raw batch of a step."""
+        It has one more after every equal interval in the first half of training.
+        """
+        if not self.recipe.growing:
+            return self.task
+        most = self.task.n_steps
+        return self.task.shortened(min(most, 1 + step * (most - 1) // max(1, self.recipe.steps // 2)))
+
+    def draws(self, step: int) -> RawBatch:
+        """Return the raw batch of a step, with all retrieval steps."""
         batch = self.recipe.batch
         epoch, place = divmod(step, self.recipe.training_examples // batch)
         if self._order[0] != epoch:
             order = RngStream.BATCH_ORDER.generator(self.seed, epoch).permutation(self.recipe.training_examples)
             self._order = epoch, torch.from_numpy(order).to(self.device)
-        drawn = self.training_set.take(self._order[1][place * batch : (place + 1) * batch])
-        if self.recipe.growing and isinstance(self.task, RetrievalTask) and isinstance(drawn, VectorBatch):
-            return self.task.first_steps(drawn, self._hops(self.task, step))
-        return drawn
-
-    def _hops(self, task: RetrievalTask, step: int) -> int:
-        """Return the number of retrieval steps: one more after every equal interval in the first half of training."""
-        return min(task.n_steps, 1 + step * (task.n_steps - 1) // max(1, self.recipe.steps // 2))
+        return self.training_set.take(self._order[1][place * batch : (place + 1) * batch])

@@ -34,13 +34,14 @@ CURVES = [
 def runs() -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield the preset, the seed and the changes of every run, in order."""
     yield from ((name, 0, changes) for name, changes in CURVES)
-    yield from (("transformer_a", seed, {}) for seed in range(5))
-    yield from (("transformer_d", seed, {"checkpoint_every": 20}) for seed in range(3))
+    yield from (("paper_abc", seed, {}) for seed in range(5))
+    yield from (("paper_d", seed, {"checkpoint_every": 20}) for seed in range(3))
     yield from ((name, seed, changes) for seed in (1, 2) for name, changes in CURVES)
 
 
 def place(folder: Path, name: str, seed: int, changes: dict[str, Any]) -> Path:
-    """Return the folder of one run."""
+    """Return the folder of one run; those of the first runs have the names that presets had then."""
+    name = {"paper_abc": "transformer_a", "paper_d": "transformer_d"}.get(name, name)
     return folder / f"{name}{'_with_curriculum' if changes.get('implicit_curriculum') else ''}_seed_{seed}"
 
 

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from retrieval_interp.models.presets import PRESETS
+from retrieval_interp.models.presets import preset
 from retrieval_interp.training.training import TrainingRun, choose_device, interruptions, start_run
 
 LAST_STEP, PLATEAU = 2_500, 0.5
 RUNS = [
     (name, warmup, seed)
     for seed in (100, 101)
-    for name in ("figure4_ic_3", "transformer_d", "figure4_ic_6")
+    for name in ("figure4_ic_3", "paper_d", "figure4_ic_6")
     for warmup in (2_000, 1_000)
 ]
 
 
 def place(folder: Path, name: str, warmup: int, seed: int) -> Path:
     """Return the folder of one run."""
-    return folder / f"{name}_warmup_{warmup}_seed_{seed}"
+    return folder / f"{name.replace('paper_d', 'transformer_d')}_warmup_{warmup}_seed_{seed}"
 
 
 def explore(folder: Path) -> None:
@@ -33,7 +33,7 @@ def explore(folder: Path) -> None:
     for name, warmup, seed in RUNS:
         own = place(folder, name, warmup, seed)
         if not (own / "config.json").exists():
-            decay = 1 - warmup / PRESETS[name].recipe.steps
+            decay = 1 - warmup / preset(name).recipe.steps
             start_run(own, name, seed=seed, warmup=warmup, decay=decay, max_grad_norm=1, checkpoint_every=500)
         run = TrainingRun(own, choose_device("cpu"), compiled=True)
         with interruptions() as interrupted:

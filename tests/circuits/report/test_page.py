@@ -44,7 +44,7 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tm
 def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_each_example(tmp_path):
     file = tmp_path / "attention.html"
     with pytest.raises(SystemExit) as ended:
-        main(["view", "transformer_a", "--examples", "2", "--out", str(file)])
+        main(["view", "transformer_a", "--examples", "2", "--out", str(tmp_path)])
     assert ended.value.code == 0
     with opened(file) as (page, complaints):
         for example in range(2):

@@ -36,7 +36,7 @@ def write_log(folder, steps, columns):
     (folder / "log.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def write_config(folder, seed, recipe, loss=0.5, of="transformer_a"):
+def write_config(folder, seed, recipe, loss=0.5, of="paper_abc"):
     exported = {"precision": "float16", "loss_float16": {"mean": loss, "standard_error": 0.0005}}
     made = {"preset": of, "seed": seed, "recipe": recipe, "exported": exported}
     (folder / "config.json").write_text(json.dumps({"format": 1, "task": {}, "architecture": {}, "made": made}))
@@ -59,7 +59,7 @@ def tables(tmp_path):
         for seed, (name, own) in enumerate(models.folders.items()):
             folder = tmp_path / own
             folder.mkdir(parents=True)
-            of = "transformer_d" if name == "D" else "transformer_a"
+            of = "paper_d" if name == "D" else "paper_abc"
             recipe = asdict(preset(of, **LITERAL).recipe)
             if models is SMALL:
                 write_config(folder, 7, {**recipe, "steps": 400}, 0.005, of)

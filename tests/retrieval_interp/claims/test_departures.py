@@ -15,7 +15,7 @@ DECAY = CLIPPING.replace("clipping", "decay")
 def learns_x1_at(folder, when, **changes):
     """Write a run of D in which x1 falls at a step, or never."""
     folder.mkdir(exist_ok=True)
-    write_config(folder, 0, asdict(preset("transformer_d", **{**LITERAL, **changes}).recipe), of="transformer_d")
+    write_config(folder, 0, asdict(preset("paper_d", **{**LITERAL, **changes}).recipe), of="paper_d")
     losses = {10: 1.0, 6400: 1.0} if when is None else {when - 1: 1.0, when + 1: 0.0, 6400: 0.0}
     lines = [f'{{"step": {step}, "loss": {x1}, "components": {{"x1": {x1}}}}}' for step, x1 in losses.items()]
     (folder / "log.jsonl").write_text("\n".join(lines))

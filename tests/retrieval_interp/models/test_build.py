@@ -1,19 +1,17 @@
 import copy
 import math
-import re
-from functools import partial
 
+import numpy as np
 import pytest
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformer_lens import ActivationCache
 
 from circuits import BadInput
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp import PRESETS, RetrievalTask, VectorTransformer, preset
-from retrieval_interp.models.build import build
-from retrieval_interp.models.presets import Architecture
-from retrieval_interp.training.training_pass import training_pass
+from retrieval_interp.models.library import data_folder
+from retrieval_interp.models.model_dir import CONFIG, read_config, task_from
+from retrieval_interp.models.presets import FAMILIES, Architecture, Recipe
 
 TASK = RetrievalTask(n_steps=2)
 
@@ -43,42 +41,6 @@ def test_run_with_cache_hooks_and_start_at_layer_just_work(small):
     assert torch.equal(copy.deepcopy(small)(x), outputs)
 
 
-@pytest.mark.parametrize("preset_name", ["tiny", "transformer_d", "equations"])
-@pytest.mark.parametrize("n_heads", [1, 3])
-@pytest.mark.parametrize("normalization_type", ["LN", "LNPre", None])
-def test_the_pass_that_training_takes_has_the_answers_and_gradients_of_the_transformer(
-    preset_name, n_heads, normalization_type
-):
-    task = preset(preset_name).task
-    shape = Architecture(n_layers=2, n_heads=n_heads, d_model=12, d_head=4, mlp=preset(preset_name).architecture.mlp)
-    cfg = shape.config(task)
-    cfg.normalization_type, cfg.dtype = normalization_type, torch.float64
-    model = build(task, cfg, seed=1)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weights in model.parameters():  # none is zero, biases among them
-            weights.add_(torch.randn(weights.shape, generator=generator))
-    inputs = task.examples(3, 0).inputs
-    trained = [weights for weights in model.parameters() if weights.requires_grad]
-    both = []
-    for run in (model, partial(training_pass, model)):
-        with sdpa_kernel(SDPBackend.MATH):  # the fused attention keeps its normaliser in single precision: 1e-7
-            answers = run(inputs)
-            towards = torch.randn(answers.shape, generator=torch.Generator().manual_seed(2)).double()
-            both.append((answers, torch.autograd.grad((answers * towards).sum(), trained)))
-    (answers, gradients), (fast, fast_gradients) = both
-    torch.testing.assert_close(fast, answers)
-    for one, other in zip(fast_gradients, gradients, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_attention_is_causal(small):
-    x = TASK.examples(1, 0).inputs
-    changed = x.clone()
-    changed[:, 10:] += 1.0
-    assert torch.allclose(small(x)[:, :10], small(changed)[:, :10], atol=1e-6)
-
-
 def test_weights_follow_the_seed_and_global_generators_are_left_alone(small):
     torch.manual_seed(0)
     expected = torch.rand(3)
@@ -91,7 +53,7 @@ def test_weights_follow_the_seed_and_global_generators_are_left_alone(small):
 
 @pytest.mark.parametrize(("initializer_range", "deviation"), [(0.02, 0.02), (None, 0.8 / math.sqrt(128))])
 def test_initial_weights_have_gpt2s_spread_or_transformer_lenss(initializer_range, deviation):
-    model = VectorTransformer(PRESETS["transformer_a"].changed(initializer_range=initializer_range).config)
+    model = VectorTransformer(preset("paper_abc", initializer_range=initializer_range).config)
     assert model.W_Q.std().item() == pytest.approx(deviation, rel=0.01)
     assert model.W_out.std().item() == pytest.approx(deviation / math.sqrt(24), rel=0.01)
     assert model.b_in.abs().max() == 0
@@ -115,27 +77,55 @@ def test_wrong_inputs_are_refused_with_what_was_expected(small, given, message):
         small(given)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_builds_and_has_the_papers_shape(name):
-    chosen = PRESETS[name]
-    cfg = chosen.config
-    assert cfg.d_vocab == (chosen.task.d_input if chosen.task.tokenizer else 8)
-    expected = {"transformer_a": (12, 1, 128, 3), "transformer_d": (24, 1, 512, 4), "figure4_ic_8": (8, 8, 128, 5)}
-    if name in expected:
-        assert (cfg.n_layers, cfg.n_heads, cfg.d_model, chosen.task.n_steps) == expected[name]
+def test_presets_have_the_papers_shape_and_families_one_for_each_depth():
+    for name, expected in {
+        "paper_abc": (12, 1, 128, 3),
+        "paper_d": (24, 1, 512, 4),
+        "figure4_ic_8": (8, 8, 128, 5),
+    }.items():
+        chosen = preset(name)
+        assert (chosen.config.n_layers, chosen.config.n_heads, chosen.config.d_model) == expected[:3]
+        assert chosen.task.n_steps == expected[3]
+    for name, (most, _) in FAMILIES.items():
+        depths = [preset(f"{name}_{n}").architecture.n_layers for n in range(1, most + 1)]
+        assert depths == [*range(1, most + 1)]
+        for n in (0, most + 1, "03", "N"):
+            with pytest.raises(BadInput, match="unknown preset"):
+                preset(f"{name}_{n}")
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in data_folder().glob(f"*/{CONFIG}")))
+def test_a_name_is_that_of_one_model_whether_it_is_loaded_or_trained(name):
+    config = read_config(data_folder() / name)
+    if name in PRESETS:
+        chosen = preset(name)
+        assert (config["made"]["preset"], Recipe(**config["made"]["recipe"])) == (name, chosen.recipe)
+        assert task_from(config, data_folder()) == chosen.task
+        assert config["architecture"]["n_layers"] == chosen.architecture.n_layers
+    else:
+        with pytest.raises(BadInput, match=name):
+            preset(name)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "changes", "said"),
     [
-        ("Z", "unknown preset 'Z'; `retrieval-interp models presets` lists all "),
-        (
-            "inductoin",
-            "unknown preset 'inductoin'; did you mean induction or induction_tokens? "
-            "`retrieval-interp models presets` lists all ",
-        ),
+        ("Z", {}, "unknown preset 'Z'; `retrieval-interp models presets` lists all"),
+        ("inductoin", {}, "unknown preset 'inductoin'; did you mean induction or induction_tokens?"),
+        ("transformer_b", {}, "transformer_b is a trained model, .* is paper_abc"),
+        ("tiny", {"frob": 1}, "no field 'frob'; expected one of steps, "),
+        ("tiny", {"name": 1}, "no field 'name'; expected one of steps, "),
+        ("tiny", {"n_layers": 0}, "n_layers is 0: "),
+        ("tiny", {"n_chains": "two"}, "n_chains is 'two'"),
+        ("tiny", {"steps": 3, "warmup": 4}, "warmup is 4; expected at most the number of steps, 3"),
     ],
 )
-def test_an_unknown_preset_is_refused_with_those_of_nearly_that_name(name, said):
-    with pytest.raises(BadInput, match=re.escape(said)):
-        preset(name)
+def test_an_unknown_preset_or_a_field_that_does_not_fit_is_refused(name, changes, said):
+    with pytest.raises(BadInput, match=said):
+        preset(name, **changes)
+
+
+def test_a_preset_with_changed_fields_takes_numbers_of_any_library():
+    changed = preset("tiny", n_layers=np.int64(1), steps=3, n_chains=3)
+    assert (changed.architecture.n_layers, changed.recipe.steps, changed.task.n_chains) == (1, 3, 3)
+    assert changed.recipe.warmup == 100  # the default may be more than the steps of a trial

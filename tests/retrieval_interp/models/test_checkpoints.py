@@ -34,27 +34,16 @@ def edit(folder, change):
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def test_a_saved_model_computes_the_same_after_loading(folder):
-    model = VectorTransformer(Architecture(n_layers=1, n_heads=2, d_model=16, d_head=8).config(TASK), seed=4)
-    loaded, task = load_model(folder)
+# Without MLPs, which would be most of its weights.
+@pytest.mark.parametrize("shape", [Architecture(1, 2, 16, 8), Architecture(2, 1, 64, 4, mlp=False)], ids=str)
+def test_a_saved_model_computes_the_same_after_loading_also_in_half_precision(tmp_path, shape):
+    model, x = VectorTransformer(shape.config(TASK), seed=4), TASK.examples(3, 0).inputs
+    loaded, task = load_model(saved(tmp_path / "model", model))
     assert task == TASK
-    x = TASK.examples(3, 0).inputs
     assert torch.equal(loaded(x), model(x))
-
-
-def test_a_model_without_mlps_computes_the_same_after_loading(tmp_path):
-    wide = Architecture(n_layers=2, n_heads=1, d_model=64, d_head=4, mlp=False)  # MLPs would be most of its weights
-    model = VectorTransformer(wide.config(TASK), seed=4)
-    x = TASK.examples(3, 0).inputs
-    assert torch.equal(load_model(saved(tmp_path / "model", model))[0](x), model(x))
-
-
-def test_half_precision_weights_are_loaded_into_fp32(folder):
-    tensors, _ = load_tensors(folder / "model.safetensors")
-    save_tensors(folder / "model.safetensors", {name: t.half() for name, t in tensors.items()})
-    model, _ = load_model(folder)
-    assert model.W_Q.dtype == torch.float32
-    assert torch.equal(model.W_E, tensors["embed.W_E"].half().float())
+    tensors, _ = load_tensors(tmp_path / "model" / "model.safetensors")
+    save_tensors(tmp_path / "model" / "model.safetensors", {name: t.half() for name, t in tensors.items()})
+    assert load_model(tmp_path / "model")[0].W_E.equal(tensors["embed.W_E"].half().float())
 
 
 def test_files_by_other_code_may_leave_out_hooked_transformers_constants(folder):
@@ -86,32 +75,27 @@ def cut_off(path):
     [
         (lambda f: (f / "config.json").unlink(), "config.json: no such file"),
         (lambda f: (f / "config.json").write_text(""), "config.json: the file is empty"),
-        (lambda f: cut_off(f / "config.json"), "config.json: not JSON"),
-        (lambda f: (f / "config.json").write_text('{"format": ' + "1" * 5000 + "}"), "config.json: not JSON"),
-        (lambda f: (f / "config.json").write_text("[1]"), "expected an object with the sections"),
-        (lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"), "not a text file"),
-        (lambda f: edit(f, lambda c: c.update(format=99)), "format is 99; this version reads 1"),
+        (lambda f: cut_off(f / "config.json"), "config.json: not the config of a model directory .Invalid JSON"),
+        (
+            lambda f: (f / "config.json").write_text('{"format": ' + "1" * 5000 + "}"),
+            "config.json: not the config of a model directory .Invalid JSON",
+        ),
+        (lambda f: (f / "config.json").write_text("[1]"), "not the config of a model directory"),
+        (lambda f: edit(f, lambda c: c.update(format=99)), "format is 99: Input should be 1"),
         (lambda f: edit(f, lambda c: c["task"].update(n_steps="two")), "bad task"),
-        (lambda f: edit(f, lambda c: c["task"].update(step_order="middle")), "bad task"),
-        (lambda f: edit(f, lambda c: c["task"].update(colour="red")), "bad task"),
         (lambda f: edit(f, lambda c: c["task"].update(n_steps=3)), "d_vocab_out is 8; the task needs 12"),
         (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=-1)), "n_layers is -1"),
-        (lambda f: edit(f, lambda c: c["architecture"].update(colour="red")), "unknown architecture field 'colour'"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(colour="red")), "bad architecture .colour is 'red'"),
         (lambda f: edit(f, lambda c: c["architecture"].update(act_fn="magic")), "act_fn is 'magic'"),
-        (
-            lambda f: edit(f, lambda c: c["architecture"].update(d_mlp="wide")),
-            "d_mlp is 'wide'; expected a whole number",
-        ),
+        (lambda f: edit(f, lambda c: c["architecture"].update(d_mlp="wide")), "d_mlp is 'wide'"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(d_mlp=None)), "d_mlp is missing"),
         (lambda f: edit(f, lambda c: c["architecture"].update(attn_only="no")), "attn_only is 'no'"),
-        (lambda f: edit(f, lambda c: c["architecture"].update(normalization_type=7)), "normalization_type is 7"),
-        (lambda f: edit(f, lambda c: c["architecture"].update(eps=[1])), "eps is"),
+        (lambda f: edit(f, lambda c: c["architecture"].update(eps=[1])), "eps: "),
         (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=2)), "weights do not fit the config"),
         (lambda f: edit(f, lambda c: c["architecture"].update(n_layers=65536)), "do not fit the config"),
         (lambda f: edit(f, lambda c: c["architecture"].update(d_model=8)), "the config expects"),
         (lambda f: edit(f, lambda c: c["task"].update(n_steps=10**9)), "n_steps is 1000000000"),
-        (lambda f: edit(f, lambda c: c["task"].update(implicit_curriculum="yes")), "bad task"),
         (lambda f: (f / "model.safetensors").unlink(), "model.safetensors: no such file"),
-        (lambda f: (f / "model.safetensors").write_bytes(b""), "not a whole safetensors file"),
         (lambda f: cut_off(f / "model.safetensors"), "not a whole safetensors file"),
         (lambda f: save_file({"foreign": torch.zeros(1)}, f / "model.safetensors"), "do not fit the config"),
         (lambda f: add(f, "foreign", torch.zeros(1)), "unexpected tensor 'foreign'"),
@@ -143,18 +127,16 @@ def test_no_memory_is_taken_for_what_a_header_claims(folder, claimed, message):
     assert peak() - before < 128 * MIB
 
 
-def test_weights_with_nan_are_refused(folder):
-    tensors, _ = load_tensors(folder / "model.safetensors")
-    tensors["blocks.0.attn.W_V"][0, 0, 0] = float("nan")
-    save_tensors(folder / "model.safetensors", tensors)
-    with pytest.raises(BadInput, match=r"blocks.0.attn.W_V holds NaN"):
-        load_model(folder)
-
-
-def test_weights_that_are_no_floating_point_numbers_are_refused(folder):
-    tensors, _ = load_tensors(folder / "model.safetensors")
-    save_tensors(folder / "model.safetensors", {**tensors, "embed.W_E": torch.ones(8, 16, dtype=torch.int64)})
-    with pytest.raises(BadInput, match=r"embed.W_E is torch.int64"):
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("blocks.0.ln1.b", torch.full((16,), float("nan")), r"blocks.0.ln1.b holds NaN"),
+        ("embed.W_E", torch.ones(8, 16, dtype=torch.int64), r"embed.W_E is torch.int64"),
+    ],
+)
+def test_weights_that_are_not_finite_floating_point_numbers_are_refused(folder, name, tensor, message):
+    add(folder, name, tensor)
+    with pytest.raises(BadInput, match=message):
         load_model(folder)
 
 
