@@ -104,7 +104,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     text = read_text(path, "the config of a model directory")
     try:
         Config.model_validate_json(text)
-        return json.loads(text)  # type: ignore[no-any-return]
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not the config of a model directory ({first_error(error)})") from error
 

@@ -10,7 +10,7 @@ import jinja2
 from circuits.errors import BadInput
 from retrieval_interp.models.library import own_circuit
 from retrieval_interp.models.model_dir import CONFIG, REPORT, read_config, task_from
-from retrieval_interp.reproduction.stored_report import check_is_of, circuit_found, read_report
+from retrieval_interp.reproduction import report_of
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.words import WordsTask
 from retrieval_interp.theory.depth import bound_paper
@@ -29,9 +29,7 @@ def model_card(folder: Path, address: str) -> str:
     """
     config, circuit = read_config(folder), own_circuit(folder)
     task, made = task_from(config, folder / CONFIG), config.get("made", {})
-    report = read_report(folder / REPORT) if (folder / REPORT).exists() else {}
-    if report and circuit_found(report):
-        check_is_of(report, circuit, folder)
+    report = report_of(folder)
     retrieves = not isinstance(task, WordsTask)
     tags = ["mechanistic-interpretability", *["retrieval-problem"] * retrieves, "retrieval-interp"]
     data = huggingface_hub.ModelCardData(library_name="transformer-lens", license="mit", tags=tags)
@@ -42,7 +40,8 @@ def model_card(folder: Path, address: str) -> str:
             **{"name": Path(address).name, "address": address, "task": task, "retrieves": retrieves},
             **{"architecture": config["architecture"], "made": made, "exported": exported},
             "loss": exported[f"loss_{exported['precision']}"] if exported else None,
-            **{"circuit": circuit, "report": report, "searched": not circuit_found(report)},
+            **{"circuit": circuit, "report": report},
+            "searched": report and report.discovery and not report.discovery.found,
             "useful_layers": len({head.layer for head in circuit.useful_heads}) if circuit else 0,
             "bound": bound_paper(task.n_steps) if isinstance(task, RetrievalTask) else None,
             "layers": max(layers_until(task.layout, at, part, causal=True) or 0 for part, at in task.read_at.items()),

@@ -184,7 +184,7 @@ class Batches:
         most = self.task.n_steps
         return self.task.shortened(min(most, 1 + step * (most - 1) // max(1, self.recipe.steps // 2)))
 
-    def draws(self, step: int) -> RawBatch:
+    def draws(self, step: int) -> Any:
         """Return the raw batch of a step, with all retrieval steps."""
         batch = self.recipe.batch
         epoch, place = divmod(step, self.recipe.training_examples // batch)
