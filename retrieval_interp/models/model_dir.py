@@ -103,9 +103,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     text = read_text(path, "the config of a model directory")
     try:
-        Config.model_validate_json(text)
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return Config.model_validate_json(text).model_dump()
+    except ValueError as error:
         raise BadInput(f"{path}: not the config of a model directory ({first_error(error)})") from error
 
 

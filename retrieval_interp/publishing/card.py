@@ -28,7 +28,7 @@ def model_card(folder: Path, address: str) -> str:
         address: the argument of ``load`` in the card's example.
     """
     config, circuit = read_config(folder), own_circuit(folder)
-    task, made = task_from(config, folder / CONFIG), config.get("made", {})
+    task, made = task_from(config, folder / CONFIG), config["made"]
     report = report_of(folder)
     retrieves = not isinstance(task, WordsTask)
     tags = ["mechanistic-interpretability", *["retrieval-problem"] * retrieves, "retrieval-interp"]

@@ -50,7 +50,7 @@ def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, An
         "evaluation_seed": SEED,
     }
     exported |= {f"loss_{name}": loss.to_json() for name, loss in zip(("float32", "float16"), losses, strict=True)}
-    made = {**config.get("made", {}), "exported": exported}
+    made = {**config["made"], "exported": exported}
     if "preset" in made:
         made["command"] = train_command(config, run / model_dir.CONFIG)
     log = read_text(run / model_dir.LOG, "the log of a run")

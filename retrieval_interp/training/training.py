@@ -267,7 +267,7 @@ def train(
     asked = json.loads(run_config(name, preset(name, **changes), seed))
     there = read_config(folder)
     for config in (there, asked):
-        config["made"] = {part: config.get("made", {}).get(part) for part in ("preset", "seed", "recipe")}
+        config["made"] = {part: config["made"].get(part) for part in ("preset", "seed", "recipe")}
     if there != asked:
         raise BadInput(f"{folder}: holds another run than {name} with these settings; choose another folder")
     if not (folder / WEIGHTS).exists():
