@@ -10,11 +10,11 @@ from html import escape
 from typing import NamedTuple
 
 from circuits.circuit import AttentionPath, Head
-from circuits.composition.edges import Edge
 from circuits.explorer.draft import Draft
 from circuits.explorer.exploration import Exploration
 from circuits.figures.diagram import COLOURS, drawn_paths
 from circuits.figures.diagram_edges import INPUTS, MLP, READ
+from circuits.tracing.edges import Edge
 
 ROW, COLUMN, BOX, MARGIN = 38.0, 76.0, 116.0, 26.0  # sizes, in pixels
 THIN, WIDE = 1.2, 6.0  # widths of arrows with attention 0 and 1
@@ -149,7 +149,7 @@ def _edge(edge: Edge, x: float, level: Callable[[float], float], number: int, n_
     aside = x + side * (BESIDE + APART * (number % 4))
     told = escape(f"{edge.sender} ({edge.input})")
     return (
-        f'<g class="edge" pointer-events="none"><title>{escape(edge.said)}</title>'
+        f'<g class="edge" pointer-events="none"><title>{escape(str(edge))}</title>'
         f'<path d="M{x:g} {low:.1f} L{aside:g} {low - 3:.1f} L{aside:g} {high + 3:.1f} L{x:g} {high:.1f}" fill="none" '
         f'stroke="{colour}" stroke-width="1.5" stroke-dasharray="2 3"/>'
         f'<text x="{aside + 3 * side:g}" y="{low - 10 * n_beside:.1f}" text-anchor="{"start" if side > 0 else "end"}" '

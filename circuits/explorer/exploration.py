@@ -12,8 +12,6 @@ from circuits.attention import role_attention
 from circuits.checks.removals import PathResult
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import save_circuit
-from circuits.composition.edges import Composition
-from circuits.composition.path_patching import path_patching
 from circuits.explorer.draft import Draft
 from circuits.given import examples_of
 from circuits.losses.loss import Loss
@@ -22,6 +20,8 @@ from circuits.model.transformer import Transformer
 from circuits.null_models.chance import against_chance
 from circuits.role_paths import has_role_paths
 from circuits.task import Task
+from circuits.tracing.edges import Composition
+from circuits.tracing.path_patching import path_patching
 from circuits.utils.progress import part_of
 from circuits.validation.validation import validate
 

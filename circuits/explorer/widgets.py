@@ -13,7 +13,6 @@ import traitlets
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit
-from circuits.composition.edges import Edge
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.explorer.drawing import SMALLEST, drawing, full_width
@@ -22,6 +21,7 @@ from circuits.figures.page import viewer_code
 from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
 from circuits.task import Task
+from circuits.tracing.edges import Edge
 from circuits.utils.files import to_path
 from circuits.viewer.viewer import attention_viewer, warn_if_large
 
@@ -277,7 +277,7 @@ class Explorer(ipywidgets.VBox):
         self._show_drawing()
 
     def _choose(self) -> None:
-        """Show the chosen head, and the found edges of the path that was clicked, or of all its paths.
+        """Show the chosen head, and the edges that hold, of the path that was clicked, or of all its paths.
 
         They are measured when they are first asked for.
         """
@@ -298,8 +298,8 @@ class Explorer(ipywidgets.VBox):
         if found and paths:
             self._edges = tuple(edge for own in paths for edge in found.of(own))
             self._show_drawing()
-            said = " ".join(map(found.sentence, paths))
-            self._say(f"{self._told} {said} (Path patching on {IN_PASSING} examples.)")
+            said = ". ".join(map(str, self._edges)) or "No edge holds"
+            self._say(f"{self._told} {said}. (Path patching on {IN_PASSING} examples.)")
 
     def _show_example(self) -> None:
         viewer = attention_viewer(self.exploration.model, self.exploration.few, self.example.value)

@@ -10,8 +10,7 @@ from itertools import groupby
 
 import plotly.graph_objects as go
 
-from circuits.composition.edges import Composition, Edge
-from circuits.composition.sender import EMBED, Sender
+from circuits.tracing.edges import EMBED, Composition, Edge, Sender
 
 INPUTS = {  # colours for colour-blind readers, too (Okabe and Ito), and the side of the line
     "Q": ("where the source looks (Q)", "#0072B2", "dot", 1),
@@ -48,7 +47,7 @@ class Rail:
 
 
 def drawn_edges(composition: Composition) -> tuple[Edge, ...]:
-    """Return the found edges, for each input of a path only the strongest."""
+    """Return the edges that hold, for each input of a path only the strongest."""
     kept = []
     for path in composition.attention:
         for which in INPUTS:
@@ -58,9 +57,9 @@ def drawn_edges(composition: Composition) -> tuple[Edge, ...]:
 
 def edges_said(composition: Composition) -> str:
     """Return how many edges are drawn, and how many are not."""
-    n_drawn, n_found = len(drawn_edges(composition)), len(composition.found)
-    more = f" (the strongest {STRONGEST} of each input; {n_found - n_drawn} more in the table)"
-    return f"{n_drawn} edges" + (more if n_drawn < n_found else "")
+    n_drawn, n_edges = len(drawn_edges(composition)), len(composition.of())
+    more = f" (the strongest {STRONGEST} of each input; {n_edges - n_drawn} more in the table)"
+    return f"{n_drawn} edges" + (more if n_drawn < n_edges else "")
 
 
 def add_edges(
@@ -128,8 +127,7 @@ def _rails(edges: Sequence[Edge]) -> list[tuple[Rail, int]]:
 
 
 def _strength(edge: Edge) -> float:
-    effect = edge.loss_returned if edge.attention_lost is None else edge.attention_lost
-    return effect.mean if effect else 0.0
+    return edge.effect.mean if edge.effect else 0.0
 
 
 def _height(sender: Sender) -> float:
@@ -142,9 +140,5 @@ def _kind(sender: Sender) -> str:
 
 def _told(edge: Edge) -> str:
     """Return the text that is shown when the pointer rests on an edge."""
-    lost, loss = edge.attention_lost, edge.loss_returned
-    told = [f"<b>{edge.sender}</b> at {edge.sender_role}", f"read by {edge.path} ({edge.input})"]
-    told += [f"attention lost {lost}"] if lost else []
-    told += [str(edge.by_label)] if edge.by_label else []
-    told += [f"loss returned {loss.mean:.3f} ± {loss.standard_error:.3f}"] if loss else []
-    return "<br>".join(told)
+    name = str(edge.sender)
+    return str(edge).replace(name, f"<b>{name}</b>", 1).replace(", read", "<br>read").replace("; ", "<br>")

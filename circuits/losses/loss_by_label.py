@@ -9,25 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 
 from circuits.circuit import Circuit
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.model.transformer import Transformer
-from circuits.task import Examples, Task
+from circuits.task import Examples, Task, WithInstances
 from circuits.utils.lazy import torch
-
-
-@runtime_checkable
-class WithInstances(Task, Protocol):
-    """A task whose losses are the means of those of the instances of an example."""
-
-    def instance_losses(
-        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
-    ) -> Float[torch.Tensor, "batch instance component"]:
-        """Return the loss components of every instance; NaN for instances that are not asked for an answer."""
 
 
 def losses_by_label(

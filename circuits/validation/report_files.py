@@ -11,10 +11,8 @@ from markupsafe import Markup
 from circuits.attention import split_attention
 from circuits.checks.faithfulness import Ablated
 from circuits.checks.removals import PathResult
-from circuits.checks.self_consistency_result import SelfConsistency
 from circuits.checks.statements import REPORT_FILES
 from circuits.circuit_file import dump_circuit
-from circuits.composition.edges import Composition
 from circuits.discovery.discovery import Discovery
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
@@ -24,7 +22,10 @@ from circuits.mechanisms.mechanism import REPLACEMENTS, SIMPLE
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
 from circuits.pattern_file import PATTERNS, save_patterns
+from circuits.results import Result
 from circuits.task import Examples
+from circuits.tracing.edges import Composition
+from circuits.tracing.self_consistency_result import SelfConsistency
 from circuits.utils.files import write_together
 from circuits.validation.loss_figures import content_figure, loss_figure
 from circuits.validation.validation import ATTENTION_EXAMPLES
@@ -75,7 +76,7 @@ def write_report(report: ValidationReport, folder: Path, further: Further = NOTH
 
 def to_json(report: ValidationReport, further: Further = NOTHING) -> dict[str, Any]:
     """Return the whole report as plain numbers and texts; docs/reports.md explains every key."""
-    return {**report.to_json(), **{name: one.to_json() for name, one in vars(further).items() if one}}
+    return {**report.to_json(), **{name: _plain(one) for name, one in vars(further).items() if one}}
 
 
 def page(report: ValidationReport, further: Further = NOTHING) -> str:
@@ -159,13 +160,13 @@ def markdown(report: ValidationReport, further: Further = NOTHING) -> str:
     columns = [f"{kind}row made {i}" for kind in ("", "heads above intact, ") for i in REPLACEMENTS]
     lines += _table(["path", *columns, "needed", "best other target"], table)
     if report.flow_check:
-        lines += ["", "## Could it work?", "", *(f"- {sentence}" for sentence in report.flow_sentences())]
+        lines += ["", "## Could it work?", "", f"- {report.flow_check}"]
     if further.composition:
         lines += ["", "## How the heads find their place", ""]
-        lines += [f"- {sentence}" for sentence in further.composition.sentences()]
+        lines += [f"- {edge}" for edge in further.composition.of()]
     if further.self_consistency:
         lines += ["", "## Self-consistency", ""]
-        lines += [f"- {sentence}" for sentence in further.self_consistency.sentences()]
+        lines += [f"- {further.self_consistency}"]
     if chance:
         lines += ["", "## Is it chance?", "", *(f"- {sentence}" for sentence in chance.sentences())]
     if discovery:
@@ -173,6 +174,10 @@ def markdown(report: ValidationReport, further: Further = NOTHING) -> str:
         lines += [f"{place}. {step}" for place, step in enumerate(discovery.steps(), start=1)]
     metadata = [f"{key}: {value}" for key, value in report.metadata.items()]
     return "\n".join([*lines, "", *metadata]) + "\n"
+
+
+def _plain(result: Any) -> Any:
+    return result.model_dump(mode="json") if isinstance(result, Result) else result.to_json()
 
 
 def _viewers(model: Transformer, examples: Examples) -> list[Markup]:

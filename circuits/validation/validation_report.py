@@ -15,17 +15,17 @@ from circuits.checks.heads_alone import HeadResult
 from circuits.checks.merging import Merge
 from circuits.checks.paper_protocol import PaperProtocol
 from circuits.checks.removals import PathResult
-from circuits.checks.self_consistency_result import SelfConsistency
 from circuits.checks.statements import REQUIRED, STATEMENTS, Decision, Protocol, Statement, Verdict
 from circuits.circuit import Circuit
 from circuits.circuit_file import dump_circuit
-from circuits.composition.edges import Composition
 from circuits.discovery.discovery import Discovery
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
 from circuits.task import Task
+from circuits.tracing.edges import Composition
+from circuits.tracing.self_consistency_result import SelfConsistency
 from circuits.utils.files import to_path
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly, torch
@@ -156,10 +156,6 @@ class ValidationReport:
 
         return loss_figure(self)
 
-    def flow_sentences(self) -> tuple[str, ...]:
-        """The findings of the flow check, compared with the combined loss."""
-        return self.flow_check.sentences(self.combined.mean < self.threshold) if self.flow_check else ()
-
     def heads_table(self) -> pd.DataFrame:
         """Step 3 as a table: one row for each named head, with its loss under each mechanism."""
         rows = [
@@ -248,7 +244,7 @@ class ValidationReport:
                 }
                 for m in self.merges
             ],
-            "flow_check": (self.flow_check.to_json(self.combined.mean < self.threshold) if self.flow_check else None),
+            "flow_check": self.flow_check.model_dump(mode="json") if self.flow_check else None,
         }
 
 

@@ -176,8 +176,8 @@ def discover(
     else:
         print_chance(chance)
         for one in (further.composition, further.self_consistency):
-            for sentence in one.sentences() if one else ():
-                typer.echo(sentence)
+            if one:
+                typer.echo(one)
         typer.echo(f"With role names permuted in every example, discovery reaches a loss of {found.permuted}.")
         if page is not None:
             typer.echo(f"The report is at {page}")

@@ -98,8 +98,8 @@ def print_report(report: "ValidationReport") -> None:
         for verdict in verdicts:
             mark = Text(f"{verdict.outcome} ", OUTCOMES[verdict.outcome])
             console.print(Text.assemble(f"{verdict.step:>12} ", mark, verdict.sentence))
-    for sentence in report.flow_sentences():
-        console.print(Text.assemble(f"{'flow':>12} ", sentence))
+    if report.flow_check:
+        console.print(Text.assemble(f"{'flow':>12} ", report.flow_check.verdict.sentence))
 
 
 def print_chance(chance: "ChanceReport") -> None:

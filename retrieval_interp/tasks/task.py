@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from jaxtyping import Float, Int
 
 from circuits.errors import whole
-from circuits.flow.layout import Layout
-from circuits.task import Examples
+from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.rng import RngStream
 

@@ -12,9 +12,8 @@ from functools import cached_property
 
 from jaxtyping import Bool, Float, Int
 
-from circuits.flow.layout import Layout
 from circuits.roles import Roles
-from circuits.task import Examples
+from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.language_tasks import ioi
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, at_end

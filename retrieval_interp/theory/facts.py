@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from circuits.errors import BadInput
-from circuits.flow.layout import Layout
+from circuits.task import Layout
 from circuits.utils.files import to_path
 from circuits.utils.yaml_file import read_yaml
 from retrieval_interp.theory.information_flow import layers_until

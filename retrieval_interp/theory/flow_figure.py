@@ -6,7 +6,7 @@ from itertools import combinations
 import plotly.colors
 import plotly.graph_objects as go
 
-from circuits.flow.layout import Layout
+from circuits.task import Layout
 from retrieval_interp.theory.information_flow import spread
 
 UNKNOWN, KNOWN, NEW = 0, 1, 2

@@ -216,11 +216,11 @@ def test_what_is_clicked_is_drawn_otherwise_and_undone(explorer, circuit):
 
 def test_a_click_on_a_path_tells_by_which_senders_its_head_finds_its_place(explorer, circuit):
     click(explorer, circuit.paths[1])
-    assert "L1H0 query -> pair1.second finds its place by embed at query (Q: " in explorer.said
+    assert "embed at query, read by L1H0 query -> pair1.second (Q)" in explorer.said
     assert explorer.diagram.svg.count('class="edge"') == 3
     assert "L0H0 (K)" in explorer.diagram.svg
     explorer.head.value = "L0H0"
-    assert "L0H0 pair1.second -> pair1.first finds its place" in explorer.said
+    assert "read by L0H0 pair1.second -> pair1.first (Q)" in explorer.said
     assert "L0H0 (K)" not in explorer.diagram.svg
     assert explorer.bar.layout.visibility == "hidden"
 
@@ -231,7 +231,7 @@ def test_edges_are_measured_once_for_each_head_and_only_then_the_line_says_so(ex
     for _ in range(2):
         click(explorer, circuit.paths[1])
     assert sum("on 64 examples …" in text for text in said) == 1
-    assert sum("finds its place" in text for text in said) == 2
+    assert sum("read by L1H0" in text for text in said) == 2
 
 
 def test_a_model_whose_edges_cannot_be_measured_is_explored_all_the_same(explorer, circuit, monkeypatch):

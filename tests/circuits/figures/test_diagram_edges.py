@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from circuits import circuit_diagram, path_patching
-from circuits.composition.sender import Sender
 from circuits.figures.diagram_edges import INPUTS, MLP, READ, WRITTEN, _rails, drawn_edges
+from circuits.tracing.edges import Sender
 
 
 @pytest.fixture
@@ -44,12 +44,14 @@ def test_an_edge_tells_what_it_costs_when_the_pointer_rests_on_it(task, circuit,
 
 
 def test_only_the_strongest_edges_of_an_input_are_drawn_and_the_title_says_so(task, circuit, found):
-    key = next(edge for edge in found.found if edge.input == "K" and edge.sender == Sender(0))
+    key = next(edge for edge in found.of() if edge.input == "K" and edge.sender == Sender(0))
     weaker = [
-        replace(key, sender=Sender(0, index=index), attention_lost=replace(key.attention_lost, mean=mean))
+        key.model_copy(
+            update={"sender": Sender(0, index=index), "attention_lost": replace(key.attention_lost, mean=mean)}
+        )
         for index, mean in ((1, 0.6), (2, 0.3))
     ]
-    more = replace(found, edges=(*weaker, *found.edges))
+    more = found.model_copy(update={"edges": (*weaker, *found.edges)})
     assert {edge.sender for edge in drawn_edges(more) if edge.input == "K"} >= {Sender(0), weaker[0].sender}
     assert weaker[1] not in drawn_edges(more)
     title = circuit_diagram(circuit, task.examples(8, seed=0).roles, 2, composition=found).layout.title.text
@@ -59,8 +61,12 @@ def test_only_the_strongest_edges_of_an_input_are_drawn_and_the_title_says_so(ta
 
 
 def test_rails_beside_the_same_line_do_not_overlap(found):
-    key = next(edge for edge in found.found if edge.input == "K" and edge.sender == Sender(0))
-    edges = [replace(key, sender=Sender(0, is_mlp=mlp), input=which) for mlp in (True, False) for which in "KV"]
+    key = next(edge for edge in found.of() if edge.input == "K" and edge.sender == Sender(0))
+    edges = [
+        key.model_copy(update={"sender": Sender(0, is_mlp=mlp), "input": which})
+        for mlp in (True, False)
+        for which in "KV"
+    ]
     rails = _rails(edges)
     assert sorted(lane for _, lane in rails) == [1, 2, 3, 4]
     assert rails[0][0].ends == (MLP, 1 + READ)  # the shortest is the innermost

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from circuits import Circuit, against_chance, discover, path_patching, self_consistency, validate
+from circuits.tracing.edges import Composition
 from retrieval_interp import load
 from retrieval_interp.cli import main
 from tests.browser import opened
@@ -90,10 +91,10 @@ def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, task, 
         assert any(step.startswith("simplify L0H0: previous. Loss 0.0000") for step in steps)
         assert page.locator("#trials-table tr").count() == 1 + len(found.trials)
         assert "random circuits" in page.locator("#chance").inner_text()
-        assert page.locator("#composition li").count() == len(edges.attention)
+        assert page.locator("#composition li").count() == len(edges.of())
         assert page.locator("#composition-diagram .scatterlayer .trace").count() > 0
-        assert "self-consistent" in page.locator("#self-consistency").inner_text()
+        assert "paths intact" in page.locator("#self-consistency").inner_text()
         assert complaints == []
     stored = json.loads((tmp_path / "report.json").read_text())
-    assert {edge["sender"] for edge in stored["composition"]["edges"]} == {str(edge.sender) for edge in edges.found}
-    assert stored["self_consistency"]["decision"] == consistent.decision
+    assert Composition.model_validate(stored["composition"]) == edges
+    assert stored["self_consistency"]["verdict"]["decision"] == consistent.verdict.decision

@@ -47,9 +47,9 @@ def test_a_discovered_circuit_is_written_with_its_averages_and_its_report_is_ver
     assert found["discovery"]["loss"]["combined"]["mean"] < 0.1
     assert {path.name for path in tmp_path.iterdir()} == {"found.yaml", "found.patterns.safetensors", "report"}
     assert {*found["discovery"]["circuit"]} == {str(head) for head in load_circuit(out).heads}
-    assert found["self_consistency"]["decision"] in ("holds", "fails", "undecided")
+    assert found["self_consistency"]["verdict"]["decision"] in ("holds", "fails", "undecided")
     assert '<ul id="self-consistency">' in (report / "report.html").read_text()
-    assert found["self_consistency"]["sentences"][0] in (report / "report.md").read_text()
+    assert found["self_consistency"]["verdict"]["sentence"] in (report / "report.md").read_text()
     assert run(capsys, "reproduce", report)[0] == 0
     found["self_consistency"]["combined"]["mean"] += 0.01
     (report / "report.json").write_text(json.dumps(found))
