@@ -18,7 +18,8 @@ is the *interchange accuracy*.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 import torch
@@ -171,25 +172,21 @@ def _predicted(
     }
 
 
+@dataclass(frozen=True)
 class _Batch:
-    """Some examples, their kept run, and the two instances of each that are exchanged.
+    """Some examples, every instance's partner, the two that are exchanged, and two random positions."""
 
-    Attributes:
-        base: the run on the examples as they are.
-    """
+    model: Transformer
+    task: Interchangeable
+    examples: Examples
+    partner: Int[Tensor, "batch instance"]
+    treated: Bool[Tensor, "batch instance"]
+    elsewhere: Int[Tensor, "batch 2"]
 
-    def __init__(
-        self,
-        model: Transformer,
-        task: Interchangeable,
-        examples: Examples,
-        partner: Int[Tensor, "batch instance"],
-        treated: Bool[Tensor, "batch instance"],
-        elsewhere: Int[Tensor, "batch 2"],
-    ) -> None:
-        self.model, self.task, self.examples, self.partner, self.treated = model, task, examples, partner, treated
-        self.elsewhere = elsewhere
-        self.base = KeptRun.of(model, examples)
+    @cached_property
+    def base(self) -> KeptRun:
+        """The run on the examples as they are."""
+        return KeptRun.of(self.model, self.examples)
 
     def scores(
         self, outputs: Float[Tensor, "batch pos d_out"]

@@ -148,17 +148,11 @@ def mlp_ablations(
         progress(0.05)
         measured = _losses(model, task, test_on, stand_ins, part_of(progress, 0.05, 1.0))
     names, unablated = task.loss_components, measured.pop(UNABLATED)
-    losses = [
-        MLPLoss(
-            layer=layer,
-            role=role,
-            instead=instead,
-            loss=(loss := Loss.of(each, names)),
-            added=Loss.of(each - unablated, names),
-            low=below(loss, threshold),
-        )
-        for (layer, role, instead), each in measured.items()
-    ]
+    losses = []
+    for (layer, role, instead), each in measured.items():
+        loss, added = Loss.of(each, names), Loss.of(each - unablated, names)
+        is_low = below(loss, threshold)
+        losses.append(MLPLoss(layer=layer, role=role, instead=instead, loss=loss, added=added, low=is_low))
     return MLPReport(unablated=Loss.of(unablated, names), losses=tuple(losses), threshold=threshold)
 
 
@@ -195,9 +189,8 @@ class _StandIns:
         for part, _ in _parts(model, examples):
             for layer, both in self._seen(part):
                 sums.setdefault(layer, []).append(both.double().sum(dim=1))
-        self.means = {
-            layer: torch.stack(each).sum(dim=0) / len(examples) for layer, each in sums.items()
-        }  # [2, pos, d]
+        n = len(examples)
+        self.means = {layer: torch.stack(each).sum(dim=0) / n for layer, each in sums.items()}  # [2, pos, d]
         moments: dict[tuple[int, str | None], Tensor] = {}
         for part, _ in _parts(model, examples):
             for layer, both in self._seen(part):

@@ -136,8 +136,8 @@ class ProductHead(PatchedHead):
         """Return the losses with another output of the head at some positions."""
         layer, index = self.head
         block, attention = self.run.model.blocks[layer], self.run.cache[f"blocks.{layer}.hook_attn_out"]
-        changed = attention[at] + (z - self.run.part(self.head, "z")[at]) @ block.attn.W_O[index]
-        rows = after_mlp(block, self.run.residual(layer)[at] + changed)
+        changed = (z - self.run.part(self.head, "z")[at]) @ block.attn.W_O[index]
+        rows = after_mlp(block, self.run.residual(layer)[at] + attention[at] + changed)
         first = int(at[1].min())  # attention is causal: the positions before it stay as they are
         residual = self.run.residual(layer + 1)[:, first:].clone()
         residual[at[0], at[1] - first] = rows

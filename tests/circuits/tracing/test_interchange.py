@@ -153,9 +153,8 @@ def test_only_instances_that_are_asked_for_an_answer_count(walking):
     assert {*result.unpatched_control.values()} == {1}
 
 
-@pytest.mark.parametrize("seed", [0, 7])
-def test_what_the_paths_of_a_random_circuit_decide_is_what_the_compiled_model_does(seed):
-    planted = plant(seed)
+def test_what_the_paths_of_a_random_circuit_decide_is_what_the_compiled_model_does():
+    planted = plant(0)
     size = {"n_layers": planted.n_layers, "n_heads": planted.n_heads}
     model = compile_circuit(planted.circuit, planted.task, distractors=planted.distractors, **size)
     result = interchange(model, planted.task, circuit=planted.circuit, n_examples=4)

@@ -18,7 +18,7 @@ HEAD = Head(1, 2)
 CIRCUIT = Circuit({HEAD: OneHot({"b": "a"})})
 NORMS_AFTER = ("gemma2", "gemma3", "olmo2")  # what their heads write is normalised before it is added
 ADDING = tuple(name for name in RUNNING if name not in NORMS_AFTER)
-FEW = ("gemma2", "mixtral", "falcon")  # norms after heads, experts, and attention beside the MLP
+FEW = ("gemma2", "falcon")  # norms after heads, and attention beside the MLP
 
 
 def read(name):
