@@ -7,15 +7,11 @@ from .attention import roles_or_positions as roles_or_positions
 from .checks.content_or_position import ContentOrPosition as ContentOrPosition
 from .checks.content_or_position import content_or_position as content_or_position
 from .checks.content_or_position import mean_patterns as mean_patterns
-from .checks.self_consistency import self_consistency as self_consistency
-from .checks.self_consistency_result import SelfConsistency as SelfConsistency
 from .circuit import AttentionPath as AttentionPath
 from .circuit import Circuit as Circuit
 from .circuit import Head as Head
 from .circuit_file import load_circuit as load_circuit
 from .circuit_file import save_circuit as save_circuit
-from .composition.edges import Composition as Composition
-from .composition.path_patching import path_patching as path_patching
 from .discovery.discovery import Discovery as Discovery
 from .discovery.discovery import discover as discover
 from .errors import BadInput as BadInput
@@ -23,14 +19,10 @@ from .errors import Unsolved as Unsolved
 from .explorer import explore as explore
 from .figures.attention_figure import attention_figure as attention_figure
 from .figures.diagram import circuit_diagram as circuit_diagram
-from .flow.flow_check import FlowCheck as FlowCheck
 from .flow.flow_check import flow_check as flow_check
 from .ground_truth.compile import Distractor as Distractor
 from .ground_truth.compile import TokenTask as TokenTask
 from .ground_truth.compile import compile_circuit as compile_circuit
-from .interchange.interchange import interchange as interchange
-from .interchange.interchange_result import InterchangeResult as InterchangeResult
-from .interchange.variables import Variable as Variable
 from .mechanisms.fixed_pattern import FixedPattern as FixedPattern
 from .mechanisms.mechanism import Identity as Identity
 from .mechanisms.mechanism import Mechanism as Mechanism
@@ -40,12 +32,14 @@ from .mechanisms.mechanism import Uniform as Uniform
 from .mechanisms.one_hot import Condition as Condition
 from .mechanisms.one_hot import OneHot as OneHot
 from .mechanisms.registry import register as register
-from .mlps.mlp_report import MLPReport as MLPReport
-from .mlps.mlps import mlp_ablations as mlp_ablations
 from .report.report import Report as Report
 from .roles import Roles as Roles
 from .task import Examples as Examples
 from .task import Task as Task
+from .tracing.interchange import interchange as interchange
+from .tracing.mlp_ablations import mlp_ablations as mlp_ablations
+from .tracing.path_patching import path_patching as path_patching
+from .tracing.self_consistency import self_consistency as self_consistency
 from .validation import validate as validate
 from .viewer.viewer import attention_viewer as attention_viewer
 
@@ -53,30 +47,24 @@ __all__ = [
     "AttentionPath",
     "BadInput",
     "Circuit",
-    "Composition",
     "Condition",
     "ContentOrPosition",
     "Discovery",
     "Distractor",
     "Examples",
     "FixedPattern",
-    "FlowCheck",
     "Head",
     "Identity",
-    "InterchangeResult",
-    "MLPReport",
     "Mechanism",
     "OneHot",
     "Previous",
     "Report",
     "Resample",
     "Roles",
-    "SelfConsistency",
     "Task",
     "TokenTask",
     "Uniform",
     "Unsolved",
-    "Variable",
     "ablated",
     "attention_by_group",
     "attention_figure",

@@ -1,11 +1,32 @@
-"""The task of a model: examples with named positions, and a loss with named components."""
+"""What a user implements: a task. Any class with the members of ``Task`` is one:
+
+    class LastTokenAgain:
+        roles, loss_components, output_roles = ("first", "end"), ("answer",), ("end",)
+
+        def examples(self, n, seed):
+            tokens = torch.randint(10, (n, 4), generator=torch.Generator().manual_seed(seed))
+            first, end = (torch.full((n,), position) for position in (0, 3))
+            return Examples(tokens, targets=tokens[:, 0], roles=Roles.of({"first": first, "end": end}))
+
+        def losses(self, outputs, examples):
+            return torch.nn.functional.cross_entropy(outputs[:, -1], examples.targets, reduction="none")[:, None]
+
+A task may have more, each of which unlocks a function:
+
+    layout, read_at                       LaidOut            flow_check; what ``interchange`` compares a circuit with
+    variables, exchanged, distances       Interchangeable    interchange
+    instance_losses                       WithInstances      losses split by label: self_consistency, discover
+    counterfactual inputs of Examples                        resample ablation
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from circuits.errors import BadInput
 from circuits.roles import Roles, as_tensor
@@ -79,10 +100,7 @@ class Examples:
 
 @runtime_checkable
 class Task(Protocol):
-    """Everything that this package needs to know about a task.
-
-    Any class with these members is a task, such as ``RetrievalTask``.
-    """
+    """Everything that this package needs to know about a task."""
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -103,6 +121,130 @@ class Task(Protocol):
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
         """Return the loss components of every example, from the model's outputs."""
+
+
+@runtime_checkable
+class WithInstances(Task, Protocol):
+    """A task whose losses are the means of those of the instances of an example. Losses can then be split by label."""
+
+    def instance_losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch instance component"]:
+        """Return the loss components of every instance; NaN for instances that are not asked for an answer."""
+
+
+Known = Mapping[str, frozenset[str]]  # the pieces that every role knows
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The pieces of information that each role starts with, its token and its place (paper, section 5).
+
+    One chain of the retrieval problem with D = 2:
+
+                         query     pair1.first   pair1.second   pair2.first   pair2.second
+    starts with          x0 p0     x0 p1         x1 p1          x1 p2         x2 p2
+
+    Attributes:
+        start: for every role, in the order of the sequence, the pieces of information that it starts with.
+        places: the pieces that are places; all others are tokens.
+        alike: for some roles, the roles that look the same, place by place. If one of these knows all pieces that the
+            ends of a path share, attention cannot tell it from the path's target, and the path carries nothing.
+    """
+
+    start: Known
+    places: frozenset[str] = frozenset()
+    alike: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles, in the order of the sequence."""
+        return tuple(self.start)
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """All pieces, in the order of their first role."""
+        return tuple(dict.fromkeys(piece for pieces in self.start.values() for piece in sorted(pieces)))
+
+    @property
+    def joined(self) -> tuple[tuple[str, str], ...]:
+        """The neighbouring roles in the same place, the later one first: the members of pairs."""
+        in_order = pairwise(self.roles)
+        return tuple((after, role) for role, after in in_order if self.start[role] & self.start[after] & self.places)
+
+    def renamed(self, names: Mapping[str, str]) -> Layout:
+        """Return the same layout with other role names."""
+        start = {names.get(role, role): pieces for role, pieces in self.start.items()}
+        alike = {
+            names.get(role, role): tuple(names.get(other, other) for other in others)
+            for role, others in self.alike.items()
+        }
+        return Layout(start, self.places, alike)
+
+
+@runtime_checkable
+class LaidOut(Protocol):
+    """A task with a layout of its roles, for ``flow_check``; its loss components are pieces of information, too."""
+
+    @property
+    def layout(self) -> Layout:
+        """Every role with its pieces."""
+
+    @property
+    def read_at(self) -> Mapping[str, str]:
+        """For every loss component, the role at which it is read."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the high-level model of a task, such as the symbol x2 of a retrieval chain.
+
+    Attributes:
+        name: its name; in the task's layout, if there is one, a piece of the same name.
+        role: the role at which the input sets it. If two instances exchange their inputs there, they exchange the
+            variable, and with it all that the high-level model computes from it.
+        components: the loss components that depend on it.
+    """
+
+    name: str
+    role: str
+    components: tuple[str, ...]
+
+
+@runtime_checkable
+class Interchangeable(Task, Protocol):
+    """A task with a high-level model, for ``interchange``: variables, and answers to compare between instances."""
+
+    @property
+    def variables(self) -> Sequence[Variable]:
+        """The variables, in the order in which the high-level model computes them."""
+
+    def exchanged(
+        self, examples: Examples, role: str, partner: Int[torch.Tensor, "batch instance"]
+    ) -> Shaped[torch.Tensor, "batch pos ..."]:
+        """Return the inputs with the symbol of every instance at a role replaced with its partner's; all else stays.
+
+        If the symbol is all of the input there, this is ``exchange(examples.inputs, examples.roles[role], partner)``.
+        """
+
+    def distances(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch instance component candidate"]:
+        """Return how far every answer is from the right answers of all instances of its example, the candidates.
+
+        It is NaN for instances that are not asked for an answer.
+        """
+
+
+def exchange(
+    inputs: Shaped[torch.Tensor, "batch pos ..."],
+    at: Int[torch.Tensor, "batch instance"],
+    partner: Int[torch.Tensor, "batch instance"],
+) -> Shaped[torch.Tensor, "batch pos ..."]:
+    """Return a copy of inputs with those at the positions ``at`` replaced with those at the partners' positions."""
+    rows, changed = torch.arange(len(inputs), device=inputs.device)[:, None], inputs.clone()
+    changed[rows, at] = inputs[rows, at.gather(1, partner)]
+    return changed
 
 
 def check_task(task: object, kind: type = Task) -> None:

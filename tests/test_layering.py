@@ -19,7 +19,7 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
         *("errors", "results", "utils", "names", "roles", "task", "mechanisms", "heads", "circuit", "role_paths"),
         *("pattern_file", "circuit_file", "model", "given", "entrance", "attention"),
         *("ablation", "losses", "flow", "checks"),
-        *("composition", "interchange", "mlps", "discovery", "null_models", "figures", "viewer"),
+        *("tracing", "discovery", "null_models", "figures", "viewer"),
         *("validation", "explorer", "ground_truth"),
     ),
     retrieval_interp: (

@@ -5,7 +5,6 @@
 - merging.py: two heads merged into one
 - faithfulness.py: faithfulness and completeness
 - content_or_position.py: content_or_position: content heads and positional heads, by mean ablation
-- self_consistency.py, self_consistency_result.py: do heads look by themselves where the circuit says?
 - paper_protocol.py: Appendix E to the letter
 - statements.py: Verdict, Statement: the outcome of a step, and of several steps together
 """

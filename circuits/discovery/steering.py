@@ -8,13 +8,13 @@ other rows, then one more of the paths and fixed positions that its attention sh
 
 from collections.abc import Sequence
 
-from circuits.checks.self_consistency import are_self_consistent, heads_with_paths, restoring
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting, Trial
 from circuits.losses.sequential_test import IN_PASSING, SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import OneHot
 from circuits.task import Examples
+from circuits.tracing.self_consistency import are_self_consistent, heads_with_paths, restoring
 
 
 def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit) -> Circuit:

@@ -6,13 +6,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
-from circuits.composition.edges import Composition
 from circuits.entrance import entrance
 from circuits.errors import whole
 from circuits.figures.diagram_edges import READ, WRITTEN, add_edges
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.mechanisms.mechanism import PREVIOUS
 from circuits.roles import Roles
+from circuits.tracing.edges import Composition
 from circuits.utils.plotting import go
 
 # The colours differ for colour-blind readers, too (Okabe and Ito). A layer keeps its colour throughout a diagram.
@@ -53,7 +53,7 @@ def circuit_diagram(
         roles: the roles of some examples.
         n_layers: the number of layers of the model.
         attention: the average attention from role to role, shown when the pointer rests on an arrow.
-        composition: the result of path patching. Its strongest found edges are drawn beside the lines of the roles.
+        composition: the result of path patching. Its strongest edges that hold are drawn beside the lines of the roles.
             Colours then stand for the inputs Q, K and V, and all arrows are dark.
     """
     n_layers = whole("the number of layers", n_layers, 1)

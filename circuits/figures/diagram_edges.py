@@ -6,8 +6,7 @@ its sender up to the head that reads it.
 
 from collections.abc import Collection, Mapping
 
-from circuits.composition.edges import Composition, Edge
-from circuits.composition.sender import EMBED, Sender
+from circuits.tracing.edges import EMBED, Composition, Edge, Sender
 from circuits.utils.plotting import go
 
 INPUTS = {  # colours for colour-blind readers, too (Okabe and Ito), and the side of the line
@@ -23,7 +22,7 @@ APART, BEND = 0.1, 0.1  # the distance between edges; the height over which an e
 
 
 def drawn_edges(composition: Composition) -> list[Edge]:
-    """Return the found edges, for each input of a path only the strongest."""
+    """Return the edges that hold, for each input of a path only the strongest."""
     inputs = [composition.of(path, which) for path in composition.attention for which in INPUTS]
     return [edge for edges in inputs for edge in sorted(edges, key=_strength, reverse=True)[:STRONGEST]]
 
@@ -70,14 +69,13 @@ def add_edges(
             marker={"size": 9, "symbol": symbol, "color": "white", "line": {"color": "#444", "width": 1.5}},
             hovertext=[f"{sender} at {role}" for sender, role in nodes], hoverinfo="text", showlegend=bool(nodes),
         )  # fmt: skip
-    n_more = len(composition.found) - len(edges)
+    n_more = len(composition.of()) - len(edges)
     more = f" (the strongest {STRONGEST} of each input; {n_more} more in the table)" if n_more else ""
     return f"{len(edges)} edges{more}"
 
 
 def _strength(edge: Edge) -> float:
-    effect = edge.loss_returned if edge.attention_lost is None else edge.attention_lost
-    return effect.mean if effect else 0.0
+    return edge.effect.mean if edge.effect else 0.0
 
 
 def _low(sender: Sender) -> float:
@@ -94,9 +92,5 @@ def _kind(sender: Sender) -> str:
 
 def _text(edge: Edge) -> str:
     """Return the text that is shown when the pointer rests on an edge."""
-    lost, loss = edge.attention_lost, edge.loss_returned
-    texts = [f"<b>{edge.sender}</b> at {edge.sender_role}", f"read by {edge.path} ({edge.input})"]
-    texts += [f"attention lost {lost}"] if lost else []
-    texts += [str(edge.by_label)] if edge.by_label else []
-    texts += [f"loss returned {loss.mean:.3f} ± {loss.standard_error:.3f}"] if loss else []
-    return "<br>".join(texts)
+    name = str(edge.sender)
+    return str(edge).replace(name, f"<b>{name}</b>", 1).replace(", read", "<br>read").replace("; ", "<br>")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.errors import BadInput
-from circuits.flow.layout import Known, Layout
 from circuits.mechanisms.one_hot import OneHot
+from circuits.task import Known, Layout
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ which names no role. For information flow it is still a path, and also for the p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
@@ -16,16 +17,6 @@ from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
 FixedPaths = Mapping[AttentionPath, Condition | None]  # each with its condition; None if it holds on all instances
-
-
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """The attention of a fixed pattern from one role to another: where it is at least half, and its average there."""
-
-    target: str
-    there: torch.Tensor  # [example, instance]
-    attention: float
-    condition: Condition | None
 
 
 def fixed_paths(circuit: Circuit, roles: Roles) -> FixedPaths:
@@ -41,30 +32,38 @@ def fixed_paths(circuit: Circuit, roles: Roles) -> FixedPaths:
         circuit: the circuit; its mechanisms ``map``, ``mean`` and ``given`` are considered.
         roles: the roles of some examples; attention is averaged over examples and instances.
     """
-    found: dict[AttentionPath, Condition | None] = {}
-    for head, fixed in circuit.heads.items():
-        if isinstance(fixed, FixedPattern):
-            for source in roles.distinct:
-                taken = torch.zeros_like(roles[source], dtype=torch.bool).cpu()
-                for seen in sorted(_seen(fixed, source, roles.in_layer(head.layer)), key=lambda seen: -seen.attention):
-                    if not (taken & seen.there).any():
-                        found[AttentionPath(head, source, seen.target)] = seen.condition
-                        taken |= seen.there
-    return found
+    paths: dict[AttentionPath, Condition | None] = {}
+    for head, source, weights in _rows(circuit, roles):
+        taken = torch.zeros_like(roles[source], dtype=torch.bool).cpu()
+        seen = _seen(weights, source, roles.in_layer(head.layer))
+        for target, there, _, condition in sorted(seen, key=lambda one: -one[2]):
+            if not (taken & there).any():
+                paths[AttentionPath(head, source, target)] = condition
+                taken |= there
+    return paths
 
 
-def _seen(fixed: FixedPattern, source: str, roles: Roles) -> Iterator[_Seen]:
-    """Yield the roles to which a role gives at least half of its attention, on some instances."""
+def _rows(circuit: Circuit, roles: Roles) -> Iterator[tuple[Head, str, Float[torch.Tensor, "query key"]]]:
+    """Yield the heads with fixed patterns, with every role that may attend."""
+    for head, mechanism in circuit.heads.items():
+        if isinstance(mechanism, FixedPattern):
+            yield from ((head, source, mechanism.weights) for source in roles.distinct)
+
+
+def _seen(
+    weights: Float[torch.Tensor, "query key"], source: str, roles: Roles
+) -> Iterator[tuple[str, Bool[torch.Tensor, "example instance"], float, Condition | None]]:
+    """Yield the roles to which a role gives at least half of its attention: where, how much there, the condition."""
     group = roles.main_group or "position"
     at = roles.group("position", source).cpu()
     for target in roles.before(source):
         to, labels = roles.group("position", target).cpu(), roles.group(group, target).cpu()
-        between = fixed.weights[at, to]
-        own = [label for label in labels.unique().tolist() if between[labels == label].mean() >= ON]
-        there = torch.isin(labels, torch.tensor(own, dtype=labels.dtype))
-        if there.all() or (own and (at - to).unique().numel() == 1):
-            condition = None if there.all() else Condition(group, target, tuple(own))
-            yield _Seen(target, there, (between * there).mean().item(), condition)
+        between = weights[at, to]
+        on = [label for label in labels.unique().tolist() if between[labels == label].mean() >= ON]
+        there = torch.isin(labels, torch.tensor(on, dtype=labels.dtype))
+        if there.all() or (on and (at - to).unique().numel() == 1):
+            condition = None if there.all() else Condition(group, target, tuple(on))
+            yield target, there, (between * there).mean().item(), condition
 
 
 def paths_on_average(circuit: Circuit, roles: Roles) -> FixedPaths:
@@ -72,19 +71,17 @@ def paths_on_average(circuit: Circuit, roles: Roles) -> FixedPaths:
 
     A path leads from a role to the role before it that gets most of its attention, if this is at least half.
     """
-    found: dict[AttentionPath, Condition | None] = {}
-    for head, fixed in circuit.heads.items():
-        if isinstance(fixed, FixedPattern):
-            for source in roles.distinct:
-                at = roles.group("position", source).cpu()
-                average = {
-                    target: fixed.weights[at, roles.group("position", target).cpu()].mean().item()
-                    for target in roles.in_layer(head.layer).before(source)
-                }
-                target = max(average, key=average.__getitem__, default=None)
-                if target is not None and average[target] >= ON:
-                    found[AttentionPath(head, source, target)] = None
-    return found
+    paths: dict[AttentionPath, Condition | None] = {}
+    for head, source, weights in _rows(circuit, roles):
+        at = roles.group("position", source).cpu()
+        average = {
+            target: weights[at, roles.group("position", target).cpu()].mean().item()
+            for target in roles.in_layer(head.layer).before(source)
+        }
+        target = max(average, key=average.__getitem__, default=None)
+        if target is not None and average[target] >= ON:
+            paths[AttentionPath(head, source, target)] = None
+    return paths
 
 
 def with_fixed_paths(
@@ -97,10 +94,9 @@ def with_fixed_paths(
         roles: the roles of some examples.
         read: the function that reads the paths: ``fixed_paths`` or ``paths_on_average``.
     """
-    rows: dict[Head, dict[AttentionPath, Condition | None]] = {}
-    for path, condition in read(circuit, roles).items():
-        rows.setdefault(path.head, {})[path] = condition
-    for head, own in rows.items():
-        where = {(path.source, path.target): condition for path, condition in own.items() if condition}
-        circuit = circuit.with_head(head, OneHot([(path.source, path.target) for path in own], where=where))
+    paths = read(circuit, roles)
+    for head in dict.fromkeys(path.head for path in paths):
+        of_head = {(path.source, path.target): condition for path, condition in paths.items() if path.head == head}
+        where = {ends: condition for ends, condition in of_head.items() if condition}
+        circuit = circuit.with_head(head, OneHot([*of_head], where=where))
     return circuit

@@ -23,10 +23,9 @@ from torch import Tensor
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.flow.flow_check import LaidOut
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.task import Task
+from circuits.task import LaidOut, Task
 
 MATCH = 30.0  # score of a common token; attention to other instances is then e^-30
 

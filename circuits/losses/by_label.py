@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from jaxtyping import Bool, Float
 
@@ -16,7 +16,7 @@ from circuits.circuit import Circuit
 from circuits.losses.mean import Mean
 from circuits.model.transformer import Transformer
 from circuits.roles import Roles
-from circuits.task import Examples, Task
+from circuits.task import Examples, Task, WithInstances
 from circuits.utils.lazy import torch
 
 MOST_LABELS = 16  # of a group by which means are split
@@ -97,16 +97,6 @@ def over_labels(
     labels = torch.stack([roles.group(group, role) for role in roles.names], dim=-1)  # [example, instance, role]
     of_label = torch.nn.functional.one_hot(labels, MOST_LABELS) * there[..., None, None]
     return torch.einsum("...ei,eirl->...erl", values, of_label.to(values.dtype)) / of_label.sum(dim=1)
-
-
-@runtime_checkable
-class WithInstances(Task, Protocol):
-    """A task whose losses are the means of those of the instances of an example."""
-
-    def instance_losses(
-        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
-    ) -> Float[torch.Tensor, "batch instance component"]:
-        """Return the loss components of every instance; NaN for instances that are not asked for an answer."""
 
 
 def losses_by_label(

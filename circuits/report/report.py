@@ -18,9 +18,12 @@ from circuits.checks.paper_protocol import PaperProtocol
 from circuits.checks.removals import PathResult
 from circuits.circuit_file import StoredCircuit
 from circuits.errors import BadInput, plain
+from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
 from circuits.pattern_file import PATTERNS, save_patterns
 from circuits.results import Decision, Result, Verdict, together
+from circuits.tracing.edges import Composition
+from circuits.tracing.self_consistency_result import SelfConsistency
 from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
 
@@ -102,11 +105,11 @@ class Report(Result):
     content_or_position: ContentOrPosition
     faithfulness: Faithfulness
     paper: PaperProtocol
-    flow: Any = None  # TODO FlowCheck
+    flow: FlowCheck | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
     discovery: Any = None  # TODO Discovery
-    composition: Any = None  # TODO
-    self_consistency: Any = None  # TODO
+    composition: Composition | None = None
+    self_consistency: SelfConsistency | None = None
     _experiment: Experiment | None = PrivateAttr(None)  # of a report that was made in this process
 
     @classmethod

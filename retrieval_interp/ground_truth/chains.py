@@ -15,10 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.errors import whole
-from circuits.flow.layout import Layout
-from circuits.interchange.variables import Variable, exchange
 from circuits.roles import Roles
-from circuits.task import Examples
+from circuits.task import Examples, Layout, Variable, exchange
 from retrieval_interp.tasks.high_level import chain_variables, squared_distances
 from retrieval_interp.theory.chain_layout import chain_layout
 

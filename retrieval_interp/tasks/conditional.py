@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 from einops import rearrange
 
-from circuits.flow.layout import Layout
 from circuits.roles import Roles
-from circuits.task import Examples
+from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.vectors import VectorBatch, VectorTask, drawn_symbols, shuffles

@@ -23,10 +23,8 @@ from functools import cached_property
 
 from jaxtyping import Float, Int, Integer
 
-from circuits.flow.layout import Layout
-from circuits.interchange.variables import Variable, exchange
 from circuits.roles import Roles
-from circuits.task import Examples
+from circuits.task import Examples, Layout, Variable, exchange
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.template import UNKNOWN
 from retrieval_interp.prompts import Equations

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jaxtyping import Float, Num
 
-from circuits.interchange.variables import Variable
+from circuits.task import Variable
 from circuits.utils.lazy import torch
 
 

@@ -9,9 +9,8 @@ from itertools import islice
 from jaxtyping import Float
 
 from circuits.errors import BadInput, whole
-from circuits.flow.layout import Layout
 from circuits.roles import Roles
-from circuits.task import Examples
+from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.language_tasks.template import token_ids
 from retrieval_interp.prompts.chains import Chains

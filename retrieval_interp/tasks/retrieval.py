@@ -19,10 +19,8 @@ from einops import rearrange
 from jaxtyping import Float, Int
 
 from circuits.errors import BadInput
-from circuits.flow.layout import Layout
-from circuits.interchange.variables import Variable, exchange
 from circuits.roles import Roles
-from circuits.task import Examples
+from circuits.task import Examples, Layout, Variable, exchange
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.high_level import chain_variables, squared_distances

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from jaxtyping import Float, Int
 
 from circuits.errors import whole
-from circuits.flow.layout import Layout
-from circuits.task import Examples
+from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch, transformers
 from retrieval_interp.language_tasks.template import word_tokenizer
 from retrieval_interp.rng import RngStream

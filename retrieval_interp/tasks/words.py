@@ -12,8 +12,7 @@ from functools import cached_property
 
 from jaxtyping import Float
 
-from circuits.flow.layout import Layout
-from circuits.task import Examples
+from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks import ioi
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, at_end

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from circuits.errors import BadInput
-from circuits.flow.layout import Layout
+from circuits.task import Layout
 
 
 def chain_layout(n_steps: int, order: Sequence[int] | None = None) -> Layout:

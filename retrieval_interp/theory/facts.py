@@ -23,7 +23,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from circuits.errors import BadInput
-from circuits.flow.layout import Layout
+from circuits.task import Layout
 from circuits.utils.files import to_path
 from circuits.utils.yaml_file import read_yaml
 from retrieval_interp.theory.information_flow import layers_until

@@ -9,7 +9,7 @@ import plotly.colors
 import plotly.express as px
 import plotly.graph_objects as go
 
-from circuits.flow.layout import Layout
+from circuits.task import Layout
 from circuits.utils.lazy import pandas as pd
 from retrieval_interp.results import write_page
 from retrieval_interp.theory.chain_layout import chain_layout

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
-from circuits.flow.layout import Known, Layout
+from circuits.task import Known, Layout
 
 
 def spread(layout: Layout, *, causal: bool, by_position: bool = False) -> Iterator[Known]:

@@ -18,7 +18,7 @@ from circuits.task import Examples
 from circuits.utils.lazy import Deferred, torch
 from retrieval_interp.models.presets import Recipe
 from retrieval_interp.rng import RngStream
-from retrieval_interp.tasks.task import RawBatch, TrainableTask
+from retrieval_interp.tasks.task import TrainableTask
 
 passing = Deferred("retrieval_interp.training.training_pass")  # imports TransformerLens
 DEVICES = ("auto", "cuda", "mps", "cpu")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.flow.circuit_flow import circuit_flow
-from circuits.flow.layout import Layout
+from circuits.task import Layout
 
 
 @dataclass(frozen=True, order=True)

@@ -110,7 +110,7 @@ def described(circuit: Circuit, task: TrainableTask) -> dict[str, Any]:
         "doubles": bool(fetching - {*task.output_roles}),
         "defaults": any(POSITION.fullmatch(target) for own in content for _, target in own.rows),
         "eliminates": any(0 < share < 1 for share in flow.known_in.values()),
-        "flow_check": flow.passed,
+        "flow_check": flow.verdict.decision == "holds",
         "canonical_form": str(canonical_form(explicit, task.layout)),
     }
 

@@ -5,8 +5,8 @@ import torch
 
 from circuits import BadInput, Circuit, Examples, Head, OneHot, Roles, evaluate, role_attention
 from circuits.checks.content_or_position import mean_patterns
-from circuits.composition.path_patching import path_patching
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from circuits.tracing.path_patching import path_patching
 
 PLACES = ("one", "two", "three", "four")
 BACKWARDS = OneHot({"one": "four", "two": "three", "three": "two", "four": "one"})

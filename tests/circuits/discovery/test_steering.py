@@ -2,12 +2,12 @@
 
 from circuits import Circuit, Head, OneHot
 from circuits.checks.content_or_position import mean_patterns
-from circuits.checks.self_consistency import self_consistency
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
+from circuits.tracing.self_consistency import self_consistency
 from retrieval_interp.ground_truth.chains import ChainTask
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
@@ -22,7 +22,7 @@ def steered(circuit):
         model, task.examples(64, 1), mean_patterns(model, task)
     ))  # fmt: skip
     found = steer(fitting, SequentialTest(model, task, examples, 0.05), examples, circuit)
-    return found, fitting.trials, self_consistency(model, task, found, n_examples=64).decision
+    return found, fitting.trials, self_consistency(model, task, found, n_examples=64).verdict.decision
 
 
 def test_a_lower_head_gets_back_what_a_head_above_looks_for():

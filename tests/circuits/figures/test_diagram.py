@@ -6,10 +6,10 @@ import plotly.io
 import pytest
 
 from circuits import Circuit, Condition, OneHot, circuit_diagram, path_patching
-from circuits.composition.sender import Sender
 from circuits.explorer.panels import attention_panel
 from circuits.figures.diagram_edges import INPUTS, READ, WRITTEN, drawn_edges
 from circuits.figures.page import figure_element
+from circuits.tracing.edges import Sender
 
 
 @pytest.fixture

@@ -1,12 +1,7 @@
-import pytest
-
-from circuits import Circuit, Condition, Head, Identity, OneHot, Previous, validate
+from circuits import Circuit, Condition, Head, Identity, OneHot, Previous
 from circuits.circuit import AttentionPath
-from circuits.flow.flow_check import flow_check
-from circuits.ground_truth.compile import compile_circuit
-from circuits.validation.report_files import markdown
+from circuits.flow.flow_check import FlowCheck, flow_check
 from retrieval_interp.ground_truth.chains import ChainTask
-from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 from tests.repeated import RepeatedTokens
 
@@ -22,10 +17,9 @@ TWO = Circuit(
 
 def test_every_symbol_arrives_with_the_layer_that_brings_it():
     found = flow_check(TWO, ChainTask(2))
-    assert found.passed
+    assert found.verdict.decision == "holds"
     assert found.known_at == {"x1": 1, "x2": 3}
-    (sentence,) = found.sentences(low=True)
-    assert "x1 after layer 1, x2 after layer 3" in sentence
+    assert FlowCheck.model_validate_json(found.model_dump_json()) == found
 
 
 def test_heads_that_nobody_tells_where_to_look_are_against_the_first_assumption():
@@ -35,9 +29,6 @@ def test_heads_that_nobody_tells_where_to_look_are_against_the_first_assumption(
         AttentionPath(Head(1, 0), "query", "pair1.second"),
         AttentionPath(Head(3, 0), "query", "pair2.second"),
     )
-    low, high = found.sentences(low=True), found.sentences(low=False)
-    assert low[-1].startswith("The loss is low all the same")
-    assert high == low[:-1]
 
 
 def test_a_path_that_brings_nothing_new_is_named():
@@ -54,10 +45,10 @@ def test_a_path_that_carries_on_some_slots_only_what_another_carries_on_others_i
     }
     fetch = {Head(2, 0): OneHot({"query": "pair1.second"})}
     both = flow_check(Circuit({Head(layer, 0): own for layer, own in slots.items()} | fetch), task)
-    assert both.passed
+    assert both.verdict.decision == "holds"
     assert both.redundant == both.forbidden == ()
     one = flow_check(Circuit({Head(0, 0): slots[0]} | fetch), task)
-    assert not one.passed
+    assert one.verdict.decision == "fails"
     assert one.known_in == {"x1": 0.5}
     assert one.forbidden == ()  # allowed on two slots
 
@@ -66,22 +57,8 @@ def test_a_circuit_without_paths_carries_nothing():
     found = flow_check(Circuit({Head(0, 0): Identity()}), ChainTask(2))
     assert found.known_at == {"x1": None, "x2": None}
     assert found.known_in == {"x1": 0.0, "x2": 0.0}
-    assert not found.passed
+    assert found.verdict.decision == "fails"
 
 
 def test_a_task_that_does_not_say_what_its_roles_know_has_no_answer():
     assert flow_check(TWO, RepeatedTokens()) is None
-
-
-@pytest.mark.slow
-def test_the_report_says_what_flow_says_beside_the_loss():
-    task = ChainTask(2)
-    circuit = minimal_circuit(2)
-    model = compile_circuit(circuit, task, n_heads=2)  # its second heads write nothing
-    report = validate(model, task, circuit, n_examples=16)
-    assert report.to_json()["flow_check"]["known_at"] == {"x1": 1, "x2": 2}
-    assert "## Could it work?" in markdown(report)
-    elsewhere = circuit.with_head(Head(2, 1), circuit.heads[Head(2, 0)]).with_head(Head(2, 0), Identity())
-    report = validate(model, task, elsewhere, n_examples=16)
-    assert report.flow_check.passed
-    assert report.flow_sentences()[-1].startswith("The circuit passes the flow check, but its loss is not low")

@@ -82,7 +82,8 @@ def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, task, 
     with opened(report.save(tmp_path)) as (page, complaints):
         steps = page.locator("#discovery-steps li").all_inner_texts()
         assert any(step.startswith("simplify L0H0: previous. Loss 0.0000") for step in steps)
+        assert page.locator("#composition li").count() == len(edges.of())
         assert page.locator("#composition-diagram .scatterlayer .trace").count() > 0
-        assert "self-consistent" in page.locator("#self-consistency").inner_text()
+        assert "paths intact" in page.locator("#self-consistency").inner_text()
         assert complaints == []
     assert Report.read(tmp_path / "report.json") == report

@@ -25,16 +25,89 @@ from circuits.errors import BadInput
 from circuits.given import check_reading, examples_of, losses_of
 from circuits.losses.loss import Loss
 from circuits.losses.sample import stream_seed
-from circuits.mlps.mlp_report import INSTEAD, MLPLoss, MLPReport
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
+from circuits.model.layers import Layers
 from circuits.model.layers import layers as opened_layers
 from circuits.model.transformer import Transformer
+from circuits.results import Decision, Result
 from circuits.task import Examples, Task
+from circuits.tracing.numbers import below, columns
+from circuits.utils.lazy import pandas
 from circuits.utils.progress import Progress, part_of, shown
 
+INSTEAD = ("mean", "linear")  # what stands in the place of an MLP
+Place = tuple[int | None, str | None, str]  # a layer and a role (None stands for all), and what stands in its place
+UNABLATED: Place = (None, None, "")
 Groups = dict[str | None, Bool[Tensor, "batch pos"]]  # positions by role; None stands for all
 RIDGE = 1e-3  # the ridge penalty, relative to the mean variance of the MLP's input
+
+
+class MLPLoss(Result):
+    """The loss with an MLP replaced.
+
+    Attributes:
+        layer: its layer; None for the MLPs of all layers at once.
+        role: the role at whose positions it is replaced; None for all positions.
+        instead: ``mean`` or ``linear``.
+        loss: the loss.
+        added: the loss minus the unablated one, on the same examples.
+        low: whether the loss is below the threshold; undecided within three standard errors.
+    """
+
+    layer: int | None
+    role: str | None
+    instead: str
+    loss: Loss
+    added: Loss
+    low: Decision
+
+
+class MLPReport(Result):
+    """Where MLPs are needed.
+
+    Attributes:
+        unablated: the loss of the unablated model.
+        losses: the losses with MLPs replaced.
+        threshold: a loss below it counts as low.
+    """
+
+    unablated: Loss
+    losses: tuple[MLPLoss, ...]
+    threshold: float
+
+    def loss(self, layer: int | None, role: str | None, instead: str) -> Loss:
+        """Return one loss; None stands for all layers or for all positions."""
+        return next(one.loss for one in self.losses if (one.layer, one.role, one.instead) == (layer, role, instead))
+
+    @property
+    def needed(self) -> tuple[tuple[int, str], ...]:
+        """The layers and roles at which the loss with the mean is above the threshold by three standard errors.
+
+        There are none if the model's own loss is not clearly below it.
+        """
+        if below(self.unablated, self.threshold) != "holds":
+            return ()
+        means = [one for one in self.losses if one.instead == "mean" and one.low == "fails"]
+        return tuple((one.layer, one.role) for one in means if one.layer is not None and one.role is not None)
+
+    def table(self) -> pandas.DataFrame:
+        """Return one row for every layer, role and replacement; ``all`` stands for all layers, or for all positions."""
+        return pandas.DataFrame(
+            {
+                "layer": "all" if one.layer is None else one.layer,
+                "role": one.role or "all",
+                "instead": one.instead,
+                **columns("loss", one.loss),
+                **columns("added", one.added),
+                "low": one.low,
+                **one.loss.components,
+            }
+            for one in self.losses
+        )
+
+    def __str__(self) -> str:
+        return str(self.table())
 
 
 @entrance
@@ -73,27 +146,24 @@ def mlp_ablations(
     with shown(progress, "MLPs") as progress:
         stand_ins = _StandIns(model, layers, fit_on)
         progress(0.05)
-        unablated, found = _losses(model, task, test_on, stand_ins, part_of(progress, 0.05, 1.0))
-    names = task.loss_components
-    rows = [
-        MLPLoss(layer, role, instead, Loss.of(own, names), Loss.of(own - unablated, names))
-        for (layer, role, instead), own in found.items()
-    ]
-    return MLPReport(Loss.of(unablated, names), tuple(rows), threshold)
+        measured = _losses(model, task, test_on, stand_ins, part_of(progress, 0.05, 1.0))
+    names, unablated = task.loss_components, measured.pop(UNABLATED)
+    losses = []
+    for (layer, role, instead), each in measured.items():
+        loss, added = Loss.of(each, names), Loss.of(each - unablated, names)
+        is_low = below(loss, threshold)
+        losses.append(MLPLoss(layer=layer, role=role, instead=instead, loss=loss, added=added, low=is_low))
+    return MLPReport(unablated=Loss.of(unablated, names), losses=tuple(losses), threshold=threshold)
 
 
 def _losses(
     model: Transformer, task: Task, examples: Examples, stand_ins: _StandIns, progress: Progress
-) -> tuple[
-    Float[Tensor, "example component"], dict[tuple[int | None, str | None, str], Float[Tensor, "example component"]]
-]:
-    """Return the losses of the unablated model, and those by layer (None for all), role (None for all) and stand-in."""
-    plain: list[Tensor] = []
-    found: dict[tuple[int | None, str | None, str], list[Tensor]] = {}
+) -> dict[Place, Float[Tensor, "example component"]]:
+    """Return the losses with every stand-in, by layer and role (None for all), and those of the unablated model."""
+    measured: dict[Place, list[Tensor]] = {}
     for part, done in _parts(model, examples):
-        run, opened = KeptRun.of(model, part), opened_layers(model, part)
-        plain.append(losses_of(task, run.outputs, part))
-        groups = _groups(part)
+        run, opened, groups = KeptRun.of(model, part), opened_layers(model, part), _groups(part)
+        measured.setdefault(UNABLATED, []).append(losses_of(task, run.outputs, part))
         for layer in stand_ins.layers:
             residual = run.residuals[layer].repeat(len(INSTEAD), 1, 1)
             for role, there in groups.items():
@@ -102,11 +172,11 @@ def _losses(
                 with torch.no_grad():
                     after = opened.block(layer, residual, mlp=replaced).unflatten(0, (len(INSTEAD), -1))[:, :, first:]
                 for instead, outputs in zip(INSTEAD, run.continued(layer + 1, after), strict=True):
-                    found.setdefault((layer, role, instead), []).append(losses_of(task, outputs, part))
+                    measured.setdefault((layer, role, instead), []).append(losses_of(task, outputs, part))
             progress(done[0] + (done[1] - done[0]) * (layer + 1) / model.cfg.n_layers)
-        for instead, outputs in zip(INSTEAD, stand_ins.run(part), strict=True):
-            found.setdefault((None, None, instead), []).append(losses_of(task, outputs, part))
-    return torch.cat(plain).cpu(), {key: torch.cat(own).cpu() for key, own in found.items()}
+        for instead, outputs in zip(INSTEAD, stand_ins.run(opened, groups), strict=True):
+            measured.setdefault((None, None, instead), []).append(losses_of(task, outputs, part))
+    return {place: torch.cat(losses).cpu() for place, losses in measured.items()}
 
 
 class _StandIns:
@@ -115,14 +185,12 @@ class _StandIns:
     @torch.no_grad()
     def __init__(self, model: Transformer, layers: list[int], examples: Examples) -> None:
         self.model, self.layers = model, layers
-        n = len(examples)
-        sums: dict[int, list[Tensor]] = {layer: [] for layer in layers}
+        sums: dict[int, list[Tensor]] = {}
         for part, _ in _parts(model, examples):
             for layer, both in self._seen(part):
-                sums[layer].append(both.double().sum(dim=1))
-        self.means = {
-            layer: torch.stack(own).sum(dim=0) / n for layer, own in sums.items()
-        }  # [input or output, pos, d]
+                sums.setdefault(layer, []).append(both.double().sum(dim=1))
+        n = len(examples)
+        self.means = {layer: torch.stack(each).sum(dim=0) / n for layer, each in sums.items()}  # [2, pos, d]
         moments: dict[tuple[int, str | None], Tensor] = {}
         for part, _ in _parts(model, examples):
             for layer, both in self._seen(part):
@@ -130,25 +198,23 @@ class _StandIns:
                 for role, there in _groups(part).items():
                     into, out = apart[:, there]
                     moment = into.T @ torch.cat([into, out], dim=1)
-                    moments[layer, role] = moments.get((layer, role), torch.zeros_like(moment)) + moment
+                    moments[layer, role] = moments.get((layer, role), 0) + moment
         self.maps = {key: _ridge(moment) for key, moment in moments.items()}
 
     def _seen(self, examples: Examples) -> Iterator[tuple[int, Float[Tensor, "2 batch pos d_model"]]]:
-        """Yield every layer with the input and the output of its MLP."""
-        opened = opened_layers(self.model, examples)
+        """Yield every layer that has an MLP with the MLP's input and output."""
+        opened, seen = opened_layers(self.model, examples), []
         residual = opened.embed()
+
+        def see(into: Tensor, out: Tensor) -> Tensor:
+            seen.append(torch.stack([into, out]))
+            return out
+
         for layer in range(self.model.cfg.n_layers):
-            seen: list[Tensor] = []
-
-            def see(into: Tensor, out: Tensor, seen: list[Tensor] = seen) -> Tensor:
-                seen.append(torch.stack([into, out]))
-                return out
-
             residual = opened.block(layer, residual, mlp=see if layer in self.layers else None)
             if seen:
-                yield layer, seen[0]
+                yield layer, seen.pop()
 
-    @torch.no_grad()
     def replaced(
         self, layer: int, groups: Groups, into: Float[Tensor, "run pos d_model"], out: Float[Tensor, "run pos d_model"]
     ) -> Float[Tensor, "run pos d_model"]:
@@ -167,9 +233,8 @@ class _StandIns:
         return torch.where(anywhere.repeat(len(INSTEAD), 1, 1), stand_ins, out)
 
     @torch.no_grad()
-    def run(self, examples: Examples) -> Float[Tensor, "2 batch pos d_out"]:
+    def run(self, opened: Layers, groups: Groups) -> Float[Tensor, "2 batch pos d_out"]:
         """Return the model's outputs with all MLPs replaced at all positions, by their means and by their maps."""
-        opened, groups = opened_layers(self.model, examples), _groups(examples)
         residual = opened.embed().repeat(len(INSTEAD), 1, 1)
         for layer in range(self.model.cfg.n_layers):
             replaced = partial(self.replaced, layer, groups) if layer in self.layers else None

@@ -12,13 +12,15 @@ is the *interchange accuracy*.
     control      the other instances of the same runs. In the source they exchange the variable, too, but nothing of
                  theirs is put into the base. They keep their own answers, unless instances read each other. There is
                  none at a role that all instances share.
-    predicted    what the circuit's paths predict (``circuits.interchange.predicted``)
+    predicted    what the circuit's paths predict (circuits/flow/predicted.py)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,17 +30,18 @@ from circuits.circuit import Circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.flow.fixed_paths import with_fixed_paths
-from circuits.flow.flow_check import ROLE_EXAMPLES, LaidOut
+from circuits.flow.flow_check import ROLE_EXAMPLES
+from circuits.flow.predicted import predicted_accuracy
 from circuits.given import examples_of
-from circuits.interchange.interchange_result import InterchangeResult, furthest
-from circuits.interchange.predicted import predicted_accuracy
-from circuits.interchange.variables import Interchangeable, Variable, couples
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
+from circuits.losses.mean import Mean
 from circuits.losses.sample import stream_seed
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.transformer import Transformer
-from circuits.task import Examples
+from circuits.roles import Roles
+from circuits.task import Examples, Interchangeable, LaidOut, Variable
+from circuits.tracing.interchange_result import RANDOM, Cell, InterchangeResult
 from circuits.utils.progress import Progress, shown
 
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
@@ -71,76 +74,90 @@ def interchange(
             the model cannot be run block by block, or the circuit does not fit.
     """
     examples = examples_of(task, n_examples, stream_seed(seed, "interchange"), next(model.parameters()).device)
-    if examples.roles.positions.shape[2] < 2:
+    roles, layers = examples.roles, range(-1, model.cfg.n_layers)
+    if roles.positions.shape[2] < 2:
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
     check_branching(model, examples)
-    roles, layers = examples.roles, range(model.cfg.n_layers + 1)
     names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
-    partner, treated = couples(examples.roles, stream_seed(seed, "couples"))
+    predicted = {} if circuit is None else _predicted(circuit, task, names, model.cfg.n_layers)
+    partner, treated = couples(roles, stream_seed(seed, "couples"))
     elsewhere = _random_positions(examples, treated, stream_seed(seed, "random positions"))
-    shape = len(task.variables), len(layers), len(names) + 1, n_examples  # the last role is the random positions
-    n_instances, n_components = partner.shape[1], len(task.loss_components)
-    swapped, kept = torch.empty(*shape, n_components), torch.empty(*shape, n_instances, n_components)
+    places = len(task.variables), len(layers), len(names) + 1  # the last role is the random positions
+    n_instances, components = partner.shape[1], task.loss_components
+    unpatched = torch.empty(n_examples, len(components))
+    unpatched_control = torch.empty(n_examples, n_instances, len(components))
+    swapped, kept = torch.empty(*places, *unpatched.shape), torch.empty(*places, *unpatched_control.shape)
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     parts = [slice(start, min(start + at_once, n_examples)) for start in range(0, n_examples, at_once)]
-    unpatched, own = torch.empty(n_examples, n_components), torch.empty(n_examples, n_instances, n_components)
     with shown(progress, "interchange") as progress:
         for number, part in enumerate(parts):
             batch = _Batch(model, task, examples.take(part), partner[part], treated[part], elsewhere[part])
-            unpatched[part], own[part] = batch.scores(batch.base.outputs)
-            swapped[:, :, :, part], kept[:, :, :, part] = unpatched[part], own[part]
+            unpatched[part], unpatched_control[part] = batch.scores(batch.base.outputs)
+            swapped[:, :, :, part], kept[:, :, :, part] = unpatched[part], unpatched_control[part]
             for index, variable in enumerate(task.variables):
                 for layer, role, scores in batch.patched(variable, names):
                     swapped[index, layer, role, part], kept[index, layer, role, part] = scores
                     if role < len(names) and names[role] in roles.shared:  # all instances are exchanged there
                         kept[index, layer, role, part] = torch.nan
-                    done = (layer + 1) / len(layers)
-                    progress((number + (index + done) / shape[0]) / len(parts))
-    depends = [[name in variable.components for name in task.loss_components] for variable in task.variables]
-    absent = ~torch.tensor(depends)[:, None, None, None]  # [variable, 1, 1, 1, component]
+                    progress((number + (index + (layer + 1) / len(layers)) / places[0]) / len(parts))
     swapped[:, :, -1, elsewhere[:, 0] < 0] = torch.nan
-    accuracy, accuracy_error = _over_examples(swapped.masked_fill(absent, torch.nan))
-    control, control_error = _over_examples(kept[:, :, :-1].nanmean(dim=4).masked_fill(absent, torch.nan))
-    own_mean = own.nanmean(dim=1).nanmean(dim=0)
-    by_label = None
-    if has_few_labels(roles) and not control.isnan().all():
-        *cell, component = furthest(own_mean, control)
-        at = kept[tuple(cell)][..., component].to(roles.positions.device)  # [example, instance]
-        by_label = ByLabel.of(
-            over_labels(at.nan_to_num(), ~at.isnan(), roles), roles, {one.role for one in task.variables}
-        )
-    return InterchangeResult(
+    control = kept.nanmean(dim=4)
+    control[:, :, -1] = torch.nan
+    cells = {}
+    for at in product(*map(range, places), range(len(components))):
+        *place, index = at
+        variable, component = task.variables[at[0]], components[index]
+        if component in variable.components:
+            others = Mean.of(control[*place][:, index])
+            cells[at] = Cell(
+                variable=variable.name,
+                layer=layers[at[1]],
+                role=(*names, RANDOM)[at[2]],
+                component=component,
+                accuracy=Mean.of(swapped[*place][:, index]),
+                control=others if others.n_examples else None,
+                predicted=predicted.get((*at[:3], component)),
+            )
+    alone = unpatched_control.nanmean(dim=1).nanmean(dim=0)
+    result = InterchangeResult(
         variables=tuple(task.variables),
-        roles=names,
-        components=task.loss_components,
         n_examples=n_examples,
-        accuracy=accuracy[:, :, :-1],
-        standard_error=accuracy_error[:, :, :-1],
-        random=accuracy[:, :, -1],
-        random_standard_error=accuracy_error[:, :, -1],
-        control=control,
-        control_standard_error=control_error,
-        control_by_label=by_label,
-        unpatched=unpatched.nanmean(dim=0),
-        own=own_mean,
-        predicted=None if circuit is None else _predicted(circuit, task, names, model.cfg.n_layers),
+        cells=tuple(cells.values()),
+        unpatched=dict(zip(components, unpatched.nanmean(dim=0).tolist(), strict=True)),
+        unpatched_control=dict(zip(components, alone.tolist(), strict=True)),
+        control_by_label=None,
     )
+    if result.furthest is None or not has_few_labels(roles):
+        return result
+    *place, index = next(at for at, cell in cells.items() if cell is result.furthest)
+    each = kept[*place][..., index].to(roles.positions.device)  # [example, instance]
+    split = over_labels(each.nan_to_num(), ~each.isnan(), roles)
+    by_label = ByLabel.of(split, roles, {variable.role for variable in task.variables})
+    return result.model_copy(update={"control_by_label": by_label})
 
 
-def _over_examples(
-    each: Float[Tensor, "variable layer role example component"],
-) -> tuple[Float[Tensor, "variable layer role any"], Float[Tensor, "variable layer role any"]]:
-    """Return the mean over examples and its standard error for every component, and for their mean, the last entry."""
-    each = torch.cat([each, each.nanmean(dim=-1, keepdim=True)], dim=-1).double()
-    mean, n = each.nanmean(dim=3), (~each.isnan()).sum(dim=3)
-    spread = ((each - mean.unsqueeze(3)).square().nansum(dim=3) / (n - 1)).sqrt()
-    return mean.float(), (spread / n.sqrt()).float()
+def couples(roles: Roles, seed: int) -> tuple[Int[Tensor, "batch instance"], Bool[Tensor, "batch instance"]]:
+    """Pair up the instances of every example at random.
+
+    Args:
+        roles: the roles of the examples.
+        seed: the seed of the choice.
+
+    Returns:
+        every instance's partner, which is itself for an odd one out; and whether it belongs to the first couple.
+    """
+    n, n_instances = len(roles), roles.positions.shape[2]
+    order = torch.rand(n, n_instances, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
+    place = order.argsort(dim=1)  # of every instance in the order
+    beside = place ^ 1  # 0 and 1, 2 and 3, and so on
+    partner = order.gather(1, torch.where(beside < n_instances, beside, place))
+    return partner.to(roles.positions.device), (place < 2).to(roles.positions.device)
 
 
 def _predicted(
     circuit: Circuit, task: Interchangeable, names: Sequence[str], n_layers: int
-) -> Float[Tensor, "variable layer role component"]:
-    """Return the accuracy that the circuit's paths predict, with those of its fixed patterns.
+) -> dict[tuple[int | str, ...], float]:
+    """Return the accuracy that the circuit's paths predict, with those of its fixed patterns, by the place of a cell.
 
     Raises:
         BadInput: the task has no layout.
@@ -148,29 +165,28 @@ def _predicted(
     if not isinstance(task, LaidOut):
         raise BadInput(f"{type(task).__name__} has no layout; only with it does a circuit predict anything")
     paths = with_fixed_paths(circuit, examples_of(task, ROLE_EXAMPLES, 0).roles)
-    laid = task.layout, task.read_at, names
-    return torch.tensor([predicted_accuracy(paths, *laid, variable, n_layers) for variable in task.variables])
+    return {
+        (index, *place): share
+        for index, variable in enumerate(task.variables)
+        for place, share in predicted_accuracy(paths, task, names, variable, n_layers).items()
+    }
 
 
+@dataclass(frozen=True)
 class _Batch:
-    """Some examples, their kept run, and the two instances of each that are exchanged.
+    """Some examples, every instance's partner, the two that are exchanged, and two random positions."""
 
-    Attributes:
-        base: the run on the examples as they are.
-    """
+    model: Transformer
+    task: Interchangeable
+    examples: Examples
+    partner: Int[Tensor, "batch instance"]
+    treated: Bool[Tensor, "batch instance"]
+    elsewhere: Int[Tensor, "batch 2"]
 
-    def __init__(
-        self,
-        model: Transformer,
-        task: Interchangeable,
-        examples: Examples,
-        partner: Int[Tensor, "batch instance"],
-        treated: Bool[Tensor, "batch instance"],
-        elsewhere: Int[Tensor, "batch 2"],
-    ) -> None:
-        self.model, self.task, self.examples, self.partner, self.treated = model, task, examples, partner, treated
-        self.elsewhere = elsewhere
-        self.base = KeptRun.of(model, examples)
+    @cached_property
+    def base(self) -> KeptRun:
+        """The run on the examples as they are."""
+        return KeptRun.of(self.model, self.examples)
 
     def scores(
         self, outputs: Float[Tensor, "batch pos d_out"]
@@ -182,9 +198,9 @@ class _Batch:
         nearest = nearest / nearest.sum(dim=-1, keepdim=True)  # [batch, instance, component, candidate]
         nearest = nearest.masked_fill(unasked, torch.nan)
         whose = self.partner[..., None, None].expand(*nearest.shape[:-1], 1)
-        partners, own = nearest.gather(-1, whose)[..., 0], nearest.diagonal(dim1=1, dim2=3).transpose(1, 2)
+        partners, kept = nearest.gather(-1, whose)[..., 0], nearest.diagonal(dim1=1, dim2=3).transpose(1, 2)
         given = partners.masked_fill(~self.treated[..., None], torch.nan).nanmean(dim=1)
-        return given.cpu(), own.masked_fill(self.treated[..., None], torch.nan).cpu()
+        return given.cpu(), kept.masked_fill(self.treated[..., None], torch.nan).cpu()
 
     def _exchanged(self, names: Sequence[str]) -> Iterator[Bool[Tensor, "batch pos"]]:
         """Yield the positions of the treated instances at every role, then the random positions."""

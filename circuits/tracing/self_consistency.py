@@ -14,20 +14,17 @@ missing: the mechanism of the lower head leaves out what the upper head needs. T
 at once.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from circuits.ablation.hooks import ablating
-from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency, low
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
-from circuits.losses.by_label import losses_by_label
+from circuits.losses.by_label import ByLabel, losses_by_label
 from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean, per_example
 from circuits.losses.sample import Sample, stream_seed
@@ -36,8 +33,12 @@ from circuits.mechanisms.one_hot import OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
+from circuits.results import Decision, Verdict, together
 from circuits.role_paths import role_paths
+from circuits.roles import Roles
 from circuits.task import Examples, Task
+from circuits.tracing.numbers import below
+from circuits.tracing.self_consistency_result import HeadConsistency, PathAttention, SelfConsistency
 from circuits.utils.progress import Progress, part_of, shown
 
 
@@ -75,33 +76,48 @@ def self_consistency(
         while True:
             sample = Sample(task, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
             test = SequentialTest(model, task, sample, threshold)
-            found = _measured(test, sample, circuit, progress)
-            if found.decision != "undecided" or n_examples >= max_examples:
-                return found
+            result = _measured(test, sample, circuit, progress)
+            if result.verdict.decision != "undecided" or n_examples >= max_examples:
+                return result
             n_examples = min(4 * n_examples, max_examples)
 
 
 def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: Progress) -> SelfConsistency:
-    content = heads_with_paths(circuit)
+    content, examples = heads_with_paths(circuit), sample.first
     without = circuit.without_heads(content)
     unablated, combined, intact = test.measure([Circuit(), circuit, without], progress=part_of(progress, 0.0, 0.4))
-    (by_label,) = losses_by_label(test.model, test.task, sample.first, [without], _named(circuit))
-    heads = consistency(test, sample.first, circuit, content)
+    (by_label,) = losses_by_label(test.model, test.task, examples, [without], _named(circuit))
+    heads = consistency(test, examples, circuit, content)
     progress(0.6)
-    heads = tuple(
-        head
-        if head.decision == "holds"
-        else replace(head, restored_by=dict(restoring(test, sample.first, circuit, [head.head])))
-        for head in heads
-    )
-    group = sample.roles.main_group
+    for index, head in enumerate(heads):
+        if head.decision != "holds":
+            restored = dict(restoring(test, examples, circuit, [head.head]))
+            heads[index] = head.model_copy(update={"restored_by": restored})
+    all_low = low(intact, by_label, test.threshold)
+    restored = {} if all_low == "holds" else dict(restoring(test, examples, circuit, content))
     cfg, top = test.model.cfg, content[-1].layer
     unnamed = sum(Head(layer, index) not in circuit.heads for layer in range(top) for index in range(cfg.n_heads))
-    found = SelfConsistency(heads, unablated, combined, intact, test.threshold, group, by_label, unnamed)
-    if found.together != "holds":
-        found = replace(found, restored_by=dict(restoring(test, sample.first, circuit, content)))
     progress(1.0)
-    return found
+    decision = together([all_low, *(head.decision for head in heads)])
+    decision = "undecided" if unnamed and decision == "holds" else decision
+    highest = f" (up to {by_label.highest:.4f} by {by_label.group} of {by_label.role})" if by_label else ""
+    said = f"With all heads with paths intact the loss is {intact}{highest}, with all heads replaced {combined}"
+    said += f"; lower heads that the circuit does not name, and that stay intact: {unnamed}" if unnamed else ""
+    said += "".join(f"; {one.head} by itself {one.decision}" for one in heads if one.decision != "holds")
+    back = {**restored, **{head: loss for one in heads for head, loss in one.restored_by.items()}}
+    said += f"; restored with {' or '.join(map(str, back))} intact as well" if back else ""
+    return SelfConsistency(
+        verdict=Verdict(name="self-consistent", decision=decision, sentence=f"{said}."),
+        heads=tuple(heads),
+        unablated=unablated,
+        combined=combined,
+        intact=intact,
+        by_label=by_label,
+        threshold=test.threshold,
+        group=sample.roles.main_group,
+        unnamed=unnamed,
+        restored_by=restored,
+    )
 
 
 def heads_with_paths(circuit: Circuit) -> tuple[Head, ...]:
@@ -118,9 +134,15 @@ def _named(circuit: Circuit) -> set[str]:
     return {role for path in role_paths(circuit) for role in (path.source, path.target)}
 
 
+def low(loss: Loss, by_label: ByLabel | None, threshold: float) -> Decision:
+    """Return whether a loss is below the threshold, on average and, if it is split, for every label."""
+    means: list[Loss | Mean] = [loss, *(by_label.means.values() if by_label else ())]
+    return together(below(one, threshold) for one in means)
+
+
 def consistency(
     test: SequentialTest, examples: Examples, circuit: Circuit, heads: Sequence[Head]
-) -> tuple[HeadConsistency, ...]:
+) -> list[HeadConsistency]:
     """Return what some heads with paths do, each of them intact alone.
 
     Args:
@@ -132,11 +154,13 @@ def consistency(
     intact = [circuit.without_heads([head]) for head in heads]
     losses = test.measure(intact)
     splits = losses_by_label(test.model, test.task, examples, intact, _named(circuit))
-    own = own_attention(test.model, circuit, examples)
-    return tuple(
-        HeadConsistency(head, loss, test.threshold, tuple(one for one in own if one.path.head == head), by_label)
-        for head, loss, by_label in zip(heads, losses, splits, strict=True)
-    )
+    attention = path_attention(test.model, circuit, examples)
+    result = []
+    for head, loss, by_label in zip(heads, losses, splits, strict=True):
+        along = tuple(one for one in attention if one.path.head == head)
+        decision = together([low(loss, by_label, test.threshold), *(one.decision for one in along)])
+        result.append(HeadConsistency(head=head, decision=decision, loss=loss, by_label=by_label, attention=along))
+    return result
 
 
 def are_self_consistent(test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]) -> bool:
@@ -167,25 +191,23 @@ def restoring(
 
 
 @torch.no_grad()
-def own_attention(model: Transformer, circuit: Circuit, examples: Examples) -> tuple[OwnAttention, ...]:
+def path_attention(model: Transformer, circuit: Circuit, examples: Examples) -> list[PathAttention]:
     """Return the attention that each head with paths pays by itself along its paths, with all heads below replaced.
 
     It is split by the labels of the main group at the path's target, where the path holds.
     """
-    roles = examples.roles
-    paths = role_paths(circuit)
-    parts: dict[AttentionPath, list[Tensor]] = {path: [] for path in paths}
+    roles, paths = examples.roles, role_paths(circuit)
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
-    for start in range(0, len(examples), at_once):
-        for path, attention in _on_roles(model, circuit, examples.take(slice(start, start + at_once)), paths):
-            parts[path].append(attention)
-    return tuple(one for path in paths for one in _split(circuit, path, roles, torch.cat(parts[path])))
+    batches = [examples.take(slice(start, start + at_once)) for start in range(0, len(examples), at_once)]
+    parts = [_on_roles(model, circuit, batch, paths) for batch in batches]
+    attention = map(torch.cat, zip(*parts, strict=True))
+    return [one for path, on in zip(paths, attention, strict=True) for one in _by_label(circuit, path, roles, on)]
 
 
 def _on_roles(
-    model: Transformer, circuit: Circuit, examples: Examples, paths: Iterable[AttentionPath]
-) -> Iterable[tuple[AttentionPath, Float[Tensor, "example instance role"]]]:
-    """Yield for every path the head's own attention from the source to each role of the instance."""
+    model: Transformer, circuit: Circuit, examples: Examples, paths: Collection[AttentionPath]
+) -> list[Float[Tensor, "example instance role"]]:
+    """Return for every path the head's own attention from the source to each role of the instance."""
     seen: dict[int, Tensor] = {}
 
     def see(pattern: Tensor, hook: torch.nn.Module, layer: int) -> Tensor:
@@ -196,14 +218,14 @@ def _on_roles(
     with model.hooks(fwd_hooks=hooks), ablating(model, circuit, examples.roles):
         run(model, examples)
     example = torch.arange(len(examples), device=examples.inputs.device)[:, None, None]
-    at = examples.roles.positions.transpose(1, 2)
-    for path in paths:
-        yield path, seen[path.head.layer][example, path.head.index, examples.roles[path.source][..., None], at]
+    to, sources = examples.roles.positions.transpose(1, 2), [examples.roles[path.source][..., None] for path in paths]
+    each = zip(paths, sources, strict=True)
+    return [seen[path.head.layer][example, path.head.index, source, to] for path, source in each]
 
 
-def _split(
-    circuit: Circuit, path: AttentionPath, roles: Any, attention: Float[Tensor, "example instance role"]
-) -> Iterable[OwnAttention]:
+def _by_label(
+    circuit: Circuit, path: AttentionPath, roles: Roles, attention: Float[Tensor, "example instance role"]
+) -> Iterable[PathAttention]:
     """Yield the attention for every label that the path covers."""
     mechanism = circuit.heads[path.head]
     assert isinstance(mechanism, OneHot)
@@ -218,5 +240,5 @@ def _split(
         on = dict(zip(roles.names, each, strict=True))
         others = {role: Mean.of(on[role]).mean for role in roles.distinct if role != path.target}
         target = Mean.of(on[path.target])
-        others[ELSEWHERE] = max(0.0, 1.0 - target.mean - sum(others.values()))
-        yield OwnAttention(path, label if group else None, target, others)
+        others["elsewhere"] = max(0.0, 1.0 - target.mean - sum(others.values()))  # other instances, and no role
+        yield PathAttention(path=path, label=label if group else None, attention=target, others=others)

@@ -1,24 +1,19 @@
-"""One head with one of its inputs patched: its attention, its output, and the losses with another output.
-
-ProductHead     a head that attends by the product of its queries and keys, as in GPT-2; only what changes is computed
-HookedHead      any head; its layer runs once on the patched input, and once with the queries, keys or values of it
-"""
+"""One head with one of its inputs patched: its attention, its output, and the losses with another output."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from circuits.composition.unablated import Unablated
 from circuits.heads import Head
 from circuits.model.batching import sequences_at_once
 from circuits.model.block import after_mlp, normalised
 from circuits.model.kept_run import is_like_gpt2
 from circuits.model.layers import EditHeads, layers
+from circuits.tracing.unablated import Unablated
 
 Patched = tuple[Float[Tensor, "#sender example instance key"], Float[Tensor, "sender example instance d_head"]]
 At = tuple[Int[Tensor, " row"], Int[Tensor, " row"]]  # examples and positions
@@ -26,15 +21,12 @@ At = tuple[Int[Tensor, " row"], Int[Tensor, " row"]]  # examples and positions
 
 def patched_head(run: Unablated, head: Head, source: Int[Tensor, "example instance"]) -> PatchedHead:
     """Return a head that is read at some positions, in the fastest way that gives the head's own attention."""
-    if is_like_gpt2(run.model):
-        product = ProductHead(run, head, source)
-        if torch.allclose(product.pattern, product.again, atol=1e-3):
-            return product
-    return HookedHead(run, head, source)
+    product = ProductHead(run, head, source)
+    return product if is_like_gpt2(run.model) and product.is_right else PatchedHead(run, head, source)
 
 
-class PatchedHead(ABC):
-    """A head in an unablated run.
+class PatchedHead:
+    """A head of any model; its layer runs once on the patched input, and once with the queries, keys or values of it.
 
     Attributes:
         run: the unablated run.
@@ -48,9 +40,9 @@ class PatchedHead(ABC):
     @property
     def pattern(self) -> Float[Tensor, "example instance key"]:
         """The head's own attention from the source."""
-        return self.run.pattern(self.head)[self.run.example, self.source]
+        patterns = self.run.cache[f"blocks.{self.head.layer}.attn.hook_pattern"]
+        return patterns[self.run.example, self.head.index, self.source]
 
-    @abstractmethod
     def patched(
         self, which: str, at: Int[Tensor, "example instance"], rows: Float[Tensor, "sender example instance d_model"]
     ) -> Patched:
@@ -61,19 +53,57 @@ class PatchedHead(ABC):
             at: the positions at which the input is patched.
             rows: the residual stream that the input reads there, for every sender.
         """
+        at_once = max(1, sequences_at_once(self.run.model.cfg.n_heads, at.shape[1]) // len(at))
+        parts = [self._patched(which, at, part) for part in rows.split(at_once)]
+        patterns, z = zip(*parts, strict=True)
+        return torch.cat(patterns), torch.cat(z)
 
-    @abstractmethod
+    @torch.no_grad()
+    def _patched(
+        self, which: str, at: Int[Tensor, "example instance"], rows: Float[Tensor, "sender example instance d_model"]
+    ) -> Patched:
+        example, layer, index, n_senders = self.run.example, self.head.layer, self.head.index, len(rows)
+        intact = self.run.residual(layer).repeat(n_senders, 1, 1, 1)
+        patched = intact.clone()
+        patched[:, example, at] = rows
+        seen: dict[str, Tensor] = {}
+
+        def keep(value: Tensor, name: str) -> Tensor:
+            seen[name] = value.unflatten(0, (n_senders, -1))
+            return value
+
+        def put(value: Tensor) -> Tensor:
+            new, shared = value.unflatten(0, (n_senders, -1)).clone(), self.run.index(self.head, value.shape[2])
+            new[:, example, at, shared] = seen["input"][:, example, at, shared]
+            return new.flatten(0, 1)
+
+        opened, name = layers(self.run.model, self.run.examples), which.lower()
+        opened.block(layer, patched.flatten(0, 1), heads={name: partial(keep, name="input")})
+        heads: EditHeads = {name: put, "z": partial(keep, name="z")}
+        opened.block(layer, intact.flatten(0, 1), partial(keep, name="pattern"), heads=heads)
+        return seen["pattern"][:, example, index, self.source], seen["z"][:, example, self.source, index]
+
+    @torch.no_grad()
     def losses(self, at: At, z: Float[Tensor, "row d_head"]) -> Float[Tensor, " example"]:
         """Return the losses with another output of the head at some positions."""
 
+        def put(value: Tensor) -> Tensor:
+            new = value.clone()
+            new[at[0], at[1], self.head.index] = z
+            return new
+
+        opened, layer = layers(self.run.model, self.run.examples), self.head.layer
+        return self.run.losses_above(layer, opened.block(layer, self.run.residual(layer), heads={"z": put}))
+
 
 class ProductHead(PatchedHead):
-    """A head that attends by the product of its queries and keys, in a model whose blocks are like GPT-2's."""
+    """A head that attends by the product of its queries and keys, as in GPT-2; only what changes is computed."""
 
     @property
-    def again(self) -> Float[Tensor, "example instance key"]:
-        """The attention from the source by the product of queries and keys."""
-        return self._attention(self._queries, self.run.part(self.head, "k"))
+    def is_right(self) -> bool:
+        """Whether the product of queries and keys gives the head's own attention."""
+        again = self._attention(self._queries, self.run.part(self.head, "k"))
+        return torch.allclose(self.pattern, again, atol=1e-3)
 
     @property
     def _queries(self) -> Float[Tensor, "example instance d_head"]:
@@ -105,60 +135,10 @@ class ProductHead(PatchedHead):
     def losses(self, at: At, z: Float[Tensor, "row d_head"]) -> Float[Tensor, " example"]:
         """Return the losses with another output of the head at some positions."""
         layer, index = self.head
-        block = self.run.model.blocks[layer]
+        block, attention = self.run.model.blocks[layer], self.run.cache[f"blocks.{layer}.hook_attn_out"]
         changed = (z - self.run.part(self.head, "z")[at]) @ block.attn.W_O[index]
-        rows = after_mlp(block, self.run.after_attention(layer)[at] + changed)
+        rows = after_mlp(block, self.run.residual(layer)[at] + attention[at] + changed)
         first = int(at[1].min())  # attention is causal: the positions before it stay as they are
         residual = self.run.residual(layer + 1)[:, first:].clone()
         residual[at[0], at[1] - first] = rows
         return self.run.losses_above(layer, residual)
-
-
-class HookedHead(PatchedHead):
-    """A head of any model, by hooks on its queries, keys, values and output."""
-
-    def patched(
-        self, which: str, at: Int[Tensor, "example instance"], rows: Float[Tensor, "sender example instance d_model"]
-    ) -> Patched:
-        """Return the head's attention and its output z at the source, with one input patched."""
-        at_once = max(1, sequences_at_once(self.run.model.cfg.n_heads, at.shape[1]) // len(at))
-        parts = [self._patched(which, at, part) for part in rows.split(at_once)]
-        patterns, z = zip(*parts, strict=True)
-        return torch.cat(patterns), torch.cat(z)
-
-    @torch.no_grad()
-    def _patched(
-        self, which: str, at: Int[Tensor, "example instance"], rows: Float[Tensor, "sender example instance d_model"]
-    ) -> Patched:
-        example, layer, index, n_senders = self.run.example, self.head.layer, self.head.index, len(rows)
-        own = self.run.residual(layer).repeat(n_senders, 1, 1, 1)
-        patched = own.clone()
-        patched[:, example, at] = rows
-        seen: dict[str, Tensor] = {}
-
-        def keep(value: Tensor, name: str) -> Tensor:
-            seen[name] = value.unflatten(0, (n_senders, -1))
-            return value
-
-        def put(value: Tensor) -> Tensor:
-            new, shared = value.unflatten(0, (n_senders, -1)).clone(), self.run.index(self.head, value.shape[2])
-            new[:, example, at, shared] = seen["input"][:, example, at, shared]
-            return new.flatten(0, 1)
-
-        opened, name = layers(self.run.model, self.run.examples), which.lower()
-        opened.block(layer, patched.flatten(0, 1), heads={name: partial(keep, name="input")})
-        heads: EditHeads = {name: put, "z": partial(keep, name="z")}
-        opened.block(layer, own.flatten(0, 1), partial(keep, name="pattern"), heads=heads)
-        return seen["pattern"][:, example, index, self.source], seen["z"][:, example, self.source, index]
-
-    @torch.no_grad()
-    def losses(self, at: At, z: Float[Tensor, "row d_head"]) -> Float[Tensor, " example"]:
-        """Return the losses with another output of the head at some positions."""
-
-        def put(value: Tensor) -> Tensor:
-            new = value.clone()
-            new[at[0], at[1], self.head.index] = z
-            return new
-
-        opened, layer = layers(self.run.model, self.run.examples), self.head.layer
-        return self.run.losses_above(layer, opened.block(layer, self.run.residual(layer), heads={"z": put}))

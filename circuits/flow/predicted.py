@@ -1,0 +1,84 @@
+"""The interchange interventions on a circuit itself: which of them change which answer, by the circuit's paths alone.
+
+The circuit runs on two instances, on symbols instead of numbers. A position knows the symbols of its token, each with
+the instance that it comes from. A path leads to the instance whose target shares most symbols with its source, and the
+source comes to know all that the target knows. So a change is followed both where it is copied and where it decides
+where a later path leads. Compiled circuits (``circuits.ground_truth``) work in this way.
+
+Three rules for what the paths leave open. A path between neighbours in the same place stays in its place. If the ends
+share no symbol in either instance, the path stays in its own instance. If both instances share equally many symbols,
+the path leads to both. Conditions of paths are ignored: each path counts on all instances.
+"""
+
+from collections.abc import Sequence
+
+from circuits.circuit import Circuit
+from circuits.flow.circuit_flow import path_ends
+from circuits.mechanisms.one_hot import Ends
+from circuits.task import LaidOut, Layout, Variable
+
+Symbols = frozenset[tuple[str, int]]  # pieces, each with the instance that it comes from: 0 or 1
+State = dict[tuple[str, int], Symbols]  # the symbols that each role of each instance knows
+INSTANCES = (0, 1)
+
+
+def predicted_accuracy(
+    circuit: Circuit, task: LaidOut, roles: Sequence[str], variable: Variable, n_layers: int
+) -> dict[tuple[int, int, str], float]:
+    """Return the interchange accuracy that a circuit predicts, by layer (0 is before all), number of role, component.
+
+    It is 1 if only the partner's symbol is known where the component is read, and 0 if only its own or none is. If
+    both are known, it is 1/2: the paths alone do not decide, as when a symbol arrives by two ways.
+
+    Args:
+        circuit: the circuit; only its paths count.
+        task: the task, which says what every role knows at the start, and where each component is read.
+        roles: the roles to intervene at.
+        variable: the variable that is exchanged.
+        n_layers: the number of layers of the model.
+
+    Raises:
+        BadInput: a path names a role that the layout does not have.
+    """
+    layout = task.layout
+    start: State = {
+        (role, instance): frozenset((piece, instance) for piece in pieces - layout.places)
+        for role, pieces in layout.start.items()
+        for instance in INSTANCES
+    }
+    changed = start | {
+        (variable.role, i): start[variable.role, i] - {(variable.name, i)} | {(variable.name, 1 - i)} for i in INSTANCES
+    }
+    paths: list[list[Ends]] = [[] for _ in range(n_layers)]
+    for path in circuit.paths:
+        paths[path.head.layer] += path_ends(circuit, path, layout)
+    base, source = (_through(state, paths, layout) for state in (start, changed))
+    accuracy = {}
+    for layer in range(n_layers + 1):
+        for place, role in enumerate(roles):
+            patched = base[layer] | {(role, instance): source[layer][role, instance] for instance in INSTANCES}
+            last = _through(patched, paths[layer:], layout)[-1]
+            for component, at in task.read_at.items():
+                known = {instance for piece, instance in last[at, 0] if piece == component}
+                accuracy[layer, place, component] = len(known & {1}) / max(1, len(known))
+    return accuracy
+
+
+def _through(state: State, layers: Sequence[Sequence[Ends]], layout: Layout) -> list[State]:
+    """Return the state before the first of some layers and after each of them."""
+    states = [state]
+    for paths in layers:
+        before, after = states[-1], dict(states[-1])
+        for source, target in paths:
+            for instance in INSTANCES:
+                after[source, instance] |= _seen(before, source, target, instance, layout)
+        states.append(after)
+    return states
+
+
+def _seen(state: State, source: str, target: str, instance: int, layout: Layout) -> Symbols:
+    """Return the symbols that the path from a source carries to it in one instance."""
+    shared = [len(state[source, instance] & state[target, to]) for to in INSTANCES]
+    if (source, target) in layout.joined or not any(shared):
+        return state[target, instance]
+    return frozenset().union(*(state[target, to] for to in INSTANCES if shared[to] == max(shared)))

@@ -1,0 +1,154 @@
+"""The result of path patching: which sender each head finds its place by, and what it fetches from whom."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import GetCoreSchemaHandler
+
+from circuits.circuit import AttentionPath
+from circuits.heads import Head
+from circuits.losses.by_label import ByLabel
+from circuits.losses.mean import Mean
+from circuits.results import Decision, Result, as_text
+from circuits.tracing.numbers import columns
+from circuits.utils.lazy import pandas
+
+# Attention lost, from which on a Q or K edge holds. On transformers A to C, 363 of 454 edges lose less than 0.02 and
+# 46 more than 0.4. Between them there is no gap, but few edges are near 0.25.
+FOLLOWED = 0.25
+# A V edge's loss returned, as a share of that of all senders at once. A squared error grows with the square of what is
+# exchanged, so an edge with half of what a path carries returns a quarter. The threshold is a little lower: such an
+# edge holds, and is not undecided. There is no gap on transformers A to D.
+CARRIED = 0.22
+
+
+@dataclass(frozen=True, order=True)
+class Sender:
+    """A part of the model that writes into the residual stream: ``embed``, ``L2H0`` or ``L2 MLP``.
+
+    Attributes:
+        layer: the layer; -1 for the embedding.
+        is_mlp: whether this is the layer's MLP; it comes after the layer's heads.
+        index: the index of a head in its layer.
+    """
+
+    layer: int
+    is_mlp: bool = False
+    index: int = 0
+
+    @property
+    def head(self) -> Head | None:
+        """The head, if the sender is one."""
+        return None if self.is_mlp or self.layer < 0 else Head(self.layer, self.index)
+
+    def __str__(self) -> str:
+        if self.is_mlp:
+            return f"L{self.layer} MLP"
+        return {-1: "embed", -2: "all senders"}.get(self.layer) or str(self.head)
+
+    @classmethod
+    def parse(cls, text: str) -> Sender:
+        """Read what ``str`` writes.
+
+        Raises:
+            BadInput: the text is no sender.
+        """
+        if text in (str(EMBED), str(ALL)):
+            return EMBED if text == str(EMBED) else ALL
+        if match := re.fullmatch(r"L([0-9]{1,6}) MLP", text):
+            return cls(int(match[1]), is_mlp=True)
+        head = Head.parse(text)
+        return cls(head.layer, index=head.index)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """Results hold a sender as text."""
+        return as_text(handler, cls, cls.parse)
+
+
+EMBED, ALL = Sender(-1), Sender(-2)  # all senders at once
+
+
+class Edge(Result):
+    """What a sender wrote, read by one input of one attention path.
+
+    Attributes:
+        sender: the part of the model that wrote it.
+        path: the attention path that reads it.
+        input: ``Q`` (what the sender wrote at the path's source), ``K`` or ``V`` (at its target).
+        attention_lost: the attention on the target that is lost; None for values, which move no attention.
+        loss_returned: the increase of the loss; None if the edge did not pass the screening.
+        by_label: the attention lost, split by the main group; None without one. An average over all labels would hide a
+            sender that tells the head its place for some of them only.
+        decision: ``holds`` if the edge loses at least ``FOLLOWED`` of the attention (Q, K), or returns at least
+            ``CARRIED`` of the loss that all senders at once return (V); this loss must be above zero by three standard
+            errors. ``undecided`` within three standard errors of the threshold. Else ``fails``.
+    """
+
+    sender: Sender
+    path: AttentionPath
+    input: Literal["Q", "K", "V"]
+    attention_lost: Mean | None
+    loss_returned: Mean | None
+    by_label: ByLabel | None
+    decision: Decision
+
+    @property
+    def sender_role(self) -> str:
+        """The role at which the sender wrote."""
+        return self.path.source if self.input == "Q" else self.path.target
+
+    @property
+    def effect(self) -> Mean | None:
+        """The attention lost (Q, K), or the loss returned (V)."""
+        return self.loss_returned if self.input == "V" else self.attention_lost
+
+    def __str__(self) -> str:
+        said = [f"{self.sender} at {self.sender_role}, read by {self.path} ({self.input})"]
+        said += [f"attention lost {self.attention_lost}"] if self.attention_lost else []
+        said += [str(self.by_label)] if self.by_label else []
+        loss = self.loss_returned
+        said += [f"loss returned {loss.mean:.3f} ± {loss.standard_error:.3f}"] if loss else []
+        return "; ".join(said)
+
+
+class Composition(Result):
+    """The edges between the senders of a model and the attention paths of a circuit.
+
+    Attributes:
+        attention: for every path, the head's attention on its target in the unablated model, where the path holds.
+        edges: all edges, by path, input and sender. The last of each input is that of all senders at once: how much the
+            input matters. It can matter without any edge that holds, if several senders write the same.
+        n_examples: the number of examples.
+    """
+
+    attention: dict[AttentionPath, Mean]
+    edges: tuple[Edge, ...]
+    n_examples: int
+
+    def of(self, path: AttentionPath | None = None, which: str = "QKV") -> tuple[Edge, ...]:
+        """Return the edges of single senders that hold, of all paths or of one, in some of its inputs."""
+        there = (edge for edge in self.edges if edge.decision == "holds" and edge.sender != ALL)
+        return tuple(edge for edge in there if path in (None, edge.path) and edge.input in which)
+
+    def table(self) -> pandas.DataFrame:
+        """Return a row for every edge."""
+        return pandas.DataFrame(
+            {
+                "sender": str(edge.sender),
+                "sender_role": edge.sender_role,
+                "path": str(edge.path),
+                "input": edge.input,
+                **columns("attention_lost", edge.attention_lost),
+                **columns("loss_returned", edge.loss_returned),
+                "by_label": str(edge.by_label or ""),
+                "decision": edge.decision,
+            }
+            for edge in self.edges
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.of()))

@@ -1,0 +1,109 @@
+"""One run of the unablated model, from which path patching starts, and what each part of the model wrote in it.
+
+    residual stream = embed + every lower head's z @ W_O + every lower MLP + the lower layers' b_O
+
+The biases b_O are the same at every position, so that exchanging them between positions changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from circuits.errors import BadInput
+from circuits.given import losses_of
+from circuits.heads import Head
+from circuits.model.batching import ENTRIES_AT_ONCE
+from circuits.model.kept_run import KeptRun
+from circuits.model.layers import close
+from circuits.model.transformer import Transformer
+from circuits.task import Examples, Task
+from circuits.tracing.edges import EMBED, Sender
+
+PARTS = ("hook_attn_out", "hook_mlp_out", "attn.hook_pattern", *(f"attn.hook_{part}" for part in "qkvz"))
+FEWEST = 3  # examples in a batch, so that equal batches have at least two
+
+
+class Unablated:
+    """The activations of the unablated model on a batch of examples.
+
+    Attributes:
+        model: the model.
+        task: its task.
+        examples: the batch.
+        example: the index of each example, ``[example, 1]``.
+        losses: the loss of each example, ``[example]``.
+        cache: the activations, by TransformerLens's names.
+    """
+
+    def __init__(self, model: Transformer, task: Task, examples: Examples) -> None:
+        self.model, self.task, self.examples = model, task, examples
+        self.example = torch.arange(len(examples), device=examples.inputs.device)[:, None]
+        self._kept = KeptRun.of(model, examples)
+        outputs, self.cache = model.run_with_cache(examples.inputs, names_filter=lambda name: name.endswith(PARTS))
+        self.losses = losses_of(task, outputs, examples).mean(dim=1)
+
+    def residual(self, layer: int) -> Float[Tensor, "example pos d_model"]:
+        """Return the residual stream that enters a layer; ``n_layers`` is the stream after the last."""
+        return self._kept.residuals[layer]
+
+    def part(self, head: Head, part: str) -> Float[Tensor, "example pos d_head"]:
+        """Return the queries ``q``, the keys ``k``, the values ``v`` or the mixed values ``z`` of a head."""
+        all_heads = self.cache[f"blocks.{head.layer}.attn.hook_{part}"]
+        return all_heads[:, :, self.index(head, all_heads.shape[2])]
+
+    def index(self, head: Head, n_heads: int) -> int:
+        """Return the index of a head among ``n_heads``; heads share keys and values if there are fewer of these."""
+        return head.index * n_heads // int(self.model.cfg.n_heads)
+
+    def losses_above(self, layer: int, residual: Float[Tensor, "example tail d_model"]) -> Float[Tensor, " example"]:
+        """Return the losses when the model runs on after a layer, from a residual stream at the last positions."""
+        return losses_of(self.task, self._kept.continued(layer + 1, residual[None])[0], self.examples).mean(dim=1)
+
+    def written(
+        self, layer: int, at: Int[Tensor, "example instance"]
+    ) -> Float[Tensor, "sender example instance d_model"]:
+        """Return what each sender wrote at some positions, in the order of ``senders_below``.
+
+        Raises:
+            BadInput: the parts do not add up to the residual stream.
+        """
+        blocks, parts = self.model.blocks, []
+        for sender in senders_below(layer, self.model.cfg):
+            if sender == EMBED:
+                parts.append(self.residual(0)[self.example, at])
+            elif sender.head:
+                z = self.part(sender.head, "z")[self.example, at]
+                parts.append(z @ blocks[sender.layer].attn.W_O[sender.index])
+            else:
+                parts.append(self.cache[f"blocks.{sender.layer}.hook_mlp_out"][self.example, at])
+        written = torch.stack(parts)
+        biases = [blocks[below].attn.b_O for below in range(layer)]  # None for some architectures
+        constant = sum((bias for bias in biases if bias is not None), torch.zeros(()).to(written.device))
+        together, residual = written.sum(dim=0) + constant, self.residual(layer)[self.example, at]
+        if not close(together, residual):
+            furthest = (together - residual).abs().max()
+            raise BadInput(
+                f"what the parts below layer {layer} write differs from the residual stream by {furthest:.2g}; "
+                "expected a model whose heads and MLPs add to it"
+            )
+        return written
+
+
+def senders_below(layer: int, cfg: Any) -> tuple[Sender, ...]:
+    """Return all senders that write into the residual stream that enters a layer, from the lowest up."""
+    heads = [Sender(below, index=index) for below in range(layer) for index in range(cfg.n_heads)]
+    mlps = [] if cfg.attn_only else [Sender(below, is_mlp=True) for below in range(layer)]
+    return (EMBED, *sorted([*heads, *mlps]))
+
+
+def examples_at_once(model: Transformer, examples: Examples) -> int:
+    """Return the number of examples in a batch; it bounds the memory of a run and of all patched variants."""
+    cfg, n_positions, n_instances = model.cfg, examples.inputs.shape[1], examples.roles.positions.shape[2]
+    run = n_positions * (3 * cfg.d_model + cfg.n_heads * (4 * cfg.d_head + n_positions))
+    variant = n_instances * 3 * cfg.d_model + n_positions * (cfg.d_head + n_instances)
+    n_senders = 2 + cfg.n_layers * (cfg.n_heads + 1)
+    return max(FEWEST, ENTRIES_AT_ONCE // (cfg.n_layers * run + n_senders * variant))
