@@ -41,7 +41,7 @@ followed.plot("emerged")
 from retrieval_interp import observations
 
 for observation in observations(followed):
-    print(observation.name, observation.verdict, "-", observation.sentence)
+    print(observation.name, observation.decision, "-", observation.sentence)
 
 # %% [markdown]
 # ## Watch

@@ -108,16 +108,13 @@ pd.DataFrame(
 # The vertical lines mark the least number of layers with which a symbol can be known, by information flow.
 
 # %%
-from retrieval_interp import figure4_components, figure4_losses, figure4_sentences, read_runs
+from retrieval_interp import figure4_figure, figure4_table, read_runs
 
-results = read_runs(data_folder() / "sweeps" / "figure4_laptop" / "runs.csv")
-figure4_losses(results)
-
-# %%
-figure4_components(results)
+runs = read_runs(data_folder() / "sweeps" / "figure4_laptop" / "runs.csv")
+figure4_figure(runs)
 
 # %%
-print(*figure4_sentences(results), sep="\n")
+figure4_table(runs).drop(columns="family").round(3)
 
 # %% [markdown]
 # ## Exercises

@@ -57,10 +57,6 @@ AtOnce = Annotated[
     int, typer.Option(max=2**14, callback=usable_at_once, help="Number of fresh examples, processed in one batch.")
 ]
 Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples.")]
-Threshold = Annotated[
-    float,
-    typer.Option(callback=usable_threshold, help="Threshold below which a loss counts as low; the paper uses 0.05."),
-]
 TaskThreshold = Annotated[
     float | None,
     typer.Option(

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from circuits.discovery.discovery import Discovery
     from circuits.null_models.chance import ChanceReport
     from circuits.validation.validation_report import ValidationReport
-    from retrieval_interp.claims.claim import Claim
     from retrieval_interp.theory.depth import Depth
 
 OUTCOMES = {"passed": "green", "failed": "red", "undetermined": "yellow"}
@@ -169,20 +168,3 @@ def print_accuracy(table: "pd.DataFrame") -> None:
         rest = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         shown.add_row(row["series"], row["formulation"], steps, right, accuracy, f"{row['chance']:.4f}", rest)
     Console().print(shown)
-
-
-def print_claims(rows: "Sequence[Claim]") -> None:
-    """Print the claims one below another, so that they can be read at any width."""
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.text import Text
-
-    colours = {"holds": "green", "holds at smaller scale": "green", "differs": "red", "not measured": "yellow"}
-    console = Console()
-    for row in rows:
-        console.print(Text.assemble((f"{row.section}  {row.claim}: ", "bold"), (row.verdict, colours[row.verdict])))
-        runs = f" ({row.runs} run{'s' if row.runs > 1 else ''})" if row.runs else ""
-        told = {"paper": row.paper, "models": f"{row.models}{runs}", "here": row.measured}
-        for name, text in told.items():
-            if text != "-":
-                console.print(Padding(Text(f"{name}: {text}"), (0, 0, 0, 4)))

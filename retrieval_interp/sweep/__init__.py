@@ -1,9 +1,7 @@
-"""Sweeps: train many models on this machine or on a cluster.
+"""Sweeps: train many models, here or on a Ray cluster.
 
-- plan.py, known_plans.py, job.py: the models to train
-- run.py, local.py, cluster.py: the sweep, and its two engines
-- training.py: the training of one model
-- train_many.py: a sweep by one call
-- store.py: the folder of runs
-- runs_table.py: all runs as a table
+- plan.py: the models to train
+- run.py: the training of one model, and of all
+- cluster.py: the same on a Ray cluster
+- figure4.py: their losses by depth, as a table and a figure
 """

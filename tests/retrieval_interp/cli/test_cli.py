@@ -118,7 +118,6 @@ def test_a_stricter_threshold_turns_the_verdict(capsys):
         (["models", "export", "nowhere", "elsewhere"], "no such model directory"),
         (["validate", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
         (["discover", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
-        (["study", "content-or-position", "induction", "--examples", str(10**6)], "--examples"),
         (["theory", "gradients", "induction", "--examples", str(10**6)], "--examples"),
         (
             ["llm", "prompts", "equations", "--n", str(10**30)],
@@ -140,7 +139,6 @@ def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("arguments", "precision"),
     [
-        (["study", "content-or-position", "induction", "--examples", "8"], "float32"),
         (["theory", "gradients", "induction", "--examples", "1"], "float64"),
     ],
 )
@@ -315,14 +313,3 @@ def test_facts_are_answered_in_so_many_layers_and_as_json(capsys, tmp_path):
     round_and_round = tmp_path / "round.yaml"
     round_and_round.write_text("query: [a]\nasked: c\nfacts: {one: [b -> c, c -> b]}\n")
     assert "the facts form a cycle: b -> c -> b" in one_line(*run(capsys, "theory", "facts", round_and_round))
-
-
-def test_the_one_layer_fetches_by_position_and_the_induction_head_does_not(capsys):
-    asked = ("--examples", "256", "--json")
-    rows = json.loads(run(capsys, "study", "content-or-position", "one_layer", *asked)[1])["heads"].values()
-    attention = [row["from"]["query"] for row in rows]
-    assert sum(to["to_position"] > 0.95 and to["to_role"] < 0.4 for to in attention) == 4
-    upper = json.loads(run(capsys, "study", "content-or-position", "induction", *asked)[1])["heads"]["L1H0"]
-    to = upper["from"]["query"]
-    assert (upper["looks_at"], to["role"]) == ("content", "pair1.second")
-    assert to["to_role"] > 2 * to["to_position"]

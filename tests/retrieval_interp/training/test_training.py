@@ -319,7 +319,7 @@ def test_a_run_that_has_not_ended_is_refused_with_its_step_and_what_continues_it
 
 def test_what_was_never_a_run_of_its_own_lacks_weights(tmp_path):
     training.start_run(tmp_path, "micro")
-    (tmp_path / training.LOCK).unlink()  # as in the store of a sweep
+    (tmp_path / training.LOCK).unlink()  # as a sweep starts its runs
     with pytest.raises(BadInput, match="no such file"):
         export(tmp_path, tmp_path / "to")
 
