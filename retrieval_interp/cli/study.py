@@ -1,10 +1,9 @@
 """The commands of the study: attention through the training of one model, and the training of many."""
 
 import shlex
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,20 +13,7 @@ from retrieval_interp.cli.terminal import print_json, progress_bar, records, run
 from retrieval_interp.sweep.plan import KNOWN, find_plan, load_plan
 
 app = typer.Typer()
-
-
-class Engine(StrEnum):
-    """The place where models are trained."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-class Scale(StrEnum):
-    """The size of the models of a sweep."""
-
-    PAPER = "paper"
-    LAPTOP = "laptop"
+Scale = Literal["paper", "laptop"]
 
 
 @app.command()
@@ -81,14 +67,11 @@ def sweep(
     scale: Annotated[Scale | None, typer.Option(help="Size of the models of figure4 (default: laptop).")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the runs (default: in reports/sweeps); unfinished work in it is continued."),
+        typer.Option(help="Folder of the runs (default: in reports/sweeps); unfinished runs are continued."),
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="Place of training: this machine, or a Ray cluster.")] = Engine.LOCAL,
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
     address: Annotated[
-        str,
-        typer.Option(
-            help="Address host:port of the cluster's head; auto: a cluster on this machine; local: a new one."
-        ),
+        str, typer.Option(help="The cluster: host:port of its head; auto: one on this machine; local: a new one here.")
     ] = "auto",
     gpus: Annotated[float, typer.Option(min=0, help="Share of a GPU that a run takes on the cluster.")] = 0,
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")] = "auto",
@@ -98,7 +81,7 @@ def sweep(
 
     Exits with 1 if runs failed.
     """
-    if engine is Engine.LOCAL and (address != "auto" or gpus):
+    if engine == "local" and (address != "auto" or gpus):
         raise BadInput("--address and --gpus need --engine ray")
     if scale and plan != "figure4":
         raise BadInput("--scale needs the plan figure4")
@@ -110,12 +93,11 @@ def sweep(
     from retrieval_interp.sweep.run import sweep as train_all
     from retrieval_interp.training.training_step import check_device_name, choose_device
 
-    runs = load_plan(path := find_plan(plan, scale or Scale.LAPTOP))
+    runs = load_plan(path := find_plan(plan, scale or "laptop"))
     folder = out or Path("reports/sweeps") / path.stem
-    files = [folder / name for name in ("figure4.csv", "runs.csv", "figure4.html")]
-    for file in files:
+    for file in (files := [folder / name for name in ("figure4.csv", "runs.csv", "figure4.html")]):
         check_writable(file)
-    if engine is Engine.RAY:
+    if engine == "ray":
         check_device_name(device)
         trained = partial(on_cluster, folder=folder, device=device, task=connect(address, gpus))
     else:
@@ -139,5 +121,5 @@ def sweep(
         print_json(command, versions(), rows=records(table), failures=failed)
     else:
         typer.echo(table.drop(columns="family").to_string(index=False, float_format="{:.4f}".format))
-        typer.echo(f"The figure is at {files[-1]}")
+        typer.echo(f"The figure is at {files[-1]}" if len(finished) else "No run is finished.")
     raise typer.Exit(1 if failures else 0)

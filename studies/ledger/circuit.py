@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -14,20 +13,6 @@ from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
 from retrieval_interp.models.model_dir import CIRCUIT, REPORT
 from retrieval_interp.reproduction.stored_report import check_is_of, circuit_found, read_report
-
-
-class Measured(NamedTuple):
-    """A loss with its standard error."""
-
-    mean: float
-    standard_error: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.4f} ± {self.standard_error:.4f}"
-
-
-def measured_in(loss: dict[str, Any]) -> Measured:
-    return Measured(loss["mean"], loss["standard_error"])
 
 
 @dataclass(frozen=True)
@@ -48,7 +33,7 @@ class Circuit:
     letter: pd.DataFrame
     useful: frozenset[AttentionPath]
     partial: frozenset[AttentionPath]
-    replaced: dict[bool, Measured]
+    replaced: dict[bool, dict[str, float]]
     merged: float
 
     @property
@@ -65,17 +50,13 @@ class Circuit:
         """The names of the paths above the first useful layer."""
         return {*self.paths[self.paths["layer"] > self.first_useful_layer]["path"].map(str)}
 
-    def joins_pairs(self, partial_too: bool = False) -> bool:
-        """Whether the first useful layer joins the members of every pair, on all slots, and does nothing else.
-
-        With ``partial_too``, fixed patterns that have a path on some slots only count as useful, too.
-        """
-        paths = self.useful | self.partial if partial_too else self.useful
-        lowest = min(path.head.layer for path in paths)
-        first = {path for path in paths if path.head.layer == lowest}
-        pairs = {role.split(".")[0] for path in paths for role in (path.source, path.target) if role.startswith("pair")}
-        every = [{("*", "previous")}, {(f"{pair}.second", f"{pair}.first") for pair in pairs}]
-        return not first & self.partial and {(path.source, path.target) for path in first} in every
+    def joins_pairs(self) -> bool:
+        """Whether the first useful layer joins the members of every pair, on all slots, and does nothing else."""
+        first = {path for path in self.useful if path.head.layer == self.first_useful_layer}
+        ends = [role for path in self.useful for role in (path.source, path.target) if role.startswith("pair")]
+        every = {(f"{pair}.second", f"{pair}.first") for pair in {role.split(".")[0] for role in ends}}
+        joined = {(path.source, path.target) for path in first}
+        return not first & self.partial and joined in ({("*", "previous")}, every)
 
 
 def read_circuit(folder: Path) -> Circuit | None:
@@ -97,7 +78,7 @@ def read_circuit(folder: Path) -> Circuit | None:
     check_is_of(report, circuit, folder)
     named = {str(path): path for path in circuit.removable}
     paths = [{"path": named[own["path"]], "needed": own["needed"], **own["losses"]} for own in report["paths"]]
-    letter = {_path(name): measured_in(loss).mean for name, loss in report["paper"]["paths"].items()}
+    letter = {_path(name): loss["mean"] for name, loss in report["paper"]["paths"].items()}
     fixed = (report.get("flow_check") or {}).get("fixed_paths", [])
     on_some = {path for path in circuit.paths if circuit.condition(path)}
     return Circuit(
@@ -105,7 +86,7 @@ def read_circuit(folder: Path) -> Circuit | None:
         pd.DataFrame({"layer": [path.head.layer for path in letter], "uniform": letter.values()}),
         frozenset([*named.values(), *(_path(name) for name in fixed if " on " not in name)]),
         frozenset({_path(name) for name in fixed if " on " in name} | on_some),
-        {False: measured_in(report["loss"]["details"]["combined"]), True: measured_in(report["paper"]["loss"])},
+        {False: report["loss"]["details"]["combined"], True: report["paper"]["loss"]},
         min((merge["loss"] for merge in report["merges"]), default=math.nan),
     )
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from circuit import Circuit, Measured, measured_in, read_circuit
+from circuit import Circuit, read_circuit
 
 from circuits.errors import BadInput
 from circuits.losses.interval import Interval
@@ -51,7 +51,7 @@ DEPARTURES: dict[str, tuple[str, Any]] = {  # the name at the end of a run's fol
     "initialisation": ("initializer_range", None),
     "decay": ("decay", 0.4),
     "clipping": ("max_grad_norm", 1.0),
-    "float32": ("precision", "float32"),
+    "float32": ("precision", "float32"),  # of A alone
 }
 SEED = re.compile(r"(.*_seed_)([0-9]+)")  # a folder that is named by its seed
 PAGE_HEAD = """# The paper's claims
@@ -112,9 +112,6 @@ def share(right: int, n: int) -> str:
     return f"{right} of {n}" + (f" [{interval.low:.2f}, {interval.high:.2f}]" if interval else "")
 
 
-# Transformers A to D
-
-
 def folder(recipe: str, name: str) -> Path:
     return DATA / RECIPES[recipe][name]
 
@@ -142,10 +139,14 @@ def said(recipe: str, names: str) -> str:
     return f"recipe {recipe}, {listed(f'{name} seed {seed}' for name, seed in zip(names, seeds, strict=True))}"
 
 
-def loss_of(path: Path) -> Measured:
+def loss_of(path: Path) -> dict[str, float]:
     """Return the loss on fresh sequences, as ``models export`` measured it, in the stored precision."""
     exported = made(path)["exported"]
-    return measured_in(exported[f"loss_{exported['precision']}"])
+    return exported[f"loss_{exported['precision']}"]
+
+
+def text(loss: dict[str, float]) -> str:
+    return f"{loss['mean']:.4f} ± {loss['standard_error']:.4f}"
 
 
 def is_run_of(path: Path, changes: dict[str, Any]) -> bool:
@@ -156,9 +157,6 @@ def is_run_of(path: Path, changes: dict[str, Any]) -> bool:
     recipe, named = {**config["recipe"], "betas": betas, "checkpoint_every": 0}, SEED.match(path.name)
     whole = max(read_losses(path / LOG)["loss"], default=0) == wanted["steps"]
     return bool(whole and recipe == wanted and config["preset"] == of and named and config["seed"] == int(named[2]))
-
-
-# Sections 5 and 7: the runs of figure 4, and the training of A to D
 
 
 def figure4(recipe: str) -> pd.DataFrame:
@@ -196,9 +194,9 @@ def one_layer() -> dict[str, Any]:
     shape, loss = preset("one_layer").architecture, loss_of(DATA / "one_layer")
     claim = "positions attend only where they share information (Assumption 1), so that D hops take at least "
     models = f"D = 1; {shape.n_layers} layer of {shape.n_heads} heads with MLPs, recipe small"
-    measured = f"with {shape.n_layers} layer instead of {layers_causal(1)} the loss of x1 is {loss} "
+    measured = f"with {shape.n_layers} layer instead of {layers_causal(1)} the loss of x1 is {text(loss)} "
     found = {"models": models, "runs": 1, "measured": f"{measured}(rule: not below {FAILED})"}
-    found |= {"holds": loss.mean >= FAILED, "smaller": True}
+    found |= {"holds": loss["mean"] >= FAILED, "smaller": True}
     return row("5 (ours)", f"{claim}1 + ceil(log2(D + 1)) layers", "assumed", **found)
 
 
@@ -266,14 +264,13 @@ def trained(recipe: str) -> dict[str, Any]:
     return in_order(orders, f"{said(recipe, 'ABCD')}, and all other seeds", recipe == "small")
 
 
-# Section 8.2 and Appendix E: the circuits of A to D
-
-
 def circuits_of(recipe: str, names: str) -> tuple[dict[str, Circuit], dict[str, Circuit], list[str]]:
     """Return the circuits that were found, those of other seeds, and a text on those that were not found."""
     circuits = {name: read_circuit(folder(recipe, name)) for name in names}
     seeds = {f"{name} seed {n}": own for name in names if name in "AD" for n, own in other_seeds(recipe, name).items()}
-    none = [f"{name} (its own loss is {loss_of(folder(recipe, name))})" for name, own in circuits.items() if not own]
+    none = [
+        f"{name} (its own loss is {text(loss_of(folder(recipe, name)))})" for name, own in circuits.items() if not own
+    ]
     known = {name: own for name, own in circuits.items() if own}
     beside = {name: own for name, path in seeds.items() if (own := read_circuit(path))}
     return known, beside, [f"no circuit found for {listed(none)}"] if none else []
@@ -289,11 +286,6 @@ def section_8(recipe: str) -> list[dict[str, Any]]:
         found = {**of, "runs": len(known), "measured": "; ".join(texts), "holds": holds}
         return row("8.2" if paper != "-" else "8.2 (ours)", f"A, B and C: {what}", paper, **found)
 
-    def joining(some: list[Circuit]) -> str:
-        joins, too = ([own.joins_pairs(partial_too) for own in some] for partial_too in (False, True))
-        text = f"{sum(joins)} of {len(some)} ({sum(too)} of {len(some)} if fixed patterns that join pairs on some "
-        return f"{text}slots only count as useful, too)"
-
     def different(some: list[Circuit]) -> str:
         shared = [len(one.above & other.above) for one, other in combinations(some, 2)]
         said = f"; every two circuits share {listed(shared)} (very different: less than half)" if shared else ""
@@ -303,9 +295,15 @@ def section_8(recipe: str) -> list[dict[str, Any]]:
         lowest = listed("-" if math.isnan(own.merged) else f"{own.merged:.3f}" for own in some)
         return f"lowest loss with two heads made one: {lowest}"
 
+    def joining(some: list[Circuit]) -> str:
+        return f"{sum(own.joins_pairs() for own in some)} of {len(some)}"
+
     losses = [loss_of(folder(recipe, name)) for name in "ABC"]
-    beside = [f"A seed {n}, beside them: {loss_of(own)}" for n, own in other_seeds(recipe, "A").items()]
-    solved = {"measured": "; ".join([listed(losses), *beside]), "holds": all(loss.mean < SOLVED for loss in losses)}
+    beside = [f"A seed {n}, beside them: {text(loss_of(own))}" for n, own in other_seeds(recipe, "A").items()]
+    solved = {
+        "measured": "; ".join([listed(map(text, losses)), *beside]),
+        "holds": all(loss["mean"] < SOLVED for loss in losses),
+    }
     heads = all_met([own.heads == HEADS for own in known], not missing)
     joins = all_met([own.joins_pairs() for own in known], not missing)
     pairs = [(one.above, other.above) for one, other in combinations(known, 2)]
@@ -323,17 +321,17 @@ def section_8(recipe: str) -> list[dict[str, Any]]:
 def fewest_heads() -> dict[str, Any]:
     """Test that three heads are enough for D = 3: what is possible, whatever training finds."""
     built = json.loads((DATA / "construction.json").read_text())
-    sizes, loss = (built["hops"], built["heads"]), measured_in(built["loss"])
-    measured = f"a transformer with {sizes[1]} heads that solves D = {sizes[0]} with a loss of {loss}"
+    sizes, loss = (built["hops"], built["heads"]), built["loss"]
+    measured = f"a transformer with {sizes[1]} heads that solves D = {sizes[0]} with a loss of {text(loss)}"
     found = {"models": "compiled, not trained; reads tokens", "measured": measured}
-    found["holds"] = loss.mean < SOLVED if sizes == (3, 3) else None
+    found["holds"] = loss["mean"] < SOLVED if sizes == (3, 3) else None
     return row("8.2", "three heads would be enough for D = 3, by design", "3 instead of 4", **found)
 
 
 def appendix_e(recipe: str, letter: bool) -> list[dict[str, Any]]:
     """Test the losses with heads replaced and paths removed, to the letter or for the circuits as they were found."""
     known, others, missing = circuits_of(recipe, "ABCD")
-    low = {name: own for name, own in known.items() if own.replaced[letter].mean < THRESHOLD}
+    low = {name: own for name, own in known.items() if own.replaced[letter]["mean"] < THRESHOLD}
     rows = ["uniform"] if letter else ["uniform", "identity"]
 
     def losses(some: Iterable[Circuit], where: str, rows: list[str]) -> list[float]:
@@ -342,7 +340,7 @@ def appendix_e(recipe: str, letter: bool) -> list[dict[str, Any]]:
         return [x for paths, first in tables for x in paths[getattr(paths["layer"], where)(first)][rows].stack()]
 
     def all_replaced(some: Sequence[Circuit]) -> tuple[str, list[float]]:
-        of = [own.replaced[letter].mean for own in some]
+        of = [own.replaced[letter]["mean"] for own in some]
         return listed(f"{loss:.4f}" for loss in of), of
 
     def above(some: Sequence[Circuit]) -> tuple[str, list[float]]:
@@ -356,12 +354,12 @@ def appendix_e(recipe: str, letter: bool) -> list[dict[str, Any]]:
         return spread(of) + (f" (below that layer {spread(below)})" if below else ""), of
 
     def claim(what: str, limits: tuple[float, float], tested: dict[str, Circuit], measure: Callable[..., Any]) -> Any:
-        text, of = measure([*tested.values()])
-        texts = [text] if tested else []
+        said_of, of = measure([*tested.values()])
+        texts = [said_of] if tested else []
         if left := [name for name in known if name not in tested]:
             texts.append(f"not tested for {', '.join(left)}, whose loss is not below {THRESHOLD} with every path")
         for name, own in others.items():
-            ok = tested is known or own.replaced[letter].mean < THRESHOLD
+            ok = tested is known or own.replaced[letter]["mean"] < THRESHOLD
             texts.append(f"{name}, beside them: {measure([own])[0] if ok else 'not tested'}")
         holds = all_met([limits[0] <= loss <= limits[1] for loss in of], len(tested) == 4)
         paper = " to ".join(map(str, limits)) if limits[0] else f"below {limits[1]}"
@@ -376,9 +374,6 @@ def appendix_e(recipe: str, letter: bool) -> list[dict[str, Any]]:
     ]
 
 
-# Section 9.2: the emergence of heads during the training of D
-
-
 def section_9(recipe: str) -> list[dict[str, Any]]:
     """Test the claims on transformer D and its training; the other seeds stand beside it."""
     path, others, small = folder(recipe, "D"), other_seeds(recipe, "D"), recipe == "small"
@@ -387,13 +382,12 @@ def section_9(recipe: str) -> list[dict[str, Any]]:
     observed = [observations(emergence(own, circuit_to_follow(own))) for own in (path, *others.values())]
 
     def replaced(section: str, claim: str, paper: str, letter: bool) -> dict[str, Any]:
-        texts = [] if circuit else [f"no circuit found: its own loss is {loss}"]
-        texts += [f"{name}{own.replaced[letter]}" for name, own in seeds.items() if own]
+        texts = [] if circuit else [f"no circuit found: its own loss is {text(loss)}"]
+        texts += [f"{name}{text(own.replaced[letter])}" for name, own in seeds.items() if own]
         found = {"runs": int(circuit is not None), "measured": f"{'; '.join(texts)} (rule: below {THRESHOLD})"}
-        holds = circuit.replaced[letter].mean < THRESHOLD if circuit else None
-        return row(
-            section, f"D: MSE with all attention replaced with its circuit{claim}", paper, **of, **found, holds=holds
-        )
+        holds = circuit.replaced[letter]["mean"] < THRESHOLD if circuit else None
+        claim = f"D: MSE with all attention replaced with its circuit{claim}"
+        return row(section, claim, paper, **of, **found, holds=holds)
 
     def emerging(place: int, what: str, paper: str) -> dict[str, Any]:
         holds = [one[place].holds for one in observed]
@@ -403,14 +397,12 @@ def section_9(recipe: str) -> list[dict[str, Any]]:
         measured = observed[0][place].sentence.partition(" (")[2].removesuffix(")")
         if beside := holds[1:]:
             met, unmet, unknown = (beside.count(each) for each in (True, False, None))
-            measured += (
-                f"; of the {len(beside)} other seeds {met} meet the rule, {unmet} do not, {unknown} do not show it"
-            )
+            measured += f"; of the {len(beside)} other seeds {met} meet the rule, {unmet} do not, {unknown} are open"
         found = {"runs": len(holds), "measured": measured, "holds": holds[0]}
         return row(f"9.2 {observed[0][place].name}", f"D: {what}", paper, **of, **found)
 
-    texts = [str(loss), *(f"seed {seed}, beside it: {loss_of(own)}" for seed, own in others.items())]
-    near = {"measured": f"{'; '.join(texts)} (rule: {MSE[0]} to {MSE[1]})", "holds": MSE[0] <= loss.mean <= MSE[1]}
+    texts = [text(loss), *(f"seed {seed}, beside it: {text(loss_of(own))}" for seed, own in others.items())]
+    near = {"measured": f"{'; '.join(texts)} (rule: {MSE[0]} to {MSE[1]})", "holds": MSE[0] <= loss["mean"] <= MSE[1]}
     return [
         row("9.2", "D: validation MSE", "0.031", **of, runs=1 + len(others), **near),
         replaced("9.2", "", "0.045", letter=True),
@@ -420,9 +412,6 @@ def section_9(recipe: str) -> list[dict[str, Any]]:
         emerging(2, "the last partial losses fall in order", "x3, then x4 (figure 6)"),
         emerging(3, "the last head emerges much later than the one before", "figure 7"),
     ]
-
-
-# Ours: which departure from the literal reading decides when x1 is learned (docs/protocol_literal.md)
 
 
 def departure(model: str, name: str) -> dict[str, Any]:
@@ -492,7 +481,7 @@ def ledger() -> pd.DataFrame:
     rows += [row("4", f"{four}four other formulations", others), *map(theorem_1, SWEEPS), one_layer()]
     rows += [*chain(*map(section_7, SWEEPS)), *map(trained, RECIPES)]
     rows += [*chain(*map(section_8, RECIPES)), fewest_heads(), *chain(*map(section_9, RECIPES))]
-    rows += [departure(model, name) for model in "DA" for name in DEPARTURES if (model, name) != ("D", "float32")]
+    rows += [departure(model, name) for model in "DA" for name in DEPARTURES if model + name != "Dfloat32"]
     rows += [claim for recipe in RECIPES for letter in (True, False) for claim in appendix_e(recipe, letter)]
     return pd.DataFrame(rows)
 

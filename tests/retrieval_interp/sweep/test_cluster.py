@@ -85,6 +85,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         here.shutdown()
 
 
+def test_a_cluster_without_room_for_a_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("init", "shutdown"):
+        monkeypatch.setattr(ray, name, lambda **_: None)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0}}] * 2)
+    with pytest.raises(BadInput, match="auto: a run takes 2 GPU; no node of the cluster has more than 1"):
+        connect("auto", 2.0)
+
+
 @pytest.mark.slow
 def test_every_run_is_finished_although_a_node_is_lost(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,8 +100,6 @@ def test_every_run_is_finished_although_a_node_is_lost(
     monkeypatch.setitem(presets.PRESETS, "waiting", TINY)
     monkeypatch.setattr(cluster_module, "train", train_when_released)
     second = cluster.add_node(**a_node())
-    with pytest.raises(BadInput, match="a run takes 2 GPU; no node of the cluster has more than 1"):
-        connect(cluster.address, 2.0)
     task = connect(cluster.address, 1.0)
 
     def lose_one() -> None:
