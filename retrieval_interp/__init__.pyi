@@ -1,9 +1,6 @@
 from .experiments.emergence import Emergence as Emergence
 from .experiments.emergence import emergence as emergence
 from .experiments.observations import observations as observations
-from .figure4.figure4 import figure4_sentences as figure4_sentences
-from .figure4.figure4_page import figure4_components as figure4_components
-from .figure4.figure4_page import figure4_losses as figure4_losses
 from .ground_truth.chains import ChainTask as ChainTask
 from .ground_truth.minimal_circuit import minimal_circuit as minimal_circuit
 from .models.build import VectorTransformer as VectorTransformer
@@ -16,8 +13,10 @@ from .models.library import through_training as through_training
 from .models.presets import PRESETS as PRESETS
 from .models.presets import preset as preset
 from .prompts import formulation as formulation
-from .sweep.runs_table import read_runs as read_runs
-from .sweep.train_many import train_many as train_many
+from .sweep.figure4 import figure4_figure as figure4_figure
+from .sweep.figure4 import figure4_table as figure4_table
+from .sweep.run import read_runs as read_runs
+from .sweep.run import train_many as train_many
 from .tasks.prompted import Prompted as Prompted
 from .tasks.retrieval import RetrievalTask as RetrievalTask
 from .theory.chain_layout import chain_layout as chain_layout
@@ -45,9 +44,8 @@ __all__ = [
     "depth_figure",
     "depths",
     "emergence",
-    "figure4_components",
-    "figure4_losses",
-    "figure4_sentences",
+    "figure4_figure",
+    "figure4_table",
     "formulation",
     "language_model",
     "layers_until",

@@ -12,11 +12,12 @@ LOCKS = ".locks"  # the folder of the locks, in the folder of what is shared
 
 
 @contextmanager
-def claimed(lock: Path) -> Iterator[bool]:
+def claimed(lock: Path, wait: bool = False) -> Iterator[bool]:
     """Claim a piece of work until the block ends.
 
     Args:
         lock: the file that stands for it; it is created if it does not exist.
+        wait: whether to wait until no other process has claimed it.
 
     Yields:
         whether no other process has claimed it.
@@ -24,7 +25,7 @@ def claimed(lock: Path) -> Iterator[bool]:
     Raises:
         BadInput: the file cannot be written.
     """
-    file = FileLock(lock, timeout=0)
+    file = FileLock(lock, timeout=-1 if wait else 0)
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file.acquire()

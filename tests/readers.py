@@ -17,17 +17,14 @@ from circuits.circuit_file import load_circuit, parse_circuit
 from circuits.pattern_file import PATTERNS
 from retrieval_interp.llm.results import results
 from retrieval_interp.llm.tasks import TASKS
-from retrieval_interp.models import presets
 from retrieval_interp.models.build import build
 from retrieval_interp.models.checkpoints import load_model
 from retrieval_interp.models.library import data_folder
 from retrieval_interp.models.model_dir import CONFIG, LOG, STATE, WEIGHTS, architecture_from, read_config, task_from
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.reproduction import read_report
-from retrieval_interp.sweep.known_plans import PLANS
-from retrieval_interp.sweep.plan import Run, load_plan
-from retrieval_interp.sweep.runs_table import read_runs as read_table
-from retrieval_interp.sweep.store import RESULT, STORE, Store
+from retrieval_interp.sweep.plan import PLANS, load_plan
+from retrieval_interp.sweep.run import read_runs
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.theory.facts import load_facts
 from retrieval_interp.training.curves import read_attention, read_losses
@@ -140,20 +137,7 @@ def inspect_log(format: Literal["json", "eval"]) -> bytes:
         return path.read_bytes()
 
 
-def a_store(folder: Path) -> Store:
-    presets.PRESETS["micro"] = MICRO
-    return Store(folder)
-
-
 ATTENTION = b"# by a command\nstep,L0H0 pair1.second -> pair1.first,L1H0 * -> previous\n80,0.1,0.25\n160,0.9,1.0\n"
-RUN = "micro/seed-0000"
-RESULT_TEXT = (
-    b'{"preset": "micro", "seed": 0, "losses": {"x1": 0.1}, "fell": {"x1": 20}, "seconds": 1.0, "device": "cpu"}'
-)
-
-
-def store_files() -> dict[str, bytes]:
-    return {STORE: b'{"format": 1}', f"{RUN}/{CONFIG}": micro_config(), f"{RUN}/{RESULT}": RESULT_TEXT}
 
 
 READERS = {
@@ -168,7 +152,7 @@ READERS = {
     ),
     "log": Reader(LOG, of_data("*/log.jsonl"), lambda folder: read_losses(folder / LOG)),
     "table of attention": Reader("a.csv", lambda: [ATTENTION], lambda folder: read_attention(folder / "a.csv")),
-    "table of runs": Reader("r.csv", of_data("sweeps/figure4_laptop/runs.csv"), lambda f: read_table(f / "r.csv")),
+    "table of runs": Reader("r.csv", of_data("sweeps/figure4_laptop/runs.csv"), lambda f: read_runs(f / "r.csv")),
     "report": Reader("report.json", small_reports, report),
     "log of Inspect": Reader("l.json", lambda: [inspect_log("json")], lambda folder: results([folder / "l.json"])),
     "packed log of Inspect": Reader(
@@ -178,19 +162,6 @@ READERS = {
     "sweep": Reader(
         "plan.yaml",
         lambda: [path.read_bytes() for path in sorted(PLANS.glob("*.yaml"))],
-        lambda folder: load_plan(str(folder / "plan.yaml"), "laptop"),
-    ),
-    "store": Reader(STORE, lambda: [b'{"format": 1}\n'], a_store),
-    "result": Reader(
-        f"{RUN}/{RESULT}",
-        lambda: [RESULT_TEXT],
-        lambda folder: a_store(folder).results([Run("micro", 0)]),
-        store_files,
-    ),
-    "config of a run": Reader(
-        f"{RUN}/{CONFIG}",
-        lambda: [micro_config()],
-        lambda folder: a_store(folder).results([Run("micro", 0)]),
-        store_files,
+        lambda folder: load_plan(folder / "plan.yaml"),
     ),
 }

@@ -36,7 +36,7 @@ for expected, arguments in lines:
 print(len(lines))
 """
 DESCRIBING = """
-study claims ; study claims --json ; models presets ; models presets --json
+models presets ; models presets --json
 theory depth ; theory depth 1 2 3 --json ; theory facts FACTS ; theory facts FACTS --json
 llm prompts equations --n 2 ; llm prompts kingdoms --n 2 --json
 """
@@ -47,25 +47,24 @@ theory facts nowhere.yaml ; theory facts damaged.yaml ; llm prompts nonsense ; l
 llm prompts equations --n 0 ; llm prompts equations --seed -1
 
 discover nowhere
-view nowhere ; study content-or-position nowhere
+view nowhere
 validate nowhere ; study emergence nowhere ; models export nowhere to ; models push nowhere hf:a/b
 models push bare elsewhere ; models push transformer_a hf: ; models push transformer_a hf:a
 validate bare ; validate bare --circuit nowhere.yaml
 validate bare --circuit damaged.yaml ; validate bare --circuit odd.yaml ; validate bare --circuit bare
-validate oddly ; study emergence bare ; study content-or-position weightless
-study content-or-position cut_off ; validate no_json ; discover no_format
+validate oddly ; study emergence bare ; validate weightless
+validate cut_off ; validate no_json ; discover no_format
 discover no_task ; models export no_size to
 view no_field ; view no_json
 models export no_json to
 models export bare bare ; models export bare to --checkpoint 3
-validate transformer_a --threshold nan ; validate transformer_a --examples 1 ; study content-or-position bare --seed -1
+validate transformer_a --threshold nan ; validate transformer_a --examples 1
 discover transformer_a --examples 1 ; discover transformer_a --threshold 0
 validate induction --circuit high.yaml ; validate induction --circuit role.yaml ; view induction --layer 99
 validate transformer_a --out NOWHERE ; discover transformer_a --out NOWHERE
-discover transformer_a --report NOWHERE ; view bare --out NOWHERE
+view bare --out NOWHERE
 study emergence transformer_a --out NOWHERE ; study emergence logless ; view bare bare
 view transformer_a induction ; view bare --training
-study content-or-position bare --examples 0
 reproduce nowhere
 reproduce damaged.json ; reproduce empty.json ; reproduce hubbed.json
 

@@ -37,7 +37,7 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
             "training",
         ),
         *("reproduction", "publishing"),
-        *("experiments", "sweep", "figure4", "claims", "llm", "cli", "__main__"),
+        *("experiments", "sweep", "llm", "cli", "__main__"),
     ),
 }
 ON_FIRST_USE, OWN = {"Deferred", "find_spec"}, {"circuits", "retrieval_interp"}

@@ -2,26 +2,20 @@
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from retrieval_interp.sweep.job import Failure, Job
-from retrieval_interp.sweep.store import Result, Trained
+from retrieval_interp.sweep.run import COLUMNS, RESULT, train
 
-RELEASED = "released"
+RELEASED, STARTED = "released", "started"
 
 
-def trained_or_waited_for(job: Job, progress: Callable[[float], None], meeting: Path) -> Trained | Failure:
-    """Train what is tiny. Whatever else: say that it has begun, and wait until all may end."""
-    if job.run.preset == "tiny":
-        from retrieval_interp.sweep.training import train_run
-
-        return train_run(job, progress, device="cpu", weights=True)
-    progress(0.3)
-    if not (released := meeting / RELEASED).exists():
-        (meeting / str(os.getpid())).touch()
-    while not released.exists():
+def train_when_released(folder: Path, device: str) -> str | None:
+    """Say in the folder of the sweep that a run has begun, and when all may go on, finish it; seed 2 is trained."""
+    sweep, seed = folder.parent.parent, int(folder.name.removeprefix("seed-"))
+    (sweep / f"{STARTED}-{os.getpid()}").touch()
+    while not (sweep / RELEASED).exists():
         time.sleep(0.05)
-    parts = job.chosen.task.loss_components
-    nothing = Result(job.run.preset, job.run.seed, dict.fromkeys(parts, 0.1), dict.fromkeys(parts), 1.0, "cpu")
-    return Trained(nothing, "{}\n", None)
+    if seed == 2:
+        return train(folder, device)
+    (folder / RESULT).write_text(f"{','.join(COLUMNS)}\nwaiting,{seed},x1,0.1,,1.0,cpu\n")
+    return None

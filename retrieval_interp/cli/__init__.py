@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli import circuits, llm, models, study, sweep, theory, train, view
+from retrieval_interp.cli import circuits, llm, models, study, theory, train, view
 from retrieval_interp.cli.options import Interrupted
 from retrieval_interp.cli.terminal import printable
 
@@ -17,10 +17,9 @@ UsageError: Any = typer.BadParameter.__base__
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 for ungrouped in (circuits, view, train):
     app.add_typer(ungrouped.app)
-study.app.add_typer(sweep.app)
 for group, grouped, said in (
     ("models", models, "List the presets; export and share trained models."),
-    ("study", study, "Train many models, follow attention through training, list the paper's claims."),
+    ("study", study, "Train many models, and follow attention through training."),
     ("theory", theory, "Compute by information flow how many layers a task takes."),
     ("llm", llm, "Write the paper's prompts, and test language models on them."),
 ):

@@ -37,10 +37,6 @@ CircuitFile = Annotated[Path | None, typer.Option("--circuit", help="Circuit YAM
 Examples = Annotated[int, typer.Option(callback=usable_number, help="Number of fresh examples.")]
 AtOnce = Annotated[int, typer.Option(min=1, max=2**14, help="Number of fresh examples, processed in one batch.")]
 Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples.")]
-Threshold = Annotated[
-    float,
-    typer.Option(callback=usable_threshold, help="Threshold below which a loss counts as low; the paper uses 0.05."),
-]
 TaskThreshold = Annotated[
     float | None,
     typer.Option(

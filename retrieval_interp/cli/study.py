@@ -1,16 +1,19 @@
-"""The commands of the study that examine one trained model, and the paper's claims."""
+"""The commands of the study: attention through the training of one model, and the training of many."""
 
-import json
-from dataclasses import asdict
+import shlex
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from retrieval_interp.cli.options import AtOnce, Json, Model, Seed, Threshold
-from retrieval_interp.cli.terminal import print_claims, print_json, progress_bar, records
+from circuits.errors import BadInput
+from retrieval_interp.cli.options import Json, Seed
+from retrieval_interp.cli.terminal import print_json, progress_bar, records, runs_bar
+from retrieval_interp.sweep.plan import KNOWN, find_plan, load_plan
 
 app = typer.Typer()
+Scale = Literal["paper", "laptop"]
 
 
 @app.command()
@@ -29,10 +32,10 @@ def emergence(
     """Measure when each attention path of a circuit emerges in training (section 9, Appendix D)."""
     import circuits
     from circuits.utils.files import check_writable
-    from retrieval_interp.experiments import emergence as room
+    from retrieval_interp.experiments.emergence import circuit_to_follow
+    from retrieval_interp.experiments.emergence import emergence as follow
     from retrieval_interp.experiments.emergence_page import FILES, write_emergence
     from retrieval_interp.experiments.observations import observations
-    from retrieval_interp.experiments.observed_circuit import circuit_to_follow
     from retrieval_interp.models import library
 
     run = library.find(run_dir)
@@ -40,80 +43,83 @@ def emergence(
     for name in FILES:
         check_writable(out / name)
     with progress_bar("following the paths") as progress:
-        followed = room.emergence(run, hypothesis, seed=seed, progress=progress)
+        followed = follow(run, hypothesis, seed=seed, progress=progress)
     command = f"retrieval-interp study emergence {run_dir} --seed {seed}"
     chosen = f"{command} --circuit {circuit}" if circuit else command
     page = write_emergence(followed, Path(run_dir).name, out, followed.kept or command, chosen)
     said = observations(followed)
     if as_json:
         table = followed.table()
-        told = [asdict(one) for one in said]
-        print_json(chosen, {"source": followed.source}, paths=records(table.reset_index()), observations=told)
+        observed = [{**one.model_dump(), "sentence": one.sentence} for one in said]
+        print_json(chosen, {"source": followed.source}, paths=records(table.reset_index()), observations=observed)
         return
     typer.echo(f"Attention from {followed.source}")
     for path, step in followed.emerged.items():
         typer.echo(f"{path:40} " + (f"step {step:.0f}" if step is not None else "never"))
     for one in said:
-        typer.echo(f"{one.name:>4} {one.verdict}: {one.sentence}")
+        typer.echo(f"{one.name:>4} {one.decision}: {one.sentence}")
     typer.echo(f"The page is at {page}")
 
 
-@app.command("content-or-position")
-def content_or_position(
-    model_dir: Model,
-    examples: AtOnce = 512,
-    seed: Seed = 0,
-    threshold: Threshold = 0.05,
+@app.command()
+def sweep(
+    plan: Annotated[str, typer.Argument(help=f"Plan: {KNOWN}; or a YAML file of presets and seeds.")],
+    scale: Annotated[Scale | None, typer.Option(help="Size of the models of figure4 (default: laptop).")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the runs (default: in reports/sweeps); unfinished runs are continued."),
+    ] = None,
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
+    address: Annotated[
+        str, typer.Option(help="The cluster: host:port of its head; auto: one on this machine; local: a new one here.")
+    ] = "auto",
+    gpus: Annotated[float, typer.Option(min=0, help="Share of a GPU that a run takes on the cluster.")] = 0,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Find the heads that look at content, by mean ablation of every head."""
-    import circuits
-    from retrieval_interp.models import library
-    from retrieval_interp.models.provenance import metadata
+    """Train many models and compare them (section 7, figure 4).
 
-    model, task, _ = library.load(model_dir)
-    from circuits.attention import roles_or_positions
+    Exits with 1 if runs failed.
+    """
+    if engine == "local" and (address != "auto" or gpus):
+        raise BadInput("--address and --gpus need --engine ray")
+    if scale and plan != "figure4":
+        raise BadInput("--scale needs the plan figure4")
+    from circuits.utils.files import check_writable, write_together
+    from retrieval_interp.models.provenance import versions
+    from retrieval_interp.sweep.cluster import connect, on_cluster
+    from retrieval_interp.sweep.figure4 import figure4_figure, figure4_table
+    from retrieval_interp.sweep.run import one_by_one, results
+    from retrieval_interp.sweep.run import sweep as train_all
+    from retrieval_interp.training.training_step import check_device_name, choose_device
 
-    with progress_bar("content or position") as progress:
-        found = circuits.content_or_position(
-            model, task, n_examples=max(2, examples), threshold=threshold, seed=seed, progress=progress
-        )
-    drawn, heads = task.examples(examples, seed), found.to_json()["heads"]
-    for role in task.output_roles:
-        to_roles, to_position = roles_or_positions(model, drawn, role)
-        for head in found.alone:
-            share, most = to_roles[head].max(dim=-1)
-            to = {"role": drawn.roles.names[int(most)], "to_role": share.item()}
-            heads[str(head)].setdefault("from", {})[role] = {**to, "to_position": to_position[head].item()}
-    if as_json:
-        command = f"retrieval-interp study content-or-position {model_dir} --examples {examples} --seed {seed}"
-        print_json(command, metadata(model_dir, model), heads=heads)
-        return
-    typer.echo("Loss with the head mean-ablated, and the head's largest attention to one role and to one position:")
-    for head, said in heads.items():
-        attention = "; ".join(
-            f"from {role} {to['to_role']:.2f} to {to['role']}, {to['to_position']:.2f} to a position"
-            for role, to in said["from"].items()
-        )
-        typer.echo(f"{head} looks at {said['looks_at']}, loss {said['mean_alone']['mean']:.4f}; {attention}")
-
-
-@app.command()
-def claims(
-    out: Annotated[Path | None, typer.Option(help="Markdown file to write the table to.")] = None, as_json: Json = False
-) -> None:
-    """List every quantitative claim of the paper beside the measurement here."""
-    from circuits.utils.files import check_writable, write_atomically
-    from retrieval_interp.claims.claim import claims_page
-    from retrieval_interp.claims.ledger import ledger
-    from retrieval_interp.models.library import data_folder
-
-    if out:
-        check_writable(out)
-    rows = ledger(data_folder())
-    if out:
-        write_atomically(out, claims_page(rows))
-    if as_json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+    runs = load_plan(path := find_plan(plan, scale or "laptop"))
+    folder = out or Path("reports/sweeps") / path.stem
+    for file in (files := [folder / name for name in ("figure4.csv", "runs.csv", "figure4.html")]):
+        check_writable(file)
+    if engine == "ray":
+        check_device_name(device)
+        trained = partial(on_cluster, folder=folder, device=device, task=connect(address, gpus))
     else:
-        print_claims(rows)
+        choose_device(device)
+        trained = partial(one_by_one, folder=folder, device=device)
+    with runs_bar() as progress:
+        failures = train_all(runs, folder, trained, progress)
+    from circuits.figures.page import PLOTLY_CONFIG
+
+    command = shlex.join(["retrieval-interp", "study", "sweep", plan, *(["--scale", scale] if scale else [])])
+    finished = results(runs, folder)
+    table = figure4_table(finished)
+    if len(finished):
+        texts = [f"# {command}\n{rows.to_csv(index=False)}" for rows in (table, finished)]
+        page = figure4_figure(finished).to_html(config=PLOTLY_CONFIG)
+        write_together(dict(zip(files, [*texts, page], strict=True)))
+    for run, reason in failures.items():
+        typer.echo(f"{run} failed: {reason}", err=True)
+    if as_json:
+        failed = [{"run": str(run), "reason": reason} for run, reason in failures.items()]
+        print_json(command, versions(), rows=records(table), failures=failed)
+    else:
+        typer.echo(table.drop(columns="family").to_string(index=False, float_format="{:.4f}".format))
+        typer.echo(f"The figure is at {files[-1]}" if len(finished) else "No run is finished.")
+    raise typer.Exit(1 if failures else 0)

@@ -12,7 +12,6 @@ from retrieval_interp.cli.options import Interrupted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from retrieval_interp.claims.claim import Claim
     from retrieval_interp.theory.depth import Depth
 
 progress_bar = partial(shown, None)  # of what its argument names, on standard error
@@ -61,19 +60,3 @@ def print_depths(rows: "Sequence[Depth]") -> None:
     """Print the number of layers for every number of hops."""
     titles = ("hops D", "the paper's bound, log3(2D)", "without a mask", "with the causal mask", "fetched by position")
     print_table((), titles, [(hops, f"{bound:.2f}", *layers) for hops, bound, *layers in rows])
-
-
-def print_claims(rows: "Sequence[Claim]") -> None:
-    """Print the claims one below another, so that they can be read at any width."""
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.text import Text
-
-    colours = {"holds": "green", "holds at smaller scale": "green", "differs": "red"}
-    for row in rows:
-        verdict = (row.verdict, colours.get(row.verdict, "yellow"))
-        Console().print(Text.assemble((f"{row.section}  {row.claim}: ", "bold"), verdict))
-        runs = f" ({row.runs} run{'s' if row.runs > 1 else ''})" if row.runs else ""
-        for name, text in {"paper": row.paper, "models": f"{row.models}{runs}", "here": row.measured}.items():
-            if text != "-":
-                Console().print(Padding(Text(f"{name}: {text}"), (0, 0, 0, 4)))

@@ -1,4 +1,1 @@
-"""Experiments on trained models and on training.
-
-- emergence.py: when each attention path emerges in training; observations.py compares this with the paper
-"""
+"""Emergence of attention paths in training: measured, compared with the paper's observations, and drawn."""

@@ -7,32 +7,26 @@ in memory at a time. The measured table holds all possible paths, so it is enoug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from circuits.circuit import Circuit
+from circuits.circuit import Circuit, Head
+from circuits.circuit_file import load_circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
+from circuits.mechanisms.mechanism import PREVIOUS, Previous
+from circuits.mechanisms.one_hot import OneHot
 from circuits.utils.files import read_text
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
 from circuits.utils.progress import Progress, shown
 from retrieval_interp.models.checkpoints import load_model
 from retrieval_interp.models.library import find, through_training
-from retrieval_interp.models.model_dir import ATTENTION, LOG, checkpoints
-from retrieval_interp.training.curves import (
-    EMERGED,
-    VALIDATION,
-    Curve,
-    first_below,
-    first_crossing,
-    parts_of,
-    read_attention,
-    read_losses,
-)
+from retrieval_interp.models.model_dir import ATTENTION, CIRCUIT, LOG, checkpoints
+from retrieval_interp.training import curves
+from retrieval_interp.training.curves import EMERGED, VALIDATION, Curve, first_crossing, read_losses
 
-SEQUENCES = 32
 STEPS_PER_EPOCH = 8  # as for the paper's transformer D, where 6,400 steps are 800 epochs
 
 
@@ -61,11 +55,6 @@ class Emergence:
         return {str(path): self.all_paths[str(path)] for path in self.circuit.paths}
 
     @property
-    def components(self) -> list[str]:
-        """The names of the partial losses."""
-        return parts_of(self.losses)
-
-    @property
     def emerged(self) -> dict[str, float | None]:
         """For every path, the first step with an attention above 0.5, or None."""
         return {path: first_crossing(curve, EMERGED) for path, curve in self.attention.items()}
@@ -73,12 +62,7 @@ class Emergence:
     @property
     def validated(self) -> dict[str, Curve]:
         """Every partial loss on the validation sequences, as in figure 6 of the paper; empty in logs without it."""
-        return {part: self.losses.get(f"{VALIDATION}_{part}", {}) for part in self.components}
-
-    @property
-    def learned(self) -> dict[str, float | None]:
-        """For every partial loss, the first step at which it is below 0.5 on the validation sequences, or None."""
-        return {part: first_below(curve, EMERGED) if curve else None for part, curve in self.validated.items()}
+        return {part: self.losses.get(f"{VALIDATION}_{part}", {}) for part in curves.parts_of(self.losses)}
 
     def plot(self, what: str = "paths") -> plotly.graph_objects.Figure:
         """Draw the attention along the ``paths``, the steps at which they ``emerged``, or the ``losses``."""
@@ -96,12 +80,7 @@ class Emergence:
 
 @entrance
 def emergence(
-    run: Path | str,
-    circuit: Circuit,
-    *,
-    n_sequences: int = SEQUENCES,
-    seed: int = 0,
-    progress: Progress | None = None,
+    run: Path | str, circuit: Circuit, *, n_sequences: int = 32, seed: int = 0, progress: Progress | None = None
 ) -> Emergence:
     """Measure the attention along a circuit's paths through a training run.
 
@@ -120,40 +99,51 @@ def emergence(
     if not circuit.paths:
         raise BadInput("the circuit has no attention path; there is nothing to follow")
     run = find(run)
-    losses = read_losses(run / LOG)
-    names = [str(path) for path in circuit.paths]
-    n_checkpoints = len(checkpoints(run))
-    table = run / ATTENTION
-    if table.exists():
-        kept = read_attention(table)
-        missing = [name for name in names if name not in kept]
-        if not missing:
-            source = f"{len(kept[names[0]])} checkpoints, read from {table.name}"
-            first = read_text(table, "a table of attention along paths").splitlines()[0]
-            return Emergence(circuit, kept, losses, source, first[2:] if first.startswith("# ") else None)
-        if not n_checkpoints:
-            raise BadInput(f"{table}: has no column {missing[0]!r}, and the run has no checkpoints to measure it")
-    if n_checkpoints < 2:
-        raise BadInput(f"{run}: holds {n_checkpoints} checkpoints and no {ATTENTION}; expected two or more")
+    losses, kept, table = read_losses(run / LOG), checkpoints(run), run / ATTENTION
+    read = curves.read_attention(table) if table.exists() else {}
+    missing = [str(path) for path in circuit.paths if str(path) not in read]
+    if not missing:
+        source = f"{len(read[str(circuit.paths[0])])} checkpoints, read from {table.name}"
+        first = read_text(table, "a table of attention along paths").splitlines()[0]
+        return Emergence(circuit, read, losses, source, first[2:] if first.startswith("# ") else None)
+    if len(kept) < 2:
+        lacks = f"{ATTENTION} without a column {missing[0]!r}" if read else f"no {ATTENTION}"
+        raise BadInput(f"{run}: holds {len(kept)} checkpoints and {lacks}; expected two or more checkpoints")
+    from circuits.attention import path_attention, possible_paths  # imports PyTorch
+
     with shown(progress, "following the paths") as progress:
-        all_paths = measured(run, circuit, n_sequences, seed, progress)
-    return Emergence(circuit, all_paths, losses, f"{n_checkpoints} checkpoints, {n_sequences} sequences each")
+        model, task = load_model(run, next(iter(kept.values())))
+        examples = task.examples(n_sequences, seed)
+        circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
+        paths = possible_paths(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
+        all_paths: dict[str, dict[int, float]] = {str(path): {} for path in paths}
+        for place, (step, then) in enumerate(through_training(run), start=1):
+            for curve, attention in zip(
+                all_paths.values(), path_attention(then, examples, paths).tolist(), strict=True
+            ):
+                curve[step] = attention
+            progress(place / len(kept))
+    return Emergence(circuit, {**all_paths}, losses, f"{len(kept)} checkpoints, {n_sequences} sequences each")
 
 
-def measured(
-    run: Path, circuit: Circuit, n_sequences: int, seed: int, progress: Callable[[float], None]
-) -> dict[str, Curve]:
-    """Measure the attention along every possible path at every checkpoint."""
-    from circuits.attention import path_attention, possible_paths
+def circuit_to_follow(run: Path) -> Circuit:
+    """Return the circuit in the folder of a run; without one, all paths with an attention above 0.5 at some checkpoint.
 
-    kept = checkpoints(run)
-    model, task = load_model(run, next(iter(kept.values())))
-    examples = task.examples(n_sequences, seed)
-    circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
-    paths = possible_paths(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
-    found: dict[str, dict[int, float]] = {str(path): {} for path in paths}
-    for place, (step, then) in enumerate(through_training(run), start=1):
-        for curve, attention in zip(found.values(), path_attention(then, examples, paths).tolist(), strict=True):
-            curve[step] = attention
-        progress(place / len(kept))
-    return {**found}
+    No ablation tests the latter. Of several paths of a head from one role, only the one with the highest attention
+    counts. A head that attends to the previous position is one path.
+
+    Raises:
+        BadInput: there is neither a circuit nor measured attention, or no attention is above 0.5, or a file is damaged.
+    """
+    table, rows = run / ATTENTION, dict[Head, dict[str, str]]()
+    if (run / CIRCUIT).exists():
+        return load_circuit(run / CIRCUIT)
+    if not table.exists():
+        raise BadInput(f"{run}: has no {CIRCUIT} and no {ATTENTION}; name a circuit with --circuit")
+    for highest, name in sorted((max(curve.values()), name) for name, curve in curves.read_attention(table).items()):
+        head, source, _, target = name.split(" ")
+        if highest > EMERGED:
+            rows.setdefault(Head.parse(head), {})[source] = target  # the highest comes last
+    if not rows:
+        raise BadInput(f"{table}: no path has an attention above {EMERGED:g} at any checkpoint")
+    return Circuit({head: Previous() if PREVIOUS[0] in to else OneHot(to) for head, to in rows.items()})

@@ -1,131 +1,85 @@
-"""Figure 6, figure 7 (right) and Appendix D of the paper, for any run, as one offline page with CSV tables."""
+"""Figure 6, figure 7 (right) and Appendix D of the paper, for any run, and a page of them with CSV tables."""
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 
-import plotly.colors
-from plotly.subplots import make_subplots
+import plotly.express as px
 
+from circuits.figures.page import PLOTLY_CONFIG
+from circuits.utils.files import write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.plotting import go
 from retrieval_interp.experiments.emergence import Emergence
 from retrieval_interp.experiments.observations import observations
 from retrieval_interp.models.model_dir import ATTENTION
-from retrieval_interp.results import write_results
 from retrieval_interp.training.curves import EMERGED
 
 FILES = ("emergence.html", ATTENTION, "emergence.csv", "losses.csv")
-COLUMNS = 4
+STYLE = "<meta charset=utf-8><style>body {font-family: sans-serif; max-width: 75em; margin: auto}</style>"
 
 
 def loss_figure(run: Emergence) -> go.Figure:
     """Draw figure 6: training loss, validation loss and partial validation losses over the steps."""
-    figure = make_subplots(1, 2, subplot_titles=["loss", "partial losses, validation"], shared_yaxes=True)
-    curves = [
-        (run.losses["loss"], "training", 1, "lines"),
-        (run.losses["validation"], "validation", 1, "lines+markers"),
-    ]
-    curves += [(curve, part, 2, "lines") for part, curve in run.validated.items()]
-    colours = plotly.colors.qualitative.Safe
-    for place, (values, name, column, mode) in enumerate(curves):
-        figure.add_trace(
-            go.Scatter(
-                x=[*values],
-                y=[*values.values()],
-                name=name,
-                mode=mode,
-                line={"color": colours[place % len(colours)]},
-                hovertemplate=f"{name}, step %{{x}}: %{{y:.4f}}<extra></extra>",
-            ),
-            row=1,
-            col=column,
-        )
-    figure.add_hline(y=EMERGED, line_dash="dash", line_width=1, row=1, col=2)
-    figure.update_xaxes(title_text="step")
-    figure.update_yaxes(title_text="mean squared error", rangemode="tozero", col=1)
-    figure.update_layout(template="plotly_white", height=360, margin={"t": 40})
-    return figure
+    named = {"training": run.losses["loss"], "validation": run.losses["validation"], **run.validated}
+    rows = pd.DataFrame(
+        {"step": step, "loss": loss, "of": name, "panel": "partial, validation" if name in run.validated else "all"}
+        for name, curve in named.items()
+        for step, loss in curve.items()
+    )
+    figure = px.line(rows, "step", "loss", color="of", facet_col="panel", labels={"loss": "mean squared error"})
+    figure.add_hline(y=EMERGED, line_dash="dash", line_width=1, col=2)
+    return _styled(figure, 400).update_yaxes(rangemode="tozero")
 
 
 def emerged_figure(run: Emergence) -> go.Figure:
     """Draw figure 7, right: the step at which each path emerged, with the lowest layer at the bottom."""
-    emerged = {path: step for path, step in run.emerged.items() if step is not None}
-    figure = go.Figure(
-        go.Scatter(
-            x=list(emerged.values()),
-            y=list(emerged),
-            mode="markers",
-            marker={"size": 11},
-            hovertemplate="%{y}: step %{x:.0f}<extra></extra>",
-        )
-    )
-    figure.update_layout(
-        xaxis={"title": f"first step with an average attention above {EMERGED:g}"},
-        yaxis={"categoryorder": "array", "categoryarray": list(run.emerged)},
-        template="plotly_white",
-        height=140 + 28 * len(run.emerged),
-        margin={"l": 260, "t": 20},
-    )
-    return figure
+    rows = run.table().reset_index()
+    title = f"first step with an average attention above {EMERGED:g}"
+    order = {"path": [*run.emerged][::-1]}
+    figure = px.scatter(rows.dropna(), "step", "path", labels={"step": title}, category_orders=order)
+    return _styled(figure, 140 + 28 * len(rows))
 
 
 def path_figure(run: Emergence) -> go.Figure:
     """Draw Appendix D: one small plot for each path, with its average attention over the steps."""
-    paths = list(run.attention)
-    columns = min(COLUMNS, len(paths))
-    rows = -(-len(paths) // columns)
-    figure = make_subplots(
-        rows,
-        columns,
-        subplot_titles=paths,
-        shared_xaxes=True,
-        shared_yaxes=True,
-        horizontal_spacing=0.03,
-        vertical_spacing=min(0.12, 0.4 / rows),
-    )
-    for place, path in enumerate(paths):
-        curve = go.Scatter(
-            x=[*run.attention[path]],
-            y=[*run.attention[path].values()],
-            mode="lines",
-            line={"color": plotly.colors.qualitative.Safe[1]},
-            showlegend=False,
-            hovertemplate="step %{x}: %{y:.3f}<extra></extra>",
-        )
-        figure.add_trace(curve, row=place // columns + 1, col=place % columns + 1)
+    rows = pd.DataFrame(run.attention).rename_axis("step").reset_index().melt("step", var_name="path")
+    columns = min(4, len(run.attention))
+    figure = px.line(rows, "step", "value", facet_col="path", facet_col_wrap=columns, labels={"value": "attention"})
     figure.add_hline(y=EMERGED, line_dash="dash", line_width=1)
-    figure.update_annotations(font_size=11)
-    figure.update_yaxes(range=[0, 1])
-    figure.update_layout(template="plotly_white", height=90 + 170 * rows, margin={"t": 40})
-    return figure
+    return _styled(figure, 90 + 170 * -(-len(run.attention) // columns)).update_yaxes(range=[0, 1])
 
 
-FIGURES = {"paths": path_figure, "emerged": emerged_figure, "losses": loss_figure}
+def _styled(figure: go.Figure, height: int) -> go.Figure:
+    figure.for_each_annotation(lambda title: title.update(text=title.text.partition("=")[2], font_size=11))
+    return figure.update_layout(template="plotly_white", height=height, legend_title_text="", margin={"t": 40})
+
+
+FIGURES = {"losses": loss_figure, "emerged": emerged_figure, "paths": path_figure}
 
 
 def write_emergence(run: Emergence, name: str, folder: Path, measured: str, followed: str) -> Path:
     """Write the page and the tables together, and return the path of the page.
 
-    Args:
-        run: the result of ``emergence``.
-        name: the name of the transformer.
-        folder: the folder for the files.
-        measured: the command that measures all possible paths; it does not depend on the circuit.
-        followed: the same command with the circuit whose paths were followed.
+    The command ``measured`` measures all possible paths; ``followed`` also names the circuit whose paths were followed.
 
     Raises:
         BadInput: the folder cannot be written.
     """
     attention, losses = (pd.DataFrame(curves).rename_axis("step") for curves in (run.all_paths, run.losses))
-    return write_results(
-        folder,
-        "emergence",
-        followed,
-        {"attention": attention.round(4), "emergence": run.table().round(3), "losses": losses},
-        {name: figure(run) for name, figure in FIGURES.items()},
-        {"attention": measured, "losses": measured},
-        name=name,
-        run=run,
-        observations=observations(run),
+    tables = (measured, attention.round(4)), (followed, run.table().round(3)), (measured, losses)
+    texts = [f"# {command}\n{table.to_csv()}" for command, table in tables]
+    title, source = (
+        escape(f"{name}: when each attention path emerges"),
+        f"Attention from {run.source}. An epoch is 8 steps.",
     )
+    said = [f"<p>{one.name} {one.decision}: {escape(one.sentence)}" for one in observations(run)]
+    figures = [
+        draw(run).to_html(PLOTLY_CONFIG, include_plotlyjs=draw is loss_figure, full_html=False, div_id=figure)
+        for figure, draw in FIGURES.items()
+    ]
+    head = f"<!doctype html>{STYLE}<title>{title}</title><h1>{title}</h1><p>{source} <code>{escape(followed)}</code>"
+    page = "\n".join([head, *said, *figures])
+    write_together({folder / file: text for file, text in zip(FILES, [page, *texts], strict=True)})
+    return folder / FILES[0]

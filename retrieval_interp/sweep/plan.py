@@ -6,22 +6,21 @@ presets:
   - laptop_ic_2
 """
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError
 
 from circuits.errors import BadInput
 from circuits.utils.yaml_file import read_yaml
 from retrieval_interp.models.presets import preset
-from retrieval_interp.sweep.known_plans import PLANS, known_plans
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
-MOST_SEEDS = 10_000
-DIGITS = re.compile(r"[0-9]{1,9}")
+PLANS = Path(__file__).parent / "plans"
+KNOWN = ", ".join(["figure4 (see --scale)", *sorted(path.stem for path in PLANS.glob("*.yaml"))])
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """One model to train."""
 
     preset: str
@@ -31,55 +30,48 @@ class Run:
         return f"{self.preset}, seed {self.seed}"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The models that a sweep trains.
+class Plan(BaseModel, extra="forbid"):
+    """The content of a plan's file; the seeds of each preset are counted from 0."""
 
-    Attributes:
-        name: the name of the plan's file.
-        presets: the names of the presets.
-        seeds: the number of seeds of each preset, from 0.
-    """
-
-    name: str
-    presets: tuple[str, ...]
-    seeds: int
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """All runs, ordered by preset, then by seed."""
-        return tuple(Run(name, seed) for name in self.presets for seed in range(self.seeds))
+    seeds: int = Field(ge=1, le=10_000)
+    presets: list[str] = Field(min_length=1)
 
 
-def load_plan(name: str, scale: str) -> Plan:
-    """Return a plan from a file, or one that comes with the toolkit.
+def find_plan(name: str, scale: str) -> Path:
+    """Return the file of a plan.
 
     Args:
-        name: the path of a YAML file, or a name such as ``figure4``.
+        name: the path of a YAML file, or the name of a plan that comes with the toolkit, such as ``figure4``.
         scale: the scale of the plan, if it comes in several.
 
     Raises:
-        BadInput: there is no such plan, or the file is malformed.
+        BadInput: there is no such plan.
     """
-    own = [PLANS / f"{name}_{scale}.yaml", PLANS / f"{name}.yaml"] if Path(name).name == name else []
-    path = next((path for path in own if path.is_file()), Path(name))
-    if not path.is_file():
-        raise BadInput(f"{name}: no such file, nor a plan that comes with the toolkit: {known_plans()}")
-    document = read_yaml(path, "the plan of a sweep")
-    if not isinstance(document, dict) or {*document} != {"seeds", "presets"}:
-        raise BadInput(f"{path}: expected the keys seeds and presets")
-    seeds, names = document["seeds"], document["presets"]
-    if not isinstance(seeds, str) or not DIGITS.fullmatch(seeds) or not 1 <= int(seeds) <= MOST_SEEDS:
-        raise BadInput(f"{path}: seeds is {seeds!r:.80}; expected a whole number from 1 to {MOST_SEEDS}")
-    if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
-        raise BadInput(f"{path}: presets is not a list of names of presets")
-    if len({*names}) < len(names):
-        raise BadInput(f"{path}: {next(one for one in names if names.count(one) > 1)} is given twice")
-    for one in names:
+    known = [PLANS / f"{name}_{scale}.yaml", PLANS / f"{name}.yaml"] if Path(name).name == name else []
+    for path in (*known, Path(name)):
+        if path.is_file():
+            return path
+    raise BadInput(f"{name}: no such file, nor a plan that comes with the toolkit: {KNOWN}")
+
+
+def load_plan(path: Path) -> list[Run]:
+    """Return the runs of a plan, ordered by preset, then by seed.
+
+    Raises:
+        BadInput: the file is malformed, or a preset is unknown, given twice, or not of the retrieval problem.
+    """
+    try:
+        plan = Plan.model_validate(read_yaml(path, "the plan of a sweep"))
+    except ValidationError as error:
+        what = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise BadInput(f"{path}: expected the keys seeds, a number, and presets, a list of names ({what})") from error
+    if twice := [name for name in plan.presets if plan.presets.count(name) > 1]:
+        raise BadInput(f"{path}: {twice[0]} is given twice")
+    for name in plan.presets:
         try:
-            task = preset(one).task
+            task = preset(name).task
         except BadInput as error:
             raise BadInput(f"{path}: {error}") from error
         if not isinstance(task, RetrievalTask):
-            raise BadInput(f"{path}: {one} is not a preset of the retrieval problem; a sweep trains no others")
-    return Plan(path.stem, tuple(names), int(seeds))
+            raise BadInput(f"{path}: {name} is not a preset of the retrieval problem; a sweep trains no others")
+    return [Run(name, seed) for name in plan.presets for seed in range(plan.seeds)]

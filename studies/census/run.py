@@ -164,7 +164,7 @@ def verdict(share: float) -> str:
 def main() -> None:
     """Examine all models of a folder, write the table, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="a folder of runs, such as the store of a sweep with --weights")
+    parser.add_argument("folder", type=Path, help="a folder of runs, such as that of a sweep")
     parser.add_argument("--threshold", type=float, default=0.05, help="a loss below it counts as low")
     parser.add_argument("--out", type=Path, default=Path("table.csv"), help="the table to write")
     arguments = parser.parse_args()

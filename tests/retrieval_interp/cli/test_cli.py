@@ -11,7 +11,6 @@ import circuits
 from circuits import load_circuit
 from retrieval_interp import __main__
 from retrieval_interp.models import library
-from retrieval_interp.models.provenance import metadata
 from tests.command import run
 
 FEW = ["--examples", "32"]
@@ -71,7 +70,7 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
         (["validate", "x" * 5000], "is no path"),
         (["validate", "transformer_a", "--circuit", "/dev/zero"], "is not a file"),
         (["validate", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
-        (["study", "content-or-position", "induction", "--examples", str(10**6)], "--examples"),
+        (["discover", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
         (
             ["llm", "prompts", "equations", "--n", str(10**30)],
             f"the number of questions is {10**30}; expected a whole number",
@@ -86,13 +85,6 @@ def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert message in one_line(*run(capsys, *arguments))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_read_off_a_model_says_which_weights_it_has(capsys):
-    code, out, _ = run(capsys, "study", "content-or-position", "induction", "--examples", "8", "--json")
-    said, expected = json.loads(out), metadata("induction", library.load("induction").model)
-    assert code == 0
-    assert {key: said[key] for key in expected} == {**expected, "precision": "float32"}
 
 
 def test_ctrl_c_before_anything_is_there_is_one_line(capsys, monkeypatch):
@@ -253,14 +245,3 @@ def test_facts_are_answered_in_so_many_layers_and_as_json(capsys, tmp_path):
     round_and_round = tmp_path / "round.yaml"
     round_and_round.write_text("query: [a]\nasked: c\nfacts: {one: [b -> c, c -> b]}\n")
     assert "the facts form a cycle: b -> c -> b" in one_line(*run(capsys, "theory", "facts", round_and_round))
-
-
-def test_the_one_layer_fetches_by_position_and_the_induction_head_does_not(capsys):
-    asked = ("--examples", "256", "--json")
-    rows = json.loads(run(capsys, "study", "content-or-position", "one_layer", *asked)[1])["heads"].values()
-    attention = [row["from"]["query"] for row in rows]
-    assert sum(to["to_position"] > 0.95 and to["to_role"] < 0.4 for to in attention) == 4
-    upper = json.loads(run(capsys, "study", "content-or-position", "induction", *asked)[1])["heads"]["L1H0"]
-    to = upper["from"]["query"]
-    assert (upper["looks_at"], to["role"]) == ("content", "pair1.second")
-    assert to["to_role"] > 2 * to["to_position"]

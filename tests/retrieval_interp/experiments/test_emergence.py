@@ -4,22 +4,18 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, OneHot, Previous, save_circuit
+from circuits import Circuit, Head, OneHot, Previous, save_circuit
 from circuits.attention import path_attention
 from circuits.circuit import AttentionPath
-from retrieval_interp.experiments.emergence import emergence
+from retrieval_interp.experiments.emergence import circuit_to_follow, emergence
 from retrieval_interp.experiments.observations import arrived, observations
-from retrieval_interp.experiments.observed_circuit import observed_circuit
 from retrieval_interp.models import presets
 from retrieval_interp.models.checkpoints import load_model
 from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.training import training
 from retrieval_interp.training.curves import first_crossing
-from tests.browser import opened
 from tests.command import exit_code
 
 # The induction head below, then one head for each further symbol.
@@ -70,24 +66,20 @@ def test_a_crossing_is_interpolated_between_two_checkpoints():
     assert first_crossing({0: 0.1, 8: 0.9, 16: 0.1, 24: 0.9}, 0.5) == 4
 
 
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=20), st.floats(0.01, 0.99))
-def test_everything_before_a_crossing_is_at_most_the_level(heights, level):
-    curve = {10 * place: height for place, height in enumerate(heights)}
-    crossing = first_crossing(curve, level)
-    before = [height for step, height in curve.items() if crossing is None or step < crossing]
-    assert max(before, default=0.0) <= level
-    assert crossing is None or next(h for step, h in curve.items() if step >= crossing) >= level or crossing == 0
-
-
 def test_attention_along_the_paths_of_a_model_written_by_hand_is_one_and_elsewhere_nothing(model, task):
-    paths = [
-        AttentionPath(Head(0, 0), "*", "previous"),
-        AttentionPath(Head(0, 0), "pair1.second", "pair1.first"),
-        AttentionPath(Head(1, 0), "query", "pair1.second"),
-        AttentionPath(Head(1, 0), "query", "pair1.first"),
-    ]
+    paths = [AttentionPath(Head(0, 0), "*", "previous"), AttentionPath(Head(0, 0), "pair1.second", "pair1.first")]
+    paths += [AttentionPath(Head(1, 0), "query", f"pair1.{member}") for member in ("second", "first")]
     attention = path_attention(model, task.examples(16, seed=0), paths)
     assert torch.allclose(attention, torch.tensor([1.0, 1.0, 1.0, 0.0]), atol=1e-3)
+
+
+def test_steps_epochs_and_losses_come_out_as_by_hand(tmp_path):
+    run = emergence(written(tmp_path), CIRCUIT)
+    assert list(run.emerged.values()) == pytest.approx([150, 155.5556, 250, 362.5], abs=1e-3)
+    assert run.table()["epoch"].tolist() == pytest.approx([18.75, 19.4444, 31.25, 45.3125], abs=1e-3)
+    steps = observations(run)[2].numbers["steps"]
+    assert list(steps.values()) == pytest.approx([150, 266.6667, 333.3333], abs=1e-3)
+    assert run.validated["x2"] == {100: 0.9, 200: 0.9, 300: 0.3, 400: 0.1}
 
 
 def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
@@ -101,42 +93,30 @@ def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
     run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, all_paths=curves)
     first, second = (AttentionPath(Head(layer, 0), "query", "pair1.second") for layer in (1, 2))
     assert arrived(run) == {1: (first, 150.0), 2: (second, 350.0)}
-    assert "L2H0 query -> pair1.second, 200 steps after x1" in observations(run)[1].sentence
-
-
-def test_x2_that_comes_along_the_same_head_as_x1_is_not_brought_by_a_head_above(tmp_path):
-    doubling = Circuit(
-        {Head(1, 0): OneHot({"pair1.second": "pair2.second"}), Head(2, 0): OneHot({"query": "pair1.second"})}
-    )
-    emerged = {"L2H0 query -> pair1.second": 100, "L1H0 pair1.second -> pair2.second": 110}
-    curves = {name: {step: float(step > at) for step in range(0, 201, 10)} for name, at in emerged.items()}
-    run = replace(emergence(written(tmp_path), CIRCUIT), circuit=doubling, all_paths=curves)
-    reuse = observations(run)[1]
-    assert (reuse.holds, reuse.numbers["lag"]) == (False, 10)
-
-
-def test_of_a_task_that_is_no_chain_no_arrival_is_known(tmp_path):
-    run = emergence(written(tmp_path), CIRCUIT)
-    renamed = replace(run, losses={name.replace("x3", "z"): curve for name, curve in run.losses.items()})
-    assert arrived(renamed) == {}
-    assert [one.holds for one in observations(renamed)] == [None, None, True, None]
-
-
-def test_steps_epochs_and_losses_come_out_as_by_hand(tmp_path):
-    run = emergence(written(tmp_path), CIRCUIT)
-    assert list(run.emerged.values()) == pytest.approx([150, 155.5556, 250, 362.5], abs=1e-3)
-    assert run.table()["epoch"].tolist() == pytest.approx([18.75, 19.4444, 31.25, 45.3125], abs=1e-3)
-    assert list(run.learned.values()) == pytest.approx([150, 266.6667, 333.3333], abs=1e-3)
-    assert run.losses["validation"] == pytest.approx({100: 0.9, 200: 1.9 / 3, 300: 1.1 / 3, 400: 0.1})
-    assert run.validated["x2"] == {100: 0.9, 200: 0.9, 300: 0.3, 400: 0.1}
+    assert (observations(run)[1].numbers["path"], observations(run)[1].numbers["lag"]) == (str(second), 200.0)
 
 
 def test_the_papers_four_observations_hold_for_a_run_made_like_its_own(tmp_path):
     slow = ATTENTION.rename(index={100: 1000, 200: 1100, 300: 1140, 400: 1900})
-    said = observations(emergence(written(tmp_path, slow), CIRCUIT))
+    run = emergence(written(tmp_path, slow), CIRCUIT)
+    said = observations(run)
     assert [(one.name, one.holds) for one in said] == [("i", True), ("ii", True), ("iii", True), ("iv", True)]
     assert said[0].numbers["step"] == pytest.approx(1055.5556, abs=1e-3)
-    assert said[3].numbers["gaps"] == pytest.approx([64.4444, 495.0], abs=1e-3)
+    assert said[3].numbers == pytest.approx({"x2": 64.4444, "x3": 495.0}, abs=1e-3)
+    backwards = replace(
+        run,
+        all_paths=dict(zip((PATHS[0], *PATHS[:0:-1]), run.attention.values(), strict=True)),
+        losses={**run.losses, "validation_x1": run.losses["validation_x3"], "validation_x3": {100: 0.1, 200: 0.1}},
+    )
+    assert [one.decision for one in observations(backwards)] == ["fails"] * 4
+
+
+def test_what_never_emerges_and_what_is_no_chain_show_nothing(tmp_path):
+    run = emergence(written(tmp_path, ATTENTION.assign(**dict.fromkeys(PATHS[1:], 0.0))), CIRCUIT)
+    assert run.emerged[PATHS[1]] is None
+    assert [one.holds for one in observations(run)] == [None, None, True, None]
+    renamed = replace(run, losses={name.replace("x3", "z"): curve for name, curve in run.losses.items()})
+    assert arrived(renamed) == {}
 
 
 @pytest.mark.parametrize(
@@ -159,14 +139,6 @@ def test_the_last_two_validation_losses_fall_in_order_after_the_others(tmp_path,
     assert observations(emergence(run, CIRCUIT))[2].holds is holds
 
 
-def test_the_order_of_other_symbols_does_not_matter(tmp_path):
-    run = written(tmp_path)
-    curves = {"x1": {100: 0.9, 200: 0.9, 300: 0.1}, "x2": {100: 0.9, 200: 0.1, 300: 0.1}}
-    curves |= {f"x{k}": {100: 0.9, 300: 0.9, **{100 * step: 0.1 for step in range(k + 1, 6)}} for k in (3, 4)}
-    losses = {"loss": {}, "validation": {}, **curves, **{f"validation_{name}": curve for name, curve in curves.items()}}
-    assert observations(replace(emergence(run, CIRCUIT), losses=losses))[2].holds is True
-
-
 def test_a_lag_that_is_shorter_than_the_distance_of_the_checkpoints_is_not_resolved(tmp_path):
     slow = ATTENTION.rename(index={100: 1000, 200: 1100, 300: 1200, 400: 1900})
     _, reuse, *_ = observations(emergence(written(tmp_path, slow), CIRCUIT))
@@ -175,32 +147,10 @@ def test_a_lag_that_is_shorter_than_the_distance_of_the_checkpoints_is_not_resol
     assert reuse.holds is None
 
 
-def test_the_observations_can_differ(tmp_path):
-    run = emergence(written(tmp_path), CIRCUIT)
-    backwards = replace(
-        run,
-        all_paths=dict(zip((PATHS[0], *PATHS[:0:-1]), run.attention.values(), strict=True)),
-        losses={
-            **run.losses,
-            "validation_x1": run.losses["validation_x3"],
-            "validation_x3": run.losses["validation_x1"],
-        },
-    )
-    assert [one.holds for one in observations(backwards)] == [False, False, False, False]
-
-
 def test_how_abruptly_a_head_emerges_cannot_be_said_when_the_first_checkpoint_comes_too_late(tmp_path):
     late = ATTENTION.assign(**{PATHS[1]: [0.3, 0.9, 1.0, 1.0]})
     first, *_ = observations(emergence(written(tmp_path, late), CIRCUIT))
-    assert first.holds is None
-    assert "0.30 at the first checkpoint" in first.sentence
-
-
-def test_a_path_that_never_emerges_is_said_to(tmp_path):
-    run = emergence(written(tmp_path, ATTENTION.assign(**dict.fromkeys(PATHS[1:], 0.0))), CIRCUIT)
-    assert run.emerged[PATHS[1]] is None
-    first, second, _, last = observations(run)
-    assert (first.holds, second.holds, last.holds) == (None, None, None)
+    assert (first.holds, first.numbers["rise"]) == (None, None)
 
 
 def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch):
@@ -235,94 +185,51 @@ def test_checkpoints_are_measured_where_no_table_was_kept(tmp_path, monkeypatch)
     assert list(emergence(tmp_path / "run", other).attention) == ["L3H0 pair1.second -> pair3.second"]
 
 
-@pytest.mark.slow
-def test_the_page_shows_losses_paths_and_observations_offline(tmp_path, capsys):
-    nasty = "<img src=x onerror=document.title='owned'>"
-    tmp_path = tmp_path / nasty
-    tmp_path.mkdir()
-    written(tmp_path)
-    assert exit_code("study", "emergence", tmp_path, "--out", tmp_path / "out", "--json") == 0
+def test_the_command_writes_an_offline_page_with_its_tables_and_keeps_the_command_that_measured_them(tmp_path, capsys):
+    run = tmp_path / "<b>run"
+    run.mkdir()
+    (written(run) / "attention.csv").write_text("# measured with care\n" + (run / "attention.csv").read_text())
+    assert exit_code("study", "emergence", run, "--seed", 5, "--out", tmp_path / "out", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in document["observations"]] == ["i", "ii", "iii", "iv"]
     assert [row["path"] for row in document["paths"]] == PATHS
-    with opened(tmp_path / "out" / "emergence.html") as (page, complaints):
-        assert nasty in page.inner_text("body")
-        assert page.title() != "owned"
-        assert page.locator("#observations li").count() == 4
-        assert page.locator("#losses .scatterlayer .trace").count() == 2 + 3
-        assert page.locator("#emerged .scatterlayer .point").count() == 4
-        assert page.locator("#paths .scatterlayer .trace").count() == 4
-        assert page.locator("#emerged-table tr").count() == 5
-        assert complaints == []
+    page = (tmp_path / "out" / "emergence.html").read_text()
+    assert "<script src" not in page
+    assert "<b>run" not in page
+    assert all(f'id="{figure}"' in page for figure in ("losses", "emerged", "paths"))
+    assert (tmp_path / "out" / "attention.csv").read_text().startswith("# measured with care\n")
 
 
-def faint(run):
-    """Make all attention of a run half as high."""
-    (ATTENTION / 2).to_csv(run / "attention.csv")
-
-
-def test_a_run_without_a_circuit_is_followed_along_the_paths_with_much_attention(tmp_path, capsys):
+def test_a_run_without_a_circuit_is_followed_along_the_paths_with_much_attention(tmp_path):
     run = written(tmp_path)
     (run / "circuit.yaml").unlink()
-    last = PATHS[-1]
-    ATTENTION.assign(**{last: [0.0, 0.1, 0.2, 0.5], "L3H0 query -> pair1.first": [0.0, 0.6, 0.0, 0.0]}).to_csv(
-        run / "attention.csv"
-    )
-    assert exit_code("study", "emergence", run, "--out", run / "out", "--json") == 0
-    rows = json.loads(capsys.readouterr().out)["paths"]
-    assert [row["path"] for row in rows] == [*PATHS[:-1], "L3H0 query -> pair1.first"]
-
-
-def test_of_two_targets_of_a_role_the_one_with_the_highest_attention_is_followed(tmp_path):
-    curves = {"L1H0 query -> pair1.first": {0: 0.0, 8: 0.7}, "L1H0 query -> pair1.second": {0: 0.6, 8: 0.3}}
-    assert [str(path) for path in observed_circuit(curves).paths] == ["L1H0 query -> pair1.first"]
+    others = {PATHS[-1]: [0.0, 0.1, 0.2, 0.5], "L3H0 query -> pair1.first": [0.0, 0.6, 0.0, 0.0]}
+    others["L3H0 query -> pair2.first"] = [0.0, 0.0, 0.55, 0.0]  # of two targets, the other has more
+    ATTENTION.assign(**others).to_csv(run / "attention.csv")
+    assert [str(path) for path in circuit_to_follow(run).paths] == [*PATHS[:-1], "L3H0 query -> pair1.first"]
 
 
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (lambda run: (run / "attention.csv").unlink(), "holds 0 checkpoints and no attention.csv"),
-        (
-            lambda run: (run / "attention.csv").write_text("step,a\n1,0.5\n2,0.5\n"),
-            "has no column 'L0H0 * -> previous'",
-        ),
-        (lambda run: (run / "attention.csv").write_text("nothing\n"), "not a table of attention along paths"),
-        (lambda run: (run / "attention.csv").write_text("step,a\n2,0.5\n1,0.5\n"), "in ascending order"),
-        (lambda run: (run / "attention.csv").write_text("step,a\n1,0.5\n2,nan\n"), "not between 0 and 1"),
-        (lambda run: (run / "log.jsonl").write_text('{"step": 1}\n'), "line 1: not a line of a training log"),
-        (lambda run: (run / "log.jsonl").write_text(""), "the file is empty"),
-        (lambda run: (run / "log.jsonl").unlink(), "log.jsonl: no such file"),
-        (
-            lambda run: [(run / name).unlink() for name in ("circuit.yaml", "attention.csv")],
-            "has no circuit.yaml and no attention.csv",
-        ),
-        (lambda run: [(run / "circuit.yaml").unlink(), faint(run)], "no path has an attention above 0.5"),
-        (lambda run: (run / "circuit.yaml").write_text("heads:\n  L0H0: uniform\n"), "no attention path"),
+        ("attention.csv", "holds 0 checkpoints and no attention.csv"),
+        ("attention.csv: step,a\n1,0.5\n2,0.5\n", "without a column 'L0H0 * -> previous'"),
+        ("attention.csv: nothing\n", "not a table of attention along paths"),
+        ("attention.csv: step,a\n2,0.5\n1,0.5\n", "in ascending order"),
+        ("attention.csv: step,a\n1,0.5\n2,nan\n", "not between 0 and 1"),
+        ('log.jsonl: {"step": 1}\n', "line 1: not a line of a training log"),
+        ("log.jsonl", "log.jsonl: no such file"),
+        ("circuit.yaml attention.csv", "has no circuit.yaml and no attention.csv"),
+        ("circuit.yaml: heads:\n  L0H0: uniform\n", "no attention path"),
     ],
 )
 def test_bad_input_is_one_line_that_names_it(tmp_path, capsys, spoil, expected):
-    spoil(written(tmp_path))
+    names, _, content = spoil.partition(": ")
+    written(tmp_path)
+    for name in names.split():
+        (tmp_path / name).write_text(content) if content else (tmp_path / name).unlink()
     assert exit_code("study", "emergence", tmp_path, "--out", tmp_path / "out") == 2
     out, errors = capsys.readouterr()
-    assert out == ""
+    assert (out, errors.count("\n")) == ("", 1)
     assert expected in errors
-    assert errors.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_a_table_that_was_kept_keeps_the_command_that_measured_it(tmp_path):
-    written(tmp_path)
-    kept = tmp_path / "attention.csv"
-    kept.write_text("# measured with care\n" + kept.read_text())
-    assert exit_code("study", "emergence", tmp_path, "--seed", 5, "--out", tmp_path / "out") == 0
-    assert (tmp_path / "out" / "attention.csv").read_text().startswith("# measured with care\n")
-
-
-def test_a_checkpoint_that_is_cut_off_is_named(tmp_path):
-    training.start_run(tmp_path, "tiny")
-    (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 1.0, "components": {"x1": 1.0, "x2": 1.0}}\n')
-    (tmp_path / "checkpoints").mkdir()
-    for step in (1, 2):
-        (tmp_path / "checkpoints" / f"step-{step:07d}.safetensors").write_bytes(b"short")
-    with pytest.raises(BadInput, match=r"step-0000001\.safetensors: not a whole safetensors file"):
-        emergence(tmp_path, CIRCUIT)

@@ -1,112 +1,73 @@
-from collections.abc import Sequence
-from pathlib import Path
-
+import pandas as pd
 import pytest
 
 from circuits import BadInput
-from retrieval_interp.figure4.figure4 import AT_ONCE, IN_ORDER, OTHERWISE, asked_alone, figure4_sentences, order, table
-from retrieval_interp.figure4.figure4_page import write_figure4
-from retrieval_interp.models.presets import preset
-from retrieval_interp.sweep.runs_table import read_runs
-from retrieval_interp.sweep.store import Result
-from tests.browser import opened
+from retrieval_interp import data_folder, figure4_figure, figure4_table, read_runs
+from retrieval_interp.sweep.run import COLUMNS
 
-
-def result(name: str, seed: int, losses: Sequence[float], fell: Sequence[int | None]) -> Result:
-    """What a run could have come to."""
-    parts = preset(name).task.loss_components
-    return Result(name, seed, dict(zip(parts, losses, strict=True)), dict(zip(parts, fell, strict=True)), 1.0, "cpu")
+TITLES = ",".join(COLUMNS) + "\n"
 
 
 @pytest.fixture
-def by_hand() -> list[Result]:
-    """Two layers learn x1, three learn all but for one seed, which has x2 before x1; alone x3 is learned once."""
-    return [
-        result("laptop_ic_2", 0, (0.1, 0.8, 0.8), (100, None, None)),
-        result("laptop_ic_2", 1, (0.9, 0.8, 0.8), (None, None, None)),
-        result("laptop_ic_3", 0, (0.1, 0.1, 0.1), (100, 200, 300)),
-        result("laptop_ic_3", 1, (0.1, 0.1, 0.1), (200, 100, 300)),
-        result("laptop_nonic_3", 0, (0.8,), (None,)),
-        result("laptop_nonic_3", 1, (0.6,), (None,)),
+def by_hand():
+    """Two layers learn x1 in one of two seeds, three learn all; alone x3 is learned never."""
+    losses = {
+        ("laptop_ic_2", 0): (0.1, 0.8, 0.9),
+        ("laptop_ic_2", 1): (0.9, 0.8, 0.7),
+        ("laptop_ic_3", 0): (0.1, 0.1, 0.1),
+        ("laptop_nonic_3", 0): (0.8,),
+    }
+    rows = [
+        {"preset": name, "seed": seed, "symbol": symbol, "loss": loss, "fell": 100.0 if loss < 0.5 else None}
+        for (name, seed), own in losses.items()
+        for symbol, loss in zip(("x1", "x2", "x3") if len(own) > 1 else ("x3",), own, strict=True)
     ]
+    return pd.DataFrame(rows).assign(seconds=1.0, device="cpu")
 
 
-def test_the_statements_of_section_7_are_counted(by_hand: list[Result]) -> None:
-    alone, told, depth = figure4_sentences(by_hand)
-    assert "is above 0.7 in 1 of 2 runs (lowest loss 0.600;" in alone
-    assert "fell below 0.5 in 2 runs" in told
-    assert "in the order x1, x2, ... in 1 runs" in told
-    assert told.endswith("within the same 20 steps in 0, and in another order in 1.")
-    assert depth.endswith("x1 3, 2 (2); x2 3, 3 (3); x3 3, 3 (3).")  # one of two seeds is not most
-
-
-@pytest.mark.parametrize(
-    ("fell", "expected"),
-    [
-        ((100, 200, 300), IN_ORDER),
-        ((100, 200, None), IN_ORDER),
-        ((100, 200, 200), AT_ONCE),
-        ((200, 100, 300), OTHERWISE),
-        ((None, 100, 300), OTHERWISE),
-        ((200, 200, 100), OTHERWISE),
-        ((100, None, None), None),
-        ((None, None, None), None),
-    ],
-)
-def test_symbols_fall_in_order_at_once_or_otherwise(fell: tuple[int | None, ...], expected: str | None) -> None:
-    assert order(dict(zip(("x1", "x2", "x3"), fell, strict=True))) == expected
-
-
-def test_a_single_hop_is_not_the_last_symbol_alone_nor_is_one_that_grows() -> None:
-    runs = [result("induction", 0, (0.9,), (None,)), result("laptop_growing", 0, (0.9,), (None,))]
-    assert asked_alone(runs) == []
-
-
-def test_where_all_are_of_one_depth_it_is_said_what_each_preset_learned() -> None:
-    runs = [
-        result("laptop_growing", 0, (0.1,), (100,)),
-        result("laptop_growing", 1, (0.8,), (None,)),
-        result("laptop_without_x1", 0, (0.1, 0.6), (100, None)),
+def test_the_table_has_a_row_for_every_preset_and_symbol_and_for_their_mean(by_hand):
+    rows = figure4_table(by_hand).set_index(["preset", "symbol"])
+    assert [*rows.index] == [
+        *((name, symbol) for name in ("laptop_ic_2", "laptop_ic_3") for symbol in ("all", "x1", "x2", "x3")),
+        ("laptop_nonic_3", "all"),
+        ("laptop_nonic_3", "x3"),
     ]
-    grown, without = figure4_sentences(runs)
-    assert grown.startswith("D = 3, asked for x3, D growing, 4 layers: ")
-    assert grown.endswith("below 0.5 for x3 in 1 of 2 runs.")
-    assert without.startswith("D = 3, asked for x2, x3, 4 layers: ")
-    assert without.endswith("below 0.5 for x2 in 1 of 1, x3 in 0 of 1 runs.")
-
-
-def test_the_table_has_a_row_for_every_preset_and_symbol(by_hand: list[Result]) -> None:
-    rows = table(by_hand).set_index(["preset", "symbol"])
-    assert len(rows) == 4 + 4 + 2
     first = rows.loc[("laptop_ic_2", "x1")]
     assert (first["layers"], first["takes"], first["runs"], first["learned"], first["fell"]) == (2, 2, 2, 1, 100)
     assert (first["loss"], first["low"], first["high"]) == pytest.approx((0.5, 0.1, 0.9))
-    assert rows.loc[("laptop_nonic_3", "all"), "loss"] == pytest.approx(0.7)
+    assert rows.loc[("laptop_ic_2", "all"), ["low", "high"]].tolist() == pytest.approx([0.6, 0.8])
 
 
-@pytest.mark.slow
-def test_the_page_shows_every_run_offline(by_hand: list[Result], tmp_path: Path) -> None:
-    with opened(write_figure4(by_hand, tmp_path, "by hand")) as (page, complaints):
-        names = page.locator("#losses .legendtext").all_text_contents()
-        assert names == ["D = 3, asked for x1 ... x3", "D = 3, asked for x3"]
-        assert page.locator("#losses .points path").count() == 6
-        assert page.locator("#components .points path").count() == 12
-        assert page.locator("#figure4-table tr").count() == 1 + 10
-        assert complaints == []
-    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2 + 14
-    assert read_runs(tmp_path / "runs.csv") == by_hand
+@pytest.mark.parametrize("name", ["figure4_laptop", "figure4_paper", "curricula"])
+def test_the_tables_that_are_kept_are_those_of_the_runs_beside_them(name):
+    folder = data_folder() / "sweeps" / name
+    kept = pd.read_csv(folder / "figure4.csv", comment="#")
+    pd.testing.assert_frame_equal(figure4_table(read_runs(folder / "runs.csv")).astype(kept.dtypes), kept)
 
 
-TITLES = "preset,seed,seconds,device,symbol,loss,fell\n"
-LACKING = TITLES + "tiny,0,1,cpu,x1,0.1,inf\n"
+def test_the_figure_has_a_dot_for_every_run_on_the_left_and_for_every_symbol_on_the_right(by_hand):
+    figure = figure4_figure(by_hand)
+    dots = {trace.name: len(trace.x) for trace in figure.data if trace.mode == "markers"}
+    assert dots == {"D = 3, asked for x1 ... x3": 3, "D = 3, asked for x3": 1, "x1": 3, "x2": 3, "x3": 3}
+    assert [title.text for title in figure.layout.annotations] == ["final loss", "D = 3, asked for x1 ... x3"]
+    marks = {(shape.xref, round(shape.x0)) for shape in figure.layout.shapes if shape.x0 == shape.x1}
+    assert marks == {("x", 3), ("x2", 2), ("x2", 3)}  # three layers for x3; two for x1, three for x2 and x3
 
 
 @pytest.mark.parametrize(
-    "text", ["letters", "preset,seed\ntiny,0\n", "preset,seed,seconds,device,symbol,loss,fell\n", LACKING]
+    "text",
+    [
+        "letters",
+        "preset,seed\ntiny,0\n",
+        TITLES,
+        f"{TITLES}tiny,0,x1,0.1,inf,1,cpu\ntiny,0,x2,0.1,,1,cpu\n",
+        f"{TITLES}tiny,0,x1,-0.1,,1,cpu\ntiny,0,x2,0.1,,1,cpu\n",
+        f"{TITLES}tiny,0,x1,0.1,,1,cpu\n",
+        f"{TITLES}{'tiny,0,x1,0.1,,1,cpu' * 2}\n",
+        f"{TITLES}nosuch,0,x1,0.1,,1,cpu\n",
+    ],
 )
-def test_what_is_no_table_of_runs_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_no_table_of_runs_is_refused(tmp_path, text):
     (tmp_path / "runs.csv").write_text(text)
-    with pytest.raises(
-        BadInput, match=r"runs\.csv(: the table has no run|, row [01]: not a run; expected the columns preset)"
-    ):
+    with pytest.raises(BadInput, match=r"runs\.csv: not a table of runs \(.*\); columns: preset, seed, symbol, loss"):
         read_runs(tmp_path / "runs.csv")

@@ -1,95 +1,176 @@
 import json
-import multiprocessing
-import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 
 import pytest
+import torch
 
+from circuits import BadInput
+from retrieval_interp import read_runs, train_many
+from retrieval_interp.locks import claimed
 from retrieval_interp.models import presets
-from retrieval_interp.sweep.job import Failure, Job
-from retrieval_interp.sweep.local import local
-from retrieval_interp.sweep.plan import Plan, Run
-from retrieval_interp.sweep.run import TRIES, JobProgress, sweep
-from retrieval_interp.sweep.store import FAILURES, Store, Trained
-from tests.sweeps import MICRO, instant, trained
+from retrieval_interp.models.checkpoints import load_tensors
+from retrieval_interp.models.model_dir import LOCK, WEIGHTS
+from retrieval_interp.sweep.plan import Run
+from retrieval_interp.sweep.run import RESULT, one_by_one, place, sweep
+from retrieval_interp.training.training import TrainingRun
+from retrieval_interp.training.training_step import TrainingStep
+from tests.command import run
+from tests.sweeps import MICRO
 
 pytestmark = pytest.mark.usefixtures("micro_presets")
-
-PLAN = Plan("mine", ("micro", "other"), 3)
-
-
-def test_every_run_is_made_once_and_a_second_sweep_makes_what_is_missing(tmp_path: Path) -> None:
-    made: list[Run] = []
-
-    def noted(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
-        for job, outcome in instant(jobs, progress):
-            made.append(job.run)
-            yield job, outcome
-
-    store, shares = Store(tmp_path / "store"), list[float]()
-    assert sweep(Plan("mine", ("micro",), 2).runs, store, noted, shares.append) == []
-    assert sweep(PLAN.runs, store, noted, shares.append) == []
-    assert sorted(map(str, made)) == sorted(map(str, PLAN.runs))
-    assert shares[-1] == 1.0
-    assert [store.result(run).run for run in PLAN.runs] == [*PLAN.runs]
+RUNS = [Run("other", 0), Run("other", 1)]
 
 
-def test_a_failing_run_is_written_down_and_tried_again_but_not_for_ever(tmp_path: Path) -> None:
-    bad = Run("micro", 1)
-
-    def failing(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
-        for job in jobs:
-            yield job, Failure(bad, "out of luck") if job.run == bad else trained(job.run)
-
-    store = Store(tmp_path / "store")
-    assert sweep(PLAN.runs, store, failing, lambda share: None) == [Failure(bad, "out of luck")]
-    assert [store.has(run) for run in PLAN.runs] == [run != bad for run in PLAN.runs]
-    lines = [json.loads(line) for line in (store.folder / FAILURES).read_text().splitlines()]
-    assert lines == [{"preset": "micro", "seed": 1, "reason": "out of luck"}] * TRIES
-    assert sweep(PLAN.runs, store, instant, lambda share: None) == []
+def swept(folder, runs=RUNS):
+    return sweep(runs, folder, partial(one_by_one, folder=folder, device="cpu"), lambda share: None)
 
 
-def test_whatever_stops_a_job_stops_no_other() -> None:
-    def broken(job: Job, progress: object) -> Trained | Failure:
-        if job.run.preset == "micro":
-            raise RuntimeError("no memory left\nand more")
-        return trained(job.run)
+def stopping(at):
+    """``TrainingRun.advance``, which is interrupted before a step."""
+    advance = TrainingRun.advance
 
-    jobs = [Job(Run("micro", 0), MICRO), Job(Run("other", 0), presets.preset("other"))]
-    (_, failed), (_, made) = local(jobs, lambda job, share: None, broken)
-    assert failed == Failure(Run("micro", 0), "RuntimeError: no memory left")
-    assert isinstance(made, Trained)
+    def stopped(self):
+        if self.step == at:
+            raise KeyboardInterrupt
+        return advance(self)
 
-
-def slow(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
-    """An engine that takes a while, so that two sweeps meet."""
-    for job in jobs:
-        time.sleep(0.1)
-        yield job, trained(job.run)
+    return stopped
 
 
-def swept_elsewhere(folder: Path, made: "multiprocessing.Queue[str]") -> None:
-    """A sweep in another process; tells what it made itself."""
+@pytest.mark.parametrize("stopped_at", [29, 59])
+def test_a_run_that_was_interrupted_ends_with_the_weights_and_losses_of_one_that_was_not(
+    tmp_path, monkeypatch, stopped_at
+):
+    often = replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20))
+    monkeypatch.setitem(presets.PRESETS, "often", often)
+    whole = train_many(["often"], 1, tmp_path / "whole", device="cpu")
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingRun, "advance", stopping(stopped_at))
+        with pytest.raises(KeyboardInterrupt):
+            train_many(["often"], 1, tmp_path / "parts", device="cpu")
+    parts = train_many(["often"], 1, tmp_path / "parts", device="cpu")
+    assert parts.drop(columns="seconds").equals(whole.drop(columns="seconds"))
+    one, other = (load_tensors(place(tmp_path / name, Run("often", 0)) / WEIGHTS)[0] for name in ("whole", "parts"))
+    assert all(torch.equal(weights, other[name]) for name, weights in one.items())
+    left = {path.name for path in place(tmp_path / "parts", Run("often", 0)).iterdir()}
+    assert left == {"config.json", "log.jsonl", WEIGHTS, RESULT, LOCK}
 
-    def noted(jobs: Iterable[Job], progress: JobProgress) -> Iterator[tuple[Job, Trained | Failure]]:
-        for job, outcome in slow(jobs, progress):
-            made.put(str(job.run))
-            yield job, outcome
 
-    sweep(Plan("mine", ("micro", "other"), 20).runs, Store(folder), noted, lambda share: None)
+def test_the_losses_are_the_mean_of_the_last_validations_on_the_same_fresh_examples(tmp_path, monkeypatch):
+    seen = []
+
+    def validate(self, examples):
+        seen.append(examples.inputs.sum().item())
+        return torch.tensor([float(len(seen)), 0.0])
+
+    monkeypatch.setattr(TrainingStep, "validate", validate)
+    monkeypatch.setattr(TrainingStep, "__call__", lambda self, examples, lr: torch.tensor([0.4, 0.6]))
+    runs = train_many(["micro"], 1, tmp_path, device="cpu", progress=(shares := []).append)
+    *fresh, by_training, last = seen  # of 60 steps all are among the last hundred; training itself validates at its end
+    assert len(fresh) == 5
+    assert {*fresh, last} == {fresh[0]} == {MICRO.task.examples(512, 0).inputs.sum().item()}
+    assert by_training == fresh[0], "seed 0 of the run is the seed of these examples"
+    assert runs["loss"].tolist() == [pytest.approx((1 + 2 + 3 + 4 + 5 + 7) / 6), 0.0]
+    assert runs["fell"].fillna(-1).tolist() == [20, -1]
+    assert shares == [0.0, 1.0]
 
 
-@pytest.mark.slow
-def test_two_sweeps_on_one_store_share_the_work_and_both_wait_for_all_of_it(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")  # another would first import everything again
-    made = context.Queue()
-    both = [context.Process(target=swept_elsewhere, args=(tmp_path / "store", made)) for _ in range(2)]
-    for process in both:
-        process.start()
-    told = [made.get(timeout=600) for _ in range(40)]
-    for process in both:
-        process.join()
-    assert [process.exitcode for process in both] == [0, 0]
-    assert sorted(told) == sorted(map(str, Plan("mine", ("micro", "other"), 20).runs))
-    assert made.empty()
+def test_a_task_that_grows_has_not_fallen_before_it_is_whole(tmp_path, monkeypatch):
+    alone = replace(MICRO.task, implicit_curriculum=False)
+    growing = replace(MICRO, task=alone, recipe=replace(MICRO.recipe, growing=True))
+    monkeypatch.setitem(presets.PRESETS, "growing", growing)
+    monkeypatch.setattr(TrainingStep, "__call__", lambda self, examples, lr: torch.zeros(1))
+    runs = train_many(["growing"], 1, tmp_path, device="cpu")
+    assert runs["fell"].tolist() == [60]  # two hops from step 30 of 60 on: the first 20 steps that are whole
+
+
+def test_a_run_that_breaks_is_named_with_its_reason_and_the_others_go_on(tmp_path, monkeypatch):
+    step, runs = TrainingStep.__call__, [Run("micro", 0), *RUNS]
+    with monkeypatch.context() as patched:
+        broken = lambda self, examples, lr: step(self, examples, lr) * (torch.nan if self.task == MICRO.task else 1)  # noqa: E731
+        patched.setattr(TrainingStep, "__call__", broken)
+        (failed, reason), *others = swept(tmp_path, runs).items()
+    assert (str(failed), others) == ("micro, seed 0", [])
+    assert "the loss or a weight became NaN or infinite by step 20" in reason
+    assert [(place(tmp_path, one) / RESULT).exists() for one in runs] == [False, True, True]
+    assert swept(tmp_path, runs) == {}
+
+
+def test_what_another_process_trains_is_waited_for_and_not_trained_twice(tmp_path):
+    assert swept(tmp_path, RUNS[:1]) == {}
+    done = (place(tmp_path, RUNS[0]) / RESULT).read_text()
+    (place(tmp_path, RUNS[0]) / RESULT).unlink()
+    with claimed(place(tmp_path, RUNS[0]) / LOCK) as ours:
+        assert ours
+        (place(tmp_path, RUNS[1]) / RESULT).parent.mkdir()
+        trained = one_by_one(RUNS, tmp_path, "nonsense")
+        assert next(trained) == (RUNS[1], "device 'nonsense' is not known; expected one of auto, cuda, mps, cpu")
+        (place(tmp_path, RUNS[0]) / RESULT).write_text(done)
+    assert [*trained] == [(RUNS[0], None)]
+
+
+def test_a_folder_with_other_settings_or_a_damaged_result_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
+    assert swept(tmp_path, RUNS[:1]) == {}
+    path = place(tmp_path, RUNS[0]) / RESULT
+    whole = path.read_text()
+    monkeypatch.setattr(TrainingRun, "advance", lambda self: pytest.fail("nothing is to be trained"))
+    for damaged, message in (
+        ("", "the file is empty"),
+        (whole.replace("other,0", "other,1"), "belongs to another run"),
+    ):
+        path.write_text(damaged)
+        with pytest.raises(BadInput, match=f"other/seed-0000/{RESULT}: {message}"):
+            swept(tmp_path)
+    path.write_text(whole)
+    monkeypatch.setitem(presets.PRESETS, "other", replace(MICRO, recipe=replace(MICRO.recipe, steps=80)))
+    with pytest.raises(BadInput, match="seed-0000: was made with another task than other has now; choose another"):
+        swept(tmp_path)
+
+
+@pytest.mark.parametrize(("names", "seeds"), [([], 1), (["tiny"], 0)])
+def test_no_preset_and_no_seed_are_refused(tmp_path, names, seeds):
+    with pytest.raises(BadInput, match="expected at least one"):
+        train_many(names, seeds, tmp_path)
+
+
+def test_the_command_trains_a_plan_goes_on_and_says_what_failed(tmp_path, capsys, monkeypatch):
+    plan, out = tmp_path / "mine.yaml", tmp_path / "out"
+    plan.write_text("seeds: 1\npresets: [micro, other]\n")
+    arguments = ("study", "sweep", plan, "--out", out, "--device", "cpu")
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingRun, "advance", stopping(0))
+        assert run(capsys, *arguments)[0] == 130
+        patched.setattr(TrainingRun, "advance", lambda self: [][0])
+        code, text, errors = run(capsys, *arguments)
+    assert (code, errors.splitlines()[0]) == (1, "micro, seed 0 failed: IndexError: list index out of range")
+    code, text, _ = run(capsys, *arguments, "--json")
+    document = json.loads(text)
+    assert (code, document["failures"], len(document["rows"])) == (0, [], 3 + 2)
+    before = (out / "runs.csv").read_text()
+    code, text, _ = run(capsys, *arguments)
+    assert (code, (out / "runs.csv").read_text()) == (0, before)
+    assert len(read_runs(out / "runs.csv")) == 2 + 1
+    page = (out / "figure4.html").read_text()
+    assert "<script src" not in page
+    assert '"showSendToCloud": false' in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "nosuch: no such file"),
+        (["curricula", "--device", "tpu"], "device 'tpu' is not known"),
+        (["curricula", "--scale", "huge"], "'huge' is not one of"),
+        (["curricula", "--gpus", "1"], "--address and --gpus need --engine ray"),
+        (["curricula", "--scale", "paper"], "--scale needs the plan figure4"),
+        (["curricula", "--engine", "ray", "--gpus", "1.5"], "a run cannot take 1.5 GPUs; expected a share or a whole"),
+        (["curricula", "--engine", "ray", "--address", "127.0.0.1:9"], "127.0.0.1:9: no Ray cluster answers there"),
+        (["curricula", "--engine", "ray", "--address", "nonsense"], "nonsense: no Ray cluster answers there"),
+    ],
+)
+def test_what_cannot_be_swept_is_one_clear_line(tmp_path, capsys, arguments, message):
+    code, out, errors = run(capsys, "study", "sweep", *arguments, "--out", tmp_path / "new")
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert message in errors
+    assert not (tmp_path / "new").exists()

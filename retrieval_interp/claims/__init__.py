@@ -1,1 +1,0 @@
-"""The paper's quantitative claims, compared with the measurements of this project."""
