@@ -8,11 +8,10 @@ from functools import partial
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from circuits.circuit import Circuit
+from circuits.circuit import Circuit, Head, Layer
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.heads import Head, Layer, head_pattern
-from circuits.mechanisms.mechanism import Mechanism, Resample
+from circuits.mechanisms.mechanism import Mechanism, Resample, head_pattern
 from circuits.model.layers import check_edits
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
@@ -108,7 +107,6 @@ class _Seen(Mechanism):
 
     weights: Tensor
     name = "resample"
-    own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[Tensor, "batch query key"]:
         return self.weights

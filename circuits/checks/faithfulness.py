@@ -142,7 +142,7 @@ def faithfulness(test: SequentialTest, circuit: Circuit, means: Mapping[Head, Fi
     few = test.examples.take(slice(0, ENOUGH))
     if few.counterfactual is not None:
         kinds["resample"] = dict.fromkeys(means, Resample())
-    looking = circuit.circuit_heads(few.roles, few.inputs.shape[1])
+    looking = {*circuit.heads_with_paths, *(head for head, mechanism in circuit.heads.items() if mechanism.varies)}
     own = tuple(head for head in means if head in looking)
     ways = {
         kind: [Circuit(patterns).without_heads(intact) for intact in (own, [h for h in means if h not in own], ())]

@@ -127,7 +127,7 @@ def _step_5(combined: Loss, threshold: float) -> Verdict:
 def _step_6(circuit: Circuit, without: dict[AttentionPath, Loss], combined: Loss, threshold: float) -> Verdict:
     if combined.mean >= threshold:
         return Verdict("step 6", "failed", f"Not tested: with every path in place the loss is not below {threshold:g}.")
-    first = min((head.layer for head in circuit.useful_heads), default=0)
+    first = min((head.layer for head in circuit.heads_with_paths), default=0)
     above = {path: loss for path, loss in without.items() if path.head.layer != first}
     open_ = [f"{path} ({loss})" for path, loss in above.items() if loss.near(threshold)]
     excessive = [

@@ -112,7 +112,7 @@ def removals(
     needed_paths = [path for path, removal in found.items() if removal.needed != "no"]
     retargeted = _each_target(tests, {path: bases[path] for path in needed_paths})
     lowest = min(
-        (head.layer for head in with_fixed_paths(circuit, test.roles, paths_on_average).useful_heads),
+        (head.layer for head in with_fixed_paths(circuit, test.roles, paths_on_average).heads_with_paths),
         default=None,
     )
     low = combined.mean < strict.threshold
@@ -196,7 +196,7 @@ def _each_target(
         if isinstance(base.heads[path.head], OneHot):
             roles = tests[path].roles.in_layer(path.head.layer)
             others = [role for role in roles.before(path.source) if role != path.target]
-            ways.setdefault(tests[path], {}).update({(path, role): base.retargeted(path, role) for role in others})
+            ways.setdefault(tests[path], {}).update({(path, role): base.without(path, role) for role in others})
     losses: dict[AttentionPath, dict[str, Loss]] = {path: {} for path in bases}
     better: dict[AttentionPath, tuple[str, ...]] = dict.fromkeys(bases, ())
     for own, changed in ways.items():

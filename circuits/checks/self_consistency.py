@@ -27,16 +27,15 @@ from circuits.ablation.hooks import ablating
 from circuits.checks.self_consistency_result import ELSEWHERE, HeadConsistency, OwnAttention, SelfConsistency, low
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
+from circuits.errors import BadInput
 from circuits.losses.loss import Loss
 from circuits.losses.loss_by_label import losses_by_label
 from circuits.losses.mean import Mean, per_example
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
-from circuits.mechanisms.one_hot import OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
-from circuits.role_paths import role_paths
 from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -110,12 +109,19 @@ def heads_with_paths(circuit: Circuit) -> tuple[Head, ...]:
     Raises:
         BadInput: there is none.
     """
-    return tuple(dict.fromkeys(path.head for path in role_paths(circuit)))
+    return tuple(dict.fromkeys(path.head for path in _paths(circuit)))
+
+
+def _paths(circuit: Circuit) -> tuple[AttentionPath, ...]:
+    paths = tuple(path for path in circuit.paths if path.joins_roles)
+    if not paths:
+        raise BadInput("the circuit has no path between roles; expected a one-hot head")
+    return paths
 
 
 def _named(circuit: Circuit) -> set[str]:
     """Return the roles at the ends of a circuit's paths."""
-    return {role for path in role_paths(circuit) for role in (path.source, path.target)}
+    return {role for path in _paths(circuit) for role in (path.source, path.target)}
 
 
 def consistency(
@@ -173,7 +179,7 @@ def own_attention(model: Transformer, circuit: Circuit, examples: Examples) -> t
     It is split by the labels of the main group at the path's target, where the path holds.
     """
     roles = examples.roles
-    paths = role_paths(circuit)
+    paths = _paths(circuit)
     parts: dict[AttentionPath, list[Tensor]] = {path: [] for path in paths}
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     for start in range(0, len(examples), at_once):
@@ -205,9 +211,7 @@ def _split(
     circuit: Circuit, path: AttentionPath, roles: Any, attention: Float[Tensor, "example instance role"]
 ) -> Iterable[OwnAttention]:
     """Yield the attention for every label that the path covers."""
-    mechanism = circuit.heads[path.head]
-    assert isinstance(mechanism, OneHot)
-    there = mechanism.holds(path.source, path.target, roles)
+    there = circuit.heads[path.head].holds(path.source, path.target, roles)
     group = roles.main_group
     labels = roles.group(group, path.target) if group else torch.zeros_like(roles[path.target])
     here = roles.positions.transpose(1, 2) == roles[path.target][..., None]  # roles that stand at the target

@@ -16,15 +16,14 @@ from circuits.composition.sender import ALL, Sender
 from circuits.composition.senders import senders_below
 from circuits.composition.unablated import Unablated, examples_at_once
 from circuits.entrance import entrance
+from circuits.errors import BadInput
 from circuits.given import check_reading, examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels
 from circuits.losses.mean import Mean
 from circuits.losses.sample import stream_seed
-from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
-from circuits.role_paths import role_paths
 from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -104,7 +103,10 @@ def path_patching(
     circuit.check(windowed(model, many.roles), model.cfg.n_layers, model.cfg.n_heads)
     check_branching(model, many)
     check_reading(model, task, many)
-    patching = _Patching(model, task, circuit, role_paths(circuit), seed)
+    paths = tuple(path for path in circuit.paths if path.joins_roles)
+    if not paths:
+        raise BadInput("the circuit has no path between roles; expected a one-hot head")
+    patching = _Patching(model, task, circuit, paths, seed)
     with shown(progress, "path patching") as progress:
         screened = patching.measured(few, lambda key: key.which == "V", part_of(progress, 0.0, 0.4))
         measured = {key for key, values in screened.items() if key.sender == ALL or _passes(values)}
@@ -141,9 +143,7 @@ class _Patching:
             run = Unablated(self.model, self.task, examples.take(slice(int(batch[0]), int(batch[-1]) + 1)))
             instances = exchanged(len(batch), n_instances, generator).to(run.example.device)
             for place, path in enumerate(self.paths):
-                mechanism = self.circuit.heads[path.head]
-                assert isinstance(mechanism, OneHot)
-                there = mechanism.holds(path.source, path.target, run.examples.roles)
+                there = self.circuit.heads[path.head].holds(path.source, path.target, run.examples.roles)
                 receiver = Receiver(run, path, there, instances, between)
                 for key, values in _effects(receiver, wanted, split):
                     parts.setdefault(key, []).append(values)

@@ -99,7 +99,7 @@ def drawing(
 
 def _label(draft: Draft, path: AttentionPath, labels: Mapping[AttentionPath, str]) -> str:
     """Return the text beside a path: its condition and its label."""
-    condition = draft.hypothesis.condition(path) if path in draft.hypothesis.paths else None
+    condition = next((own.condition for own in draft.hypothesis.paths if own == path), None)
     return "; ".join(filter(None, (condition.text(path.target) if condition else "", labels.get(path, ""))))
 
 

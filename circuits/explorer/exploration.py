@@ -20,7 +20,6 @@ from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import against_chance
-from circuits.role_paths import has_role_paths
 from circuits.task import Task
 from circuits.utils.progress import part_of
 from circuits.validation.validation import validate
@@ -104,7 +103,7 @@ class Exploration:
     def has_edges(self, head: Head) -> bool:
         """Whether the edges of a head can be shown at once: they were measured, or it has no path between roles."""
         alone = self._alone(head)
-        return not has_role_paths(alone) or alone.digest in self._edges
+        return not any(path.joins_roles for path in alone.paths) or alone.digest in self._edges
 
     def edges(self, head: Head, progress: Callable[[float], None] = lambda share: None) -> Composition | None:
         """Find by which senders a head finds its place, on few examples; None if it has no path between roles.
@@ -113,7 +112,7 @@ class Exploration:
             BadInput: what heads and MLPs write does not add up to the residual stream, or the examples have padding.
         """
         alone = self._alone(head)
-        if not has_role_paths(alone):
+        if not any(path.joins_roles for path in alone.paths):
             return None
         if alone.digest not in self._edges:
             asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed}

@@ -86,7 +86,7 @@ class Explorer(ipywidgets.VBox):
         self._edges: tuple[Edge, ...] = ()
         self._path: AttentionPath | None = None  # the path that was clicked last
         heads = [str(head) for head in exploration.heads]
-        useful = exploration.draft.hypothesis.useful_heads
+        useful = exploration.draft.hypothesis.heads_with_paths
         self.head = ipywidgets.Dropdown(
             options=heads, value=str(useful[-1]) if useful else heads[-1], description="head"
         )

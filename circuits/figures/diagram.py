@@ -80,7 +80,7 @@ def circuit_diagram(
         )  # fmt: skip
         conditions, told = [], []
         for path in paths:
-            condition = fixed[path] if path in fixed else circuit.condition(path)
+            condition = fixed.get(path, path.condition)
             conditions += [condition.text(target)] if condition else []
             told.append(
                 f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)<br>{source} attends to {target}"
@@ -102,7 +102,7 @@ def circuit_diagram(
     if composition is not None:
         add_edges(figure, composition, place, {(*path.head, source) for path, source, _ in drawn})
         edges = f"; {edges_said(composition)}"
-    ticks, n_rows = [f"L{layer}" for layer in range(n_layers)], len(circuit.positional_rows)
+    ticks, n_rows = [f"L{layer}" for layer in range(n_layers)], len(circuit.removable) - len(circuit.paths)
     figure.update_layout(
         title={"text": f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"
                + (f", and {len(fixed)} of fixed patterns (pale)" if fixed else "")

@@ -165,7 +165,7 @@ def against_chance(
         each = test.each(circuits, n, progress)
         return torch.stack([own.mean(dim=-1) for own in each]) if each else torch.empty(0, n)
 
-    useful = set(circuit.useful_heads)
+    useful = set(circuit.heads_with_paths)
     simple = [head for head in circuit.heads if head not in useful]
     without = [circuit.without(path, row) for path in circuit.paths for row in REPLACEMENTS]
     one_unablated = [circuit.without_heads([head]) for head in simple]

@@ -19,7 +19,7 @@ def verdicts(report: ValidationReport) -> tuple[Verdict, ...]:
     """Return the verdicts of all steps; single paths are tested against the strict threshold."""
     threshold, paths, combined = report.threshold, report.paths, report.combined
     strict, n_heads = report.strict_threshold, len(report.content_or_position.alone)
-    own = [head for head in report.circuit.useful_heads if report.circuit.heads[head].own]
+    own = [head for head in report.circuit.heads_with_paths if not report.circuit.heads[head].builtin]
     return (
         _low("unablated", "The unablated loss", report.unablated, threshold),
         _step_3(report.heads, threshold),

@@ -148,8 +148,7 @@ def _read(report: dict[str, Any], folder: Path) -> FoundCircuit:
             for one in report["paths"]
         ),
         frozenset(_path(name) for name, some, _ in fixed if not some),
-        frozenset(_path(name) for name, some, _ in fixed if some)
-        | {path for path in circuit.paths if circuit.condition(path)},
+        frozenset(_path(name) for name, some, _ in fixed if some) | {path for path in circuit.paths if path.condition},
         Measured.of(report["loss"]["details"]["combined"]),
         min((_number(merge["loss"]) for merge in report["merges"]), default=None),
         Measured.of(report["paper"]["loss"]),

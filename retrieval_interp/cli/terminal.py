@@ -81,12 +81,13 @@ def print_report(report: "ValidationReport") -> None:
         heads.add_row(str(head.head), head.hypothesis, *losses, f"{head.alone} (simplest: {head.simplest or 'none'})")
     columns = ("row made uniform", "row made identity", "needed", "best other target")
     paths = Table(Column("path", no_wrap=True), *columns, title="The circuit without one path (step 6)")
+    conditions = {path: path.condition for path in report.circuit.removable}
     for path in report.paths:
         losses = [f"{path.losses[n].mean:.4f}" for n in ("uniform", "identity")]
         nearest = (
             f"{path.nearest_alternative[0]} {path.nearest_alternative[1].mean:.4f}" if path.nearest_alternative else ""
         )
-        condition = report.circuit.condition(path.path)
+        condition = conditions[path.path]
         name = f"{path.path}{f' on {condition.text(path.path.target)}' if condition else ''}"
         paths.add_row(name, *losses, path.needed + (", weakly" if path.weak else ""), nearest)
     console.print(heads, paths)

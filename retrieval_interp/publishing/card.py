@@ -70,7 +70,7 @@ def _filled(folder: Path, address: str) -> str:
         "precision": made.get("exported", {}).get("precision"),
         "circuit": circuit,
         "looks": (report or {}).get("content_or_position", {}).get("heads", {}),
-        "useful_layers": len({head.layer for head in circuit.useful_heads}) if circuit else 0,
+        "useful_layers": len({head.layer for head in circuit.heads_with_paths}) if circuit else 0,
         "bound": bound_paper(task.n_steps) if isinstance(task, RetrievalTask) else None,
         "layers": max(layers_until(task.layout, role, part, causal=True) or 0 for part, role in task.read_at.items()),
         "report": None if searched else report,
