@@ -6,8 +6,9 @@ loss: a positional head may still look at content that the loss hardly needs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from pydantic import Field
 
 from circuits.attention import position_attention
 from circuits.circuit import Circuit, Head
@@ -18,14 +19,14 @@ from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.transformer import Transformer
+from circuits.results import Result
 from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, part_of, shown
 
 MEAN_EXAMPLES = 1024  # examples in a head's average pattern, unless told otherwise
 
 
-@dataclass(frozen=True)
-class ContentOrPosition:
+class ContentOrPosition(Result):
     """The content heads and the positional heads of a model, with the losses under mean ablation.
 
     Attributes:
@@ -39,7 +40,7 @@ class ContentOrPosition:
         n_evaluations: the number of sequences that were run.
     """
 
-    means: dict[Head, FixedPattern]
+    means: dict[Head, Any] = Field(default_factory=dict, exclude=True)  # of FixedPattern; in memory only
     unablated: Loss
     alone: dict[Head, Loss]
     positional: tuple[Head, ...]
@@ -150,5 +151,12 @@ def content_or_position(
         progress(1.0)
     positional = tuple(head for head in means if head not in content)
     return ContentOrPosition(
-        means, unablated, alone, positional, tuple(sorted(content)), together, threshold, test.n_evaluations
+        means=means,
+        unablated=unablated,
+        alone=alone,
+        positional=positional,
+        content=tuple(sorted(content)),
+        together=together,
+        threshold=threshold,
+        n_evaluations=test.n_evaluations,
     )

@@ -13,7 +13,7 @@ from circuits.checks.faithfulness import Ablated
 from circuits.checks.removals import PathResult
 from circuits.checks.self_consistency_result import SelfConsistency
 from circuits.checks.statements import REPORT_FILES
-from circuits.circuit_file import dump_circuit
+from circuits.circuit_file import PATTERNS, dump_circuit, save_patterns
 from circuits.composition.edges import Composition
 from circuits.discovery.discovery import Discovery
 from circuits.figures.attention_figure import attention_figure
@@ -23,7 +23,6 @@ from circuits.given import examples_of
 from circuits.mechanisms.mechanism import REPLACEMENTS, SIMPLE
 from circuits.model.transformer import Transformer
 from circuits.null_models.chance import ChanceReport
-from circuits.pattern_file import PATTERNS, save_patterns
 from circuits.task import Examples
 from circuits.utils.files import write_together
 from circuits.validation.loss_figures import content_figure, loss_figure
@@ -75,7 +74,9 @@ def write_report(report: ValidationReport, folder: Path, further: Further = NOTH
 
 def to_json(report: ValidationReport, further: Further = NOTHING) -> dict[str, Any]:
     """Return the whole report as plain numbers and texts; docs/reports.md explains every key."""
-    return {**report.to_json(), **{name: one.to_json() for name, one in vars(further).items() if one}}
+    others = {name: one.to_json() for name, one in vars(further).items() if one and name != "discovery"}
+    discovery = {"discovery": further.discovery.model_dump(mode="json")} if further.discovery else {}
+    return {**report.to_json(), **others, **discovery}
 
 
 def page(report: ValidationReport, further: Further = NOTHING) -> str:
@@ -120,8 +121,6 @@ def markdown(report: ValidationReport, further: Further = NOTHING) -> str:
     ]
     lines += ["", "## Losses", ""]
     rows = [("unablated", report.unablated), ("all heads replaced", report.combined)]
-    if discovery and discovery.permuted:
-        rows.append(("the same discovery with role names permuted", discovery.permuted))
     table = [[label, str(loss), *(f"{loss.components[name]:.4f}" for name in names)] for label, loss in rows]
     lines += _table(["", "loss ± standard error", *names], table)
     lines += ["", "## Content or position", ""]

@@ -84,7 +84,7 @@ def validate(
         folder = library.find(model_dir)
         own = library.own_task(folder)  # raises first if this is not a model directory
         hypothesis = library.chosen_circuit(folder, circuit)
-        hypothesis.check_names(own.roles, *library.own_size(folder))  # before the slow loading of the model
+        hypothesis.check(own.roles, *library.own_size(folder))  # before the slow loading of the model
     elif circuit is None:
         raise BadInput("--task needs a circuit; name one with --circuit")
     else:
@@ -144,8 +144,6 @@ def discover(
         check_writable(path)
     model, task = opened(model_dir, language_task, metric)
     threshold = threshold or default_threshold(language_task)
-    from circuits.null_models.permuted_roles import null_loss
-    from circuits.role_paths import has_role_paths
     from circuits.validation.report_files import Further, to_json
 
     with progress_bar("discovering") as progress:
@@ -162,13 +160,11 @@ def discover(
         else:
             typer.echo(f"No circuit was found: the loss of the best candidate is {found.combined}.")
             typer.echo(f"Nothing was written to {out}{'; an older file is there' if out.exists() else ''}.")
-    with progress_bar("role names permuted") as progress:
-        found = replace(found, permuted=null_loss(model, task, found, n_examples=examples, progress=progress))
     show = None if as_json else print_report
     of = (model_dir, examples, seed, threshold)
     tested, chance = validated(model, task, circuit, *of, 16 * examples, show=show)
     further = Further(chance, found)
-    if found.found and has_role_paths(circuit):
+    if found.found and any(path.joins_roles for path in circuit.paths):
         further = taken_apart(further, model, task, circuit, tested.n_examples, seed, threshold)
     page = tested.save(report, **vars(further)) if report else None
     if as_json:
@@ -178,7 +174,6 @@ def discover(
         for one in (further.composition, further.self_consistency):
             for sentence in one.sentences() if one else ():
                 typer.echo(sentence)
-        typer.echo(f"With role names permuted in every example, discovery reaches a loss of {found.permuted}.")
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found.found and tested.passed else 1)

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -8,7 +9,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import circuits
-from circuits import load_circuit
+from circuits import discover, load_circuit
+from circuits.discovery.settings import DiscoverySettings
 from retrieval_interp import __main__
 from retrieval_interp.models import library
 from retrieval_interp.models.provenance import metadata
@@ -44,9 +46,9 @@ def test_a_discovered_circuit_is_written_with_its_averages_and_its_report_is_ver
     found = json.loads(document)
     assert code < 2
     assert found["discovery"]["found"] is True
-    assert found["discovery"]["loss"]["combined"]["mean"] < 0.1
+    assert found["discovery"]["combined"]["mean"] < 0.1
     assert {path.name for path in tmp_path.iterdir()} == {"found.yaml", "found.patterns.safetensors", "report"}
-    assert {*found["discovery"]["circuit"]} == {str(head) for head in load_circuit(out).heads}
+    assert found["discovery"]["circuit"]["sha256"] == load_circuit(out).digest
     assert found["self_consistency"]["decision"] in ("holds", "fails", "undecided")
     assert '<ul id="self-consistency">' in (report / "report.html").read_text()
     assert found["self_consistency"]["sentences"][0] in (report / "report.md").read_text()
@@ -261,7 +263,7 @@ def test_discovery_finds_the_circuit_of_a_transformer_that_somebody_else_trained
     assert "L1H0 query -> pair1.second" in map(str, found.paths)
     assert document["discovery"]["found"] is True
     assert document["content_or_position"]["content_intact"]["heads"] == ["L1H0"]
-    assert {entry["head"] for entry in document["discovery"]["log"]} == {"L0H0", "L1H0"}
+    assert {entry["head"] for entry in document["discovery"]["trials"]} == {"L0H0", "L1H0"}
     assert document["chance"]["random_circuits"]["n"] > 0
     assert json.loads((tmp_path / "report" / "report.json").read_text()) == document
     assert run(capsys, "validate", theirs, "--circuit", "circuit.yaml", "--threshold", "0.1", *FEW)[0] == 0
@@ -269,9 +271,8 @@ def test_discovery_finds_the_circuit_of_a_transformer_that_somebody_else_trained
 
 @pytest.mark.slow
 def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("circuits.discovery.observed_paths.LIKELY", 2.0)
-    for module in ("observed_paths", "observed_positions"):
-        monkeypatch.setattr(f"circuits.discovery.{module}.ON", 2.0)  # attention shows no path
+    blind = DiscoverySettings(on=2.0, likely=2.0)  # attention shows no path
+    monkeypatch.setattr("circuits.discover", partial(discover, settings=blind))
     code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path / "circuit.yaml")
     assert code == 1
     assert "fails" in out
