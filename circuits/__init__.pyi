@@ -25,19 +25,12 @@ from .figures.attention_figure import attention_figure as attention_figure
 from .figures.diagram import circuit_diagram as circuit_diagram
 from .flow.flow_check import FlowCheck as FlowCheck
 from .flow.flow_check import flow_check as flow_check
-from .ground_truth.compile import Distractor as Distractor
-from .ground_truth.compile import TokenTask as TokenTask
 from .ground_truth.compile import compile_circuit as compile_circuit
 from .interchange.interchange import interchange as interchange
 from .interchange.interchange_result import InterchangeResult as InterchangeResult
 from .interchange.variables import Variable as Variable
 from .mechanisms.fixed_pattern import FixedPattern as FixedPattern
-from .mechanisms.mechanism import Identity as Identity
 from .mechanisms.mechanism import Mechanism as Mechanism
-from .mechanisms.mechanism import Previous as Previous
-from .mechanisms.mechanism import Resample as Resample
-from .mechanisms.mechanism import Uniform as Uniform
-from .mechanisms.one_hot import Condition as Condition
 from .mechanisms.one_hot import OneHot as OneHot
 from .mechanisms.registry import register as register
 from .mlps.mlp_report import MLPReport as MLPReport
@@ -60,26 +53,19 @@ __all__ = [
     "ChanceReport",
     "Circuit",
     "Composition",
-    "Condition",
     "ContentOrPosition",
     "Discovery",
-    "Distractor",
     "Examples",
     "FixedPattern",
     "FlowCheck",
     "Head",
-    "Identity",
     "InterchangeResult",
     "MLPReport",
     "Mechanism",
     "OneHot",
-    "Previous",
-    "Resample",
     "Roles",
     "SelfConsistency",
     "Task",
-    "TokenTask",
-    "Uniform",
     "Unsolved",
     "ValidationReport",
     "Variable",

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, Resample, Roles, Uniform, evaluate, run_ablated
+from circuits import BadInput, Circuit, Head, Roles, evaluate, run_ablated
 from circuits.checks.content_or_position import mean_patterns
 from circuits.checks.faithfulness import faithfulness
 from circuits.losses.sequential_test import SequentialTest
+from circuits.mechanisms import Resample, Uniform
 
 HEADS = (Head(0, 1), Head(1, 0), Head(2, 1))
 

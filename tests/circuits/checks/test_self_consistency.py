@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import AttentionPath, BadInput, Circuit, Condition, FixedPattern, Head, OneHot, Roles, Uniform
+from circuits import AttentionPath, BadInput, Circuit, FixedPattern, Head, OneHot, Roles
 from circuits.checks.self_consistency import self_consistency
 from circuits.checks.self_consistency_result import HeadConsistency, OwnAttention, SelfConsistency
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean
+from circuits.mechanisms import Condition, Uniform
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 

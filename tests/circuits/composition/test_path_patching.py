@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.recovery import plant
-from circuits import AttentionPath, BadInput, Circuit, Condition, Head, OneHot, Roles, Uniform
+from circuits import AttentionPath, BadInput, Circuit, Head, OneHot, Roles
 from circuits.composition.composition_scores import composition_scores
 from circuits.composition.patched_head import HookedHead, patched_head
 from circuits.composition.path_patching import Values, _decision, path_patching
@@ -18,6 +18,7 @@ from circuits.composition.unablated import Unablated
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.by_label import ByLabel
 from circuits.losses.mean import Mean
+from circuits.mechanisms import Condition, Uniform
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from retrieval_interp.ground_truth.chains import ChainTask
 from tests.architectures import ONLY_3

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Condition, Head, Identity, OneHot, Previous, Uniform, evaluate, load_circuit
+from circuits import BadInput, Circuit, Head, OneHot, evaluate, load_circuit
 from circuits.circuit import AttentionPath
 from circuits.explorer import explore
 from circuits.explorer.draft import Draft
 from circuits.explorer.drawing import drawing
 from circuits.explorer.exploration import AT_ONCE, EXACTLY, Exploration
 from circuits.figures.diagram import circuit_diagram
+from circuits.mechanisms import Condition, Identity, Previous, Uniform
 from tests.handmade import InductionTask
 
 FIRST, SECOND = Head(0, 0), Head(1, 0)

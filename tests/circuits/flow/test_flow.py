@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous
+from circuits import BadInput, Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.flow.circuit_flow import Carried, circuit_flow
 from circuits.flow.layout import Layout
+from circuits.mechanisms import Identity, Previous
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 from retrieval_interp.theory.chain_layout import chain_layout
 from retrieval_interp.theory.information_flow import layers_until, spread

@@ -1,9 +1,10 @@
 import pytest
 
-from circuits import Circuit, Condition, Head, Identity, OneHot, Previous, validate
+from circuits import Circuit, Head, OneHot, validate
 from circuits.circuit import AttentionPath
 from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
+from circuits.mechanisms import Condition, Identity, Previous
 from circuits.validation.report_files import markdown
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, OneHot, Previous, Uniform
+from circuits import BadInput, Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
+from circuits.mechanisms import Previous, Uniform
 from circuits.null_models.chance import (
     Interval,
     against_chance,

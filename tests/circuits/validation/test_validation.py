@@ -4,13 +4,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, OneHot, Previous, Roles, Uniform, validate
+from circuits import BadInput, Circuit, Head, OneHot, Roles, validate
 from circuits.checks.merging import Merge
 from circuits.checks.removals import _doubtful
 from circuits.circuit import AttentionPath
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
+from circuits.mechanisms import Previous, Uniform
 from circuits.validation.verdicts import verdicts
 from retrieval_interp.ground_truth.chains import ChainTask
 

@@ -7,9 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, OneHot, Previous, save_circuit
+from circuits import BadInput, Circuit, Head, OneHot, save_circuit
 from circuits.attention import path_attention
 from circuits.circuit import AttentionPath
+from circuits.mechanisms import Previous
 from retrieval_interp.experiments.emergence import emergence
 from retrieval_interp.experiments.observations import arrived, observations
 from retrieval_interp.experiments.observed_circuit import observed_circuit
