@@ -20,16 +20,9 @@ from .explorer import explore as explore
 from .figures.attention_figure import attention_figure as attention_figure
 from .figures.diagram import circuit_diagram as circuit_diagram
 from .flow.flow_check import flow_check as flow_check
-from .ground_truth.compile import Distractor as Distractor
-from .ground_truth.compile import TokenTask as TokenTask
 from .ground_truth.compile import compile_circuit as compile_circuit
 from .mechanisms.fixed_pattern import FixedPattern as FixedPattern
-from .mechanisms.mechanism import Identity as Identity
 from .mechanisms.mechanism import Mechanism as Mechanism
-from .mechanisms.mechanism import Previous as Previous
-from .mechanisms.mechanism import Resample as Resample
-from .mechanisms.mechanism import Uniform as Uniform
-from .mechanisms.one_hot import Condition as Condition
 from .mechanisms.one_hot import OneHot as OneHot
 from .mechanisms.registry import register as register
 from .report.report import Report as Report
@@ -47,23 +40,16 @@ __all__ = [
     "AttentionPath",
     "BadInput",
     "Circuit",
-    "Condition",
     "ContentOrPosition",
     "Discovery",
-    "Distractor",
     "Examples",
     "FixedPattern",
     "Head",
-    "Identity",
     "Mechanism",
     "OneHot",
-    "Previous",
     "Report",
-    "Resample",
     "Roles",
     "Task",
-    "TokenTask",
-    "Uniform",
     "Unsolved",
     "ablated",
     "attention_by_group",

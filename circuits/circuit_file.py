@@ -20,8 +20,10 @@ patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # the file w
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,14 +34,15 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import FIXED, SIMPLE, Mechanism, Resample
+from circuits.mechanisms.mechanism import FIXED, NAMED, Ends, Mechanism
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.mechanisms.registry import registered
-from circuits.pattern_file import PATTERNS, fixed_patterns, load_patterns, patterns_digest, save_patterns
-from circuits.utils.files import read_text, to_path, write_atomically
-from circuits.utils.yaml_file import LARGEST_FILE, SafeLoader, parse
+from circuits.utils.files import read_bytes, read_text, to_path, write_atomically
+from circuits.utils.yaml_file import LARGEST_FILE, parse
 
-NAMED: dict[str, Mechanism] = {**SIMPLE, Resample.name: Resample()}
+PATTERNS = ".patterns.safetensors"
+LARGEST_PATTERNS = 2**28
+KINDS = ", ".join((*NAMED, *FIXED))
 
 
 def load_circuit(path: Path | str) -> Circuit:
@@ -66,63 +69,212 @@ def save_circuit(circuit: Circuit, path: Path | str) -> None:
 
 def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
     """Return the YAML of a circuit; ``patterns`` is the name of the file with its fixed patterns."""
-    document: dict[str, object] = {}
-    if circuit.name:
-        document["name"] = circuit.name
-    if circuit.description:
-        document["description"] = circuit.description
-    heads: dict[str, object] = {}
-    for head, mechanism in circuit.heads.items():
-        if isinstance(mechanism, OneHot):
-            heads[str(head)] = _one_hot(mechanism)
-        elif not mechanism.own:
-            heads[str(head)] = mechanism.name
-        else:
-            heads[str(head)] = _own(mechanism)
-    document["heads"] = heads
+    document: dict[str, object] = {"name": circuit.name, "description": circuit.description}
+    document = {key: text for key, text in document.items() if text}
+    document["heads"] = {str(head): _dumped(mechanism) for head, mechanism in circuit.heads.items()}
     if fixed_patterns(circuit):
         document["patterns"] = {"file": patterns, "sha256": patterns_digest(circuit)}
     as_they_are = f"{circuit.name}{circuit.description}".replace("\n", "").isprintable()  # others are escaped
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=as_they_are, width=100)
 
 
-def _one_hot(mechanism: OneHot) -> dict[str, object]:
-    where = dict(mechanism.where)
-    rows: dict[str, list[object]] = {}
-    for source, target in mechanism.rows:
-        condition = where.get((source, target))
-        own = rows.setdefault(source, [])
-        if condition is None:
-            own.append(target)
-        for one in condition.alternatives if condition else ():
-            at = {} if one.at == target else {"at": one.at}
-            own.append({"to": target, **at, one.group: [*one.labels]})
-    document: dict[str, object] = {source: own[0] if len(own) == 1 else own for source, own in rows.items()}
-    elsewhere = mechanism.elsewhere
-    return {**document, "elsewhere": elsewhere if isinstance(elsewhere, str) else elsewhere.name}
-
-
-def _own(mechanism: Mechanism) -> object:
-    """Return a user's mechanism as YAML, by its name and parameters."""
+def _dumped(mechanism: Mechanism) -> object:
+    if isinstance(mechanism, OneHot):
+        where = dict(mechanism.where)
+        rows: dict[str, list[object]] = {}
+        for source, target in mechanism.rows:
+            condition = where.get((source, target))
+            rows.setdefault(source, []).extend([target] if condition is None else ())
+            for one in condition.alternatives if condition else ():
+                at = {} if one.at == target else {"at": one.at}
+                rows[source].append({"to": target, **at, one.group: [*one.labels]})
+        said: dict[str, object] = {role: own if len(own) > 1 else own[0] for role, own in rows.items()}
+        elsewhere = mechanism.elsewhere
+        return {**said, "elsewhere": elsewhere if isinstance(elsewhere, str) else elsewhere.name}
+    if mechanism.builtin:
+        return mechanism.name
     if registered(mechanism.name) is not type(mechanism):
         raise BadInput(f"{mechanism.name} is not registered; expected its class to be registered (circuits.register)")
     mechanism.check()
-    parameters = {name: _as_list(value) for name, value in mechanism.parameters.items()}
+    parameters = {name: _lists(value) for name, value in mechanism.parameters.items()}
     return {"mechanism": mechanism.name, **parameters} if parameters else mechanism.name
 
 
-def _as_list(value: object) -> object:
-    return [*map(_as_list, value)] if isinstance(value, tuple) else value
+def _lists(value: object) -> object:
+    return [*map(_lists, value)] if isinstance(value, tuple) else value
 
 
-def _as_tuple(value: object) -> object:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+class _Placed(BadInput):
+    """Bad input whose line is in the message."""
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    try:
+        yield
+    except _Placed:
+        raise
+    except BadInput as error:
+        raise _Placed(f"{place}: {error}") from error
 
 
 def parse_circuit(text: str, source: str = "circuit", folder: Path | None = None) -> Circuit:
     """Read a circuit from YAML; ``source`` names it in errors, ``folder`` holds the file of its fixed patterns."""
-    root = parse(text, source, lambda text: yaml.compose(text, Loader=SafeLoader))
-    return _Reader(source, folder).circuit(root)
+    document = parse(text, source)
+    if not isinstance(document, dict) or "heads" not in document:
+        raise BadInput(f"{source}: the key 'heads' is missing; expected a mapping")
+    said: dict[str, Any] = {"name": "", "description": "", "heads": {}, "patterns": {}}
+    for key, value in document.items():
+        with _at(key.place):
+            if key not in said:
+                raise BadInput(f"unknown key {key!r}; expected {', '.join(said)}")
+            if key == "heads" and not isinstance(value, dict):
+                raise BadInput("expected heads with their mechanisms, such as 'L0H0: uniform'")
+            said[key] = value if key == "heads" else _numbers(value, folder) if key == "patterns" else _text(value)
+    heads: dict[Head, Mechanism] = {}
+    origin: dict[Head | AttentionPath, str] = {}
+    for name, value in said["heads"].items():
+        with _at(name.place):
+            head = Head.parse(name)
+            if head in heads:
+                raise BadInput(f"{head} is given twice")
+            heads[head] = _read(head, value, said["patterns"].get(head), origin)
+        origin[head] = name.place
+    return Circuit(heads, said["name"], said["description"], origin)
+
+
+def _text(said: Any) -> str:
+    if not isinstance(said, str):
+        raise BadInput("expected plain text")
+    return str(said)
+
+
+def _read(head: Head, said: Any, numbers: np.ndarray | None, origin: dict[Head | AttentionPath, str]) -> Mechanism:
+    """Return the mechanism that a file gives a head, and note the lines of its paths."""
+
+    def fixed(kind: str) -> FixedPattern:
+        if numbers is None:
+            raise BadInput(f"{head} is {kind!r}, but its numbers are in no file; expected the key 'patterns'")
+        return FixedPattern(numbers, str(kind))
+
+    if isinstance(said, str):
+        return fixed(said) if said in FIXED else NAMED.get(said) or _of_user(head, said, {})
+    if not isinstance(said, dict):
+        raise BadInput(f"{head} is a list; expected {KINDS}, or paths")
+    if "mechanism" in said:
+        return _of_user(head, _text(said.pop("mechanism")), {str(key): _value(own) for key, own in said.items()})
+    rows: list[Ends] = []
+    where: dict[Ends, Condition] = {}
+    elsewhere: str | FixedPattern = "zero"
+    for source, targets in said.items():
+        with _at(source.place):
+            if source == "elsewhere":
+                elsewhere = fixed(targets) if targets in FIXED else _text(targets)
+                continue
+            for one in targets if isinstance(targets, list) else [targets]:
+                target, condition = _conditional(one) if isinstance(one, dict) else (_text(one), None)
+                ends = str(source), target
+                if condition and ends in where:
+                    where[ends] |= condition
+                    continue
+                where |= {ends: condition} if condition else {}
+                rows.append(ends)
+                origin[AttentionPath(head, *ends)] = source.place
+    return OneHot(rows, elsewhere, where)
+
+
+def _conditional(said: Mapping[str, Any]) -> tuple[str, Condition]:
+    """Return the target and the condition of a row such as ``{to: role, slot: [0, 2]}``."""
+    groups = [key for key in said if key not in ("to", "at")]
+    if "to" not in said or len(groups) != 1:
+        raise BadInput("expected 'to' and one condition, such as {to: some_role, slot: [0, 2]}")
+    (group,), target = groups, _text(said["to"])
+    if not isinstance(said[group], list):
+        raise BadInput(f"{group} is not a list; expected labels, such as [0, 2]")
+    for label in said[group]:
+        if not re.fullmatch("0|[1-9][0-9]{0,5}", _text(label)):  # YAML reads 010 as 8
+            raise BadInput(f"{group} {label!r}; expected whole numbers of 0 or more")
+    return target, Condition(str(group), _text(said.get("at", target)), tuple(map(int, said[group])))
+
+
+def _of_user(head: Head, name: str, parameters: Mapping[str, object]) -> Mechanism:
+    """Return a user's mechanism, by the name of its class."""
+    kind = registered(name)
+    if kind is None:
+        raise BadInput(f"{head} is {name!r}; expected {KINDS}, paths, or a registered mechanism")
+    try:
+        made = kind(**parameters)
+    except BadInput:
+        raise
+    except Exception as error:  # user code may raise anything
+        raise BadInput(f"{head} is not a valid {name}: {error}") from error
+    made.check()
+    return made
+
+
+def _value(said: Any) -> object:
+    """Return a parameter of a mechanism: a number, a text, or a tuple of these."""
+    if isinstance(said, list):
+        return tuple(map(_value, said))
+    try:
+        return said.value
+    except (AttributeError, ValueError, yaml.YAMLError) as error:
+        raise BadInput("expected a number, a text, or a list of these") from error
+
+
+def _numbers(said: Any, folder: Path | None) -> dict[Head, np.ndarray]:
+    """Return the numbers of all fixed patterns, by head."""
+    if not isinstance(said, dict) or {*said} != {"file", "sha256"}:
+        raise BadInput("expected the file of the fixed patterns: {file: NAME, sha256: HASH}")
+    name, digest = _text(said["file"]), _text(said["sha256"])
+    if folder is None or Path(name).name != name:
+        raise BadInput(f"{name!r}; expected the name of a file in the folder of the circuit")
+    return load_patterns(folder / name, digest)
+
+
+def fixed_patterns(circuit: Circuit) -> dict[Head, FixedPattern]:
+    """Return the fixed pattern of every head that has one, as its mechanism or ``elsewhere`` of a one-hot mechanism."""
+    found = {}
+    for head, mechanism in circuit.heads.items():
+        own = mechanism.elsewhere if isinstance(mechanism, OneHot) else mechanism
+        if isinstance(own, FixedPattern):
+            found[head] = own
+    return found
+
+
+def patterns_digest(circuit: Circuit) -> str:
+    """Return the SHA-256 of the numbers of all fixed patterns."""
+    said = [f"{head} {fixed.digest}" for head, fixed in fixed_patterns(circuit).items()]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()
+
+
+def save_patterns(circuit: Circuit, path: Path) -> None:
+    """Write the fixed patterns of a circuit in single precision; write no file if it has none."""
+    from safetensors.numpy import save
+
+    found = fixed_patterns(circuit)
+    if found:
+        write_atomically(path, save({str(head): fixed.array for head, fixed in found.items()}))
+
+
+def load_patterns(path: Path, digest: str) -> dict[Head, np.ndarray]:
+    """Return the numbers of the fixed patterns of a circuit, ``[query, key]`` for each head.
+
+    Raises:
+        BadInput: the file is missing or damaged, or its numbers do not have the hash ``digest``.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    content = read_bytes(path, "the fixed patterns of a circuit", LARGEST_PATTERNS)
+    try:
+        found = {Head.parse(name): weights for name, weights in load(content).items()}
+        circuit = Circuit({head: FixedPattern(weights) for head, weights in found.items()})
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # safetensors raises all of these
+        raise BadInput(f"{path}: not a file of fixed patterns ({error})") from error
+    if patterns_digest(circuit) != digest:
+        raise BadInput(f"{path}: other fixed patterns than those of the circuit; expected the hash {digest[:12]}...")
+    return found
 
 
 def _stored(circuit: Circuit) -> dict[str, str]:
@@ -148,148 +300,3 @@ def _read_stored(stored: Any, info: ValidationInfo) -> Circuit:
 StoredCircuit = Annotated[Circuit, PlainValidator(_read_stored), PlainSerializer(_stored)]
 """A circuit as a field of a result. The numbers of fixed patterns are in a file of their own: to read them back, the
 validation's context names its ``folder``."""
-
-
-class _Reader:
-    """Reads a circuit from YAML nodes, because only nodes have line numbers."""
-
-    def __init__(self, source: str, folder: Path | None) -> None:
-        self.source, self.folder = source, folder
-        self.patterns: dict[Head, np.ndarray] = {}
-        self.origin: dict[Head | AttentionPath, str] = {}
-
-    def circuit(self, root: yaml.Node | None) -> Circuit:
-        if not isinstance(root, yaml.MappingNode):
-            raise BadInput(f"{self.source}: expected a mapping with the key 'heads'")
-        entries = self.entries(root)
-        for key, (line, _) in entries.items():
-            if key not in ("name", "description", "heads", "patterns"):
-                raise BadInput(f"{line}: unknown key {key!r}; expected name, description, heads and patterns")
-        if "heads" not in entries:
-            raise BadInput(f"{self.source}: the key 'heads' is missing")
-        if "patterns" in entries:
-            self.patterns = self.fixed(*entries["patterns"])
-        line, node = entries["heads"]
-        if not isinstance(node, yaml.MappingNode):
-            raise BadInput(f"{line}: expected heads with their mechanisms, such as 'L0H0: uniform'")
-        heads = {}
-        for text, (line, value) in self.entries(node).items():
-            try:
-                head = Head.parse(text)
-                if head in heads:
-                    raise BadInput(f"{head} is given twice")
-                heads[head] = self.mechanism(head, value, line)
-            except BadInput as error:
-                message = str(error)
-                raise BadInput(message if message.startswith(self.source) else f"{line}: {message}") from None
-            self.origin[head] = line
-        texts = {key: self.text(entries[key][1], entries[key][0]) for key in ("name", "description") if key in entries}
-        return Circuit(heads, texts.get("name", ""), texts.get("description", ""), self.origin)
-
-    def mechanism(self, head: Head, node: yaml.Node, line: str) -> Mechanism:
-        if isinstance(node, yaml.ScalarNode):
-            name = self.text(node, line)
-            if name in FIXED:
-                return self.pattern(head, name, line)
-            return NAMED[name] if name in NAMED else self.own(head, name, {}, line)
-        if not isinstance(node, yaml.MappingNode):
-            raise BadInput(f"{line}: {head} is a list; expected {', '.join((*NAMED, *FIXED))}, or paths")
-        if "mechanism" in (entries := self.entries(node)):
-            parameters = {key: self.value(value, line) for key, (line, value) in entries.items() if key != "mechanism"}
-            return self.own(head, self.text(entries["mechanism"][1], line), parameters, line)
-        rows: list[tuple[str, str]] = []
-        where: dict[tuple[str, str], Condition] = {}
-        elsewhere: str | FixedPattern = "zero"
-        for source, (row_line, value) in entries.items():
-            if source == "elsewhere":
-                text = self.text(value, row_line)
-                elsewhere = self.pattern(head, text, row_line) if text in FIXED else text
-                continue
-            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                if isinstance(one, yaml.MappingNode):
-                    target, condition = self.conditional(one, row_line)
-                    if (source, target) in where:
-                        where[source, target] |= condition
-                        continue
-                    where[source, target] = condition
-                else:
-                    target = self.text(one, row_line)
-                rows.append((source, target))
-                self.origin[AttentionPath(head, source, target)] = row_line
-        return OneHot(rows, elsewhere, where)
-
-    def own(self, head: Head, name: str, parameters: Mapping[str, object], line: str) -> Mechanism:
-        """Return a user's mechanism."""
-        kind = registered(name)
-        if kind is None:
-            raise BadInput(
-                f"{line}: {head} is {name!r}; expected {', '.join((*NAMED, *FIXED))}, paths, or a registered mechanism"
-            )
-        try:
-            made = kind(**parameters)
-        except BadInput:
-            raise
-        except Exception as error:  # user code may raise anything
-            raise BadInput(f"{line}: {head} is not a valid {name}: {error}") from error
-        made.check()
-        return made
-
-    def value(self, node: yaml.Node, line: str) -> object:
-        """Return a parameter of a mechanism: a number, a text, or a tuple of these."""
-        try:
-            return _as_tuple(SafeLoader("").construct_object(node, deep=True))
-        except yaml.YAMLError as error:
-            raise BadInput(f"{line}: expected a number, a text, or a list of these") from error
-
-    def conditional(self, node: yaml.MappingNode, line: str) -> tuple[str, Condition]:
-        """Return the target and the condition of a row such as ``{to: role, slot: [0, 2]}``."""
-        entries = self.entries(node)
-        groups = [key for key in entries if key not in ("to", "at")]
-        if "to" not in entries or len(groups) != 1:
-            raise BadInput(f"{line}: expected 'to' and one condition, such as {{to: some_role, slot: [0, 2]}}")
-        target = self.text(entries["to"][1], line)
-        labels_line, labels = entries[groups[0]]
-        if not isinstance(labels, yaml.SequenceNode):
-            raise BadInput(f"{labels_line}: {groups[0]} is not a list; expected labels, such as [0, 2]")
-        numbers = [self.text(label, labels_line) for label in labels.value]
-        for number in numbers:
-            if not re.fullmatch("0|[1-9][0-9]{0,5}", number):  # YAML reads 010 as 8
-                raise BadInput(f"{labels_line}: {groups[0]} {number!r}; expected whole numbers of 0 or more")
-        at = self.text(entries["at"][1], line) if "at" in entries else target
-        return target, Condition(groups[0], at, tuple(map(int, numbers)))
-
-    def pattern(self, head: Head, kind: str, line: str) -> FixedPattern:
-        """Return the fixed pattern of a head."""
-        if head not in self.patterns:
-            raise BadInput(f"{line}: {head} is {kind!r}, but its numbers are in no file; expected the key 'patterns'")
-        return FixedPattern(self.patterns[head], kind)
-
-    def fixed(self, line: str, node: yaml.Node) -> dict[Head, np.ndarray]:
-        """Return the numbers of all fixed patterns, by head."""
-        entries = self.entries(node) if isinstance(node, yaml.MappingNode) else {}
-        if {*entries} != {"file", "sha256"}:
-            raise BadInput(f"{line}: expected the file of the fixed patterns: {{file: NAME, sha256: HASH}}")
-        name, digest = (self.text(entries[key][1], entries[key][0]) for key in ("file", "sha256"))
-        if self.folder is None or Path(name).name != name:
-            raise BadInput(f"{line}: {name!r}; expected the name of a file in the folder of the circuit")
-        return load_patterns(self.folder / name, digest)
-
-    def entries(self, node: yaml.MappingNode) -> dict[str, tuple[str, yaml.Node]]:
-        """Return the keys with their lines and values; a repeated key is an error."""
-        if node.tag != "tag:yaml.org,2002:map":
-            raise BadInput(f"{self.source}, line {node.start_mark.line + 1}: unexpected tag {node.tag}")
-        found: dict[str, tuple[str, yaml.Node]] = {}
-        for key, value in node.value:
-            line = f"{self.source}, line {key.start_mark.line + 1}"
-            text = self.text(key, line)
-            if text in found:
-                raise BadInput(f"{line}: {text!r} is given twice")
-            found[text] = line, value
-        return found
-
-    def text(self, node: yaml.Node, line: str) -> str:
-        if not isinstance(node, yaml.ScalarNode):
-            raise BadInput(f"{line}: expected plain text")
-        if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
-            raise BadInput(f"{line}: expected plain text; got the tag {node.tag}")
-        return node.value

@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from circuits.errors import BadInput
-from circuits.names import check_name
 from circuits.utils.lazy import torch
+
+# What roles and groups are not called, because it means something else in a circuit.
+WORDS = ("*", "at", "elsewhere", "identity", "mechanism", "position", "previous", "to", "uniform", "zero")
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Roles:
         positions: token positions, ``[batch, role, instance]``, counted from 0.
         groups: for every group (such as the slot in a block, or the template of a text), the labels that tell instances
             apart, as numbers from 0, ``[batch, role, instance]``. A path may hold for some labels only
-            (``circuits.Condition``).
+            (``circuits.mechanisms.Condition``).
         valid: True where there is a token and not padding, ``[batch, pos]``, if the examples have different lengths;
             the tokens of an example are side by side, and the padding may be on either side. None without padding.
         causal: whether a position can attend to itself and earlier ones only; False for a model that attends in both
@@ -60,7 +62,7 @@ class Roles:
             causal: False for a model that attends in both directions.
 
         Raises:
-            BadInput: a name cannot be used (circuits/names.py), a group lacks a role or has another one, the numbers
+            BadInput: a name cannot be used (``check_name``), a group lacks a role or has another one, the numbers
                 are not whole, the shapes differ or have another number of dimensions, or a role is at padding.
         """
 
@@ -215,11 +217,8 @@ class Roles:
     @property
     def distinct(self) -> tuple[str, ...]:
         """The roles without those that always share their position with an earlier named role."""
-        found: list[str] = []
-        for name in self.names:
-            if not any(torch.equal(self[name], self[other]) for other in found):
-                found.append(name)
-        return tuple(found)
+        same = {name: [torch.equal(self[name], self[other]) for other in self.names] for name in self.names}
+        return tuple(name for place, name in enumerate(self.names) if not any(same[name][:place]))
 
     @property
     def in_order(self) -> tuple[str, ...]:
@@ -283,6 +282,22 @@ class Roles:
                 if role not in shared:
                     here[position].append(f"{instance}:{role}")
         return [",".join(labels) or str(position) for position, labels in enumerate(here)]
+
+
+def check_name(what: str, name: object) -> None:
+    """Check the name of a role or a group.
+
+    Args:
+        what: ``role`` or ``group``, for the message.
+        name: the name.
+
+    Raises:
+        BadInput: it is a word of the circuit language (``WORDS``), begins with ``position``, or is not printable text.
+    """
+    if not isinstance(name, str) or not name.isprintable() or name != name.strip() or not name:
+        raise BadInput(f"a {what} is called {name!r:.60}; expected printable text")
+    if name in WORDS or name.startswith("position "):
+        raise BadInput(f"a {what} is called {name!r}, which means something else in a circuit; expected another name")
 
 
 def as_tensor(what: str, given: object) -> torch.Tensor:

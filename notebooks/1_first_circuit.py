@@ -138,9 +138,11 @@ explore(model, task, circuit)
 #
 # ## Exercises
 #
+# `from circuits import Head, OneHot` gives the mechanism with paths. Simple mechanisms have names, such as `"identity"`.
+#
 # 1. Retarget the path in the highest layer: `circuit.retargeted(circuit.paths[-1], "pair2.second")`. Which partial losses rise?
 # 2. L2H0 finds its symbol in three of four slots. Let it find the symbol in all of them, with
 #    `Circuit({**circuit.heads, "L2H0": {"query": "pair1.second"}})`. Does the loss rise or fall? Where does the model get the
 #    fourth symbol from?
 # 3. Add a path that does nothing. Which step of `validate` notices it?
-# 4. Give the uniform heads the mechanism `identity`. Does the circuit still account for the output?
+# 4. Replace the uniform heads with `"identity"`. Does the circuit still account for the output?

@@ -13,8 +13,7 @@ import torch
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from safetensors.torch import save
 
-from circuits.circuit_file import load_circuit, parse_circuit
-from circuits.pattern_file import PATTERNS
+from circuits.circuit_file import PATTERNS, load_circuit, parse_circuit
 from retrieval_interp.llm.results import results
 from retrieval_interp.llm.tasks import TASKS
 from retrieval_interp.models.build import build

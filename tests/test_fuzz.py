@@ -90,7 +90,7 @@ class Reading:
 def test_a_damaged_file_is_one_clear_line_and_nothing_else(name, tmp_path):
     reading = Reading(name, tmp_path)
 
-    @settings(max_examples=40, derandomize=True, suppress_health_check=[*HealthCheck])
+    @settings(max_examples=20, derandomize=True, suppress_health_check=[*HealthCheck])
     @given(damaged(reading.reader.whole()))
     def give(content):
         reading.give(content)

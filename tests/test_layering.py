@@ -16,8 +16,8 @@ from tests.annotations import MODULES, ROOT
 
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
-        *("errors", "results", "utils", "names", "roles", "task", "mechanisms", "heads", "circuit", "role_paths"),
-        *("pattern_file", "circuit_file", "model", "given", "entrance", "attention"),
+        *("errors", "results", "utils", "roles", "task", "heads", "mechanisms", "circuit"),
+        *("circuit_file", "model", "given", "entrance", "attention"),
         *("ablation", "losses", "flow", "checks"),
         *("tracing", "discovery", "null_models", "figures", "viewer"),
         *("validation", "explorer", "ground_truth"),

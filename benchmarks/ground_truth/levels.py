@@ -13,11 +13,7 @@ from benchmarks.ground_truth.truth import GroundTruth, carried
 from benchmarks.recovery import Planted, plant, with_backup
 from circuits import Circuit, Head, OneHot
 from circuits.ground_truth.compile import compile_circuit, without_path
-from circuits.ground_truth.divide import divide
-from circuits.ground_truth.eliminate import eliminate
-from circuits.ground_truth.noise import add_noise
-from circuits.ground_truth.soften import leak, soften
-from circuits.ground_truth.superpose import superpose
+from circuits.ground_truth.harder import add_noise, divide, eliminate, soften, superpose
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.models.build import VectorTransformer
 from retrieval_interp.models.checkpoints import fill, load_tensors
@@ -68,14 +64,14 @@ def soft(seed: int) -> GroundTruth:
 def leaking(seed: int) -> GroundTruth:
     """Heads attend to their targets with 0.6, and to the same role of the two other chains with the rest."""
     truth = compiled(seed)
-    leak(truth.model, truth.circuit.heads, LEAKING, truth.task.n_chains)
+    soften(truth.model, truth.circuit.heads, LEAKING, truth.task.n_chains, leak=True)
     return truth
 
 
 def scattered(seed: int) -> GroundTruth:
     """Of four chains, heads attend to the right one with 0.42, less than half; the MLP takes what has most."""
     truth = compiled(seed, n_chains=4)
-    leak(truth.model, truth.circuit.heads, SCATTERED, truth.task.n_chains)
+    soften(truth.model, truth.circuit.heads, SCATTERED, truth.task.n_chains, leak=True)
     return truth
 
 

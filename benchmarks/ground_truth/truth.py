@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
-from circuits import Circuit, Head, OneHot, Previous, evaluate
+from circuits import Circuit, Head, OneHot, evaluate
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths
+from circuits.mechanisms import Previous
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.tasks.retrieval import RetrievalTask

@@ -16,12 +16,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.circuit import Circuit, Head, check_all
+from circuits.circuit import Circuit, Head, Layer, check_all
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import check_reading, losses_of, read_positions
-from circuits.heads import Layer, head_pattern
-from circuits.mechanisms.mechanism import Mechanism, Resample
+from circuits.mechanisms.mechanism import Mechanism, Resample, head_pattern
 from circuits.model import batching
 from circuits.model.batching import sequences_at_once
 from circuits.model.layers import layers

@@ -8,11 +8,10 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.circuit import Circuit
+from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.heads import Head, head_pattern
-from circuits.mechanisms.mechanism import Resample
+from circuits.mechanisms.mechanism import Resample, head_pattern
 from circuits.model.layers import check_edits
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, attention_mask, check_inputs, run

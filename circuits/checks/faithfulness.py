@@ -140,7 +140,8 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
     few = test.examples.take(slice(0, ENOUGH))
     if few.counterfactual is not None:
         kinds["resample"] = dict.fromkeys(means, Resample())
-    heads = tuple(sorted(experiment.circuit.circuit_heads(few.roles, few.inputs.shape[1])))
+    varying = (head for head, mechanism in experiment.circuit.heads.items() if mechanism.varies)
+    heads = tuple(sorted({*experiment.circuit.heads_with_paths, *varying}))
     outside = [head for head in means if head not in heads]
     ways = {
         kind: [Circuit(patterns).without_heads(intact) for intact in (heads, outside, ())]

@@ -117,7 +117,7 @@ def _elsewhere(mechanism: Mechanism) -> str | FixedPattern:
 def merging(experiment: Experiment, found: Sequence[Merge], paths: Sequence[PathResult]) -> Verdict:
     """Return whether no merge of two heads does as well, against the strict threshold."""
     strict, heads = experiment.strict.threshold, experiment.circuit.heads
-    by_users = [head for head in experiment.circuit.useful_heads if heads[head].own]
+    by_users = [head for head in experiment.circuit.heads_with_paths if not heads[head].builtin]
     decision: Decision = "undecided"
     fewer = [f"{merge} ({merge.loss})" for merge in found if merge.loss.mean < strict]
     if experiment.combined.mean >= strict:

@@ -102,7 +102,7 @@ def _step_6(circuit: Circuit, without: dict[AttentionPath, Loss], combined: Loss
     if combined.mean >= threshold:
         sentence = f"Not tested: with every path in place the loss is not below {threshold:g}."
         return Verdict(name="step 6", decision="fails", sentence=sentence)
-    first = min((head.layer for head in circuit.useful_heads), default=0)
+    first = min((head.layer for head in circuit.heads_with_paths), default=0)
     above = {path: loss for path, loss in without.items() if path.head.layer != first}
     near = [f"{path} ({loss})" for path, loss in above.items() if loss.near(threshold)]
     low = [f"{path} ({loss})" for path, loss in above.items() if loss.mean < threshold and not loss.near(threshold)]

@@ -99,7 +99,7 @@ def removals(experiment: Experiment) -> tuple[PathResult, ...]:
     needed_paths = [path for path, removal in found.items() if removal.needed != "no"]
     retargeted = _each_target(tests, {path: bases[path] for path in needed_paths})
     lowest = min(
-        (head.layer for head in with_fixed_paths(circuit, test.roles, paths_on_average).useful_heads),
+        (head.layer for head in with_fixed_paths(circuit, test.roles, paths_on_average).heads_with_paths),
         default=None,
     )
     low = experiment.combined.mean < strict.threshold

@@ -10,8 +10,8 @@ The stages:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+
+from pydantic import computed_field
 
 from circuits.checks.content_or_position import (
     MEAN_EXAMPLES,
@@ -21,28 +21,23 @@ from circuits.checks.content_or_position import (
     mean_patterns,
 )
 from circuits.circuit import Circuit, Head
+from circuits.circuit_file import StoredCircuit
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.observed_paths import ObservedPaths
+from circuits.discovery.settings import DEFAULT, DiscoverySettings
 from circuits.discovery.steering import steer
 from circuits.entrance import entrance
 from circuits.errors import Unsolved
 from circuits.losses.loss import Loss, allowed_loss
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
-from circuits.mechanisms.mechanism import Mechanism
 from circuits.model.transformer import Transformer
-from circuits.role_paths import has_role_paths
+from circuits.results import Result
 from circuits.task import Task
 from circuits.utils.progress import Progress, part_of, shown
 
-# The shares of the allowed increase of the loss. The rest is a margin, because other examples may be harder.
-AIM = 0.6  # while mechanisms are chosen
-LAST = 0.9  # in the last pruning; step 6 tests each path against the whole increase
-SLACK = 0.002  # how much simpler mechanisms may raise a loss that is already too high
 
-
-@dataclass(frozen=True)
-class Discovery:
+class Discovery(Result, extra="ignore"):
     """A circuit, how it was found, and its loss.
 
     Attributes:
@@ -51,15 +46,13 @@ class Discovery:
         unablated: the loss of the unablated model, on examples that no choice was made on.
         combined: the loss with every head replaced, on the same examples.
         trials: every change that was tried, with its loss.
-        permuted: the loss of the circuit that the same discovery finds with role names permuted in each example
-            (``permuted_roles.py``), if it was run.
         threshold: the threshold; a loss below it counts as low.
         seed: the seed of the examples.
         n_evaluations: the number of sequences that were run to measure losses.
         n_readings: the number of sequences that were run to read attention patterns.
     """
 
-    circuit: Circuit
+    circuit: StoredCircuit
     heads: ContentOrPosition
     unablated: Loss
     combined: Loss
@@ -68,13 +61,14 @@ class Discovery:
     seed: int
     n_evaluations: int
     n_readings: int
-    permuted: Loss | None = None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def found(self) -> bool:
         """Whether the combined loss is below the threshold by more than three standard errors."""
         return self.combined.mean < self.threshold and not self.combined.near(self.threshold)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def explains(self) -> bool:
         """Whether the combined loss is at most twice the unablated loss, plus a tenth of the threshold."""
@@ -89,34 +83,6 @@ class Discovery:
         """Return one sentence for every change that was kept."""
         return tuple(str(trial) for trial in self.trials if trial.taken)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers and texts; docs/reports.md explains every key."""
-        return {
-            "found": self.found,
-            "explains": self.explains,
-            "threshold": self.threshold,
-            "seed": self.seed,
-            "evaluations": self.n_evaluations,
-            "loss": {
-                "unablated": self.unablated.to_json(),
-                "combined": self.combined.to_json(),
-                "allowed": allowed_loss(self.unablated, self.threshold),
-            },
-            "circuit": {str(head): str(mechanism) for head, mechanism in self.circuit.heads.items()},
-            "content_or_position": self.heads.model_dump(mode="json"),
-            "log": [
-                {
-                    "step": trial.step,
-                    "head": str(trial.head),
-                    "mechanism": str(trial.mechanism),
-                    "loss": trial.tested.loss.to_json(),
-                    "taken": trial.taken,
-                }
-                for trial in self.trials
-            ],
-            "permuted": self.permuted.to_json() if self.permuted else None,
-        }
-
 
 @entrance
 def discover(
@@ -126,6 +92,7 @@ def discover(
     n_examples: int = 1024,
     threshold: float = 0.05,
     seed: int = 0,
+    settings: DiscoverySettings = DEFAULT,
     progress: Progress | None = None,
 ) -> Discovery:
     """Find the circuit of a model.
@@ -138,71 +105,77 @@ def discover(
             are averaged over as many others, too, but at most 1,024.
         threshold: a loss below it counts as low; the paper uses 0.05.
         seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples.
+        settings: the numbers that decide.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         Unsolved: the model does not solve the task.
         BadInput: a number is out of range.
     """
-    with shown(progress, "discovering") as progress:
-        return _discovered(model, task, n_examples, threshold, seed, progress)
 
-
-def _discovered(
-    model: Transformer, task: Task, n_examples: int, threshold: float, seed: int, progress: Progress
-) -> Discovery:
     def drawn(stream: str) -> Sample:
         return Sample(task, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
 
-    sample = drawn("discovery")
-    test = SequentialTest(model, task, sample, threshold)
-    (unablated,) = test.measure([Circuit()])
-    if unablated.mean >= threshold or unablated.near(threshold):
-        raise Unsolved(f"the unablated loss is {unablated}; expected a loss clearly below the threshold {threshold:g}")
-    mean_over = min(n_examples, MEAN_EXAMPLES)
-    means = mean_patterns(model, task, seed, mean_over)
-    few = Sample(task, max(2, n_examples // 2), stream_seed(seed, "content"), next(model.parameters()).device)
-    heads = content_heads(SequentialTest(model, task, few, threshold), means, part_of(progress, 0.0, 0.4))
-    own = max(unablated.mean, 0.0)
-    aim, last = (own + share * (allowed_loss(unablated, threshold) - own) for share in (AIM, LAST))
-    averaged = mean_examples(model, task, seed, mean_over)
+    with shown(progress, "discovering") as progress:
+        sample = drawn("discovery")
+        test = SequentialTest(model, task, sample, threshold)
+        (unablated,) = test.measure([Circuit()])
+        if unablated.mean >= threshold or unablated.near(threshold):
+            expected = f"expected a loss clearly below the threshold {threshold:g}"
+            raise Unsolved(f"the unablated loss is {unablated}; {expected}")
+        mean_over = min(n_examples, MEAN_EXAMPLES)
+        means = mean_patterns(model, task, seed, mean_over)
+        few = Sample(task, max(2, n_examples // 2), stream_seed(seed, "content"), next(model.parameters()).device)
+        heads = content_heads(SequentialTest(model, task, few, threshold), means, part_of(progress, 0.0, 0.4))
+        lowest = max(unablated.mean, 0.0)
+        allowed = allowed_loss(unablated, threshold) - lowest
+        aim, last = lowest + settings.aim * allowed, lowest + settings.last * allowed
+        averaged = mean_examples(model, task, seed, mean_over)
 
-    def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
-        observed = ObservedPaths(model, averaged, means, likely)
-        shown_paths: dict[Head, Mechanism] = {
-            head: observed.mechanism(head, observed.rows[head]) for head in heads.content
+        def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
+            observed = ObservedPaths(model, averaged, means, likely, settings)
+            paths = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}
+            growing = Fitting(test.with_threshold(aim), observed)
+            return growing.grow(Circuit({**means, **paths})), growing
+
+        circuit, growing = grown(likely=())
+        grew = [growing]
+        if test.test_one(circuit).decision == "above":  # content heads may give their targets less than half
+            circuit, growing = grown(likely=heads.content)
+            grew.append(growing)
+        progress(0.5)
+        looking = content(circuit)
+        layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # the sets of intact heads above them differ
+        ways = [circuit, *(intact_above(layer, circuit, looking) for layer in layers)]
+        combined, *losses = growing.test.measure(ways)
+        intact = {
+            layer: test.with_threshold(max(threshold, loss.mean + settings.slack))
+            for layer, loss in zip(layers, losses, strict=True)
         }
-        growing = Fitting(test.with_threshold(aim), {}, observed)
-        return growing.grow(Circuit({**means, **shown_paths})), growing
-
-    circuit, growing = grown(likely=())
-    grew = [growing]
-    if test.test_one(circuit).decision == "above":  # content heads may give their targets less than half
-        circuit, growing = grown(likely=heads.content)
-        grew.append(growing)
-    observed = growing.observed
-    progress(0.5)
-    looking = content(circuit)
-    layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # the sets of intact content heads above them differ
-    combined, *losses = growing.test.measure([circuit, *(intact_above(layer, circuit, looking) for layer in layers)])
-    intact = {
-        layer: test.with_threshold(max(threshold, loss.mean + SLACK))
-        for layer, loss in zip(layers, losses, strict=True)
-    }
-    fitting = Fitting(test.with_threshold(max(aim, combined.mean + SLACK)), intact, observed)
-    circuit = fitting.prune(circuit, looking)
-    progress(0.6)
-    circuit = fitting.simplify(circuit, looking, part_of(progress, 0.6, 0.9))
-    finishing = Fitting(test.with_threshold(max(last, combined.mean + SLACK)), intact, observed)
-    circuit = finishing.prune(circuit, looking)
-    progress(0.95)
-    if has_role_paths(circuit) and test.test_one(circuit).decision == "below":
-        circuit = steer(finishing, test, sample.first, circuit)
-    fresh = SequentialTest(model, task, drawn("discovered"), threshold)
-    unablated, combined = fresh.measure([Circuit(), circuit])
-    progress(1.0)
-    tests = (test, *(one.test for one in grew), fitting.test, finishing.test, *intact.values())
-    n_evaluations = heads.n_evaluations + sum(one.n_evaluations for one in tests)
-    n_readings = mean_over + sum(one.observed.n_readings for one in grew)
-    trials = tuple(trial for one in (*grew, fitting, finishing) for trial in one.trials)
-    return Discovery(circuit, heads, unablated, combined, trials, threshold, seed, n_evaluations, n_readings)
+        fitting, finishing = (
+            Fitting(test.with_threshold(max(limit, combined.mean + settings.slack)), growing.observed, looking, intact)
+            for limit in (aim, last)
+        )
+        circuit = fitting.prune(circuit)
+        progress(0.6)
+        circuit = fitting.simplify(circuit, part_of(progress, 0.6, 0.9))
+        circuit = finishing.prune(circuit)
+        progress(0.95)
+        if any(path.joins_roles for path in circuit.paths) and test.test_one(circuit).decision == "below":
+            circuit = steer(finishing, test, sample.first, circuit)
+        fresh = SequentialTest(model, task, drawn("discovered"), threshold)
+        unablated, combined = fresh.measure([Circuit(), circuit])
+        progress(1.0)
+    fits = (*grew, fitting, finishing)
+    tests = (test, *(one.test for one in fits), *intact.values())
+    return Discovery(
+        circuit=circuit,
+        heads=heads,
+        unablated=unablated,
+        combined=combined,
+        trials=tuple(trial for one in fits for trial in one.trials),
+        threshold=threshold,
+        seed=seed,
+        n_evaluations=heads.n_evaluations + sum(one.n_evaluations for one in tests),
+        n_readings=mean_over + sum(one.observed.n_readings for one in grew),
+    )

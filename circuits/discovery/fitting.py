@@ -7,8 +7,8 @@
 The log has every change that was tried, with its loss.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from circuits.circuit import Circuit, Head
 from circuits.discovery.observed_paths import ObservedPaths
@@ -17,25 +17,26 @@ from circuits.losses.sequential_test import ENOUGH, IN_PASSING, DecidedLoss, Seq
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import ELSEWHERE, REPLACEMENTS, SIMPLE, Mechanism
 from circuits.mechanisms.one_hot import OneHot
+from circuits.results import Result
+from circuits.utils.progress import Progress
 
 Change = tuple[Head, Mechanism]  # a head, and its new mechanism
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(Result):
     """A change that was tried.
 
     Attributes:
         step: ``grow``, ``prune``, ``simplify`` or ``steer``.
         head: the changed head.
-        mechanism: the head's new mechanism.
+        mechanism: the head's new mechanism, in words.
         tested: the loss with all heads replaced, and the decision on it.
         taken: whether the change was kept.
     """
 
     step: str
     head: Head
-    mechanism: Mechanism
+    mechanism: str
     tested: DecidedLoss
     taken: bool
 
@@ -43,24 +44,27 @@ class Trial:
         return f"{self.step} {self.head}: {self.mechanism}. Loss {self.tested.loss}."
 
 
+@dataclass(frozen=True)
 class Fitting:
-    """Changes circuits of one model; ``trials`` is the log.
+    """Changes circuits of one model.
 
     The loss must be low enough with all heads replaced. It must also be low enough with the content heads above any
     layer intact, from the layer of the change on. The second condition keeps the paths that these heads need to find
     out where to look.
+
+    Attributes:
+        test: the test with all heads replaced.
+        observed: the paths that the heads' attention shows.
+        looking: the content heads.
+        intact: for some layers, the test with the content heads above intact.
+        trials: the log.
     """
 
-    def __init__(self, test: SequentialTest, intact: Mapping[int, SequentialTest], observed: ObservedPaths) -> None:
-        """Make a fitting.
-
-        Args:
-            test: the test with all heads replaced.
-            intact: for some layers, the test with the content heads above intact.
-            observed: the paths that the heads' attention shows.
-        """
-        self.test, self.intact, self.observed = test, intact, observed
-        self.trials: list[Trial] = []
+    test: SequentialTest
+    observed: ObservedPaths
+    looking: Sequence[Head] = ()
+    intact: Mapping[int, SequentialTest] = field(default_factory=dict)
+    trials: list[Trial] = field(default_factory=list)
 
     def grow(self, circuit: Circuit) -> Circuit:
         """Apply the change that lowers the loss most, mostly new paths for a head, and repeat.
@@ -76,58 +80,50 @@ class Fitting:
             if best is not None:
                 gain = self.test.difference(changed[best], circuit)
                 best = best if gain.mean < -SURE * gain.standard_error else None
-            self._note("grow", changes, changed, best)
+            self.note("grow", circuit, changes, best)
             if best is None:
-                return circuit
+                break
             circuit, loss = changed[best], losses[best]
         return circuit
 
-    def prune(self, circuit: Circuit, looking: Sequence[Head]) -> Circuit:
-        """Remove paths, the least costly first, as long as the losses stay low enough.
+    def prune(self, circuit: Circuit) -> Circuit:
+        """Remove paths, the least costly first, as long as the losses stay low enough."""
+        smaller: Circuit | None = circuit
+        while smaller is not None:
+            circuit = smaller
+            smaller = self._changed("prune", circuit, [*self._fewer(circuit)])
+            smaller = smaller or self._changed("prune", circuit, [*_emptied(circuit)])
+        return circuit
 
-        ``looking`` are the content heads.
-        """
-        while True:
-            fewer = self._pruned(circuit, [*self._fewer(circuit, looking)], looking)
-            fewer = fewer or self._pruned(circuit, [*_emptied(circuit)], looking)
-            if fewer is None:
-                return circuit
-            circuit = fewer
-
-    def _pruned(self, circuit: Circuit, changes: Sequence[Change], looking: Sequence[Head]) -> Circuit | None:
-        """Apply the change with the lowest loss that keeps all losses low enough; return None if there is none."""
-        changed = [circuit.with_head(*change) for change in changes]
-        low = self._low(changed)
-        lowest_first = sorted(low, key=lambda place: low[place].loss.mean)
-        best = next((place for place in lowest_first if self._guides(changes[place][0], changed[place], looking)), None)
-        self._note("prune", changes, changed, best)
-        return None if best is None else changed[best]
-
-    def simplify(
-        self, circuit: Circuit, looking: Sequence[Head], progress: Callable[[float], None] = lambda share: None
-    ) -> Circuit:
+    def simplify(self, circuit: Circuit, progress: Progress) -> Circuit:
         """Give every head, from the last to the first, its simplest mechanism that keeps the losses low enough."""
         for done, head in enumerate(reversed([*circuit.heads]), start=1):
             changes = [(head, simpler) for simpler in dict.fromkeys(self._simpler(head, circuit.heads[head]))]
-            changed = [circuit.with_head(*change) for change in changes]
-            low = self._low(changed)
-            simplest_first = (
-                place for place in low if not changes[place][1].paths or self._missed(head, circuit, looking)
-            )
-            best = next((place for place in simplest_first if self._guides(head, changed[place], looking)), None)
-            self._note("simplify", changes, changed, best)
-            circuit = circuit if best is None else changed[best]
+            circuit = self._changed("simplify", circuit, changes) or circuit
             progress(done / len(circuit.heads))
         return circuit
 
-    def _fewer(self, circuit: Circuit, looking: Sequence[Head]) -> Iterator[Change]:
+    def _changed(self, step: str, circuit: Circuit, changes: Sequence[Change]) -> Circuit | None:
+        """Apply the first change that keeps all losses low enough, in pruning the least costly; None if none does."""
+        changed = [circuit.with_head(*change) for change in changes]
+        decided = self.test.test(dict(enumerate(changed)), max_examples=IN_PASSING)
+        low: Iterable[int] = [place for place, tested in decided.items() if tested.decision == "below"]
+        if step == "prune":
+            low = sorted(low, key=lambda place: decided[place].loss.mean)
+        else:  # a head gets no path that nobody would miss
+            low = (place for place in low if not changes[place][1].paths or self._missed(changes[place][0], circuit))
+        best = next((place for place in low if self._guides(changes[place][0], changed[place])), None)
+        self.note(step, circuit, changes, best)
+        return None if best is None else changed[best]
+
+    def _fewer(self, circuit: Circuit) -> Iterator[Change]:
         """Yield every head with one path less; a content head without any path gets its average."""
         for head, mechanism in circuit.heads.items():
             if isinstance(mechanism, OneHot):
                 for ends in mechanism.rows:
                     kept = [row for row in mechanism.rows if row != ends]
                     shown = {*kept} <= {*self.observed.rows[head]}  # no row was made uniform or identity
-                    if head in looking and shown and (isinstance(mechanism.elsewhere, FixedPattern) or not kept):
+                    if head in self.looking and shown and (isinstance(mechanism.elsewhere, FixedPattern) or not kept):
                         yield head, self.observed.mechanism(head, kept)
                     elif kept:
                         yield head, mechanism.without_row(*ends)
@@ -155,39 +151,35 @@ class Fitting:
         if isinstance(mechanism, FixedPattern):
             yield mechanism.as_map
 
-    def _missed(self, head: Head, circuit: Circuit, looking: Sequence[Head]) -> bool:
-        """Whether the loss is more than twice the allowed loss when a head is made uniform or identity.
-
-        It must be so by more than three standard errors. Otherwise the head gets no path.
-        """
-        for without in (circuit.with_head(head, SIMPLE[name]) for name in REPLACEMENTS):
-            ways = {self.intact[layer]: intact_above(layer, without, looking) for layer in self._layers(head)}
-            ways = {self.test: without, **ways}
+    def _missed(self, head: Head, circuit: Circuit) -> bool:
+        """Whether the loss is much too high when a head is made uniform or identity."""
+        for without in (circuit.with_head(head, row) for row in REPLACEMENTS):
+            ways = {self.test: without, **self._intact_above(head, without)}
             losses = {test: test.test_one(way, max_examples=IN_PASSING).loss for test, way in ways.items()}
-            if not any(loss.mean - SURE * loss.standard_error > 2 * test.threshold for test, loss in losses.items()):
+            least = {test: loss.mean - SURE * loss.standard_error for test, loss in losses.items()}
+            if not any(loss > self.observed.settings.missed * test.threshold for test, loss in least.items()):
                 return False
         return True
 
-    def _low(self, changed: Sequence[Circuit]) -> dict[int, DecidedLoss]:
-        """Return the decisions of the circuits with a loss that is clearly low enough, by their index."""
-        decided = self.test.test(dict(enumerate(changed)), max_examples=IN_PASSING)
-        return {place: own for place, own in decided.items() if own.decision == "below"}
-
-    def _guides(self, head: Head, changed: Circuit, looking: Sequence[Head]) -> bool:
+    def _guides(self, head: Head, changed: Circuit) -> bool:
         """Whether after a change of this head no loss is clearly too high with the content heads above intact."""
-        return all(
-            self.intact[layer].test_one(intact_above(layer, changed, looking), max_examples=IN_PASSING).decision
-            != "above"
-            for layer in self._layers(head)
-        )
+        ways = self._intact_above(head, changed).items()
+        return all(test.test_one(way, max_examples=IN_PASSING).decision != "above" for test, way in ways)
 
-    def _layers(self, head: Head) -> list[int]:
-        """Return the layers of ``intact`` that a change of this head affects: all from the last one not above it."""
-        return [layer for layer in self.intact if not any(layer < other <= head.layer for other in self.intact)]
+    def _intact_above(self, head: Head, circuit: Circuit) -> dict[SequentialTest, Circuit]:
+        """Return each test with content heads above intact that a change of this head affects, with its circuit.
 
-    def _note(self, step: str, changes: Sequence[Change], changed: Sequence[Circuit], taken: int | None) -> None:
-        decided = self.test.test(dict(enumerate(changed)), max_examples=0)
-        self.trials += [Trial(step, *changes[place], own, place == taken) for place, own in decided.items()]
+        These are the tests of all layers from the last one not above the head.
+        """
+        layers = [layer for layer in self.intact if not any(layer < other <= head.layer for other in self.intact)]
+        return {self.intact[layer]: intact_above(layer, circuit, self.looking) for layer in layers}
+
+    def note(self, step: str, circuit: Circuit, changes: Sequence[Change], taken: int | None) -> None:
+        """Add changes of a circuit to the log; one of them may have been taken."""
+        tested = self.test.test({place: circuit.with_head(*own) for place, own in enumerate(changes)}, max_examples=0)
+        for place, (head, mechanism) in enumerate(changes):
+            own, kept = tested[place], place == taken
+            self.trials.append(Trial(step=step, head=head, mechanism=str(mechanism), tested=own, taken=kept))
 
 
 def _emptied(circuit: Circuit) -> Iterator[Change]:

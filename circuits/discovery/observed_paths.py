@@ -1,7 +1,14 @@
-"""The paths that a head's attention shows: from which role, to which role, and on which instances."""
+"""The rows that a head's attention shows: paths to roles, on which instances, and fixed positions.
 
-from collections.abc import Collection, Iterable, Mapping
+A fixed position is chosen by the label of another role. If a symbol stands at one slot, a head may read it from another
+position, for example from the next position, to which a previous-token head has copied it. The label of the symbol's
+role determines this position. Such a row is not a path, because it does not lead to a role of the instance.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -9,9 +16,10 @@ from torch import Tensor
 
 from circuits.attention import attention_by_group
 from circuits.circuit import Head
-from circuits.discovery.observed_positions import observed_positions
+from circuits.discovery.settings import DEFAULT, DiscoverySettings
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.one_hot import ON, Condition, Ends, OneHot
+from circuits.mechanisms.mechanism import Ends
+from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
@@ -19,14 +27,18 @@ from circuits.model.windows import windowed
 from circuits.roles import Roles
 from circuits.task import Examples
 
+Attention = Float[Tensor, "layer head query_role key_role label"]
+There = Bool[Tensor, "example instance"]
+Conditions = dict[Ends, Condition | None]  # of rows; None for all instances
+
 
 @dataclass(frozen=True)
 class Row:
-    """A path of a head: the instances on which it holds, and the head's attention there.
+    """A row of a head: the instances on which it holds, and the head's attention there.
 
     Attributes:
         condition: the condition on the instances; None for all.
-        total: the attention from each position, summed over the cases in which the path holds at that position.
+        total: the attention from each position, summed over the cases in which the row holds at that position.
         times: the number of such cases, by position.
     """
 
@@ -35,28 +47,16 @@ class Row:
     times: Float[Tensor, " query"]
 
 
-# The average attention from which on a path is a candidate if the paths above ON do not explain the model. A head that
-# leaks to other instances may give its target less than half, and an MLP may still take what it has most of.
-LIKELY = 0.3
-Rows = dict[Ends, Row]
-Attention = Float[Tensor, "query_role key_role label"]
+class _Seen(NamedTuple):
+    """A path that attention shows, with the instances on which it holds.
 
-
-@dataclass(frozen=True)
-class _Seen:
-    """A path that attention shows.
-
-    Attributes:
-        ends: the source and the target.
-        condition: the condition on the instances; None for all.
-        there: whether the path holds on an instance.
-        attention: the average attention along the path; 0 is counted where it does not hold.
-        misfit: the mean squared difference of the attention from 1 where the path holds, and from 0 where it does not.
+    ``attention`` is its average, in which 0 is counted on all other instances. ``misfit`` is the mean squared
+    difference of the attention from 1 where the path holds, and from 0 elsewhere.
     """
 
     ends: Ends
     condition: Condition | None
-    there: Bool[Tensor, "example instance"]
+    there: There
     attention: float
     misfit: float
 
@@ -76,6 +76,7 @@ class ObservedPaths:
         examples: Examples,
         means: Mapping[Head, FixedPattern],
         likely: Collection[Head] = (),
+        settings: DiscoverySettings = DEFAULT,
     ) -> None:
         """Read the paths from attention.
 
@@ -83,92 +84,92 @@ class ObservedPaths:
             model: the model.
             examples: the examples that attention is averaged over.
             means: the heads' average patterns on the same examples.
-            likely: heads that also have, from roles without a path on which attention exceeds ``ON``, the paths on
-                which it exceeds ``LIKELY``.
+            likely: heads that also have, from roles without a path on which attention exceeds ``on``, the paths on
+                which it exceeds ``likely``.
+            settings: these two numbers.
         """
-        self._means, self._roles = means, windowed(model, examples.roles)
-        self._times = examples.roles.times(examples.inputs.shape[1]).cpu()
-        distinct, self._shared = self._roles.distinct, self._roles.shared
-        sources = [name for name in distinct if name not in self._shared or self._roles.alone(name)]
-        by_layer = {head.layer: self._roles.in_layer(head.layer) for head in means}
-        self._ends = {
-            layer: [(source, to) for source in sources for to in roles.before(source) if to in distinct]
-            for layer, roles in by_layer.items()
-        }
+        self.settings, self._means, self._roles = settings, means, windowed(model, examples.roles)
+        n_positions = examples.inputs.shape[1]
+        self._times = examples.roles.times(n_positions).cpu()
         groups = tuple(examples.roles.groups) or ("position",)
         self.n_readings = (len(groups) + 2) * len(examples)  # for paths, for positions, for the rows' averages
-        seen = {group: attention_by_group(model, examples, group).cpu() for group in groups}
-        own = {head: {group: each[head.layer, head.index] for group, each in seen.items()} for head in means}
-        paths = {head: self._paths(head.layer, own[head], ON) for head in means}
+        by_label = {group: attention_by_group(model, examples, group).cpu() for group in groups}
+        paths = {head: self._paths(head, by_label, settings.on) for head in means}
         for head in likely:
-            told = {path.ends[0] for path in paths[head]}
-            paths[head] += [path for path in self._paths(head.layer, own[head], LIKELY) if path.ends[0] not in told]
-        left = {head: self._left(own, sources) for head, own in paths.items()}
-        places, single = observed_positions(model, examples, left, groups[0])
-        self.rows: dict[Head, Rows] = {head: {} for head in means}
-        self.single: dict[Head, Rows] = {head: {} for head in means}
-        n_positions = examples.inputs.shape[1]
-        at_once = sequences_at_once(model.cfg.n_heads, n_positions)
-        for head in means:
-            shown = [*((path.ends, path.condition) for path in paths[head]), *places[head].items()]
-            for rows, conditions in ((self.rows, shown), (self.single, single[head].items())):
-                for ends, condition in conditions:
-                    total, times = torch.zeros(n_positions, n_positions), torch.zeros(n_positions)
-                    rows[head][ends] = Row(condition, total, times)
-        for start in range(0, len(examples), at_once):
-            batch = examples.take(slice(start, start + at_once))
-            for layer, padded in attention_patterns(model, batch):
-                pattern = batch.roles.aligned(padded)
-                for head in (head for head in means if head.layer == layer):
-                    for (source, _), row in self._rows(head).items():
-                        example, instance = _there(row.condition, batch.roles, source).nonzero(as_tuple=True)
-                        place = batch.roles.group("position", source)[example, instance]
-                        row.total.index_add_(0, place.cpu(), pattern[example, head.index, place].float().cpu())
-                        row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
+            clear = {path.ends[0] for path in paths[head]}
+            paths[head] += [one for one in self._paths(head, by_label, settings.likely) if one.ends[0] not in clear]
+        left = {head: self._left(own) for head, own in paths.items()}
+        places = observed_positions(model, examples, left, groups[0], settings.on)
+        self.rows: dict[Head, dict[Ends, Row]] = {}
+        self.single: dict[Head, dict[Ends, Row]] = {}
+        for head, own in paths.items():
+            shown: Conditions = {path.ends: path.condition for path in own}
+            several, single = ([rows for rows in places[head] if (len(rows) > 1) == many] for many in (True, False))
+            for found, conditions in ((self.rows, [shown, *several]), (self.single, single)):
+                found[head] = {
+                    ends: Row(condition, torch.zeros(n_positions, n_positions), torch.zeros(n_positions))
+                    for rows in conditions
+                    for ends, condition in rows.items()
+                }
+        for _, batch, layer, pattern in _patterns(model, examples):
+            for head in (head for head in means if head.layer == layer):
+                for (source, _), row in self._rows(head).items():
+                    stands = batch.roles.group("position", source)
+                    there = torch.ones_like(stands) if row.condition is None else row.condition.holds(batch.roles)
+                    example, instance = there.nonzero(as_tuple=True)
+                    place = stands[example, instance]
+                    row.total.index_add_(0, place.cpu(), pattern[example, head.index, place].float().cpu())
+                    row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
 
-    def _left(self, paths: Iterable[_Seen], sources: Iterable[str]) -> dict[str, Bool[Tensor, "example instance"]]:
+    @cached_property
+    def _sources(self) -> list[str]:
+        """The roles from which paths may lead."""
+        shared = self._roles.shared
+        return [role for role in self._roles.distinct if role not in shared or self._roles.alone(role)]
+
+    def _left(self, paths: Iterable[_Seen]) -> dict[str, There]:
         """Return for every role that is not shared the instances on which no path from it holds."""
-        left = {source: torch.ones_like(self._roles[source], dtype=torch.bool).cpu() for source in sources}
+        left = {role: torch.ones_like(self._roles[role], dtype=torch.bool).cpu() for role in self._sources}
         for path in paths:
             left[path.ends[0]] &= ~path.there
-        return {source: own for source, own in left.items() if source not in self._shared and own.any()}
+        return {role: own for role, own in left.items() if role not in self._roles.shared and own.any()}
 
-    def _paths(self, layer: int, seen: Mapping[str, Attention], on: float) -> list[_Seen]:
+    def _paths(self, head: Head, by_label: Mapping[str, Attention], on: float) -> list[_Seen]:
         """Return the paths that hold on some instances; of two from one role on one instance, only the stronger.
 
         The same is true of two that lead from one position to different ones, if two roles meet there.
 
-        ``seen`` is a head's attention by the labels of every group. A path holds for a label above ``on``.
+        ``by_label`` is the attention by the labels of every group. A path holds for a label above ``on``.
         """
-        found = [path for ends in self._ends[layer] if (path := self._path(ends, seen, on))]
+        roles, distinct = self._roles.in_layer(head.layer), self._roles.distinct
+        ends = [(source, to) for source in self._sources for to in roles.before(source) if to in distinct]
+        found = [path for one in ends if (path := self._path(head, one, by_label, on))]
         kept: list[_Seen] = []
         taken: dict[str, Tensor] = {}
-        looked_at = torch.full((len(self._roles), len(self._times)), -1)
+        looked_at = torch.full((len(roles), len(self._times)), -1)
         for path in sorted(found, key=lambda path: -path.attention):
             source = path.ends[0]
             example, instance = path.there.nonzero(as_tuple=True)
-            at, to = (self._roles[role].cpu()[example, instance] for role in path.ends)
-            others = looked_at[example, at]
-            if (source not in taken or not (taken[source] & path.there).any()) and (
-                (others < 0) | (others == to)
-            ).all():
+            at, to = (roles[role].cpu()[example, instance] for role in path.ends)
+            others, before = looked_at[example, at], taken.get(source, torch.zeros_like(path.there))
+            if not (before & path.there).any() and ((others < 0) | (others == to)).all():
                 kept.append(path)
-                taken[source] = taken.get(source, path.there) | path.there
+                taken[source] = before | path.there
                 looked_at[example, at] = to
         return kept
 
-    def _path(self, ends: Ends, seen: Mapping[str, Attention], on: float) -> _Seen | None:
+    def _path(self, head: Head, ends: Ends, by_label: Mapping[str, Attention], on: float) -> _Seen | None:
         """Return a path with the condition that fits best: attention near 1 where it holds, near 0 elsewhere."""
-        (source, target), names, roles = ends, self._roles.names, self._roles
+        roles, (source, target) = self._roles, ends
         found: list[_Seen] = []
-        for group, by_label in seen.items():
+        for group, attention in by_label.items():
             labels = roles.group(group, target).cpu()
-            attention = by_label[names.index(source), names.index(target)][labels]
-            there = attention > on
-            if there.any() and (source not in self._shared or there.sum(dim=1).max() == 1):
+            paid = attention[*head, roles.names.index(source), roles.names.index(target)][labels]
+            there = paid > on
+            if there.any() and (source not in roles.shared or there.sum(dim=1).max() == 1):
                 condition = None if there.all() else Condition(group, target, tuple(labels[there].unique().tolist()))
-                misfit = (attention - there.float()).square().mean().item()
-                found.append(_Seen(ends, condition, there, (attention * there).mean().item(), misfit))
+                misfit = (paid - there.float()).square().mean().item()
+                found.append(_Seen(ends, condition, there, (paid * there).mean().item(), misfit))
         return min(found, key=lambda path: path.misfit, default=None)
 
     def positions(self, head: Head) -> dict[str, str]:
@@ -180,15 +181,15 @@ class ObservedPaths:
         for source in {source for (source, _), row in self.rows[head].items() if row.condition is not None}:
             stands = self._roles.group("position", source).unique().cpu()
             shares, places = self._means[head].weights[stands].max(dim=-1)
-            if len(stands) > 1 and (shares > ON).all() and len(places.unique()) == 1:
+            if len(stands) > 1 and (shares > self.settings.on).all() and len(places.unique()) == 1:
                 found[source] = f"position {int(places[0])}"
         return found
 
-    def _rows(self, head: Head) -> Rows:
+    def _rows(self, head: Head) -> dict[Ends, Row]:
         return {**self.rows[head], **self.single[head]}
 
     def mechanism(self, head: Head, ends: Iterable[Ends]) -> FixedPattern | OneHot:
-        """Return a mechanism with some of a head's paths, and its average where none of them holds."""
+        """Return a mechanism with some of a head's rows, and its average where none of them holds."""
         mean, rows = self._means[head], {these: self._rows(head)[these] for these in ends}
         if not rows:
             return mean
@@ -199,6 +200,84 @@ class ObservedPaths:
         return OneHot([*rows], FixedPattern(rest.clamp(min=0), "mean"), where)
 
 
-def _there(condition: Condition | None, roles: Roles, source: str) -> Bool[Tensor, "example instance"]:
-    """Return the instances on which a path from a role holds."""
-    return condition.holds(roles) if condition else torch.ones_like(roles[source], dtype=torch.bool)
+def observed_positions(
+    model: Transformer, examples: Examples, left: Mapping[Head, Mapping[str, There]], group: str, on: float
+) -> dict[Head, list[Conditions]]:
+    """Find rows that lead from a role to fixed positions, by the labels of another role.
+
+    Args:
+        model: the model.
+        examples: the examples that attention is averaged over.
+        left: for every head and source, the instances on which no path holds, ``[example, instance]``.
+        group: the group of the labels.
+        on: a row holds for a label if the average attention along it is higher.
+
+    Returns:
+        For every head the rows of each source, by source and position (``position 3``), with their conditions: to two
+        or more positions, or else to a single one.
+
+    Raises:
+        BadInput: the examples do not have the group.
+    """
+    roles = windowed(model, examples.roles)
+    labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)
+    of_label = torch.nn.functional.one_hot(labels).float()  # [example, instance, role, label]
+    total = {(head, source): torch.zeros(()) for head, own in left.items() for source in own}
+    for part, batch, layer, pattern in _patterns(model, examples):
+        example = torch.arange(len(batch), device=labels.device)[:, None]
+        for head, source in (ends for ends in total if ends[0].layer == layer):
+            there = left[head][source][part].to(labels.device).float()
+            rows = pattern[example, head.index, batch.roles.group("position", source)].float()
+            attended = torch.einsum("bck,bcrl,bc->rlk", rows, of_label[part], there)
+            total[head, source] = total[head, source] + attended.cpu()
+    found: dict[Head, list[Conditions]] = {head: [] for head in left}
+    for (head, source), attended in total.items():
+        there = left[head][source]
+        times = torch.einsum("bcrl,bc->rl", of_label.cpu(), there.float())
+        attention = attended / times.clamp(min=1)[..., None]
+        ways = possible_rows(source, attention, there, roles.in_layer(head.layer), group, on)
+        several = [way for way in ways if len(way[1]) > 1]
+        found[head] += [rows for _, rows in sorted(several or ways, key=lambda way: -way[0])[:1]]
+    return found
+
+
+def possible_rows(
+    source: str,
+    attention: Float[Tensor, "role label key"],
+    left: There,
+    roles: Roles,
+    group: str,
+    on: float,
+) -> list[tuple[float, Conditions]]:
+    """Return for each role whose labels may choose the positions that a source attends to: the attention, and the rows.
+
+    A role is skipped if its labels determine the position of the source: attention may then follow that position.
+    """
+    found = []
+    for at in roles.before(source):
+        shares, places = attention[roles.names.index(at)].max(dim=-1)
+        labels, stands = roles.group(group, at).cpu(), roles.group("position", source).cpu()
+        if torch.stack([labels, stands]).flatten(1).unique(dim=1).shape[1] == labels.unique().numel():
+            continue
+        clear = [label for label, share in enumerate(shares.tolist()) if share > on]
+        rows: Conditions = {}
+        possible = True
+        for place in {int(places[label]) for label in clear}:
+            condition = Condition(group, at, tuple(label for label in clear if places[label] == place))
+            near = (stands >= place) & roles.sees(stands, torch.tensor(place))
+            possible &= bool((left & near)[condition.holds(roles).cpu()].all())
+            rows[source, f"position {place}"] = condition
+        explained = sum(shares[label].item() * (left & (labels == label)).sum().item() for label in clear)
+        if possible and explained > 0:
+            found.append((explained, rows))
+    return found
+
+
+def _patterns(model: Transformer, examples: Examples) -> Iterator[tuple[slice, Examples, int, Tensor]]:
+    """Yield which examples a batch has, the batch, a layer, and its attention from the first token on."""
+    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
+    for start in range(0, len(examples), at_once):
+        part = slice(start, start + at_once)
+        batch = examples.take(part)
+        for layer, pattern in attention_patterns(model, batch):
+            yield part, batch, layer, batch.roles.aligned(pattern)

@@ -9,7 +9,7 @@ other rows, then one more of the paths and fixed positions that its attention sh
 from collections.abc import Sequence
 
 from circuits.circuit import Circuit, Head
-from circuits.discovery.fitting import Fitting, Trial
+from circuits.discovery.fitting import Fitting
 from circuits.losses.sequential_test import IN_PASSING, SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import OneHot
@@ -53,7 +53,7 @@ def _steered(
             taken = combined.decision == "below" and all(
                 are_self_consistent(test, examples, changed, heads) for heads in (intact, *new)
             )
-            fitting.trials.append(Trial("steer", head, mechanism, combined, taken))
+            fitting.note("steer", circuit, [(head, mechanism)], 0 if taken else None)
             if taken:
                 return changed
     return circuit

@@ -66,7 +66,7 @@ def drawing(
     layers = sorted({path.head.layer for path in arrows})
     paths = []
     for path, present in draft.paths.items():
-        condition = draft.drawn.condition(path) if path in draft.drawn.paths else None
+        condition = next((one.condition for one in draft.drawn.paths if one == path), None)
         label = "; ".join(filter(None, (condition.text(path.target) if condition else "", labels.get(path))))
         colour = COLOURS[layers.index(path.head.layer) % len(COLOURS)] if present else FAINT
         paths.append(_path(path, arrows[path], present, colour, label))

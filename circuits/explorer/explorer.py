@@ -95,7 +95,7 @@ class Explorer(ipywidgets.VBox):
         self._attention: Float[Tensor, "layer head query_role key_role"] = role_attention(model, self._few).cpu()
         roles, n_heads = self._few.roles.in_order, model.cfg.n_heads
         heads = [f"L{layer}H{index}" for layer in range(model.cfg.n_layers) for index in range(n_heads)]
-        shown = str(circuit.useful_heads[-1]) if circuit.useful_heads else heads[-1]
+        shown = str(circuit.heads_with_paths[-1]) if circuit.heads_with_paths else heads[-1]
         self.head = ipywidgets.Dropdown(options=heads, value=shown, description="head")
         self.example = ipywidgets.IntSlider(0, 0, AT_ONCE - 1, description="example")
         self.source = ipywidgets.Dropdown(options=roles, value=roles[-1], description="from")

@@ -76,7 +76,7 @@ def circuit_diagram(
         )  # fmt: skip
         conditions, texts = [], []
         for path in paths:
-            condition = fixed[path] if path in fixed else circuit.condition(path)
+            condition = fixed.get(path, path.condition)
             conditions += [condition.text(target)] if condition else []
             texts += [
                 f"<b>{path.head}</b> (layer {layer + 1} in the paper's counting)",
@@ -95,7 +95,8 @@ def circuit_diagram(
         )  # fmt: skip
     title = f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"
     title += f", and {len(fixed)} of fixed patterns (pale)" if fixed else ""
-    title += f"; not drawn: {len(circuit.positional_rows)} rows to fixed positions" if circuit.positional_rows else ""
+    n_rows = len(circuit.removable) - len(circuit.paths)
+    title += f"; not drawn: {n_rows} rows to fixed positions" if n_rows else ""
     if composition is not None:
         said = add_edges(figure, composition, place, {(*path.head, source) for path, source, _ in drawn})
         title += f"; {said}"

@@ -63,7 +63,7 @@ def circuit_flow(
         BadInput: a path names a role that the layout does not have, or leads to a later role.
     """
     states, carried = [dict(layout.start)], []
-    for layer in range(1 + max((head.layer for head in circuit.useful_heads), default=-1)):
+    for layer in range(1 + max((head.layer for head in circuit.heads_with_paths), default=-1)):
         before, after = states[-1], dict(states[-1])
         for path in circuit.paths:
             if path.head.layer != layer or (only is not None and path not in only):

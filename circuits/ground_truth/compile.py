@@ -93,13 +93,9 @@ def known_after(circuit: Circuit, task: TokenTask) -> list[dict[str, frozenset[s
 def solves(circuit: Circuit, task: TokenTask) -> bool:
     """Whether every loss component is known where it is read, after the last layer."""
     try:
-        return _answers(circuit, task)
+        known = known_after(circuit, task)[-1]
     except BadInput:
         return False
-
-
-def _answers(circuit: Circuit, task: TokenTask) -> bool:
-    known = known_after(circuit, task)[-1]
     return all(piece in known[role] for piece, role in task.read_at.items())
 
 
@@ -166,19 +162,18 @@ def compile_circuit(
                 raise BadInput(f"{head} is {mechanism}; expected conditions on the position of the target")
         if head in distractors:
             raise BadInput(f"{head} is in the circuit and a distractor; expected one of the two")
-    if not _answers(circuit, task):
+    before = known_after(circuit, task)
+    if not solves(circuit, task):
         asked = ", ".join(task.read_at)
         raise BadInput(f"the circuit does not solve the task: {asked} are not all known where they are read")
 
     symbols, places = task.n_tokens, task.n_positions
-    before = known_after(circuit, task)
     answers = [token for piece in task.read_at for token in task.tokens_of(piece)]
     model = _empty(task, n_layers, n_heads, len(answers))
     known, place, noise = slice(0, symbols), slice(symbols, symbols + places), slice(symbols + places, None)
     generator = torch.Generator().manual_seed(seed)
-    preference = MATCH * (
-        len({*task.layout.pieces} - task.layout.places) + 1
-    )  # higher than the sum of the scores of all common symbols
+    n_pieces = len({*task.layout.pieces} - task.layout.places)
+    preference = MATCH * (n_pieces + 1)  # higher than the sum of the scores of all common symbols
     with torch.no_grad():
         model.embed.W_E[:, known] = torch.eye(symbols)
         model.pos_embed.W_pos[:, place] = torch.eye(places)
@@ -193,19 +188,17 @@ def compile_circuit(
                 attn.W_K[index, known, :symbols] = torch.eye(symbols)
                 attn.W_K[index, place, symbols:] = torch.eye(places)
                 paths = [path for path in circuit.paths if path.head == head]
-                looked_at = _where_to_look(paths, task)
-                for path in paths:
-                    if (only := circuit.condition(path)) is not None:
-                        n_known = len(before[layer][path.source])
-                        alone = 1 + (0.5 - n_known) * MATCH / preference  # between a common token and none
-                        looked_at = _only(looked_at, path, only, task, alone)
+                alone = {  # the preference for itself, between that for a common token and for none
+                    role: 1 + (0.5 - len(known_there)) * MATCH / preference
+                    for role, known_there in (before[layer] if paths else {}).items()
+                }
+                rows = distractors[head].rows.items() if head in distractors else ()
+                attended = paths or [AttentionPath(head, source, target) for source, target in rows]
+                attn.W_Q[index, place, symbols:] = preference * _where_to_look(attended, task, alone)
                 if head in distractors:
-                    rows = [AttentionPath(head, source, target) for source, target in distractors[head].rows.items()]
-                    looked_at = _where_to_look(rows, task)
                     attn.W_O[index, :symbols, noise] = distractors[head].noise * torch.randn(
                         symbols, places, generator=generator
                     )
-                attn.W_Q[index, place, symbols:] = preference * looked_at
                 attn.W_V[index, known, :symbols] = torch.eye(symbols)
                 if head not in distractors:
                     attn.W_Q[index, known, :symbols] = MATCH * torch.eye(symbols)
@@ -214,27 +207,21 @@ def compile_circuit(
     return model.eval()
 
 
-def _where_to_look(paths: Sequence[AttentionPath], task: TokenTask) -> Tensor:
-    """Return 1 where a position (row) may find its path's target; positions on no path attend to themselves."""
+def _where_to_look(paths: Sequence[AttentionPath], task: TokenTask, alone: Mapping[str, float]) -> Tensor:
+    """Return 1 where a position (row) may find its path's target; positions on no path attend to themselves.
+
+    So do those of a path with a condition if they find nothing, with the preference ``alone`` of its source.
+    """
     looked_at = torch.eye(task.n_positions)
     for path in paths:
         before = (path.source, path.target) in task.layout.joined
         for position in task.positions_of(path.source):
             looked_at[position] = 0
             looked_at[position, [position - 1] if before else list(task.positions_of(path.target))] = 1
-    return looked_at
-
-
-def _only(looked_at: Tensor, path: AttentionPath, condition: Condition, task: TokenTask, alone: float) -> Tensor:
-    """Return where a position may look under a path's condition; if nothing is found there, it attends to itself.
-
-    ``alone`` is the preference for itself, which is lower than that for a position with a common token.
-    """
-    looked_at = looked_at.clone()
-    left_out = [position for position in task.positions_of(path.target) if position not in condition.labels]
-    rows = [*task.positions_of(path.source)]
-    looked_at[torch.tensor(rows)[:, None], left_out] = 0
-    looked_at[rows, rows] = alone
+            if path.condition is not None:
+                left_out = [place for place in task.positions_of(path.target) if place not in path.condition.labels]
+                looked_at[position, left_out] = 0
+                looked_at[position, position] = alone[path.source]
     return looked_at
 
 

@@ -28,7 +28,6 @@ class FixedPattern(Mechanism):
 
     numbers: torch.Tensor | np.ndarray
     kind: str = "given"
-    own = False
 
     def __post_init__(self) -> None:
         is_array = isinstance(self.numbers, np.ndarray) and np.isrealobj(self.numbers)

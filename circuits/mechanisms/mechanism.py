@@ -21,26 +21,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 
 from circuits.errors import BadInput
+from circuits.heads import Head
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
 
+Ends = tuple[str, str]  # the source and the target of a row
 PREVIOUS = ("*", "previous")  # the path from every position to the position before
 
 
 class Mechanism(ABC):
     """A hypothesis about a head: an attention pattern for every example."""
 
-    own: ClassVar[bool]  # whether a user wrote the class, so that its patterns are checked
+    where: tuple[tuple[Ends, Any], ...] = ()  # the conditions of rows
+    builtin: ClassVar[bool]  # else a user wrote the class, and its patterns are checked
 
     def __init_subclass__(cls) -> None:
-        """Mark the class as a user's own, unless it says otherwise; so is a subclass of a built-in mechanism."""
-        cls.own = cls.__dict__.get("own", True)
+        """Mark the class as built-in or as a user's, as a subclass of a built-in mechanism is."""
+        cls.builtin = cls.__module__.partition(".")[0] == "circuits"
 
     @property
     @abstractmethod
@@ -73,7 +76,7 @@ class Mechanism(ABC):
         Raises:
             BadInput: a parameter is not a number, a text, or a tuple of these, or the name is a built-in name.
         """
-        if self.own and self.name in OURS:
+        if not self.builtin and self.name in OURS:
             raise BadInput(f"{type(self).__name__} has the built-in name {self.name!r}; expected another name")
         for name, value in self.parameters.items():
             if not _is_plain(value):
@@ -81,9 +84,18 @@ class Mechanism(ABC):
                 raise BadInput(f"{self.name}: {name} is a {kind}; expected a number, a text, or a tuple of these")
 
     @property
-    def paths(self) -> tuple[tuple[str, str], ...]:
+    def paths(self) -> tuple[Ends, ...]:
         """The attention paths of the mechanism, as (source, target), or ``("*", "previous")``."""
         return ()
+
+    def holds(self, source: str, target: str, roles: Roles) -> Bool[torch.Tensor, "batch instance"]:
+        """Return for every example and instance whether a row holds."""
+        return torch.ones_like(roles[source], dtype=torch.bool)
+
+    @property
+    def varies(self) -> bool:
+        """Whether the pattern may differ between examples; true of a user's mechanism that does not say otherwise."""
+        return not self.builtin
 
     @abstractmethod
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
@@ -94,29 +106,37 @@ def _is_plain(value: object) -> bool:
     return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str)
 
 
-def checked_pattern(mechanism: Mechanism, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-    """Return a mechanism's pattern, without attention to padding; the pattern of a user's mechanism is checked.
+def head_pattern(
+    head: Head, mechanism: Mechanism, roles: Roles, n_positions: int
+) -> Float[torch.Tensor, "#batch query key"]:
+    """Return the pattern that a mechanism gives a head, without attention to padding; that of a user's is checked.
+
+    The roles are those of the head's layer.
 
     Raises:
-        BadInput: the mechanism does not return an attention pattern, does not fit the examples, or leaves the window.
+        BadInput: the mechanism does not return an attention pattern, does not fit the examples, or leaves the window;
+            the message begins with the head.
     """
+    what = f"{head}: {mechanism}"
     try:
         pattern = mechanism.pattern(roles, n_positions)
+    except BadInput as error:
+        raise BadInput(f"{head}: {error}") from error
     except Exception as error:
-        if not mechanism.own or isinstance(error, BadInput):
+        if mechanism.builtin:
             raise
-        raise BadInput(f"{mechanism} gives no pattern: {type(error).__name__}: {error}") from error
-    if mechanism.own:
+        raise BadInput(f"{what} gives no pattern: {type(error).__name__}: {error}") from error
+    if not mechanism.builtin:
         if not isinstance(pattern, torch.Tensor):
-            raise BadInput(f"the pattern of {mechanism} is a {type(pattern).__name__}; expected a torch tensor")
+            raise BadInput(f"{what} gives a {type(pattern).__name__}; expected a torch tensor")
         if pattern.ndim != 3 or pattern.shape[0] not in (1, len(roles)) or pattern.shape[1:] != 2 * (n_positions,):
             expected = f"[1 or {len(roles)}, {n_positions}, {n_positions}]"
-            raise BadInput(f"the pattern of {mechanism} has the shape {[*pattern.shape]}; expected {expected}")
-        check_weights(str(mechanism), in_numpy(pattern))
-        check_mask(str(mechanism), in_numpy(pattern), roles)
+            raise BadInput(f"{what} gives the shape {[*pattern.shape]}; expected {expected}")
+        check_weights(what, in_numpy(pattern))
+        check_mask(what, in_numpy(pattern), roles)
     pattern = roles.within(pattern.to(roles.positions.device))
     if roles.window is not None:
-        check_mask(str(mechanism), in_numpy(pattern), roles)
+        check_mask(what, in_numpy(pattern), roles)
     return pattern
 
 
@@ -155,7 +175,6 @@ class Uniform(Mechanism):
     """Attend equally to all positions that the causal mask and the layer's window allow; without them, to all."""
 
     name = "uniform"
-    own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Return 1/(p+1) at every key up to the query's position p; without a causal mask, 1/n at all n keys.
@@ -171,7 +190,6 @@ class Identity(Mechanism):
     """Attend to oneself."""
 
     name = "identity"
-    own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Return the identity matrix."""
@@ -183,10 +201,9 @@ class Previous(Mechanism):
     """Attend to the position before; position 0 attends to itself."""
 
     name = "previous"
-    own = False
 
     @property
-    def paths(self) -> tuple[tuple[str, str], ...]:
+    def paths(self) -> tuple[Ends, ...]:
         """One path, from every position to the position before."""
         return (PREVIOUS,)
 
@@ -202,7 +219,6 @@ class Zero(Mechanism):
     """Attend to nothing; only for the rows of a ``OneHot`` that are on none of its paths."""
 
     name = "zero"
-    own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Return zeros."""
@@ -218,7 +234,6 @@ class Resample(Mechanism):
     """
 
     name = "resample"
-    own = False
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Return nothing: roles do not tell how a head attends.
@@ -230,8 +245,9 @@ class Resample(Mechanism):
 
 
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
+NAMED: dict[str, Mechanism] = {**SIMPLE, "resample": Resample()}
 ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
 ELSEWHERE = ("zero", "identity", "uniform")  # the choices for the other rows of a one-hot head
 REPLACEMENTS = ("uniform", "identity")  # the row of a removed path (paper, Appendix E, step 6)
 FIXED = ("mean", "map", "given")  # kinds of fixed patterns
-OURS = (*ROWS, *FIXED, "one_hot", "resample")
+OURS = (*NAMED, *FIXED, "zero", "one_hot")

@@ -15,12 +15,10 @@ from jaxtyping import Bool, Float, Int
 
 from circuits.errors import BadInput, whole
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import ELSEWHERE, ROWS, Mechanism
-from circuits.names import check_name
-from circuits.roles import Roles
+from circuits.mechanisms.mechanism import ELSEWHERE, ROWS, Ends, Mechanism
+from circuits.roles import Roles, check_name
 from circuits.utils.lazy import torch
 
-Ends = tuple[str, str]  # the source and the target of a row
 ON = 0.5  # a path holds for a label if the average attention along it is higher than this
 POSITION = re.compile("position ([0-9]{1,6})")  # a fixed position as the target of a row
 MOST = 999_999  # the largest label
@@ -110,7 +108,7 @@ class OneHot(Mechanism):
     rows: tuple[Ends, ...]
     elsewhere: str | FixedPattern = "zero"
     where: tuple[tuple[Ends, Condition], ...] = ()
-    own = False
+    name = "one_hot"
 
     def __init__(
         self,
@@ -145,23 +143,14 @@ class OneHot(Mechanism):
                 raise BadInput(f"a condition is on the row {' -> '.join(row)}, which does not exist")
 
     @property
-    def name(self) -> str:
-        """``one_hot``."""
-        return "one_hot"
-
-    @property
     def paths(self) -> tuple[Ends, ...]:
         """The rows that lead to a role, as (source, target)."""
         return tuple((source, target) for source, target in self.rows if is_role(target))
 
-    def on_all_instances(self, roles: Roles) -> bool:
-        """Whether every source of a path has a path on every instance of the examples."""
-        left: dict[str, torch.Tensor] = {}  # the instances on which a role has no path, [batch, instance]
-        for source, target in self.paths:
-            condition = dict(self.where).get((source, target))
-            there = condition.holds(roles) if condition else torch.tensor(True)
-            left[source] = left.get(source, torch.tensor(True)) & ~there
-        return not any(bool(own.any()) for own in left.values())
+    @property
+    def varies(self) -> bool:
+        """Whether a row leads to a role, or holds on some instances only."""
+        return bool(self.paths or self.where)
 
     def holds(self, source: str, target: str, roles: Roles) -> Bool[torch.Tensor, "batch instance"]:
         """Return for every example and instance whether a row holds; a default row does where no other row does."""
@@ -197,59 +186,44 @@ class OneHot(Mechanism):
             target: the new target.
             was: the old target of the changed row; by default all rows of the source become one.
         """
+        new, conditions = (source, target), dict(self.where)
         changed = [row for row in self.rows if row[0] == source and was in (row[1], None)]
-        where = {row: condition for row, condition in self.where if row not in changed}
-        if len(changed) == 1 and changed[0] in dict(self.where):
-            condition, other = dict(self.where)[changed[0]], where.get((source, target))
-            if other is None and ((source, target) in changed or (source, target) not in self.rows):
-                where[source, target] = condition
-            elif other:
-                where[source, target] = other | condition
-        kept = [row for row in self.rows if row not in changed and row != (source, target)]
-        return OneHot([*kept, (source, target)], self.elsewhere, where)
+        condition = conditions.get(changed[0]) if len(changed) == 1 else None
+        if new in self.rows and new not in changed:
+            other = conditions.pop(new, None)
+            condition = condition | other if condition and other else None
+        kept = [row for row in self.rows if row not in changed and row != new]
+        where = {row: conditions[row] for row in kept if row in conditions}
+        return OneHot([*kept, new], self.elsewhere, where | ({new: condition} if condition else {}))
 
     def without_row(self, source: str, target: str | None = None) -> OneHot:
         """Return the mechanism without one row of a role, or without all of them; they then follow ``elsewhere``."""
-        gone = [row for row in self.rows if row[0] == source and target in (row[1], None)]
-        where = {row: condition for row, condition in self.where if row not in gone}
-        return OneHot([row for row in self.rows if row not in gone], self.elsewhere, where)
-
-    @property
-    def row_texts(self) -> list[str]:
-        """Every row as text, with its condition."""
-        where = {row: f" on {condition.text(row[1])}" for row, condition in self.where}
-        return [f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows]
+        kept = [row for row in self.rows if row[0] != source or target not in (row[1], None)]
+        return OneHot(kept, self.elsewhere, {row: condition for row, condition in self.where if row in kept})
 
     def __str__(self) -> str:
-        rows = ", ".join(self.row_texts)
+        where = {row: f" on {condition.text(row[1])}" for row, condition in self.where}
+        rows = ", ".join(f"{' -> '.join(row)}{where.get(row, '')}" for row in self.rows)
         return rows if self.elsewhere == "zero" else f"{rows}; elsewhere {self.elsewhere}"
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Return one pattern for every example, ``[batch, query, key]``.
 
         Raises:
-            BadInput: a role is unknown, or two roles share a position and have different rows there.
+            BadInput: a role is unknown, or two roles or instances share a position and have different rows there.
         """
-        n, n_instances = len(roles), roles.positions.shape[2]
         base = ROWS[self.elsewhere] if isinstance(self.elsewhere, str) else self.elsewhere
-        pattern = base.pattern(roles, n_positions).expand(n, -1, -1).clone()
-        taken = torch.zeros(n, n_positions, dtype=torch.bool, device=pattern.device)
-        example = torch.arange(n, device=pattern.device)[:, None]
-        left = {source: torch.ones(n, n_instances, dtype=torch.bool, device=pattern.device) for source, _ in self.rows}
-        where = dict(self.where)
-        for source, target in sorted(self.rows, key=lambda row: row not in where):  # defaults last
-            at = roles[source]
-            there = where[source, target].holds(roles) if (source, target) in where else left[source]
-            left[source] = left[source] & ~there
-            row = _row(target, at, there, roles, n_positions).to(pattern.dtype)
-            now = pattern[example, at]
-            if (there & taken[example, at] & (now != row).any(dim=-1)).any():
-                raise BadInput(f"the row of {source!r} differs from another row at the same position; expected one row")
+        pattern = base.pattern(roles, n_positions).expand(len(roles), -1, -1).clone()
+        written = []
+        for source, target in self.rows:
+            there, at = self.holds(source, target, roles), roles[source]
             of, instance = there.nonzero(as_tuple=True)
-            pattern[of, at[of, instance]] = row[of, instance]
-            if n_instances > 1 and (pattern[of, at[of, instance]] != row[of, instance]).any():
-                raise BadInput(f"two instances have {source!r} at one position, and another target; expected one row")
-            taken[of, at[of, instance]] = True
+            row = _row(target, at, there, roles, n_positions).to(pattern.dtype)[of, instance]
+            written.append((source, of, at[of, instance], row))
+            pattern[of, at[of, instance]] = row
+        for source, of, at, row in written:
+            if (pattern[of, at] != row).any():
+                raise BadInput(f"the row of {source!r} differs from another row at the same position; expected one row")
         return pattern
 
 

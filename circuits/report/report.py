@@ -16,11 +16,11 @@ from circuits.checks.heads_alone import HeadAlone
 from circuits.checks.merging import Merge
 from circuits.checks.paper_protocol import PaperProtocol
 from circuits.checks.removals import PathResult
-from circuits.circuit_file import StoredCircuit
+from circuits.circuit_file import PATTERNS, StoredCircuit, save_patterns
+from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
-from circuits.pattern_file import PATTERNS, save_patterns
 from circuits.results import Decision, Result, Verdict, together
 from circuits.tracing.edges import Composition
 from circuits.tracing.self_consistency_result import SelfConsistency
@@ -107,7 +107,7 @@ class Report(Result):
     paper: PaperProtocol
     flow: FlowCheck | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
-    discovery: Any = None  # TODO Discovery
+    discovery: Discovery | None = None
     composition: Composition | None = None
     self_consistency: SelfConsistency | None = None
     _experiment: Experiment | None = PrivateAttr(None)  # of a report that was made in this process

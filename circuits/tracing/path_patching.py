@@ -24,10 +24,10 @@ from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
 from circuits.results import Decision
-from circuits.role_paths import role_paths
 from circuits.task import Examples, Task
 from circuits.tracing.edges import ALL, CARRIED, FOLLOWED, Composition, Edge, Sender
 from circuits.tracing.patched_head import Patched, PatchedHead, patched_head
+from circuits.tracing.role_paths import role_paths
 from circuits.tracing.unablated import Unablated, examples_at_once, senders_below
 from circuits.utils.progress import Progress, part_of, shown
 

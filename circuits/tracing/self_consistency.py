@@ -29,15 +29,14 @@ from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean, per_example
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
-from circuits.mechanisms.one_hot import OneHot
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
 from circuits.results import Decision, Verdict, together
-from circuits.role_paths import role_paths
 from circuits.roles import Roles
 from circuits.task import Examples, Task
 from circuits.tracing.numbers import below
+from circuits.tracing.role_paths import role_paths
 from circuits.tracing.self_consistency_result import HeadConsistency, PathAttention, SelfConsistency
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -227,9 +226,7 @@ def _by_label(
     circuit: Circuit, path: AttentionPath, roles: Roles, attention: Float[Tensor, "example instance role"]
 ) -> Iterable[PathAttention]:
     """Yield the attention for every label that the path covers."""
-    mechanism = circuit.heads[path.head]
-    assert isinstance(mechanism, OneHot)
-    there = mechanism.holds(path.source, path.target, roles)
+    there = circuit.heads[path.head].holds(path.source, path.target, roles)
     group = roles.main_group
     labels = roles.group(group, path.target) if group else torch.zeros_like(roles[path.target])
     here = roles.positions.transpose(1, 2) == roles[path.target][..., None]  # roles that stand at the target

@@ -1,8 +1,7 @@
-"""Read YAML without aliases and tags; a malformed file gives one clear line."""
+"""Read YAML without aliases and tags, as texts that know their lines; a malformed file gives one clear line."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
@@ -10,28 +9,35 @@ from circuits.errors import BadInput
 from circuits.utils.files import read_text
 
 try:  # five times as fast
-    from yaml import CBaseLoader as BaseLoader
     from yaml import CSafeLoader as SafeLoader
 except ImportError:
-    from yaml import BaseLoader, SafeLoader  # type: ignore[assignment]
+    from yaml import SafeLoader  # type: ignore[assignment]
 
 LARGEST_FILE = 1_000_000
 DEEPEST = 30  # levels of lists and mappings; parsers recurse for each
-Parsed = TypeVar("Parsed")
+TAG = "tag:yaml.org,2002:"
+OPENING = (
+    yaml.FlowSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.BlockMappingStartToken,
+)
+CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 
-class Loader(BaseLoader):
-    """A loader that makes only texts, lists and mappings, whatever tags a file has."""
+class Text(str):
+    """A key or a value of a file, as it is written, with its place ("circuit.yaml, line 3")."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Make a mapping; a repeated key is an error, because the last one would win silently."""
-        there: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in there:
-                what = f"{key.value!r} is given twice"
-                raise yaml.constructor.ConstructorError(problem=what, problem_mark=key.start_mark)
-            there.add(key.value)
-        return super().construct_mapping(node, deep)
+    place: str
+    node: yaml.ScalarNode
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+    @property
+    def value(self) -> Any:
+        """What YAML reads: a number, a truth value, a date, nothing, or a text."""
+        return SafeLoader("").construct_object(self.node)
 
 
 def read_yaml(path: Path, what: str) -> Any:
@@ -42,31 +48,48 @@ def read_yaml(path: Path, what: str) -> Any:
     Raises:
         BadInput: the file cannot be read, or is malformed; the message names the line.
     """
-    text = read_text(path, what, LARGEST_FILE)
-    return parse(text, str(path), lambda text: yaml.load(text, Loader=Loader))
+    return parse(read_text(path, what, LARGEST_FILE), str(path))
 
 
-def parse(text: str, source: str, parsed: Callable[[str], Parsed]) -> Parsed:
-    """Parse YAML without aliases with a parser of ``yaml``; ``source`` names the text in errors.
+def parse(text: str, source: str) -> Any:
+    """Parse YAML as lists, mappings and ``Text``; ``source`` names it in errors. Nothing at all is None.
 
     Raises:
-        BadInput: the text is not YAML, is nested too deeply, or has aliases (with these, a few lines can fill all
-            memory).
+        BadInput: the text is not YAML, is nested too deeply, has a key twice, or has tags or aliases (with these, a few
+            lines can fill all memory).
     """
     try:
         depth = 0
-        for event in yaml.parse(text, Loader=SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if isinstance(event, yaml.AliasEvent):
+        for token in yaml.scan(text, Loader=SafeLoader):
+            depth += isinstance(token, OPENING) - isinstance(token, CLOSING)
+            if isinstance(token, yaml.AliasToken):
                 raise BadInput(f"{source}: YAML aliases are not allowed")
             if depth > DEEPEST:
                 raise BadInput(f"{source}: nested too deeply (more than {DEEPEST} levels)")
-        return parsed(text)
-    except BadInput:
-        raise
+        root = yaml.compose(text, Loader=SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         raise BadInput(f"{source}{where}: not YAML ({getattr(error, 'problem', None) or error})") from error
-    except ValueError as error:  # a date that does not exist, a number that is too long
-        raise BadInput(f"{source}: not YAML ({error})") from error
+    return None if root is None else _plain(root, source)
+
+
+def _plain(node: yaml.Node, source: str) -> Any:
+    place = f"{source}, line {node.start_mark.line + 1}"
+    kind = node.tag.removeprefix(TAG)
+    if kind == node.tag or "python" in kind or (isinstance(node, yaml.MappingNode) and kind != "map"):
+        raise BadInput(f"{place}: unexpected tag {node.tag}")
+    if isinstance(node, yaml.ScalarNode):
+        made = Text(node.value)
+        made.place, made.node = place, node
+        return made
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(one, source) for one in node.value]
+    found: dict[Text, Any] = {}
+    for key, value in ((_plain(key, source), _plain(value, source)) for key, value in node.value):
+        if not isinstance(key, Text):
+            raise BadInput(f"{place}: expected plain text as a key")
+        if key in found:
+            raise BadInput(f"{key.place}: {key!r} is given twice")
+        found[key] = value
+    return found

@@ -72,7 +72,7 @@ def validate(
         folder = library.find(model_dir)
         task_of_model = library.own_task(folder)  # raises first if this is not a model directory
         hypothesis = library.chosen_circuit(folder, circuit)
-        hypothesis.check_names(task_of_model.roles, *library.own_size(folder))  # before the slow loading of the model
+        hypothesis.check(task_of_model.roles, *library.own_size(folder))  # before the slow loading of the model
     elif circuit is None:
         raise BadInput("--task needs a circuit; name one with --circuit")
     else:

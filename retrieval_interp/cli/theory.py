@@ -62,7 +62,7 @@ def construct(
     drawn = task.examples(examples, seed)
     with torch.no_grad():
         loss = Loss.of(task.losses(model(drawn.inputs), drawn), task.loss_components)
-    heads = len(circuit.useful_heads)
+    heads = len(circuit.heads_with_paths)
     if as_json:
         command = f"retrieval-interp theory construct {hops} --examples {examples} --seed {seed} --json"
         print_json(command, {"versions": versions()}, hops=hops, heads=heads, loss=loss.to_json())

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import huggingface_hub
 
+from circuits.circuit_file import PATTERNS
 from circuits.errors import BadInput
-from circuits.pattern_file import PATTERNS
 from retrieval_interp.models.model_dir import ATTENTION, CARD, CIRCUIT, CONFIG, LOG, REPORT, WEIGHTS
 
 PREFIX = "hf:"

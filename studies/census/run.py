@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from canonical_form import canonical_form, joins_first
 
 import circuits
-from circuits import Circuit, OneHot, flow_check, load_circuit, save_circuit
+from circuits import Circuit, Mechanism, OneHot, Roles, flow_check, load_circuit, save_circuit
 from circuits.errors import Unsolved
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES
@@ -79,7 +80,7 @@ def examine(folder: Path, threshold: float) -> None:
         "unablated": report.unablated.mean,
         "explains": report.combined.mean <= allowed_loss(report.unablated, report.threshold),
         "content": len(content),
-        "divided": sum(not own.on_all_instances(roles) for own in content if isinstance(own, OneHot)),
+        "divided": sum(_is_divided(own, roles) for own in content),
         "evaluations": found.n_evaluations,
     }
     if found.found:
@@ -88,21 +89,30 @@ def examine(folder: Path, threshold: float) -> None:
     write_atomically(folder / FINDING, json.dumps(finding) + "\n")
 
 
+def _is_divided(mechanism: Mechanism, roles: Roles) -> bool:
+    """Whether a role has paths on some instances only."""
+    there: dict[str, torch.Tensor] = {}
+    for source, target in mechanism.paths:
+        holds = mechanism.holds(source, target, roles)
+        there[source] = there.get(source, torch.zeros_like(holds)) | holds
+    return not all(bool(own.all()) for own in there.values())
+
+
 def described(circuit: Circuit, task: TrainableTask) -> dict[str, Any]:
     """Return the columns of the table that describe a circuit; paths of fixed patterns count."""
     roles, joined = task.examples(ROLE_EXAMPLES, SELECT_ON).roles, task.layout.joined
     explicit, flow = with_fixed_paths(circuit, roles), flow_check(circuit, task)
     ends = [pair for stage in canonical_form(explicit, task.layout).stages for pair in stage]
     fetching = {source for source, target in ends if (source, target) not in joined}
-    lowest = explicit.useful_heads[0].layer
+    lowest = explicit.heads_with_paths[0].layer
     joining = [path.head for path in explicit.paths if path.head.layer == lowest]
     first = joins_first(explicit, task.layout)
     content = [own for own in circuit.heads.values() if isinstance(own, OneHot) and own.paths]
     needed = [layers_until(task.layout, role, symbol, causal=True) for symbol, role in task.read_at.items()]
     return {
         "least": max(layers or 0 for layers in needed),
-        "heads": len(explicit.useful_heads),
-        "layers": " ".join(str(layer) for layer in sorted({head.layer for head in explicit.useful_heads})),
+        "heads": len(explicit.heads_with_paths),
+        "layers": " ".join(str(layer) for layer in sorted({head.layer for head in explicit.heads_with_paths})),
         "paths": len(explicit.paths),
         "joins_first": first,
         "joins_by_position": first and not any(isinstance(circuit.heads[head], OneHot) for head in joining),

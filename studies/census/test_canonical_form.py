@@ -2,7 +2,8 @@ from canonical_form import CanonicalForm, canonical_form, joins_first
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import Circuit, Head, OneHot, Previous, Uniform
+from circuits import Circuit, Head, OneHot
+from circuits.mechanisms import Previous, Uniform
 from circuits.mechanisms.mechanism import Mechanism
 from retrieval_interp.theory.chain_layout import chain_layout
 

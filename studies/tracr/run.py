@@ -20,7 +20,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from circuits import Examples, Head, Roles, discover
-from circuits.mechanisms.mechanism import checked_pattern
+from circuits.mechanisms.mechanism import head_pattern
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.model.patterns import attention_patterns
 
@@ -183,7 +183,7 @@ def compared(program: Program) -> list[dict[str, Any]]:
         if not row["idle"]:
             true = program.selectors[head](tokens)
             assert torch.equal(pairs(attention[head.layer][:, head.index]), true), f"{head} is not its selector"
-            selected = pairs(checked_pattern(mechanism, examples.roles, N + 1).expand(N_EXAMPLES, -1, -1))
+            selected = pairs(head_pattern(head, mechanism, examples.roles, N + 1).expand(N_EXAMPLES, -1, -1))
             both = (selected & true).sum().item()
             row |= {"precision": both / max(int(selected.sum()), 1), "recall": both / max(int(true.sum()), 1)}
         rows.append({**row, "loss": found.combined.mean, "sequences": found.n_evaluations})

@@ -1,47 +1,25 @@
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from circuits import (
-    BadInput,
-    Circuit,
-    Condition,
-    FixedPattern,
-    Head,
-    Identity,
-    OneHot,
-    Previous,
-    Roles,
-    Uniform,
-    load_circuit,
-    save_circuit,
-)
+from circuits import BadInput, Circuit, FixedPattern, Head, OneHot, Roles, load_circuit, save_circuit
+from circuits.mechanisms import Condition, Identity, Previous, Uniform
 
 # One example of four positions: the query at 3 sees the pair at 0 and 1.
 ROLES = Roles(("query", "first", "second"), torch.tensor([[[3], [0], [1]]]))
 
 
-def test_uniform_attends_equally_to_all_that_the_mask_allows():
-    expected = torch.tensor([[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]])
-    assert torch.allclose(Uniform().pattern(ROLES, 3)[0], expected)
-
-
-def test_identity_attends_to_oneself():
-    assert Identity().pattern(ROLES, 2)[0].tolist() == [[1, 0], [0, 1]]
-
-
-def test_previous_attends_one_back_and_position_zero_to_itself():
-    assert Previous().pattern(ROLES, 3)[0].tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
-
-
-def test_previous_on_a_single_position_attends_to_itself():
+@pytest.mark.parametrize(
+    ("mechanism", "rows"),
+    [
+        (Uniform(), [[1, 0, 0, 0], [1 / 2] * 2 + [0, 0], [1 / 3] * 3 + [0], [1 / 4] * 4]),
+        (Identity(), [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]),
+        (Previous(), [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]),
+        (OneHot({"query": "second", "second": "first"}), [[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]),
+    ],
+)
+def test_a_mechanism_gives_its_pattern(mechanism, rows):
+    assert torch.allclose(mechanism.pattern(ROLES, 4)[0], torch.tensor(rows).float())
     assert Previous().pattern(ROLES, 1)[0].tolist() == [[1]]
-
-
-def test_one_hot_is_zero_but_for_a_one_on_its_paths():
-    pattern = OneHot({"query": "second", "second": "first"}).pattern(ROLES, 4)[0]
-    assert pattern.tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
 
 
 def test_rows_on_no_path_follow_elsewhere():
@@ -59,22 +37,10 @@ def test_a_row_taken_from_its_path_becomes_uniform_and_the_others_stay():
     assert mechanism.paths == (("second", "first"),)
 
 
-def test_each_chain_attends_within_itself():
-    roles = Roles(("query", "first"), torch.tensor([[[2, 3], [1, 0]]]))
-    pattern = OneHot({"query": "first"}).pattern(roles, 4)[0]
-    assert pattern[2].tolist() == [0, 1, 0, 0]
-    assert pattern[3].tolist() == [1, 0, 0, 0]
-
-
 def test_two_roles_at_one_position_may_not_want_different_rows():
     roles = Roles(("a", "b", "c"), torch.tensor([[[2], [2], [0]]]))
     with pytest.raises(BadInput, match="same position"):
         OneHot({"a": "c", "b": "identity"}).pattern(roles, 3)
-
-
-def test_a_one_hot_head_needs_a_path():
-    with pytest.raises(BadInput, match="at least one path"):
-        OneHot({})
 
 
 IN_SLOTS = Roles(  # two chains of two examples; their pairs stand in slots 0 and 1, and in 1 and 0
@@ -126,11 +92,10 @@ def test_a_row_without_a_condition_is_the_default_of_its_role():
     assert OneHot({"query": "position 0"}).paths == ()
 
 
-def test_rows_that_become_the_same_one_are_there_on_the_chains_of_both():
-    where = {("query", "first"): Condition("slot", "first", (0,)), ("query", "query"): Condition("slot", "first", (1,))}
+def test_a_default_row_that_becomes_another_row_holds_on_all_instances():
+    where = {("query", "first"): Condition("slot", "first", (0,))}
     both = OneHot([("query", "first"), ("query", "query")], where=where)
-    uniform = both.with_row("query", "uniform", was="first").with_row("query", "uniform", was="query")
-    assert uniform == OneHot({"query": "uniform"}, where={("query", "uniform"): Condition("slot", "first", (0, 1))})
+    assert both.with_row("query", "first", was="query") == OneHot({"query": "first"})
 
 
 def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(tmp_path):
@@ -148,19 +113,11 @@ def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(
     assert load_circuit(tmp_path / "circuit.yaml").digest == circuit.digest
 
 
-def test_every_task_has_its_positions_as_a_group():
-    at_3 = OneHot({"query": "first"}, where={("query", "first"): Condition("position", "query", (3,))})
-    assert at_3.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
-
-
-def test_groups_go_with_the_examples_that_are_taken():
-    assert IN_SLOTS.take(slice(1, 2)).group("slot", "first").tolist() == [[1, 0]]
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         (lambda: Condition("slot", "first", ()), "at least one label"),
+        (lambda: OneHot({}), "at least one path"),
         (
             lambda: OneHot({"query": "first"}, where={("first", "query"): Condition("slot", "first", (0,))}),
             "does not exist",
@@ -201,41 +158,3 @@ def test_rows_on_no_path_may_be_those_of_a_fixed_pattern():
     pattern = OneHot({"query": "second"}, mean).pattern(ROLES, 4)[0]
     assert torch.equal(pattern[:3], mean.weights[:3])
     assert pattern[3].tolist() == [0, 1, 0, 0]
-
-
-@given(st.integers(1, 12), st.sampled_from([Uniform(), Identity(), Previous()]))
-def test_simple_patterns_are_causal_and_every_row_sums_to_one(n, mechanism):
-    pattern = mechanism.pattern(ROLES, n)[0]
-    assert torch.equal(pattern, pattern.tril())
-    assert torch.allclose(pattern.sum(dim=-1), torch.ones(n))
-
-
-def test_a_head_is_divided_where_a_role_has_a_path_on_some_chains_only(chains):
-    roles = chains.examples(16, seed=0).roles
-    on = {("query", "pair1.second"): Condition("slot", "pair1.second", (0, 2))}
-    rest = {("query", "pair1.first"): Condition("slot", "pair1.first", (1, 3))}
-    assert OneHot({"query": "pair1.second"}).on_all_instances(roles)
-    assert not OneHot([*on], where=on).on_all_instances(roles)
-    assert OneHot([*on, *rest], where=on | rest).on_all_instances(roles)
-    assert not OneHot([*on, ("query", "position 0")], where=on).on_all_instances(roles)  # a position is no path
-
-
-def test_heads_with_a_path_or_with_another_pattern_in_every_example_look_at_content():
-    where = {("query", f"position {slot}"): Condition("slot", "first", (slot,)) for slot in (0, 1)}
-    heads = {
-        Head(0, 0): OneHot([*where], where=where),
-        Head(0, 1): Previous(),
-        Head(1, 0): OneHot({"query": "position 0"}),  # the queries stand at the same positions in both examples
-        Head(1, 1): Uniform(),
-    }
-    circuit = Circuit(heads)
-    assert circuit.circuit_heads(IN_SLOTS, 4) == (Head(0, 0), Head(0, 1))
-    assert [str(row) for row in circuit.positional_rows] == ["L0H0 query -> position 0", "L0H0 query -> position 1"]
-    changed = circuit.without(circuit.positional_rows[0]).heads[Head(0, 0)]
-    assert ("query", "uniform") in changed.rows
-
-
-def test_a_tensor_in_a_circuit_is_the_same_pattern_in_every_example():
-    weights = torch.eye(4)
-    assert Circuit({Head(0, 0): weights}) == Circuit({Head(0, 0): FixedPattern(weights)})
-    assert Circuit({Head(0, 0): weights.numpy()}).digest == Circuit({Head(0, 0): FixedPattern(weights)}).digest

@@ -10,7 +10,6 @@ from circuits import (
     BadInput,
     Circuit,
     Head,
-    Identity,
     Mechanism,
     evaluate,
     load_circuit,
@@ -22,6 +21,7 @@ from circuits import (
 from circuits.circuit_file import parse_circuit
 from circuits.explorer.draft import Draft
 from circuits.figures.diagram import circuit_diagram
+from circuits.mechanisms import Identity
 from tests.handmade import InductionTask, induction_circuit, induction_model
 
 
@@ -95,13 +95,6 @@ def test_a_circuit_with_mechanisms_of_ones_own_is_read_back_equal(tmp_path):
     assert "L1H0: bare" in (tmp_path / "circuit.yaml").read_text()
 
 
-def test_they_are_evaluated_as_plain_hooks_do():
-    model, task = induction_model(), InductionTask()
-    examples = task.examples(8, 0)
-    by_hooks = task.losses(run_ablated(model, OWN, examples), examples)
-    assert torch.allclose(evaluate(model, task, examples, [OWN])[0], by_hooks, atol=1e-6)
-
-
 def test_their_paths_are_validated_and_drawn():
     model, task = induction_model(), InductionTask()
     circuit = induction_circuit().with_head(Head(1, 0), Bare())
@@ -128,7 +121,7 @@ def test_an_installed_package_offers_some(tmp_path, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offering\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[circuits.mechanisms]\noffered = offering:Offered\n")
     (tmp_path / "offering.py").write_text(
-        "from circuits import Identity\n\nclass Offered(Identity):\n    name = 'offered'\n"
+        "from circuits.mechanisms import Identity\n\nclass Offered(Identity):\n    name = 'offered'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert str(parse_circuit("heads:\n  L0H0: offered\n").heads[Head(0, 0)]) == "offered"
@@ -143,7 +136,7 @@ def test_an_installed_package_offers_some(tmp_path, monkeypatch):
         ("L0H0: {mechanism: refusing, width: abc}", "line 2: L0H0 is not a valid refusing: .*abc"),
         ("L0H0: {mechanism: window, width: }", "width is a NoneType"),
         ("L0H0: {mechanism: window, width: 2020-01-01}", "width is a date"),
-        ("L0H0: {mechanism: window, width: !!python/name:os.system }", "expected a number"),
+        ("L0H0: {mechanism: window, width: !!python/name:os.system }", "unexpected tag"),
     ],
 )
 def test_what_is_no_such_mechanism_is_refused_with_its_line(text, message):
@@ -155,7 +148,7 @@ def test_what_is_no_such_mechanism_is_refused_with_its_line(text, message):
     ("how", "message"),
     [
         ("shape", "expected .1 or 4, 10, 10"),
-        ("array", "is a ndarray"),
+        ("array", "gives a ndarray"),
         ("nothing", "gives no pattern"),
         ("later", "causal"),
         ("negative", "not a weight"),

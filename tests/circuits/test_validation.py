@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, OneHot, Previous, Report, Roles, Uniform, mean_patterns, validate
+from circuits import BadInput, Circuit, Head, OneHot, Report, Roles, mean_patterns, validate
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.checks.removals import _doubtful, alternative_targets, removals, step_6
@@ -11,6 +11,7 @@ from circuits.circuit import AttentionPath
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
+from circuits.mechanisms import Previous, Uniform
 from retrieval_interp.ground_truth.chains import ChainTask
 
 

@@ -3,8 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous, Uniform, evaluate, run_ablated
+from circuits import BadInput, Circuit, Head, OneHot, evaluate, run_ablated
 from circuits.ablation.evaluation import each_loss
+from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model import batching
 from circuits.model.hooked_transformer import HookedTransformerConfig
 from retrieval_interp import VectorTransformer

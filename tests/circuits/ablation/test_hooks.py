@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from circuits import BadInput, Circuit, Head, Identity, Previous, Roles, Uniform, ablated, run_ablated
+from circuits import BadInput, Circuit, Head, Roles, ablated, run_ablated
 from circuits.attention import role_attention
+from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.mechanisms.mechanism import Mechanism
 
 

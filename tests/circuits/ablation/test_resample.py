@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, Resample, Roles, Uniform, evaluate, run_ablated
+from circuits import BadInput, Circuit, Head, Roles, evaluate, run_ablated
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
+from circuits.mechanisms import Resample, Uniform
 
 HEADS = (Head(0, 1), Head(1, 0), Head(2, 1))
 

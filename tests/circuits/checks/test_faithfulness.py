@@ -5,21 +5,12 @@ from functools import partial
 import pytest
 import torch
 
-from circuits import (
-    Circuit,
-    FixedPattern,
-    Head,
-    OneHot,
-    Previous,
-    Uniform,
-    discover,
-    mean_patterns,
-    validate,
-)
+from circuits import Circuit, FixedPattern, Head, OneHot, discover, mean_patterns, validate
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
+from circuits.mechanisms import Previous, Uniform
 from retrieval_interp.ground_truth.chains import ChainTask
 
 ANSWER = OneHot({"query": "pair1.second"})

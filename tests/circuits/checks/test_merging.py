@@ -1,7 +1,8 @@
 import torch
 
-from circuits import Circuit, Condition, Head, Identity, OneHot, Previous, Roles, Uniform
+from circuits import Circuit, Head, OneHot, Roles
 from circuits.checks.merging import merged
+from circuits.mechanisms import Condition, Identity, Previous, Uniform
 
 
 def test_merging_a_previous_token_head_joins_every_pair_of_neighbours_that_has_names(task):

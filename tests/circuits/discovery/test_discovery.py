@@ -6,28 +6,18 @@ import pytest
 import torch
 
 from benchmarks.recovery import plant, recover
-from circuits import (
-    BadInput,
-    Circuit,
-    Head,
-    OneHot,
-    Previous,
-    attention,
-    discover,
-    validate,
-)
-from circuits.attention import attention_by_group
+from circuits import BadInput, Circuit, Head, OneHot, attention, discover, validate
 from circuits.checks.content_or_position import content_or_position, mean_patterns
 from circuits.circuit import AttentionPath
-from circuits.discovery import observed_paths, observed_positions
+from circuits.discovery import observed_paths
+from circuits.discovery.discovery import Discovery
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
-from circuits.figures.attention_figure import attention_figure
+from circuits.discovery.settings import DiscoverySettings
 from circuits.ground_truth.compile import compile_circuit
-from circuits.ground_truth.divide import divide
-from circuits.ground_truth.eliminate import eliminate
-from circuits.ground_truth.soften import leak
+from circuits.ground_truth.harder import divide, eliminate, soften
 from circuits.losses.sequential_test import SequentialTest
+from circuits.mechanisms import Previous
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.patterns import attention_patterns
 from retrieval_interp import load
@@ -69,7 +59,7 @@ def test_heads_that_join_neighbours_are_positional_and_those_that_compare_symbol
 
 def test_the_paths_of_a_compiled_transformer_come_out_on_every_chain(compiled):
     model, task = compiled
-    found = discover(model, task, n_examples=128)
+    found = discover(model, task, n_examples=64)
     assert found.explains
     one_hots = {head: own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
     assert {head: own.paths for head, own in one_hots.items()} == {
@@ -80,15 +70,14 @@ def test_the_paths_of_a_compiled_transformer_come_out_on_every_chain(compiled):
     assert all(own.where == () for own in one_hots.values())
 
 
-def test_discovery_counts_the_sequences_whose_attention_it_reads(compiled, monkeypatch):
-    model, task = compiled
+def test_discovery_counts_the_sequences_whose_attention_it_reads(model, task, monkeypatch):
     read = []
 
     def counted(model, examples):
         read.append(len(examples))
         return attention_patterns(model, examples)
 
-    for room in (attention, observed_paths, observed_positions):
+    for room in (attention, observed_paths):
         monkeypatch.setattr(room, "attention_patterns", counted)
     assert discover(model, task, n_examples=32).n_readings == sum(read)
     assert {*read} == {32}  # no more than the choices get
@@ -98,8 +87,9 @@ def test_changes_that_the_examples_did_not_decide_are_counted(model, task):
     found = discover(model, task, n_examples=64)
     assert found.n_undecided == 0
     trial = found.trials[0]
-    open_ = replace(trial, tested=replace(trial.tested, decision="undecided"), taken=False)
-    assert replace(found, trials=(open_, replace(open_, taken=True), trial, open_)).n_undecided == 2
+    open_ = trial.model_copy(update={"tested": replace(trial.tested, decision="undecided"), "taken": False})
+    trials = (open_, open_.model_copy(update={"taken": True}), trial, open_)
+    assert found.model_copy(update={"trials": trials}).n_undecided == 2
 
 
 def test_the_handmade_circuit_comes_out(model, task):
@@ -110,14 +100,24 @@ def test_the_handmade_circuit_comes_out(model, task):
     assert found.circuit == Circuit({Head(0, 0): Previous(), Head(1, 0): OneHot({"query": "pair1.second"})})
 
 
-def test_the_same_seed_gives_the_same_discovery(model, task):
-    both = [discover(model, task, n_examples=64, seed=3).to_json() for _ in range(2)]
+def test_the_same_seed_gives_the_same_discovery_and_its_json_is_read_back(model, task):
+    both = [discover(model, task, n_examples=64, seed=3) for _ in range(2)]
     assert both[0] == both[1]
+    again = Discovery.model_validate_json(both[0].model_dump_json())
+    means = {"heads": both[0].heads.model_copy(update={"means": {}})}  # these are in memory only
+    assert again == both[0].model_copy(update=means)
+
+
+def test_the_numbers_that_decide_can_be_given(model, task):
+    blind = DiscoverySettings(on=2.0, likely=2.0)  # attention shows no path
+    found = discover(model, task, n_examples=64, settings=blind)
+    assert not any(path.joins_roles for path in found.circuit.paths)
+    assert not found.found
 
 
 @pytest.mark.slow
 # One step or two, of one head or two in a layer; paths that only guide others, in heads that have other paths too.
-@pytest.mark.parametrize("seed", [0, 2, 4, 8, 17, 36])
+@pytest.mark.parametrize("seed", [2, 4, 8])
 def test_a_planted_circuit_is_recovered_exactly(seed):
     row = recover(plant(seed))
     assert (row["precision"], row["recall"]) == (1.0, 1.0), row
@@ -154,21 +154,9 @@ def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, cha
     assert torch.equal(examples.roles["pair1.second"], first + 2 * slots + 1)
 
 
-@pytest.mark.slow
-def test_the_figure_of_attention_is_divided_by_the_labels(random_model, chains):
-    attention = attention_by_group(random_model, chains.examples(16, 3), "slot")
-    figure = attention_figure(attention, chains.roles, chains.roles[::-1], "slot")
-    query, (first, *_) = figure.data[0].y.index("query"), figure.data[0].z
-    assert len(first) == 3 * len(chains.roles)  # two slots, and one column that stays empty
-    shown = figure.data[0].z[query][:2]
-    expected = attention[0, 0, chains.roles.index("query"), chains.roles.index(chains.roles[-1])]
-    assert shown == pytest.approx(expected.tolist(), abs=1e-3)
-    assert figure.data[0].customdata[0][1] == f"{chains.roles[-1]}, slot 1"
-
-
 def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():
     model, task, _ = load("equations")
-    examples = task.examples(256, seed=3)
+    examples = task.examples(64, seed=3)
     three = [Head(4, head) for head in range(3)]
     average = attention.position_attention(model, examples)
     seen = ObservedPaths(
@@ -191,8 +179,8 @@ def test_a_row_that_became_simpler_can_stay_while_another_path_goes(compiled):
     means = mean_patterns(model, task)
     seen = ObservedPaths(model, task.examples(64, 0), means)
     head, rows = Head(2, 0), [("query", "identity"), ("pair1.second", "pair1.first")]
-    fitting = Fitting(SequentialTest(model, task, task.examples(32, 1), 0.05), {}, seen)
-    fewer = {m for _, m in fitting._fewer(Circuit({head: OneHot(rows, means[head])}), [head])}
+    fitting = Fitting(SequentialTest(model, task, task.examples(32, 1), 0.05), seen, looking=[head])
+    fewer = {m for _, m in fitting._fewer(Circuit({head: OneHot(rows, means[head])}))}
     assert fewer == {OneHot([row], means[head]) for row in rows}
 
 
@@ -200,7 +188,7 @@ def test_a_content_head_with_less_than_half_of_its_attention_on_its_target_still
     task, low, high = ChainTask(1, n_chains=4), Head(0, 0), Head(1, 0)
     circuit = Circuit({low: OneHot({"pair1.second": "pair1.first"}), high: OneHot({"query": "pair1.second"})})
     model = compile_circuit(circuit, task)
-    leak(model, [high], 0.42, task.n_chains)
+    soften(model, [high], 0.42, task.n_chains, leak=True)
     read = model, task.examples(64, 0), mean_patterns(model, task)
     assert not ObservedPaths(*read).rows[high]
     assert [*ObservedPaths(*read, likely=[high]).rows[high]] == [("query", "pair1.second")]
@@ -214,7 +202,7 @@ def test_a_path_with_less_than_half_of_the_attention_shows_beside_a_clear_one_fr
     rows = {"pair2.second": "pair2.first", "query": "pair1.second"}  # the first by position, the second by symbols
     others = {Head(0, 0): {"pair1.second": "pair1.first"}, Head(2, 0): {"query": "pair2.second"}}
     model = compile_circuit(Circuit({**others, head: rows}), task)
-    leak(model, [head], 0.42, task.n_chains)
+    soften(model, [head], 0.42, task.n_chains, leak=True)
     read = model, task.examples(64, 0), mean_patterns(model, task)
     assert [*ObservedPaths(*read).rows[head]] == [("pair2.second", "pair2.first")]
     assert {*ObservedPaths(*read, likely=[head]).rows[head]} == {*rows.items()}

@@ -18,9 +18,8 @@ def steered(circuit):
     task = ChainTask(1)
     model = compile_circuit(Circuit({LOW: JOIN, HIGH: ANSWER}), task)
     examples = task.examples(64, 0)
-    fitting = Fitting(SequentialTest(model, task, examples, 0.01), {}, ObservedPaths(
-        model, task.examples(64, 1), mean_patterns(model, task)
-    ))  # fmt: skip
+    observed = ObservedPaths(model, task.examples(64, 1), mean_patterns(model, task))
+    fitting = Fitting(SequentialTest(model, task, examples, 0.01), observed)
     found = steer(fitting, SequentialTest(model, task, examples, 0.05), examples, circuit)
     return found, fitting.trials, self_consistency(model, task, found, n_examples=64).verdict.decision
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import circuits
-from circuits import BadInput, Circuit, Condition, Examples, Head, OneHot, Roles, evaluate, run_ablated
+from circuits import BadInput, Circuit, Examples, Head, OneHot, Roles, evaluate, run_ablated
+from circuits.mechanisms import Condition, Identity
 from tests.circuits.entrance.small import CIRCUIT, END, LENGTH, SOURCE, VOCABULARY, Copying, plain_losses, uniform
 
 
@@ -48,9 +49,9 @@ def test_a_head_that_is_given_twice_is_refused():
 def test_every_method_of_a_circuit_takes_heads_as_integers_of_any_library():
     base, picked = Circuit({f"L0H{head}": "uniform" for head in range(4)}), torch.tensor([[0, 1], [0, 2]])
     assert [*base.without_heads(picked).heads] == [Head(0, 0), Head(0, 3)]
-    assert base.with_head(tuple(picked[0]), circuits.Identity()).heads[Head(0, 1)] == circuits.Identity()
-    assert len(base.with_head(tuple(picked[0]), circuits.Identity()).heads) == 4
-    assert tuple(picked[0]) in base.heads
+    assert base.with_head(tuple(picked[0]), Identity()).heads[Head(0, 1)] == Identity()
+    assert len(base.with_head(tuple(picked[0]), Identity()).heads) == 4
+    assert Head.of(picked[0]) in base.heads
     assert base.layer(torch.tensor(0)) == base.layer(0)
 
 
@@ -118,7 +119,7 @@ def test_two_instances_at_one_position_cannot_have_two_targets(model):
     tokens = torch.randint(3, VOCABULARY, (8, LENGTH), generator=torch.Generator().manual_seed(0))
     examples = Examples(tokens, tokens[:, 1], Roles.of(places, {"one": kinds}))
     task, row = Copying(("key", "asked"), output_roles=("asked",)), ("asked", "key")
-    with pytest.raises(BadInput, match="two instances have 'asked' at one position"):
+    with pytest.raises(BadInput, match="the row of 'asked' differs from another row"):
         evaluate(model, task, examples, [Circuit({"L1H0": {"asked": "key"}})])
     circuit = Circuit({"L1H0": OneHot([row], "uniform", {row: Condition("one", "key", 1)})})
     pattern = uniform()

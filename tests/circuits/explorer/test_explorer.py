@@ -2,11 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from circuits import BadInput, Circuit, Condition, Head, Identity, OneHot, Previous, Uniform, evaluate, load_circuit
+from circuits import BadInput, Circuit, Head, OneHot, evaluate, load_circuit
 from circuits.circuit import AttentionPath
 from circuits.explorer import explore
 from circuits.explorer.draft import Draft
 from circuits.explorer.explorer import AT_ONCE, EXACTLY
+from circuits.mechanisms import Condition, Identity, Previous, Uniform
 from tests.handmade import InductionTask
 
 FIRST, SECOND = Head(0, 0), Head(1, 0)

@@ -5,10 +5,11 @@ from dataclasses import replace
 import plotly.io
 import pytest
 
-from circuits import Circuit, Condition, OneHot, circuit_diagram, path_patching
+from circuits import Circuit, OneHot, circuit_diagram, path_patching
 from circuits.explorer.panels import attention_panel
 from circuits.figures.diagram_edges import INPUTS, READ, WRITTEN, drawn_edges
 from circuits.figures.page import figure_element
+from circuits.mechanisms import Condition
 from circuits.tracing.edges import Sender
 
 

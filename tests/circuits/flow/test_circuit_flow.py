@@ -2,9 +2,10 @@ import math
 
 import pytest
 
-from circuits import BadInput, Circuit, Head, Identity, OneHot, Previous
+from circuits import BadInput, Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.flow.circuit_flow import Carried, circuit_flow
+from circuits.mechanisms import Identity, Previous
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 from retrieval_interp.theory.chain_layout import chain_layout
 

@@ -1,13 +1,14 @@
 import pytest
 import torch
 
-from circuits import Circuit, Condition, FixedPattern, Head, OneHot
+from circuits import Circuit, FixedPattern, Head, OneHot
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths, paths_on_average, with_fixed_paths
 from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
+from circuits.mechanisms import Condition
 from circuits.roles import Roles
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit

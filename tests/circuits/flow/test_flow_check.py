@@ -1,6 +1,7 @@
-from circuits import Circuit, Condition, Head, Identity, OneHot, Previous
+from circuits import Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.flow.flow_check import FlowCheck, flow_check
+from circuits.mechanisms import Condition, Identity, Previous
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 from tests.repeated import RepeatedTokens

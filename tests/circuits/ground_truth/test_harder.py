@@ -8,11 +8,7 @@ import torch
 from circuits import BadInput, Circuit, Head, OneHot, evaluate, role_attention
 from circuits.circuit import AttentionPath
 from circuits.ground_truth.compile import compile_circuit
-from circuits.ground_truth.divide import divide
-from circuits.ground_truth.eliminate import eliminate
-from circuits.ground_truth.noise import add_noise
-from circuits.ground_truth.soften import leak, soften
-from circuits.ground_truth.superpose import directions, superpose
+from circuits.ground_truth.harder import add_noise, directions, divide, eliminate, soften, superpose
 from circuits.mechanisms.one_hot import Condition
 from circuits.model.patterns import attention_patterns
 from retrieval_interp.ground_truth.chains import ChainTask
@@ -35,7 +31,7 @@ def attention(model, head, target):
 
 def test_a_leaking_head_gives_the_rest_to_the_same_role_of_the_other_chains():
     model = compile_circuit(CIRCUIT, PROBLEM)
-    leak(model, [ASKING], 0.6, n_instances=3)
+    soften(model, [ASKING], 0.6, n_instances=3, leak=True)
     assert attention(model, ASKING, "pair1.second") == pytest.approx(0.6, abs=1e-4)
     to_seconds = dict(attention_patterns(model, PROBLEM.examples(4, seed=2)))[1][:, 0, 6:, 1:6:2]
     assert to_seconds.sort(dim=-1).values[..., :2] == pytest.approx(0.2 * torch.ones(4, 3, 2), abs=1e-4)

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from circuits import Circuit, Identity, Roles
+from circuits import Circuit, Roles
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.by_label import ByLabel, losses_by_label
+from circuits.mechanisms import Identity
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 from retrieval_interp.tasks.conditional import ConditionalTask

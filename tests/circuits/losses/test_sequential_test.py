@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from circuits import BadInput, Circuit, Head, OneHot, Uniform
+from circuits import BadInput, Circuit, Head, OneHot
 from circuits.losses.sequential_test import ENOUGH, FEW, SequentialTest
+from circuits.mechanisms import Uniform
 
 
 @pytest.fixture

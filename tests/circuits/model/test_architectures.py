@@ -6,16 +6,14 @@ from circuits import (
     Circuit,
     Examples,
     Head,
-    Identity,
     OneHot,
-    Previous,
     Roles,
-    Uniform,
     attention_viewer,
     evaluate,
     role_attention,
     run_ablated,
 )
+from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.model.layers import layers
 from circuits.model.patterns import attention_patterns

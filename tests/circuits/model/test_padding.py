@@ -11,17 +11,15 @@ from circuits import (
     Examples,
     FixedPattern,
     Head,
-    Identity,
     OneHot,
-    Previous,
     Roles,
-    Uniform,
     evaluate,
     role_attention,
     run_ablated,
 )
 from circuits.attention import position_attention
-from circuits.mechanisms.mechanism import checked_pattern
+from circuits.mechanisms import Identity, Previous, Uniform
+from circuits.mechanisms.mechanism import head_pattern
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from tests.architectures import VOCABULARY, bridge
 
@@ -127,7 +125,7 @@ def test_average_attention_counts_positions_from_the_first_token(side, made):
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, OneHot({"last": "third"}, "uniform")], ids=str)
 def test_no_mechanism_attends_to_padding_and_every_row_of_a_token_keeps_its_sum(mechanism, side):
     roles = Last(side).examples().roles
-    pattern = checked_pattern(mechanism, roles, LONGEST).expand(len(LENGTHS), -1, -1)
+    pattern = head_pattern(Head(0, 0), mechanism, roles, LONGEST).expand(len(LENGTHS), -1, -1)
     assert not pattern.transpose(1, 2)[~roles.valid].any()
     if mechanism is not FALLING:
         assert torch.allclose(pattern.sum(dim=-1)[roles.valid], torch.tensor(1.0))

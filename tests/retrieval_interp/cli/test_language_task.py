@@ -7,7 +7,8 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from circuits import Circuit, Head, Identity, save_circuit
+from circuits import Circuit, Head, save_circuit
+from circuits.mechanisms import Identity
 from retrieval_interp.language_tasks import ioi
 from tests.command import run
 from tests.retrieval_interp.cli.test_cli import one_line

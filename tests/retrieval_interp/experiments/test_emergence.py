@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from circuits import Circuit, Head, OneHot, Previous, save_circuit
+from circuits import Circuit, Head, OneHot, save_circuit
 from circuits.attention import path_attention
 from circuits.circuit import AttentionPath
+from circuits.mechanisms import Previous
 from retrieval_interp.experiments.emergence import circuit_to_follow, emergence
 from retrieval_interp.experiments.observations import arrived, observations
 from retrieval_interp.models import presets

@@ -4,8 +4,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from circuits import BadInput, Circuit, Head, Resample, Task, Uniform, Unsolved, evaluate, run_ablated
+from circuits import BadInput, Circuit, Head, Task, Unsolved, evaluate, run_ablated
 from circuits.checks.content_or_position import mean_patterns
+from circuits.mechanisms import Resample, Uniform
 from retrieval_interp import on_task
 from retrieval_interp.language_tasks.language_task import at_end
 from retrieval_interp.language_tasks.metric import Metric, MetricTask

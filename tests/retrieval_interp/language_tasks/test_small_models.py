@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from circuits import Circuit, Head, Resample, content_or_position, evaluate, load_circuit, role_attention
+from circuits import Circuit, Head, content_or_position, evaluate, load_circuit, role_attention
+from circuits.mechanisms import Resample
 from retrieval_interp import data_folder, on_task
 
 INDUCTION_HEADS = [Head(1, index) for index in range(4)]

@@ -3,8 +3,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, OneHot, Previous
+from circuits import BadInput, Circuit, Head, OneHot
 from circuits.flow.flow_check import flow_check
+from circuits.mechanisms import Previous
 from retrieval_interp.tasks.conditional import ConditionalTask
 from tests.sequences import symbols_of
 
