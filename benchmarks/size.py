@@ -22,10 +22,10 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from benchmarks.arguments import at_least
 from circuits.ablation.evaluation import evaluate
-from circuits.checks.content_or_position import each_alone, mean_patterns
+from circuits.checks.content_or_position import mean_patterns
 from circuits.circuit import Circuit
 from circuits.losses.sample import Sample
-from circuits.losses.sequential_test import SequentialTest
+from circuits.losses.sequential_test import ENOUGH, SequentialTest
 from circuits.roles import Roles
 from circuits.task import Examples
 from circuits.utils.progress import shown
@@ -72,7 +72,9 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
         whole = evaluate(model, raw, raw.examples(128, 1), [Circuit(means)]).mean().item()
         task = MetricTask(task, model, Metric.kl, whole)
         test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD)
-        alone = each_alone(test, means, progress)
+        single = {head: Circuit({head: mean}) for head, mean in means.items()}
+        decided = test.test(single, min_examples=ENOUGH, progress=progress)
+        alone = {head: one.loss for head, one in decided.items()}
         ended, ending = time.perf_counter(), time.process_time()
     return {
         "heads": len(alone),

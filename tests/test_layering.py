@@ -19,8 +19,8 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
         *("errors", "results", "utils", "roles", "task", "heads", "mechanisms", "circuit"),
         *("circuit_file", "model", "given", "entrance", "attention"),
         *("ablation", "losses", "flow", "checks"),
-        *("tracing", "discovery", "null_models", "figures", "viewer"),
-        *("validation", "explorer", "ground_truth"),
+        *("tracing", "discovery", "figures", "viewer"),
+        *("report", "validation", "explorer", "ground_truth"),
     ),
     retrieval_interp: (
         *(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -26,9 +26,7 @@ from circuits.tracing.edges import Composition
 from circuits.tracing.self_consistency_result import SelfConsistency
 from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from circuits.utils.lazy import plotly
 
 REPORT, PAGE, SUMMARY = "report.json", "report.html", "report.md"
 Protocol = Literal["extended", "paper"]  # every check, or Appendix E to the letter
@@ -199,7 +197,7 @@ class Report(Result):
         near = self.combined.near(self.threshold)
         return near or (self.combined.mean < self.threshold and any(one.needed == "undecided" for one in self.paths))
 
-    def plot(self) -> go.Figure:
+    def plot(self) -> plotly.graph_objects.Figure:
         """Plot the loss without each attention path."""
         from circuits.report.loss_figures import loss_figure
 

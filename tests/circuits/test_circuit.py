@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import save
@@ -30,12 +28,6 @@ def test_yaml_that_a_person_would_write_is_read():
     }
 
 
-def test_the_hypothesis_of_the_readme_is_read():
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    circuit = parse_circuit(text.partition("```yaml\n")[2].partition("```")[0], "README.md")
-    assert [str(head) for head in circuit.heads] == ["L0H0", "L1H0", "L2H0"]
-
-
 def test_paths_are_listed_from_the_lowest_layer_up_and_a_previous_head_is_one():
     assert [str(path) for path in parse_circuit(TEXT).paths] == [
         "L0H0 * -> previous",
@@ -58,7 +50,7 @@ def test_without_takes_one_path_away_and_leaves_the_rest():
     assert path not in without.paths
     assert without.heads[Head(1, 0)] == OneHot({"query": "identity", "second": "first"})
     assert circuit.paths[1] == path
-    assert circuit.without(path, "first").heads[Head(1, 0)] == OneHot({"query": "first", "second": "first"})
+    assert circuit.retargeted(path, "first").heads[Head(1, 0)] == OneHot({"query": "first", "second": "first"})
     assert circuit.without(circuit.paths[0]).heads[Head(0, 0)] == Uniform()  # a previous head is one path
 
 

@@ -50,12 +50,14 @@ def test_an_edge_leads_from_its_sender_to_the_start_of_the_arrow_that_reads_it(r
 
 
 def test_only_the_strongest_edges_of_an_input_are_drawn_each_in_its_place(roles, circuit, composition):
-    key = next(edge for edge in composition.found if edge.input == "K" and edge.sender == Sender(0))
+    key = next(edge for edge in composition.of() if edge.input == "K" and edge.sender == Sender(0))
     weaker = [
-        replace(key, sender=Sender(0, index=index), attention_lost=replace(key.attention_lost, mean=mean))
+        key.model_copy(
+            update={"sender": Sender(0, index=index), "attention_lost": replace(key.attention_lost, mean=mean)}
+        )
         for index, mean in ((1, 0.6), (2, 0.3))
     ]
-    more = replace(composition, edges=(*weaker, *composition.edges))
+    more = composition.model_copy(update={"edges": (*weaker, *composition.edges)})
     assert {edge.sender for edge in drawn_edges(more) if edge.input == "K"} >= {Sender(0), weaker[0].sender}
     assert weaker[1] not in drawn_edges(more)
     figure = circuit_diagram(circuit, roles, 2, composition=more)

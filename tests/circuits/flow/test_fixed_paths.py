@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from circuits import Circuit, FixedPattern, Head, OneHot
+from circuits.checks.experiment import Experiment
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths, paths_on_average, with_fixed_paths
 from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
-from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Condition
 from circuits.roles import Roles
 from retrieval_interp.ground_truth.chains import ChainTask
@@ -99,8 +99,8 @@ def test_what_a_fixed_pattern_joins_is_known_above_it():
 
 def test_appendix_e_takes_a_fixed_pattern_for_the_paths_that_it_leads_along():
     task, circuit = ChainTask(2), minimal_circuit(2)
-    judge = SequentialTest(compile_circuit(circuit, task), task, task.examples(64, seed=0), 0.05)
     by_position = FixedPattern(torch.eye(task.n_positions).roll(-1, 1).tril())
-    found = paper_protocol(judge, circuit.with_head(Head(0, 0), by_position))
+    changed = circuit.with_head(Head(0, 0), by_position)
+    found = paper_protocol(Experiment(compile_circuit(circuit, task), task, changed, n_examples=64))
     assert found.circuit.heads[Head(0, 0)] == OneHot(JOINED)
     assert found.combined.mean < 0.01

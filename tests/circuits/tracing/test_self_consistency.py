@@ -173,7 +173,7 @@ def test_attention_within_three_standard_errors_of_a_half_is_undecided(mean, dec
 )
 def test_a_loss_is_low_only_if_it_is_for_every_label(loss, of_a_label, decision):
     by_label = ByLabel("slot", "query", {0: Mean(0.01, 0.001, 64), 1: Mean(of_a_label, 0.001, 64)})
-    assert low(Loss(loss, 0.001, {}, 64), by_label, 0.05) == decision
+    assert low(Loss(loss, 0.001, 64), by_label, 0.05) == decision
 
 
 def test_without_a_group_attention_has_no_label(model, task, circuit):

@@ -40,7 +40,6 @@ def test_a_plan_is_a_list_of_presets_with_seeds(tmp_path):
         ("seeds: 2\npresets: [micro, micro]", "micro is given twice"),
         ("seeds: 2\npresets: [nosuch]", "mine.yaml: unknown preset 'nosuch'"),
         ("seeds: [", "not YAML"),
-        ("seeds: 2\npresets: [micro]\nseeds: 9", "mine.yaml, line 3: 'seeds' is given twice"),
     ],
 )
 def test_a_plan_that_is_none_is_one_clear_line(tmp_path, text, message):

@@ -132,12 +132,6 @@ def test_facts_that_answer_nothing_are_refused_in_one_line(query, asked, forms, 
     assert "\n" not in str(refused.value)
 
 
-def test_a_tag_in_a_file_makes_nothing(path):
-    path.write_text("query: !!python/object/apply:os.getcwd []\nasked: b\nfacts: {one: [a -> b]}")
-    with pytest.raises(BadInput, match="unexpected tag"):
-        load_facts(path)
-
-
 def test_words_that_yaml_takes_for_something_else_are_words(path):
     path.write_text("query: [no]\nasked: 2\nfacts: {one: [1 -> 2], two: [no -> 1]}")
     assert load_facts(path).layers(causal=True) == 3
@@ -149,14 +143,13 @@ def test_words_that_yaml_takes_for_something_else_are_words(path):
         ("", "the file"),
         ("query: [a", "not YAML"),
         ("facts: {one: [a -> b], one: [c -> d]}", "line 1: 'one' is given twice"),
-        ("[]", "expected the keys query, asked, facts"),
-        ("query: a\nasked: b\nfacts: {}", "query is 'a'; expected a list of tokens"),
-        ("query: [a]\nasked: b\nfacts: [a -> b]", "expected a list of facts for every form"),
-        ("query: [{a: 1}]\nasked: b\nfacts: {one: [a -> b]}", "expected a list of tokens"),
-        ("query: [a]\nasked: [b]\nfacts: {one: [a -> b]}", "asked is ['b']; expected a token"),
-        ("query: [a]\nasked: b\nfacts: {one: [[a]]}", "fact ['a']; expected a text such as a b -> c"),
+        ("query: a\nasked: b\nfacts: {}", "query: Input should be a valid list"),
+        ("query: [a]\nasked: b\nfacts: [a -> b]", "facts: Input should be a valid dictionary"),
+        ("query: [a]\nasked: [b]\nfacts: {one: [a -> b]}", "asked: Input should be a valid string"),
+        ("query: [a]\nasked: b\nfacts: {one: [[a]]}", "facts.one.0: Input should be a valid string"),
+        ("query: [a]\nasked: b\nfacts: {}\nmore: c", "more: Extra inputs"),
         ("query: [a]\nasked: b\nfacts: {one: [a]}", "fact 'a'; expected different tokens"),
-        ("query: !!python/object/apply:os.getcwd []\nasked: b\nfacts: {one: [a -> b]}", "the query holds no token"),
+        ("query: !!python/object/apply:os.getcwd []\nasked: b\nfacts: {one: [a -> b]}", "unexpected tag"),
     ],
 )
 def test_a_malformed_file_is_refused_in_one_line_that_names_it_once(path, text, message):

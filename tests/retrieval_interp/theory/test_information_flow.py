@@ -44,14 +44,6 @@ def test_what_a_position_knows_is_contiguous_and_at_most_3_to_the_t_plus_1_long(
             assert after[role] == frozenset().union(*shared)
 
 
-def test_a_mask_of_any_form_hides_what_it_hides():
-    hidden = {("query", "pair1.first")}  # the only one that tells where x1 stands
-    *_, last = spread(chain_layout(1), causal=True, hidden=hidden)
-    assert last["query"] == {"x0", "p0", "p1", "x1"}  # the second member, joined to the first, tells it too
-    *_, last = spread(chain_layout(1), causal=True, hidden=hidden | {("pair1.second", "pair1.first")})
-    assert last["query"] == {"x0", "p0"}
-
-
 def test_who_knows_the_same_in_the_same_way_cannot_be_told_apart():
     # Both rooms are said to be cold, and only one of them to be mine.
     start = {"room1": frozenset({"cold", "p1"}), "room2": frozenset({"cold", "mine", "p2"})}

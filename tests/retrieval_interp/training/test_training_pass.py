@@ -9,7 +9,12 @@ from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 from retrieval_interp.training.training_pass import training_pass
 
-TASKS = [RetrievalTask(2, 3), RetrievalTask(2, 3, step_order=StepOrder.ANY), ConditionalTask(), EquationsTask(2)]
+TASKS = [
+    RetrievalTask(2, 3),
+    RetrievalTask(2, 3, step_order=StepOrder.FIRST_FIRST),
+    ConditionalTask(),
+    EquationsTask(2),
+]
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)
