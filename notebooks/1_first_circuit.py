@@ -40,7 +40,8 @@ print("loss for B, C, D:    ", task.losses(answers, examples).mean(dim=0).tolist
 # at the bottom row, which is the query. L2H0 gives most of its attention to the second member of the first pair, `pair1.second`.
 
 # %%
-from circuits import attention_figure, role_attention
+from circuits import role_attention
+from circuits.figures.attention_figure import attention_figure
 
 attention_figure(role_attention(model, examples), task.roles, examples.roles.in_order)
 
@@ -63,7 +64,7 @@ attention_viewer(model, examples, example=0, layer=4)
 # lead from role to role. The two members of a pair stand side by side, so a head can join them by position alone.
 
 # %%
-from circuits import circuit_diagram
+from circuits.figures.diagram import circuit_diagram
 
 for head, mechanism in circuit.heads.items():
     print(head, mechanism)

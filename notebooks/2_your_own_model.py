@@ -96,7 +96,8 @@ print(f"loss {loss.item():.4f}; a uniform guess has 1")
 # `again` to `next`?
 
 # %%
-from circuits import attention_figure, role_attention
+from circuits import role_attention
+from circuits.figures.attention_figure import attention_figure
 
 examples = task.examples(256, seed=1)
 attention = role_attention(model, examples)
@@ -173,4 +174,4 @@ explore(model, task, textbook)
 #
 # 1. How low is the loss of the same circuit with its paths exchanged? `circuit.retargeted` makes such circuits.
 # 2. Set `FILLER = 0` and train again. The copy then stands at a fixed distance. Does the model still need both heads?
-# 3. Compile a circuit into weights with `circuits.compile_circuit`, and let `discover` find it again.
+# 3. Compile a circuit into weights with `circuits.ground_truth.compile_circuit`, and let `discover` find it again.

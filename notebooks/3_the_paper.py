@@ -35,7 +35,7 @@ depth_figure(depths(range(1, 65)))
 # layer doubles the number of steps that a pair knows. `compile_circuit` writes this circuit into the weights of a transformer.
 
 # %%
-from circuits import compile_circuit
+from circuits.ground_truth import compile_circuit
 from retrieval_interp import ChainTask, minimal_circuit
 
 chains, shallowest = ChainTask(3), minimal_circuit(3)
@@ -52,7 +52,7 @@ print(f"{compiled.cfg.n_layers} layers; loss {chains.losses(compiled(drawn.input
 # If nothing can be read, the error is 1.
 
 # %%
-from circuits import flow_check
+from circuits.flow.flow_check import flow_check
 from retrieval_interp import load
 
 model, task, circuit = load("transformer_a")

@@ -4,6 +4,6 @@
 - harder.py: what makes such a model harder to read, without another circuit
 """
 
-from circuits.ground_truth.compile import Distractor, TokenTask
+from circuits.ground_truth.compile import Distractor, TokenTask, compile_circuit
 
-__all__ = ["Distractor", "TokenTask"]
+__all__ = ["Distractor", "TokenTask", "compile_circuit"]

@@ -51,7 +51,7 @@ def construct(
     """
     import torch
 
-    from circuits import compile_circuit
+    from circuits.ground_truth import compile_circuit
     from circuits.losses.loss import Loss
     from retrieval_interp.ground_truth.chains import ChainTask
     from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit

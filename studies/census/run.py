@@ -17,10 +17,10 @@ import torch
 from canonical_form import canonical_form, joins_first
 
 import circuits
-from circuits import Circuit, Mechanism, OneHot, Roles, flow_check, load_circuit, save_circuit
+from circuits import Circuit, Mechanism, OneHot, Roles, load_circuit, save_circuit
 from circuits.errors import Unsolved
 from circuits.flow.fixed_paths import with_fixed_paths
-from circuits.flow.flow_check import ROLE_EXAMPLES
+from circuits.flow.flow_check import ROLE_EXAMPLES, flow_check
 from circuits.losses.interval import Interval
 from circuits.losses.loss import allowed_loss
 from circuits.mechanisms.one_hot import POSITION

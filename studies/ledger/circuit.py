@@ -68,7 +68,9 @@ def read_circuit(folder: Path) -> Circuit | None:
     """
     if not (folder / REPORT).exists():
         if (folder / CIRCUIT).exists():
-            raise BadInput(f"{folder / REPORT}: missing; make it with: retrieval-interp discover {folder} --report")
+            raise BadInput(
+                f"{folder / REPORT}: missing; make it with: retrieval-interp discover {folder} --out {folder}"
+            )
         return None
     report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     if (name := Path(report["metadata"]["model"]).name) != folder.name:

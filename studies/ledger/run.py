@@ -66,7 +66,7 @@ on which a rule was tested. *Ours* marks rows that the paper does not have. Brac
 Seeds 0 and 3 of A to C were left out of recipe `small`, and none out of recipe `paper`
 ([why](results.md#transformers-a-b-and-c)).
 
-Losses of whole models come from `models export`, circuits and their losses from `discover --report`, emergence from
+Losses of whole models come from `models export`, circuits and their losses from `discover`, emergence from
 `study emergence`, sections 5 and 7.2 from `study sweep figure4_paper_one_seed` (recipe `paper`) and `study sweep
 figure4` (`small`), the compiled transformer from `theory construct 3`, and departures from
 `train transformer_d --seed 0 --set checkpoint_every=20 --set SETTING`, or `train transformer_a --seed 0 --set SETTING`.

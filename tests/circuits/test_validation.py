@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, OneHot, Report, Roles, mean_patterns, validate
+from circuits import BadInput, Circuit, Head, OneHot, Report, Roles, validate
+from circuits.checks.content_or_position import mean_patterns
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.checks.removals import _doubtful, alternative_targets, removals, step_6

@@ -5,7 +5,8 @@ from functools import partial
 import pytest
 import torch
 
-from circuits import Circuit, FixedPattern, Head, OneHot, discover, mean_patterns, validate
+from circuits import Circuit, FixedPattern, Head, OneHot, discover, validate
+from circuits.checks.content_or_position import mean_patterns
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.ground_truth.compile import compile_circuit

@@ -7,7 +7,9 @@ from torch.nn.functional import cross_entropy
 
 import circuits
 from circuits import Circuit, Examples, Roles, evaluate, run_ablated, validate
+from circuits.checks.content_or_position import content_or_position, mean_patterns
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from circuits.tracing.mlp_ablations import mlp_ablations
 
 VOCABULARY, LENGTH, SOURCE, END = 31, 12, 3, 9
 
@@ -95,9 +97,9 @@ ENTRANCES = {
     "discover": lambda model, task: circuits.discover(model, task, n_examples=32, threshold=9.0),
     "evaluate": lambda model, task: evaluate(model, task, Copying().examples(4, 0), [CIRCUIT]),
     "path_patching": lambda model, task: circuits.path_patching(model, task, CIRCUIT, n_examples=4),
-    "mlp_ablations": lambda model, task: circuits.mlp_ablations(model, task, n_examples=4),
+    "mlp_ablations": lambda model, task: mlp_ablations(model, task, n_examples=4),
     "self_consistency": lambda model, task: circuits.self_consistency(model, task, CIRCUIT, n_examples=32),
-    "content_or_position": lambda model, task: circuits.content_or_position(model, task, n_examples=32),
+    "content_or_position": lambda model, task: content_or_position(model, task, n_examples=32),
     "explore": lambda model, task: circuits.explore(model, task, CIRCUIT),
 }
 
@@ -105,7 +107,7 @@ ON_MODELS = {
     **ENTRANCES,
     "run_ablated": lambda model, task: run_ablated(model, CIRCUIT, Copying().examples(4, 0)),
     "ablated": lambda model, task: circuits.ablated(model, CIRCUIT, Copying().examples(4, 0).roles),
-    "mean_patterns": lambda model, task: circuits.mean_patterns(model, task, n_examples=8),
+    "mean_patterns": lambda model, task: mean_patterns(model, task, n_examples=8),
     "attention_viewer": lambda model, task: circuits.attention_viewer(model, Copying().examples(4, 0)),
     "role_attention": lambda model, task: circuits.role_attention(model, Copying().examples(4, 0)),
 }

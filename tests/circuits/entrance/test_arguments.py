@@ -49,8 +49,11 @@ import inspect
 import torch
 import circuits
 from circuits import BadInput, Circuit, Head, OneHot, Roles
+from circuits.checks.content_or_position import content_or_position
 from circuits.errors import plain
 from circuits.figures.diagram import circuit_diagram
+from circuits.ground_truth import compile_circuit
+from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.viewer.viewer import over_training, side_by_side
 from retrieval_interp.language_tasks.registry import language_task
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
@@ -58,7 +61,7 @@ from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 model, task = small_model(), Copying()
 wrong = {
     "interchange, is Interchangeable": lambda: circuits.interchange(model, task, n_examples=4),
-    "compile_circuit, is TokenTask": lambda: circuits.compile_circuit(CIRCUIT, task),
+    "compile_circuit, is TokenTask": lambda: compile_circuit(CIRCUIT, task),
     "Roles, no whole numbers": lambda: Roles(("a",), torch.zeros(2, 1, 1)),
     "where, the conditions are": lambda: OneHot([("a", "b")], where={("a", "b"): (0, 1)}),
     "elsewhere, elsewhere is 3": lambda: OneHot([("a", "b")], elsewhere=3),
@@ -80,7 +83,7 @@ for name, run in wrong.items():
     else:
         raise AssertionError(name)
 for work in (circuits.path_patching, circuits.self_consistency, circuits.validate,
-             circuits.content_or_position, circuits.discover, circuits.mlp_ablations):
+             content_or_position, circuits.discover, mlp_ablations):
     for name in ("n_examples", "seed"):
         for value in ("a", 2.5, True, -1, None):
             given = {"circuit": CIRCUIT} if "circuit" in inspect.signature(work).parameters else {}

@@ -9,6 +9,7 @@ import torch
 import circuits
 from circuits import BadInput, Circuit, Examples, evaluate, validate
 from circuits.given import _as_it_is
+from circuits.tracing.mlp_ablations import mlp_ablations
 from tests.circuits.entrance.small import CIRCUIT, END, ENTRANCES, Copying, Gives, Loses, plain_losses, uniform
 
 
@@ -142,7 +143,7 @@ def test_examples_of_a_small_data_set_that_repeat_are_told(model, how, seed):
     runs = {
         "validate": lambda: validate(model, task, CIRCUIT, n_examples=512, seed=seed),
         "path_patching": lambda: circuits.path_patching(model, task, CIRCUIT, n_examples=512, seed=seed),
-        "mlp_ablations": lambda: circuits.mlp_ablations(model, task, n_examples=512, seed=seed),
+        "mlp_ablations": lambda: mlp_ablations(model, task, n_examples=512, seed=seed),
     }
     for run in runs.values():
         with pytest.warns(UserWarning, match=r"512 examples were asked for, \d+ are different, and of 32 with another"):
@@ -156,7 +157,7 @@ def test_a_task_of_many_different_examples_is_not_told(model, recwarn):
 
 def test_a_task_that_gives_few_examples_is_asked_for_no_more_than_the_user_asks_for(model):
     few = Gives(lambda task, n, seed: task.examples(min(n, 20), seed))
-    circuits.mlp_ablations(model, few, n_examples=16)
+    mlp_ablations(model, few, n_examples=16)
 
 
 def test_what_a_task_is_costs_nothing_whatever_it_holds():

@@ -5,8 +5,9 @@ from dataclasses import replace
 import plotly.io
 import pytest
 
-from circuits import Circuit, OneHot, circuit_diagram, path_patching
+from circuits import Circuit, OneHot, path_patching
 from circuits.explorer.panels import attention_panel
+from circuits.figures.diagram import circuit_diagram
 from circuits.figures.diagram_edges import INPUTS, READ, WRITTEN, drawn_edges
 from circuits.figures.page import figure_element
 from circuits.mechanisms import Condition

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from benchmarks.recovery import plant
-from circuits import BadInput, Circuit, Examples, Roles, compile_circuit, interchange
+from circuits import BadInput, Circuit, Examples, Roles, interchange
+from circuits.ground_truth import compile_circuit
 from circuits.losses.mean import Mean
 from circuits.task import exchange
 from circuits.tracing.interchange_result import RANDOM, InterchangeResult

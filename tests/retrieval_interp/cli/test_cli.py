@@ -32,7 +32,7 @@ def test_json_is_one_document_on_standard_output_and_nothing_else(capfd):
     code, out, errors = run(capfd, "validate", "induction", "--threshold", "0.1", *FEW, "--json")
     assert code == 0, errors
     report = json.loads(out)
-    assert report["passed"] is True
+    assert report["decision"] == "holds"
     assert report["metadata"]["model"] == "induction"
 
 
@@ -51,8 +51,7 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
         (["validate", "transformer_a", "--circuit", "nowhere.yaml", "--out", "new"], "nowhere.yaml: no such file"),
         (["validate", "transformer_a", "--threshold", "-1"], "threshold is -1"),
         (["validate", "transformer_a", "--seed", "-3"], "seed is -3"),
-        (["discover", "transformer_a", "--out", "/proc/nothing/circuit.yaml"], "cannot be written"),
-        (["discover", "transformer_a", "--report", "/proc/nothing"], "cannot be written"),
+        (["discover", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
         (["validate", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
         (["view", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
         (["view", "one_layer", "--by", "template"], "unknown group 'template'; the groups are position, slot"),
@@ -184,37 +183,35 @@ def somebody_elses_model(folder):
 
 @pytest.mark.slow
 def test_the_circuit_of_a_transformer_that_somebody_else_trained_is_written_and_its_report_verified(capsys, tmp_path):
-    theirs, out, report = somebody_elses_model(tmp_path / "theirs"), tmp_path / "found.yaml", tmp_path / "report"
-    asked = ("--threshold", "0.1", *FEW, "--out", out, "--report", report, "--json")
-    code, document, _ = run(capsys, "discover", theirs, *asked)
+    theirs, out = somebody_elses_model(tmp_path / "theirs"), tmp_path / "report"
+    code, document, _ = run(capsys, "discover", theirs, "--threshold", "0.1", *FEW, "--out", out, "--json")
     assert code == 0
-    found, circuit = json.loads(document), load_circuit(out)
-    assert found["discovery"]["found"] is True
-    assert {*found["discovery"]["circuit"]} == {str(head) for head in circuit.heads}
+    report, circuit = json.loads(document), load_circuit(out / "circuit.yaml")
+    assert report["discovery"]["found"] is True
+    assert report["circuit"]["sha256"] == circuit.digest
     assert "L1H0 query -> pair1.second" in map(str, circuit.paths)
-    assert found["content_or_position"]["content_intact"]["heads"] == ["L1H0"]
-    assert found["chance"]["random_circuits"]["n"] > 0
-    assert found["self_consistency"]["sentences"][0] in (report / "report.md").read_text()
-    assert json.loads((report / "report.json").read_text()) == found
-    found["self_consistency"]["combined"]["mean"] += 0.01
-    (report / "report.json").write_text(json.dumps(found))
-    code, said, _ = run(capsys, "reproduce", report)
+    assert report["content_or_position"]["content"] == ["L1H0"]
+    assert json.loads((out / "report.json").read_text()) == report
+    report["self_consistency"]["combined"]["mean"] += 0.01
+    (out / "report.json").write_text(json.dumps(report))
+    code, printed, _ = run(capsys, "reproduce", out)
     assert code == 1
-    assert "self_consistency.combined.mean" in said
-    assert "1 value differs" in said
+    assert printed.splitlines()[0].startswith("self_consistency.combined.mean: reported")
+    assert "not reproduced: values that differ: 1" in printed
 
 
 @pytest.mark.slow
 def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tmp_path, monkeypatch):
     blind = DiscoverySettings(on=2.0, likely=2.0)  # attention shows no path
     monkeypatch.setattr("circuits.discover", partial(discover, settings=blind))
-    code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path / "circuit.yaml")
+    code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path)
     assert code == 1
-    assert "fails" in out
+    assert "No circuit was found" in out
+    assert not (tmp_path / "circuit.yaml").exists()
 
 
 def test_discovery_of_a_model_that_does_not_solve_its_task_is_refused(capsys, tmp_path):
-    message = one_line(*run(capsys, "discover", "induction", "--threshold", "0.001", "--out", tmp_path / "c.yaml"))
+    message = one_line(*run(capsys, "discover", "induction", "--threshold", "0.001", "--out", tmp_path))
     assert "0.001" in message
     assert list(tmp_path.iterdir()) == []
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from circuits import BadInput, Circuit, Head, Task, Unsolved, evaluate, run_ablated
+from circuits import BadInput, Circuit, Head, Task, evaluate, run_ablated
 from circuits.checks.content_or_position import mean_patterns
+from circuits.errors import Unsolved
 from circuits.mechanisms import Resample, Uniform
 from retrieval_interp import on_task
 from retrieval_interp.language_tasks.language_task import at_end

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from circuits import Circuit, Head, content_or_position, evaluate, load_circuit, role_attention
+from circuits import Circuit, Head, evaluate, load_circuit, role_attention
+from circuits.checks.content_or_position import content_or_position
 from circuits.mechanisms import Resample
 from retrieval_interp import data_folder, on_task
 
