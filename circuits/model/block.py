@@ -54,10 +54,10 @@ def attention(
 
 
 def attention_scores(
-    queries: Float[Tensor, "*variant query d_head"],
-    keys: Float[Tensor, "*#variant key d_head"],
+    queries: Float[Tensor, "*q query d_head"],
+    keys: Float[Tensor, "*k key d_head"],
     scale: float,
-    seen: Bool[Tensor, "*#variant query key"],
+    seen: Bool[Tensor, "*seen query key"],
 ) -> Float[Tensor, "*variant query key"]:
     """Return what the softmax of an attention pattern is taken of: minus infinity where nothing may be ``seen``."""
     return (queries @ keys.transpose(-1, -2) / scale).masked_fill(~seen, -torch.inf)

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from circuits.heads import Head
 from circuits.model.batching import sequences_at_once
-from circuits.model.block import after_mlp, normalised
-from circuits.model.kept_run import is_like_gpt2
+from circuits.model.block import after_mlp, attention_scores, is_like_gpt2, normalised
 from circuits.model.layers import EditHeads, layers
 from circuits.tracing.unablated import Unablated
 
@@ -112,9 +111,9 @@ class ProductHead(PatchedHead):
     def _attention(
         self, queries: Float[Tensor, "*q example instance d_head"], keys: Float[Tensor, "*k example pos d_head"]
     ) -> Float[Tensor, "*variant example instance pos"]:
-        scores = queries @ keys.transpose(-1, -2) / self.run.model.blocks[self.head.layer].attn.attn_scale
-        later = torch.arange(scores.shape[-1], device=scores.device) > self.source[..., None]
-        return scores.masked_fill(later, -torch.inf).softmax(dim=-1)
+        seen = torch.arange(keys.shape[-2], device=keys.device) <= self.source[..., None]
+        scale = self.run.model.blocks[self.head.layer].attn.attn_scale
+        return attention_scores(queries, keys, scale, seen).softmax(dim=-1)
 
     def patched(
         self, which: str, at: Int[Tensor, "example instance"], rows: Float[Tensor, "sender example instance d_model"]

@@ -16,13 +16,6 @@ except ImportError:
 LARGEST_FILE = 1_000_000
 DEEPEST = 30  # levels of lists and mappings; parsers recurse for each
 TAG = "tag:yaml.org,2002:"
-OPENING = (
-    yaml.FlowSequenceStartToken,
-    yaml.FlowMappingStartToken,
-    yaml.BlockSequenceStartToken,
-    yaml.BlockMappingStartToken,
-)
-CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 
 class Text(str):
@@ -60,9 +53,9 @@ def parse(text: str, source: str) -> Any:
     """
     try:
         depth = 0
-        for token in yaml.scan(text, Loader=SafeLoader):
-            depth += isinstance(token, OPENING) - isinstance(token, CLOSING)
-            if isinstance(token, yaml.AliasToken):
+        for event in yaml.parse(text, Loader=SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent):
                 raise BadInput(f"{source}: YAML aliases are not allowed")
             if depth > DEEPEST:
                 raise BadInput(f"{source}: nested too deeply (more than {DEEPEST} levels)")

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from circuits import Circuit, evaluate, validate
+from circuits import validate
 from circuits.losses import sequential_test
 from circuits.model import batching
 from retrieval_interp import load
 
 FEW = 128
 # By how much a loss of this small model may differ from that in fp32: absolutely, and as a share of it.
-TOLERANCE = {"bfloat16": (2e-3, 0.02), "float16": (2e-4, 0.002), "2 threads": (1e-6, 1e-5)}
+TOLERANCE = {"bfloat16": (2e-3, 0.02), "2 threads": (1e-6, 1e-5)}
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,8 @@ class Setting:
 USUAL = Setting("none")
 SETTINGS = (
     Setting("bfloat16", precision=torch.bfloat16),
-    Setting("float16", precision=torch.float16),
-    Setting("2 threads", threads=2),
+    Setting("2 threads", threads=2, examples=32),
     Setting("batches of 4", at_once=4, examples=32),  # small batches are slow, and few examples test them as well
-    Setting("batches of 16", at_once=16, examples=64),
-    Setting("batches of 256", at_once=256),
 )
 
 
@@ -95,16 +92,3 @@ def test_no_setting_changes_a_verdict_and_hardly_a_loss(report, setting):
     assert at_once <= (setting.at_once or at_once)
     if setting.precision != torch.float32:
         assert not torch.equal(losses(found), losses(usual))
-
-
-@pytest.mark.slow
-def test_how_many_examples_run_at_once_hardly_changes_a_loss(monkeypatch):
-    model, task, circuit = load("induction")
-    examples = task.examples(4096, seed=1)
-    circuits = [Circuit(), circuit, circuit.without(circuit.paths[0])]
-    found = {}
-    for at_once, n in ((1, 64), (16, 64), (512, 4096), (4096, 4096)):
-        monkeypatch.setattr(batching, "POSITIONS_AT_ONCE", at_once * len(circuits) * examples.inputs.shape[1])
-        found[at_once] = evaluate(model, task, examples.take(slice(0, n)), circuits)
-    for at_once, n in ((1, 64), (16, 64), (512, 4096)):
-        torch.testing.assert_close(found[at_once], found[4096][:, :n], atol=1e-5, rtol=1e-4)

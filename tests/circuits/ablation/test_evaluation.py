@@ -35,7 +35,7 @@ hypotheses = st.sampled_from(
 every_head = st.fixed_dictionaries({Head(layer, head): hypotheses for layer in range(3) for head in range(2)})
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=1, max_size=6))
 def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_model, chains, maps):
     circuits, examples = [Circuit(heads) for heads in maps], chains.examples(5, seed=1)
@@ -45,15 +45,7 @@ def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_
     assert torch.allclose(together, alone, atol=1e-5)
 
 
-def test_losses_do_not_depend_on_how_many_examples_run_at_once(random_model, chains, monkeypatch):
-    examples, circuits = chains.examples(9, seed=1), [Circuit(), Circuit({Head(1, 0): Uniform()})]
-    at_once = evaluate(random_model, chains, examples, circuits)
-    monkeypatch.setattr(batching, "POSITIONS_AT_ONCE", 2 * 2 * chains.n_positions)
-    assert torch.allclose(evaluate(random_model, chains, examples, circuits), at_once, atol=1e-6)
-
-
-@pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(
     circuits=st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=1, max_size=6),
     sequences=st.integers(1, 5),
@@ -97,23 +89,6 @@ def test_models_with_every_kind_of_mlp_and_norm_are_evaluated_as_the_loop_does(c
     with torch.no_grad():
         alone = torch.stack([chains.losses(run_ablated(model, c, examples), examples) for c in circuits])
     assert torch.allclose(evaluate(model, chains, examples, circuits), alone, atol=1e-5)
-
-
-class ReadsElsewhere:
-    """A task that says its losses read the queries, while they read the last pair's place too."""
-
-    def __init__(self, task):
-        self.roles, self.loss_components, self.output_roles = task.roles, task.loss_components, task.output_roles
-        self.task = task
-        self.examples = task.examples
-
-    def losses(self, outputs, examples):
-        return self.task.losses(outputs, examples) + outputs[:, :1].mean()
-
-
-def test_losses_that_read_other_outputs_than_they_say_are_refused(random_model, chains):
-    with pytest.raises(BadInput, match="the losses read more than the outputs at the roles query"):
-        evaluate(random_model, ReadsElsewhere(chains), chains.examples(4, seed=0), [Circuit()])
 
 
 def test_no_circuits_have_no_losses(random_model, chains):

@@ -61,23 +61,15 @@ def test_no_effect_is_left_on_the_model_even_after_an_error(random_model, chains
     assert not random_model.blocks[0].attn.hook_pattern.fwd_hooks
 
 
-def test_hooks_that_silently_do_nothing_are_an_error(random_model, chains):
-    examples = chains.examples(4, seed=0)
-    residual = random_model(examples.inputs, stop_at_layer=2)
+@pytest.mark.parametrize(("ablated_layer", "run"), [(0, {"start_at_layer": 2}), (2, {"stop_at_layer": 1})])
+def test_an_ablation_of_layers_that_are_not_run_is_an_error(random_model, chains, ablated_layer, run):
+    inputs = chains.examples(4, seed=0).inputs
+    given = random_model(inputs, stop_at_layer=2) if "start_at_layer" in run else inputs
     with (
-        pytest.raises(BadInput, match=r"layers \[0\] did nothing"),
-        ablated(random_model, Circuit({Head(0, 0): Uniform()}), examples.roles),
+        pytest.raises(BadInput, match=rf"layers \[{ablated_layer}\] did nothing"),
+        ablated(random_model, Circuit({Head(ablated_layer, 0): Uniform()}), chains.examples(4, seed=0).roles),
     ):
-        random_model(residual, start_at_layer=2)
-
-
-def test_a_run_that_stops_below_an_ablated_layer_is_an_error_too(random_model, chains):
-    examples = chains.examples(4, seed=0)
-    with (
-        pytest.raises(BadInput, match=r"layers \[2\] did nothing"),
-        ablated(random_model, Circuit({Head(2, 0): Uniform()}), examples.roles),
-    ):
-        random_model(examples.inputs, stop_at_layer=1)
+        random_model(given, **run)
 
 
 def test_the_roles_of_another_batch_are_refused(random_model, chains):

@@ -17,7 +17,6 @@ from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.model.layers import layers
 from circuits.model.patterns import attention_patterns
-from circuits.model.windows import windowed
 from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge, shaken
 
 SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral", "falcon")
@@ -73,35 +72,11 @@ def test_evaluation_of_every_architecture_equals_plain_hooks(name):
 
 
 @pytest.mark.parametrize("name", ALIBI)
-@pytest.mark.parametrize("n", [1, 3, 4, 8])
+@pytest.mark.parametrize("n", [1, 4])
 def test_biases_of_heads_are_not_taken_for_those_of_examples(name, n):
     model, examples = bridge(name), PROBLEM.examples(n, seed=0)  # a model is checked on the first examples of a length
     found, expected = evaluate(model, PROBLEM, examples, CIRCUITS), with_hooks(model, examples)
     assert (found - expected).abs().max() <= 1e-6
-
-
-@pytest.mark.parametrize("name", [*SUPPORTED, *ALIBI])
-def test_gradients_layer_by_layer_equal_those_with_hooks(name):
-    model, examples, circuit = model_of(name), PROBLEM.examples(3, seed=1), CIRCUITS[2]
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    expected = torch.autograd.grad(
-        run_ablated(model, circuit, examples)[:, -1].square().sum(), weights, allow_unused=True
-    )
-    opened = layers(model, examples)
-    residual, roles = opened.embed(), windowed(model, examples.roles)
-    for layer in range(2):
-        patterns = [mechanism.pattern(roles.in_layer(layer), LENGTH) for _, mechanism in circuit.layer(layer)]
-        edit = torch.stack([own.expand(3, -1, -1) for own in patterns], dim=1)
-        residual = opened.block(layer, residual, lambda own, edit=edit: edit)
-    outputs = opened.read(residual[:, -1])
-    found = torch.autograd.grad(outputs.square().sum(), weights, allow_unused=True)
-    for own, other in zip(found, expected, strict=True):
-        if own is not None and other is not None:
-            assert torch.allclose(own, other, rtol=1e-4, atol=1e-5)
-        else:  # of queries and keys, which replaced patterns do not use
-            assert own is None
-            assert other is None or not other.any()
-    assert sum(own is not None for own in found) > len(weights) / 2
 
 
 @pytest.mark.parametrize("name", ["opt", "gptj", *([] if TRANSFORMER_LENS_4 else ["native"])])

@@ -1,6 +1,6 @@
 """Models with sliding windows: in some layers, a position sees itself and the three positions before it only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
@@ -24,6 +24,7 @@ from circuits.mechanisms.one_hot import Condition
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.model.windows import windowed, windows
 from tests.architectures import LENGTH, ONLY_3, VOCABULARY, bridge, shaken
+from tests.circuits.entrance.small import Copying, plain_losses
 
 WINDOW = 4
 FIRST, SECOND, BOTH = (WINDOW, None), (None, WINDOW), (WINDOW, WINDOW)  # the layers that have the window
@@ -35,19 +36,12 @@ WITHOUT = [("gpt2", NONE), ("qwen2", NONE), ("mixtral", NONE), pytest.param("glo
 PLACES = {"far": 3, "near": 7, "last": 9}  # near is two positions before last, and far six
 
 
-class Copying:
+class Near(Copying):
     """The token at ``far`` is asked for at ``last``."""
 
-    roles = tuple(PLACES)
-    loss_components = ("log-probability",)
-    output_roles = ("last",)
-
     def examples(self, n, seed):
-        tokens = torch.randint(3, VOCABULARY, (n, LENGTH), generator=torch.Generator().manual_seed(seed))
-        return Examples(tokens, tokens[:, 3], Roles.of({name: torch.full((n,), at) for name, at in PLACES.items()}))
-
-    def losses(self, outputs, examples):
-        return torch.nn.functional.cross_entropy(outputs[:, 9], examples.targets, reduction="none")[:, None]
+        given = super().examples(n, seed)
+        return replace(given, roles=Roles.of({name: torch.full((n,), at) for name, at in PLACES.items()}))
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class ToTheFirst(Mechanism):
         return torch.eye(n_positions)[0].expand(1, n_positions, -1)
 
 
-PROBLEM = Copying()
+PROBLEM = Near(tuple(PLACES), output_roles=("last",))
 
 
 @cache
@@ -83,28 +77,6 @@ def uniform(window):
     return rows
 
 
-def with_plain_hooks(model, examples, patterns):
-    """The losses with the patterns of some heads replaced by PyTorch's own hooks."""
-
-    def edit(layer):
-        def hook(module, inputs, pattern):
-            pattern = pattern.clone()
-            for head, own in patterns.items():
-                if head.layer == layer:
-                    pattern[:, head.index] = own
-            return pattern
-
-        return hook
-
-    handles = [model.blocks[layer].attn.hook_pattern.register_forward_hook(edit(layer)) for layer in range(2)]
-    try:
-        with torch.no_grad():
-            return PROBLEM.losses(model(examples.inputs), examples)
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 @pytest.mark.parametrize(("name", "expected"), [LOCAL, *BRIDGES, *DROPPED, *WITHOUT])
 def test_the_windows_are_those_of_the_patterns_that_the_model_has(name, expected):
     model, examples = model_of(name), PROBLEM.examples(3, seed=0)
@@ -125,7 +97,7 @@ def test_uniform_heads_attend_equally_within_the_window_as_plain_hooks_do(name, 
     for heads, more in ((everywhere, {}), ([Head(0, 1)], {}), (everywhere[:4], {Head(1, 2): path})):
         circuit = Circuit(dict.fromkeys(heads, "uniform") | dict.fromkeys(more, OneHot({"last": "near"}, "uniform")))
         patterns = {head: uniform(expected[head.layer]) for head in heads} | more
-        truth = with_plain_hooks(model, examples, patterns)
+        truth = plain_losses(model, PROBLEM, examples, patterns)
         with torch.no_grad():
             hooked = PROBLEM.losses(run_ablated(model, circuit, examples), examples)
         assert (evaluate(model, PROBLEM, examples, [circuit])[0] - truth).abs().max() <= 2e-6
@@ -167,7 +139,7 @@ def test_a_path_leads_to_the_last_position_of_the_window_and_no_further():
     found = evaluate(model, PROBLEM, examples, [Circuit({"L0H0": OneHot({"last": "position 6"}, "uniform")})])[0]
     row = uniform(WINDOW)
     row[9] = torch.eye(LENGTH)[6]
-    assert (found - with_plain_hooks(model, examples, {Head(0, 0): row})).abs().max() <= 2e-6
+    assert (found - plain_losses(model, PROBLEM, examples, {Head(0, 0): row})).abs().max() <= 2e-6
 
 
 def test_a_path_may_hold_on_the_instances_only_whose_ends_are_in_one_window():
@@ -178,7 +150,7 @@ def test_a_path_may_hold_on_the_instances_only_whose_ends_are_in_one_window():
     truth[1, 9] = torch.eye(LENGTH)[7]
     model = model_of("mistral")
     found = run_ablated(model, Circuit({"L0H0": near}), examples)
-    expected = with_plain_hooks(model, examples, {Head(0, 0): truth})
+    expected = plain_losses(model, PROBLEM, examples, {Head(0, 0): truth})
     assert (PROBLEM.losses(found, examples) - expected).abs().max() <= 2e-6
     with pytest.raises(BadInput, match="L0H0 b -> a leaves the window of 4 positions of layer 0"):
         run_ablated(model, Circuit({"L0H0": OneHot({"b": "a"})}), examples)
