@@ -75,7 +75,7 @@ class _Part(nn.Module):
         super().__init__()
         self.cfg, self.eps = cfg, cfg.eps
         for name, shape in weights.items():
-            made = {"W": torch.empty, "w": torch.ones, "b": torch.zeros}[name[0]]
+            made: Any = {"W": torch.empty, "w": torch.ones, "b": torch.zeros}[name[0]]
             self.register_parameter(name, nn.Parameter(made(shape, dtype=cfg.dtype)))
         for name in points:
             self.add_module(f"hook_{name}", HookPoint())

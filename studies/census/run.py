@@ -69,7 +69,7 @@ def examine(folder: Path, threshold: float) -> None:
         write_atomically(folder / FINDING, json.dumps({**finding, "solved": False}) + "\n")
         return
     settings = {"seed": JUDGE_ON, "threshold": threshold}
-    report = circuits.validate(model, task, found.circuit, n_examples=EXAMPLES, max_examples=MOST, **settings)
+    report = circuits.validate(model, task, found.circuit, n_examples=EXAMPLES, **settings)
     roles = task.examples(ROLE_EXAMPLES, SELECT_ON).roles
     content = [found.circuit.heads[head] for head in found.heads.content]
     finding |= {
