@@ -74,7 +74,7 @@ def examine(folder: Path, threshold: float) -> None:
     content = [found.circuit.heads[head] for head in found.heads.content]
     finding |= {
         "found": found.found,
-        "holds": found.found and report.passed,
+        "holds": found.found and report.decision == "holds",
         "statements": {one.name: one.decision for one in report.statements} if found.found else {},
         "loss": report.combined.mean,
         "unablated": report.unablated.mean,
