@@ -69,8 +69,8 @@ Seeds 0 and 3 of A to C were left out of recipe `small`, and none out of recipe 
 Losses of whole models come from `models export`, circuits and their losses from `discover`, emergence from
 `study emergence`, sections 5 and 7.2 from `study sweep figure4_paper_one_seed` (recipe `paper`) and `study sweep
 figure4` (`small`), the compiled transformer from `theory construct 3`, and departures from
-`train paper_d --seed 0 --set checkpoint_every=20 --set SETTING`, or `train paper_abc --seed 0 --set SETTING`, each with the
-other settings of the literal reading.
+`train paper_d --seed 0 --set checkpoint_every=20 --set SETTING`, or `train paper_abc --seed 0 --set SETTING`, each with
+the other settings of the literal reading.
 """
 
 
