@@ -25,8 +25,9 @@ from circuits.ablation.evaluation import evaluate
 from circuits.checks.content_or_position import mean_patterns
 from circuits.circuit import Circuit
 from circuits.losses.sample import Sample
-from circuits.losses.sequential_test import ENOUGH, SequentialTest
+from circuits.losses.sequential_test import SequentialTest
 from circuits.roles import Roles
+from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.progress import shown
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers
@@ -73,7 +74,7 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
         task = MetricTask(task, model, Metric.kl, whole)
         test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD)
         single = {head: Circuit({head: mean}) for head, mean in means.items()}
-        decided = test.test(single, min_examples=ENOUGH, progress=progress)
+        decided = test.test(single, min_examples=current().enough, progress=progress)
         alone = {head: one.loss for head, one in decided.items()}
         ended, ending = time.perf_counter(), time.process_time()
     return {

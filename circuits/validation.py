@@ -25,6 +25,7 @@ from circuits.entrance import entrance
 from circuits.flow.flow_check import flow_check
 from circuits.model.transformer import Transformer
 from circuits.report.report import Report, decided, statements_of
+from circuits.settings import current
 from circuits.task import Task
 from circuits.utils.progress import shown
 
@@ -88,6 +89,7 @@ def validate(
         strict_threshold=strict,
         n_examples=experiment.n_examples,
         seed=experiment.seed,
+        settings=current(),
         unablated=unablated,
         combined=combined,
         up_to=experiment.up_to,

@@ -13,14 +13,13 @@ from circuits.entrance import entrance
 from circuits.given import examples_of
 from circuits.losses.loss import Loss
 from circuits.losses.sample import Sample, stream_seed
-from circuits.losses.sequential_test import ENOUGH, SequentialTest
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.transformer import Transformer
 from circuits.results import Result
+from circuits.settings import current
 from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, shown
-
-MEAN_EXAMPLES = 1024  # examples in a head's average pattern, unless told otherwise
 
 
 class ContentOrPosition(Result):
@@ -49,14 +48,16 @@ class ContentOrPosition(Result):
         return "content" if head in self.content else "position"
 
 
-def mean_examples(model: Transformer, task: Task, seed: int = 0, n_examples: int = MEAN_EXAMPLES) -> Examples:
+def mean_examples(model: Transformer, task: Task, seed: int = 0, n_examples: int | None = None) -> Examples:
     """Return the examples that patterns are averaged over, from an rng stream of their own."""
-    return examples_of(task, n_examples, stream_seed(seed, "means"), next(model.parameters()).device)
+    return examples_of(
+        task, n_examples or current().averaged, stream_seed(seed, "means"), next(model.parameters()).device
+    )
 
 
 @entrance
 def mean_patterns(
-    model: Transformer, task: Task, seed: int = 0, n_examples: int = MEAN_EXAMPLES
+    model: Transformer, task: Task, seed: int = 0, n_examples: int | None = None
 ) -> dict[Head, FixedPattern]:
     """Return every head's average attention pattern, over examples from an rng stream of their own.
 
@@ -89,7 +90,7 @@ def content_or_position(
         task: the model's task; all examples have the same length.
         n_examples: the number of examples; a head alone takes fewer if they decide.
         threshold: a loss below it counts as low; the paper uses 0.05.
-        seed: the seed of all examples. Patterns are averaged over ``MEAN_EXAMPLES`` others.
+        seed: the seed of all examples. Patterns are averaged over others.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
@@ -113,7 +114,7 @@ def content_heads(
     """
     (unablated,) = test.measure([Circuit()])
     single = {head: Circuit({head: mean}) for head, mean in means.items()}
-    decided = test.test(single, min_examples=ENOUGH, progress=lambda share: progress(share / 2))
+    decided = test.test(single, min_examples=current().enough, progress=lambda share: progress(share / 2))
     alone = {head: one.loss for head, one in decided.items()}
     content = {head for head, loss in alone.items() if loss.mean >= test.threshold}
     (together,) = test.measure([Circuit(means).without_heads(content)])

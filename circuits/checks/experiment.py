@@ -10,10 +10,11 @@ from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.losses.loss import Loss, strict_threshold
 from circuits.losses.sample import Sample, stream_seed
-from circuits.losses.sequential_test import ENOUGH, SequentialTest
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.transformer import Transformer
 from circuits.results import Decision, Verdict
+from circuits.settings import current
 from circuits.task import Task
 
 STREAM = "validation"  # the rng stream of the examples; discovery and averages use other streams
@@ -83,7 +84,7 @@ class Experiment:
     @cached_property
     def content_or_position(self) -> ContentOrPosition:
         """The content heads and the positional heads of the model, on examples of their own."""
-        n = min(self.n_examples, ENOUGH)
+        n = min(self.n_examples, current().enough)
         sample = self._sample(self.model, self.task, n, stream_seed(self.seed, f"{STREAM} of content"))
         return content_heads(SequentialTest(self.model, self.task, sample, self.threshold), self.means)
 

@@ -17,12 +17,12 @@ from itertools import combinations
 
 from circuits.checks.experiment import Experiment, is_low, listed
 from circuits.circuit import Circuit, Head
-from circuits.losses.loss import SURE, Loss
-from circuits.losses.sequential_test import ENOUGH, SequentialTest
+from circuits.losses.loss import Loss
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Identity, Mechanism, Resample, Uniform
 from circuits.results import Result, Verdict
+from circuits.settings import current
 
-ALL_SUBSETS = 5  # up to this many heads, all subsets are knocked out; of more heads, each one, each two, and all
 STANDARD = "mean"  # the ablation that the verdicts use
 
 
@@ -65,11 +65,11 @@ class Knockout(Result):
 
     def apart(self, threshold: float) -> bool:
         """Whether the two losses differ by the threshold or more, with a margin of three standard errors."""
-        return abs(self.difference.mean) - SURE * self.difference.standard_error >= threshold
+        return abs(self.difference.mean) - current().sure * self.difference.standard_error >= threshold
 
     def alike(self, threshold: float) -> bool:
         """Whether the two losses differ by less than the threshold, with a margin of three standard errors."""
-        return abs(self.difference.mean) + SURE * self.difference.standard_error < threshold
+        return abs(self.difference.mean) + current().sure * self.difference.standard_error < threshold
 
 
 class Faithfulness(Result):
@@ -128,16 +128,16 @@ class Faithfulness(Result):
 def faithfulness(experiment: Experiment) -> Faithfulness:
     """Measure a circuit's heads without the others.
 
-    Mean ablation is measured on all examples, other ablations on ``ENOUGH``. A knockout is measured on as many as it
-    takes to decide whether circuit and model differ.
+    Mean ablation is measured on all examples, other ablations on ``enough`` (settings.py). A knockout is measured on as
+    many as it takes to decide whether circuit and model differ.
     """
-    test, means = experiment.test, experiment.means
+    test, means, enough = experiment.test, experiment.means, current().enough
     kinds: dict[str, dict[Head, Mechanism]] = {
         STANDARD: {**means},
         "uniform": dict.fromkeys(means, Uniform()),
         "identity": dict.fromkeys(means, Identity()),
     }
-    few = test.examples.take(slice(0, ENOUGH))
+    few = test.examples.take(slice(0, enough))
     if few.counterfactual is not None:
         kinds["resample"] = dict.fromkeys(means, Resample())
     varying = (head for head, mechanism in experiment.circuit.heads.items() if mechanism.varies)
@@ -147,11 +147,11 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
         kind: [Circuit(patterns).without_heads(intact) for intact in (heads, outside, ())]
         for kind, patterns in kinds.items()
     }
-    test.measure([way for of_kind in ways.values() for way in of_kind], ENOUGH)
+    test.measure([way for of_kind in ways.values() for way in of_kind], enough)
     ablations = {}
     for kind, (without_others, *beside) in ways.items():
-        (circuit,) = test.measure([without_others], None if kind == STANDARD else ENOUGH)
-        others, nothing = test.measure(beside, ENOUGH)
+        (circuit,) = test.measure([without_others], None if kind == STANDARD else enough)
+        others, nothing = test.measure(beside, enough)
         ablations[kind] = Ablated(circuit=circuit, outside=others, nothing=nothing)
     subsets = [subset for size in _sizes(len(heads)) for subset in combinations(heads, size)]
     knockouts: dict[tuple[Head, ...], Knockout] = {}
@@ -168,7 +168,7 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
 
 
 def _sizes(n: int) -> Sequence[int]:
-    return range(1, n + 1) if n <= ALL_SUBSETS else (1, 2, n)
+    return range(1, n + 1) if n <= current().all_subsets else (1, 2, n)
 
 
 def _knocked_out(

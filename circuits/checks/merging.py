@@ -12,9 +12,9 @@ from circuits.mechanisms.mechanism import REPLACEMENTS, SIMPLE, Mechanism, Previ
 from circuits.mechanisms.one_hot import Condition, Ends, OneHot
 from circuits.results import Decision, Result, Verdict
 from circuits.roles import Roles
+from circuits.settings import current
 
 Rows = dict[Ends, Condition | None]
-MERGED_HEADS = 32  # the most heads that are tried: the number of merges grows with its square
 
 
 class Merge(Result):
@@ -52,7 +52,7 @@ def merges(experiment: Experiment, paths: Sequence[PathResult]) -> tuple[Merge, 
         if result.needed == "directly":
             least = min(loss.mean for loss in result.losses.values())
             costs[result.path.head] = max(costs.get(result.path.head, 0.0), least)
-    needed = sorted(sorted(costs, key=costs.__getitem__)[:MERGED_HEADS])
+    needed = sorted(sorted(costs, key=costs.__getitem__)[: current().merged_heads])
     tried = dict(enumerate(merged(circuit, needed, test.roles)))
     best: dict[tuple[Head, Head], Merge] = {}
     for place, decided in test.test({place: changed for place, (*_, changed) in tried.items()}).items():
@@ -139,6 +139,6 @@ def merging(experiment: Experiment, found: Sequence[Merge], paths: Sequence[Path
         )
         sentence += f"({found[0].loss})."
         needed = len({path.path.head for path in paths if path.needed == "directly"})
-        if needed > MERGED_HEADS:
-            sentence += f" Only the {MERGED_HEADS} least costly of {needed} heads were tried."
+        if needed > current().merged_heads:
+            sentence += f" Only the {current().merged_heads} least costly of {needed} heads were tried."
     return Verdict(name="merges", decision=decision, sentence=sentence)

@@ -13,11 +13,12 @@ from typing import Literal
 from circuits.checks.experiment import Experiment, listed
 from circuits.circuit import AttentionPath, Circuit
 from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
-from circuits.losses.loss import SURE, Loss
-from circuits.losses.sequential_test import ENOUGH, SequentialTest
+from circuits.losses.loss import Loss
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.mechanisms.one_hot import OneHot
 from circuits.results import Decision, Result, Verdict
+from circuits.settings import current
 
 Needed = Literal["directly", "indirectly", "undecided", "no"]
 Removed = Mapping[str, Circuit]  # the circuit without one path, by what its row becomes
@@ -132,8 +133,8 @@ def _each_removal(
 ) -> dict[AttentionPath, _Removal]:
     """Remove every path; ``intact`` gives the layers above which the heads may be intact, each with its test."""
     ways = {(path, row): own for path, rows in removed.items() for row, own in rows.items()}
-    # The report shows the loss without each path, so it is measured on ENOUGH examples even if the decision is early.
-    decided = strict.test(ways, min_examples=ENOUGH)
+    # The report shows the loss without each path, so it is measured on enough examples even if the decision is early.
+    decided = strict.test(ways, min_examples=current().enough)
     found, doubtful = {}, {}
     for path, rows in removed.items():
         if all(decided[path, row].decision == "above" for row in rows):
@@ -192,7 +193,7 @@ def _each_target(
         own.measure([bases[path] for path, _ in changed])
         for (path, role), one in changed.items():
             gain = own.difference(one, bases[path])
-            better[path] += (role,) if gain.mean < -SURE * gain.standard_error else ()
+            better[path] += (role,) if gain.mean < -current().sure * gain.standard_error else ()
     return {path: (losses[path], better[path]) for path in bases}
 
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pydantic import computed_field
 
 from circuits.checks.content_or_position import (
-    MEAN_EXAMPLES,
     ContentOrPosition,
     content_heads,
     mean_examples,
@@ -24,7 +23,6 @@ from circuits.circuit import Circuit, Head
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.observed_paths import ObservedPaths
-from circuits.discovery.settings import DEFAULT, DiscoverySettings
 from circuits.discovery.steering import steer
 from circuits.entrance import entrance
 from circuits.errors import Unsolved
@@ -33,6 +31,7 @@ from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
 from circuits.results import Result
+from circuits.settings import current
 from circuits.task import Task
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -92,7 +91,6 @@ def discover(
     n_examples: int = 1024,
     threshold: float = 0.05,
     seed: int = 0,
-    settings: DiscoverySettings = DEFAULT,
     progress: Progress | None = None,
 ) -> Discovery:
     """Find the circuit of a model.
@@ -105,7 +103,6 @@ def discover(
             are averaged over as many others, too, but at most 1,024.
         threshold: a loss below it counts as low; the paper uses 0.05.
         seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples.
-        settings: the numbers that decide.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
@@ -123,17 +120,17 @@ def discover(
         if unablated.mean >= threshold or unablated.near(threshold):
             expected = f"expected a loss clearly below the threshold {threshold:g}"
             raise Unsolved(f"the unablated loss is {unablated}; {expected}")
-        mean_over = min(n_examples, MEAN_EXAMPLES)
+        mean_over = min(n_examples, current().averaged)
         means = mean_patterns(model, task, seed, mean_over)
         few = Sample(task, max(2, n_examples // 2), stream_seed(seed, "content"), next(model.parameters()).device)
         heads = content_heads(SequentialTest(model, task, few, threshold), means, part_of(progress, 0.0, 0.4))
         lowest = max(unablated.mean, 0.0)
         allowed = allowed_loss(unablated, threshold) - lowest
-        aim, last = lowest + settings.aim * allowed, lowest + settings.last * allowed
+        aim, last = lowest + current().aim * allowed, lowest + current().last * allowed
         averaged = mean_examples(model, task, seed, mean_over)
 
         def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
-            observed = ObservedPaths(model, averaged, means, likely, settings)
+            observed = ObservedPaths(model, averaged, means, likely)
             paths = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}
             growing = Fitting(test.with_threshold(aim), observed)
             return growing.grow(Circuit({**means, **paths})), growing
@@ -149,11 +146,11 @@ def discover(
         ways = [circuit, *(intact_above(layer, circuit, looking) for layer in layers)]
         combined, *losses = growing.test.measure(ways)
         intact = {
-            layer: test.with_threshold(max(threshold, loss.mean + settings.slack))
+            layer: test.with_threshold(max(threshold, loss.mean + current().slack))
             for layer, loss in zip(layers, losses, strict=True)
         }
         fitting, finishing = (
-            Fitting(test.with_threshold(max(limit, combined.mean + settings.slack)), growing.observed, looking, intact)
+            Fitting(test.with_threshold(max(limit, combined.mean + current().slack)), growing.observed, looking, intact)
             for limit in (aim, last)
         )
         circuit = fitting.prune(circuit)

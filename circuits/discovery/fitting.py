@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from circuits.circuit import Circuit, Head
 from circuits.discovery.observed_paths import ObservedPaths
-from circuits.losses.loss import SURE
-from circuits.losses.sequential_test import ENOUGH, IN_PASSING, DecidedLoss, SequentialTest
+from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import ELSEWHERE, REPLACEMENTS, SIMPLE, Mechanism
 from circuits.mechanisms.one_hot import OneHot
 from circuits.results import Result
+from circuits.settings import current
 from circuits.utils.progress import Progress
 
 Change = tuple[Head, Mechanism]  # a head, and its new mechanism
@@ -71,15 +71,15 @@ class Fitting:
 
         It ends when the loss is low enough, or no change lowers it by more than three standard errors.
         """
-        (loss,) = self.test.measure([circuit], ENOUGH)
+        (loss,) = self.test.measure([circuit], current().enough)
         while loss.mean >= self.test.threshold:
             changes = [change for head in circuit.heads for change in self._others(head, circuit.heads[head])]
             changed = [circuit.with_head(*change) for change in changes]
-            losses = self.test.measure(changed, ENOUGH)
+            losses = self.test.measure(changed, current().enough)
             best = min(range(len(losses)), key=lambda place: losses[place].mean, default=None)
             if best is not None:
                 gain = self.test.difference(changed[best], circuit)
-                best = best if gain.mean < -SURE * gain.standard_error else None
+                best = best if gain.mean < -current().sure * gain.standard_error else None
             self.note("grow", circuit, changes, best)
             if best is None:
                 break
@@ -106,7 +106,7 @@ class Fitting:
     def _changed(self, step: str, circuit: Circuit, changes: Sequence[Change]) -> Circuit | None:
         """Apply the first change that keeps all losses low enough, in pruning the least costly; None if none does."""
         changed = [circuit.with_head(*change) for change in changes]
-        decided = self.test.test(dict(enumerate(changed)), max_examples=IN_PASSING)
+        decided = self.test.test(dict(enumerate(changed)), max_examples=current().in_passing)
         low: Iterable[int] = [place for place, tested in decided.items() if tested.decision == "below"]
         if step == "prune":
             low = sorted(low, key=lambda place: decided[place].loss.mean)
@@ -155,16 +155,16 @@ class Fitting:
         """Whether the loss is much too high when a head is made uniform or identity."""
         for without in (circuit.with_head(head, row) for row in REPLACEMENTS):
             ways = {self.test: without, **self._intact_above(head, without)}
-            losses = {test: test.test_one(way, max_examples=IN_PASSING).loss for test, way in ways.items()}
-            least = {test: loss.mean - SURE * loss.standard_error for test, loss in losses.items()}
-            if not any(loss > self.observed.settings.missed * test.threshold for test, loss in least.items()):
+            losses = {test: test.test_one(way, max_examples=current().in_passing).loss for test, way in ways.items()}
+            least = {test: loss.mean - current().sure * loss.standard_error for test, loss in losses.items()}
+            if not any(loss > current().missed * test.threshold for test, loss in least.items()):
                 return False
         return True
 
     def _guides(self, head: Head, changed: Circuit) -> bool:
         """Whether after a change of this head no loss is clearly too high with the content heads above intact."""
         ways = self._intact_above(head, changed).items()
-        return all(test.test_one(way, max_examples=IN_PASSING).decision != "above" for test, way in ways)
+        return all(test.test_one(way, max_examples=current().in_passing).decision != "above" for test, way in ways)
 
     def _intact_above(self, head: Head, circuit: Circuit) -> dict[SequentialTest, Circuit]:
         """Return each test with content heads above intact that a change of this head affects, with its circuit.

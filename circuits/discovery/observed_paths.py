@@ -16,7 +16,6 @@ from torch import Tensor
 
 from circuits.attention import attention_by_group
 from circuits.circuit import Head
-from circuits.discovery.settings import DEFAULT, DiscoverySettings
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Ends
 from circuits.mechanisms.one_hot import Condition, OneHot
@@ -25,6 +24,7 @@ from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
 from circuits.roles import Roles
+from circuits.settings import current
 from circuits.task import Examples
 
 Attention = Float[Tensor, "layer head query_role key_role label"]
@@ -76,7 +76,6 @@ class ObservedPaths:
         examples: Examples,
         means: Mapping[Head, FixedPattern],
         likely: Collection[Head] = (),
-        settings: DiscoverySettings = DEFAULT,
     ) -> None:
         """Read the paths from attention.
 
@@ -86,20 +85,19 @@ class ObservedPaths:
             means: the heads' average patterns on the same examples.
             likely: heads that also have, from roles without a path on which attention exceeds ``on``, the paths on
                 which it exceeds ``likely``.
-            settings: these two numbers.
         """
-        self.settings, self._means, self._roles = settings, means, windowed(model, examples.roles)
+        self._means, self._roles = means, windowed(model, examples.roles)
         n_positions = examples.inputs.shape[1]
         self._times = examples.roles.times(n_positions).cpu()
         groups = tuple(examples.roles.groups) or ("position",)
         self.n_readings = (len(groups) + 2) * len(examples)  # for paths, for positions, for the rows' averages
         by_label = {group: attention_by_group(model, examples, group).cpu() for group in groups}
-        paths = {head: self._paths(head, by_label, settings.on) for head in means}
+        paths = {head: self._paths(head, by_label, current().attended) for head in means}
         for head in likely:
             clear = {path.ends[0] for path in paths[head]}
-            paths[head] += [one for one in self._paths(head, by_label, settings.likely) if one.ends[0] not in clear]
+            paths[head] += [one for one in self._paths(head, by_label, current().likely) if one.ends[0] not in clear]
         left = {head: self._left(own) for head, own in paths.items()}
-        places = observed_positions(model, examples, left, groups[0], settings.on)
+        places = observed_positions(model, examples, left, groups[0], current().attended)
         self.rows: dict[Head, dict[Ends, Row]] = {}
         self.single: dict[Head, dict[Ends, Row]] = {}
         for head, own in paths.items():
@@ -181,7 +179,7 @@ class ObservedPaths:
         for source in {source for (source, _), row in self.rows[head].items() if row.condition is not None}:
             stands = self._roles.group("position", source).unique().cpu()
             shares, places = self._means[head].weights[stands].max(dim=-1)
-            if len(stands) > 1 and (shares > self.settings.on).all() and len(places.unique()) == 1:
+            if len(stands) > 1 and (shares > current().attended).all() and len(places.unique()) == 1:
                 found[source] = f"position {int(places[0])}"
         return found
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting
-from circuits.losses.sequential_test import IN_PASSING, SequentialTest
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import OneHot
+from circuits.settings import current
 from circuits.task import Examples
 from circuits.tracing.self_consistency import are_self_consistent, heads_with_paths, restoring
 
@@ -48,7 +49,7 @@ def _steered(
     for step in range(max((len(own) for own in fuller.values()), default=0)):
         for head, mechanism in ((head, own[step]) for head, own in fuller.items() if step < len(own)):
             changed = circuit.with_head(head, mechanism)
-            combined = fitting.test.test_one(changed, max_examples=IN_PASSING)
+            combined = fitting.test.test_one(changed, max_examples=current().in_passing)
             new = [(one,) for one in heads_with_paths(changed) if one not in content]
             taken = combined.decision == "below" and all(
                 are_self_consistent(test, examples, changed, heads) for heads in (intact, *new)

@@ -134,6 +134,7 @@ class _EachInstance:
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
-        each = self.task.instance_losses if isinstance(self.task, WithInstances) else self.task.losses
-        found = each(outputs, examples).flatten(1)
+        task = self.task
+        losses = task.instance_losses if isinstance(task, WithInstances) else task.losses
+        found = losses(outputs, examples).flatten(1)
         return torch.cat([found.nan_to_num(), (~found.isnan()).to(found.dtype)], dim=1)

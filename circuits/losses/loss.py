@@ -8,9 +8,9 @@ from typing import Any
 from jaxtyping import Float
 
 from circuits.errors import real
-from circuits.losses.mean import SURE as SURE
 from circuits.losses.mean import Mean
 from circuits.results import Number
+from circuits.settings import current
 from circuits.utils.lazy import torch
 
 
@@ -44,7 +44,7 @@ def allowed_loss(unablated: Loss, threshold: float) -> float:
     It is twice the unablated loss plus a tenth of the threshold. A loss that is a share of what the model does may be
     slightly below 0, and then counts as 0.
     """
-    return 2 * max(unablated.mean, 0.0) + threshold / 10
+    return current().own_losses * max(unablated.mean, 0.0) + current().spare * threshold
 
 
 def strict_threshold(unablated: Loss, combined: Loss, threshold: float) -> float:

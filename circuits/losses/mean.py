@@ -8,9 +8,9 @@ from typing import Any, Literal
 from jaxtyping import Float
 
 from circuits.results import Number
+from circuits.settings import current
 from circuits.utils.lazy import torch
 
-SURE = 3.0  # standard errors; a larger difference is taken as real
 Compared = Literal["below", "above", "undecided"]
 
 
@@ -41,7 +41,7 @@ class Mean:
 
     def near(self, threshold: float) -> bool:
         """Whether the mean is within three standard errors of a threshold; a single example is always too few."""
-        return not abs(self.mean - threshold) > SURE * self.standard_error
+        return not abs(self.mean - threshold) > current().sure * self.standard_error
 
     @property
     def positive(self) -> bool:

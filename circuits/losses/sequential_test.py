@@ -22,10 +22,9 @@ from circuits.losses.sample import Sample, blocks
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
 from circuits.roles import Roles
+from circuits.settings import current
 from circuits.task import Examples, Task
 
-FEW, ENOUGH = 32, 128  # the fewest examples for any circuit, and for a loss below the threshold
-IN_PASSING = 512  # the most examples for a candidate that is an intermediate step
 Key = TypeVar("Key")
 
 
@@ -58,7 +57,7 @@ class SequentialTest:
         number_of_examples(len(examples))
         check_threshold(threshold)
         self.model, self.task, self.examples, self.threshold = model, task, examples, threshold
-        self.rounds = [FEW]
+        self.rounds = [current().few]
         while self.rounds[-1] < len(examples):
             self.rounds.append(4 * self.rounds[-1])
         self.n_evaluations = 0
@@ -163,7 +162,7 @@ class SequentialTest:
         if circuit.digest not in self._n:
             return True
         decision = self._decided(circuit).decision
-        return decision == "undecided" or (decision == "below" and self._n[circuit.digest] < ENOUGH)
+        return decision == "undecided" or (decision == "below" and self._n[circuit.digest] < current().enough)
 
     def _decided(self, circuit: Circuit) -> DecidedLoss:
         loss = Loss.of(self._losses[circuit.digest][: self._n[circuit.digest]], self.task.loss_components)

@@ -69,14 +69,14 @@ class HookedTransformerConfig:
 
 
 class _Part(nn.Module):
-    """A part of the model: weights and biases of zero, scales of one, and hook points."""
+    """A part of the model, with empty weights, biases of zero, scales of one, and hook points."""
 
     def __init__(self, cfg: HookedTransformerConfig, weights: dict[str, tuple[int, ...]], *points: str) -> None:
         super().__init__()
         self.cfg, self.eps = cfg, cfg.eps
         for name, shape in weights.items():
-            values = torch.ones(shape, dtype=cfg.dtype) if name == "w" else torch.zeros(shape, dtype=cfg.dtype)
-            self.register_parameter(name, nn.Parameter(values))
+            made: Any = {"W": torch.empty, "w": torch.ones, "b": torch.zeros}[name[0]]
+            self.register_parameter(name, nn.Parameter(made(shape, dtype=cfg.dtype)))
         for name in points:
             self.add_module(f"hook_{name}", HookPoint())
 

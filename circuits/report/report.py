@@ -22,6 +22,7 @@ from circuits.errors import BadInput, plain
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
 from circuits.results import Decision, Result, Verdict, together
+from circuits.settings import Settings
 from circuits.tracing.edges import Composition
 from circuits.tracing.self_consistency_result import SelfConsistency
 from circuits.utils.files import read_text, to_path, write_together
@@ -68,6 +69,7 @@ class Report(Result):
         strict_threshold: the threshold for single paths; lower if the circuit explains all that the model does.
         n_examples: the number of fresh examples; a loss that was clear on fewer was measured on fewer.
         seed: the seed of the examples.
+        settings: the numbers that decided.
         unablated: the loss of the unablated model.
         combined: the loss with all named heads replaced (step 5).
         up_to: for every layer, the loss with the named heads up to this layer replaced and those above intact.
@@ -94,6 +96,7 @@ class Report(Result):
     strict_threshold: float
     n_examples: int
     seed: int
+    settings: Settings
     unablated: Loss
     combined: Loss
     up_to: tuple[Loss, ...]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from circuits.losses.by_label import ByLabel
-from circuits.losses.loss import SURE
 from circuits.losses.mean import Mean
 from circuits.results import Decision, Number, Result
+from circuits.settings import current
 from circuits.task import Variable
 from circuits.tracing.numbers import above, columns
 from circuits.utils.lazy import pandas, plotly
 
 RANDOM = "random position"  # in the place of a role
-CARRIES = 0.5  # a role carries a variable if the interchange accuracy is at least this
 
 
 class Cell(Result):
@@ -38,8 +37,8 @@ class Cell(Result):
 
     @property
     def decision(self) -> Decision:
-        """Whether the role carries the variable; undecided within three standard errors of ``CARRIES``."""
-        return above(self.accuracy, CARRIES)
+        """Whether the role carries the variable; undecided within three standard errors of ``carries``."""
+        return above(self.accuracy, current().carries)
 
 
 class InterchangeResult(Result):
@@ -69,7 +68,7 @@ class InterchangeResult(Result):
         random = [cell for cell in self.cells if cell.role == RANDOM]
         above = [cell.accuracy.mean - self.unpatched[cell.component] for cell in random]
         sure = zip(random, above, strict=True)
-        return tuple(cell for cell, more in sure if more > SURE * cell.accuracy.standard_error)
+        return tuple(cell for cell, more in sure if more > current().sure * cell.accuracy.standard_error)
 
     @property
     def furthest(self) -> Cell | None:
@@ -85,7 +84,7 @@ class InterchangeResult(Result):
         number that the circuit or the model leaves undecided, which count for neither. None without a circuit.
         """
         cells = [cell for cell in self.cells if cell.predicted is not None]
-        decided = [cell for cell in cells if cell.decision != "undecided" and cell.predicted != CARRIES]
+        decided = [cell for cell in cells if cell.decision != "undecided" and cell.predicted != current().carries]
         carry = [(cell.decision == "holds", cell.predicted == 1) for cell in decided]
         return (sum(map(all, carry)), sum(map(any, carry)), len(cells) - len(decided)) if cells else None
 

@@ -24,15 +24,13 @@ from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
 from circuits.results import Decision
+from circuits.settings import current
 from circuits.task import Examples, Task
-from circuits.tracing.edges import ALL, CARRIED, FOLLOWED, Composition, Edge, Sender
+from circuits.tracing.edges import ALL, Composition, Edge, Sender
 from circuits.tracing.patched_head import Patched, PatchedHead, patched_head
 from circuits.tracing.role_paths import role_paths
 from circuits.tracing.unablated import Unablated, examples_at_once, senders_below
 from circuits.utils.progress import Progress, part_of, shown
-
-SCREENED = 64  # examples that decide which losses are measured
-NOTICED = 0.05  # attention lost on them, from which on the loss of a Q or K edge is measured
 
 
 class Patch(NamedTuple):
@@ -68,7 +66,7 @@ def path_patching(
     output changed at the source where the path holds, and all else intact.
 
     Attention is measured for all edges, on ``n_examples``. The loss is measured on ``n_examples`` too, but only for
-    edges that pass a screening on ``SCREENED`` other examples: Q and K edges that lose at least ``NOTICED`` of their
+    edges that pass a screening on ``screened`` other examples: Q and K edges that lose at least ``noticed`` of their
     attention, and V edges whose loss returned is above zero by more than three standard errors. The patches of all
     senders at once are measured without screening.
 
@@ -87,7 +85,7 @@ def path_patching(
     device = next(model.parameters()).device
     few, many = (
         examples_of(task, n, stream_seed(seed, f"path patching{stream}"), device)
-        for n, stream in ((SCREENED, ", screening"), (n_examples, ""))
+        for n, stream in ((current().screened, ", screening"), (n_examples, ""))
     )
     circuit.check(windowed(model, many.roles), model.cfg.n_layers, model.cfg.n_heads)
     check_branching(model, many)
@@ -116,15 +114,15 @@ def _passes(effects: Effects) -> bool:
     """Whether the effect of a patch on the screening examples is worth measuring its loss."""
     if "loss" in effects:
         return Mean.of(effects["loss"]).positive
-    return Mean.of(effects["lost"]).mean >= NOTICED
+    return Mean.of(effects["lost"]).mean >= current().noticed
 
 
 def _decision(effects: Effects, all_senders: Effects) -> Decision:
     """Compare the effect of a patch with its threshold; for values, with a share of that of all senders at once."""
     if "lost" in effects:
-        over = Mean.of(effects["lost"] - FOLLOWED)
+        over = Mean.of(effects["lost"] - current().followed)
     elif "loss" in effects and Mean.of(all_senders["loss"]).positive:
-        over = Mean.of(effects["loss"] - CARRIED * all_senders["loss"])
+        over = Mean.of(effects["loss"] - current().carried * all_senders["loss"])
     else:
         return "fails"
     if not over.n_examples:  # the path holds nowhere

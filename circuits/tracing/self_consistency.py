@@ -2,7 +2,7 @@
 
 A validated circuit is told where to look. Here each head with paths between roles is intact and looks
 for itself, in the residual stream that the replaced heads below it have made. A path is self-consistent if the head
-pays it at least ``ENOUGH`` attention, for every label of the task's main group that its condition covers. A head is
+pays it at least ``attended`` attention, for every label of the task's main group that its condition covers. A head is
 self-consistent if all its paths are, and the loss with this head alone intact is below the threshold. A circuit is
 self-consistent if all its heads with paths are, and the loss with all of them intact at once is below the threshold.
 If the task gives the losses of every instance, they must be below it for every label as well.

@@ -9,10 +9,9 @@ from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean
 from circuits.results import Decision, Number, Result, Verdict
+from circuits.settings import current
 from circuits.tracing.numbers import above, columns
 from circuits.utils.lazy import pandas
-
-ENOUGH = 0.5  # attention along a path, as where a path is taken as emerged (paper, section 9.2)
 
 
 class PathAttention(Result):
@@ -33,7 +32,7 @@ class PathAttention(Result):
     @property
     def decision(self) -> Decision:
         """Whether the attention is enough; undecided within three standard errors."""
-        return above(self.attention, ENOUGH)
+        return above(self.attention, current().attended)
 
     @property
     def instead(self) -> str:

@@ -149,6 +149,7 @@ def reproduce(
     Exits with 0 if every number agrees within the tolerances, 1 if not, 2 on bad input, such as different weights.
     """
     import circuits
+    from circuits.settings import deciding
     from retrieval_interp.models.hub import PREFIX
     from retrieval_interp.models.library import is_local
     from retrieval_interp.reproduction import differences, read_report
@@ -162,11 +163,11 @@ def reproduce(
     now = facts(name, model, task)
     if now["weights_sha256"] != stored.metadata["weights_sha256"]:
         raise BadInput(f"{model_dir or name}: its weights differ from the weights of {report}")
-    again = circuits.validate(
-        model, task, stored.circuit, n_examples=stored.n_examples, seed=stored.seed, threshold=stored.threshold
-    ).by(stored.protocol)
-    if stored.self_consistency is not None:
-        again = taken_apart(again, model, task)
+    chosen: dict[str, Any] = {"n_examples": stored.n_examples, "seed": stored.seed, "threshold": stored.threshold}
+    with deciding(**stored.settings.model_dump()):
+        again = circuits.validate(model, task, stored.circuit, **chosen).by(stored.protocol)
+        if stored.self_consistency is not None:
+            again = taken_apart(again, model, task)
     different = [*differences(stored, again)]
     if as_json:
         print(

@@ -23,10 +23,11 @@ from circuits.ablation.evaluation import evaluate
 from circuits.checks.content_or_position import mean_patterns
 from circuits.circuit import Circuit
 from circuits.errors import BadInput, Unsolved
-from circuits.losses.loss import SURE, Loss
+from circuits.losses.loss import Loss
 from circuits.losses.sample import stream_seed
 from circuits.model.layers import layers
 from circuits.model.transformer import Transformer
+from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, at_end
@@ -95,7 +96,7 @@ class MetricTask:
             (losses,) = evaluate(model, cls(task, model, one, 1.0), examples, [Circuit()])
             wholes[one] = Loss.of(1 - losses, (one,))
         does = wholes[Metric.logit_difference]
-        if not does.mean > SURE * does.standard_error:
+        if not does.mean > current().sure * does.standard_error:
             said = f"the model does not do {task.name}: its logit difference is {does}"
             raise Unsolved(f"{said}; expected clearly above 0")
         return cls(task, model, metric, wholes[metric].mean)

@@ -68,13 +68,16 @@ def examine(folder: Path, threshold: float) -> None:
     except Unsolved:
         write_atomically(folder / FINDING, json.dumps({**finding, "solved": False}) + "\n")
         return
-    settings = {"seed": JUDGE_ON, "threshold": threshold}
-    report = circuits.validate(model, task, found.circuit, n_examples=EXAMPLES, max_examples=MOST, **settings)
+    settings, n = {"seed": JUDGE_ON, "threshold": threshold}, EXAMPLES
+    report = circuits.validate(model, task, found.circuit, n_examples=n, **settings)
+    while report.more_examples_could_decide and n < MOST:
+        n *= 4
+        report = circuits.validate(model, task, found.circuit, n_examples=n, **settings)
     roles = task.examples(ROLE_EXAMPLES, SELECT_ON).roles
     content = [found.circuit.heads[head] for head in found.heads.content]
     finding |= {
         "found": found.found,
-        "holds": found.found and report.passed,
+        "holds": found.found and report.decision == "holds",
         "statements": {one.name: one.decision for one in report.statements} if found.found else {},
         "loss": report.combined.mean,
         "unablated": report.unablated.mean,

@@ -85,7 +85,7 @@ def read_circuit(folder: Path) -> Circuit | None:
     paths = [{"path": named[own["path"]], "needed": own["needed"], **_means(own["losses"])} for own in report["paths"]]
     letter = {_path(name): loss["mean"] for name, loss in report["paper"]["paths" if old else "without"].items()}
     fixed = (report.get("flow_check" if old else "flow") or {}).get("fixed_paths", [])
-    on_some = {path for path in circuit.paths if circuit.condition(path)}
+    on_some = {path for path in circuit.paths if path.condition}
     return Circuit(
         pd.DataFrame(paths).assign(layer=[own["path"].head.layer for own in paths]),
         pd.DataFrame({"layer": [path.head.layer for path in letter], "uniform": letter.values()}),

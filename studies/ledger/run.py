@@ -69,7 +69,8 @@ Seeds 0 and 3 of A to C were left out of recipe `small`, and none out of recipe 
 Losses of whole models come from `models export`, circuits and their losses from `discover`, emergence from
 `study emergence`, sections 5 and 7.2 from `study sweep figure4_paper_one_seed` (recipe `paper`) and `study sweep
 figure4` (`small`), the compiled transformer from `theory construct 3`, and departures from
-`train transformer_d --seed 0 --set checkpoint_every=20 --set SETTING`, or `train transformer_a --seed 0 --set SETTING`.
+`train paper_d --seed 0 --set checkpoint_every=20 --set SETTING`, or `train paper_abc --seed 0 --set SETTING`, each with
+the other settings of the literal reading.
 """
 
 
@@ -151,7 +152,7 @@ def text(loss: dict[str, float]) -> str:
 
 def is_run_of(path: Path, changes: dict[str, Any]) -> bool:
     """Whether a folder holds a finished run of A or D by the literal reading, with some changed settings."""
-    config, of = made(path), "transformer_d" if "transformer_d" in path.name else "transformer_a"
+    config, of = made(path), "paper_d" if "transformer_d" in path.name else "paper_abc"
     wanted = {**asdict(preset(of, **{**LITERAL, **changes}).recipe), "checkpoint_every": 0}
     betas = tuple(config["recipe"].get("betas", Recipe.betas))  # older runs do not name them
     recipe, named = {**config["recipe"], "betas": betas, "checkpoint_every": 0}, SEED.match(path.name)

@@ -2,10 +2,13 @@
 
 import math
 
-from circuits import AttentionPath, Circuit, Head
+import pytest
+
+from circuits import AttentionPath, BadInput, Circuit, Head, validate
 from circuits.circuit_file import StoredCircuit
 from circuits.losses.loss import Loss
 from circuits.results import Number, Result, Verdict, together
+from circuits.settings import Settings, current, deciding
 
 
 class Everything(Result):
@@ -44,3 +47,14 @@ def test_a_conjunction_holds_only_if_all_hold_and_fails_if_one_fails() -> None:
     assert together(["holds", "undecided"]) == "undecided"
     assert together(["undecided", "fails"]) == "fails"
     assert together([]) == "undecided"
+
+
+def test_settings_hold_inside_and_are_part_of_the_report(model, task, circuit) -> None:
+    with deciding(sure=4.0, enough=64):
+        inside = validate(model, task, circuit, n_examples=64)
+    assert (inside.settings.sure, inside.settings.enough) == (4.0, 64)
+    assert current() == Settings()
+    with pytest.raises(BadInput, match="no setting 'shure'; expected one of sure, few"), deciding(shure=4.0):
+        pass
+    with pytest.raises(BadInput, match="a setting of"), deciding(few=0.5):
+        pass

@@ -13,13 +13,13 @@ from circuits.discovery import observed_paths
 from circuits.discovery.discovery import Discovery
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
-from circuits.discovery.settings import DiscoverySettings
 from circuits.ground_truth.compile import compile_circuit
 from circuits.ground_truth.harder import divide, eliminate, soften
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Previous
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.patterns import attention_patterns
+from circuits.settings import deciding
 from retrieval_interp import load
 from retrieval_interp.ground_truth.chains import ChainTask
 from tests.repeated import RepeatedTokens, trained_model
@@ -109,8 +109,8 @@ def test_the_same_seed_gives_the_same_discovery_and_its_json_is_read_back(model,
 
 
 def test_the_numbers_that_decide_can_be_given(model, task):
-    blind = DiscoverySettings(on=2.0, likely=2.0)  # attention shows no path
-    found = discover(model, task, n_examples=64, settings=blind)
+    with deciding(attended=2.0, likely=2.0):  # attention shows no path
+        found = discover(model, task, n_examples=64)
     assert not any(path.joins_roles for path in found.circuit.paths)
     assert not found.found
 

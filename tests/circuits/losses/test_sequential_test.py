@@ -3,8 +3,11 @@ from dataclasses import replace
 import pytest
 
 from circuits import BadInput, Circuit, Head, OneHot
-from circuits.losses.sequential_test import ENOUGH, FEW, SequentialTest
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Uniform
+from circuits.settings import Settings
+
+ENOUGH, FEW = Settings().enough, Settings().few
 
 
 @pytest.fixture

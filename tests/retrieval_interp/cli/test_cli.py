@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -9,8 +8,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import circuits
-from circuits import discover, load_circuit
-from circuits.discovery.settings import DiscoverySettings
+from circuits import load_circuit
+from circuits.settings import deciding
 from retrieval_interp import __main__
 from retrieval_interp.models import library
 from tests.command import run
@@ -202,9 +201,8 @@ def test_the_circuit_of_a_transformer_that_somebody_else_trained_is_written_and_
 
 @pytest.mark.slow
 def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tmp_path, monkeypatch):
-    blind = DiscoverySettings(on=2.0, likely=2.0)  # attention shows no path
-    monkeypatch.setattr("circuits.discover", partial(discover, settings=blind))
-    code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path)
+    with deciding(attended=2.0, likely=2.0):  # attention shows no path
+        code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path)
     assert code == 1
     assert "No circuit was found" in out
     assert not (tmp_path / "circuit.yaml").exists()

@@ -1,0 +1,98 @@
+"""The numbers that decide, in one place, each with its reason.
+
+Every report says with which it was made. Others are passed around a call:
+
+    with deciding(sure=4.0):
+        report = validate(model, task, circuit)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from circuits.errors import BadInput
+from circuits.results import Result
+
+
+class Settings(Result):
+    """The numbers that decide.
+
+    Attributes:
+        sure: standard errors; a larger difference is taken as real. Three are right in 99.7% of cases if means are
+            normal, which those of heavy-tailed losses are not.
+        few: the fewest examples for any circuit: enough to see that a loss is far above the threshold.
+        enough: the fewest examples for a loss below the threshold, and for every loss that a report shows.
+        in_passing: the most examples for a candidate that is an intermediate step of a search.
+        averaged: the examples in a head's average pattern.
+        own_losses, spare: a circuit explains all that the model does if its loss is at most so many times the model's
+            own plus this share of the threshold; without a path the loss must exceed that (strict_threshold).
+        all_subsets: up to this many heads, all sets of them are knocked out; of more, each one, each two, and all.
+        merged_heads: the most heads that are tried for merges, whose number grows with its square.
+        attended: the attention along a path that counts as looking there (paper, section 9.2, for emergence): more than
+            all else gets. Self-consistency asks for it; in discovery, a path holds for a label from there on.
+        likely: the same in discovery, if such paths do not explain the model: a head that leaks to other instances may
+            give its target less than half, and an MLP may still take what it has most of.
+        followed: the attention that a Q or K edge of path patching must take. On transformers A to C, 363 of 454 edges
+            take less than 0.02 and 46 more than 0.4; there is no gap between them, but few are near 0.25.
+        carried: the share of the loss of all senders that a V edge must return. A squared error grows with the square
+            of what is exchanged, so half of it returns a quarter; a little less, so that such an edge holds.
+        screened, noticed: path patching measures losses for edges that lose this much attention on so many examples.
+        carries: the interchange accuracy from which on a role carries a variable: in most cases.
+        aim, last: the shares of the allowed increase of the loss that discovery may use while mechanisms are chosen,
+            and in the last pruning. The rest is a margin, because other examples may be harder.
+        slack: how much simpler mechanisms may raise a loss that is already too high; without it none would be tried.
+        missed: a head gets a path only if its loss without any is more than so many times the allowed one; validation
+            calls a path that costs less weak.
+    """
+
+    sure: float = 3.0
+    few: int = 32
+    enough: int = 128
+    in_passing: int = 512
+    averaged: int = 1024
+    own_losses: float = 2.0
+    spare: float = 0.1
+    all_subsets: int = 5
+    merged_heads: int = 32
+    attended: float = 0.5
+    likely: float = 0.3
+    followed: float = 0.25
+    carried: float = 0.22
+    screened: int = 64
+    noticed: float = 0.05
+    carries: float = 0.5
+    aim: float = 0.6
+    last: float = 0.9
+    slack: float = 0.002
+    missed: float = 2.0
+
+
+DEFAULT = Settings()
+_CURRENT: ContextVar[Settings] = ContextVar("settings", default=DEFAULT)
+
+
+def current() -> Settings:
+    """Return the settings that hold here."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def deciding(**changes: int | float) -> Iterator[Settings]:
+    """Change some of the settings for all that runs inside.
+
+    Raises:
+        BadInput: there is no such setting, or a value has another type.
+    """
+    if unknown := changes.keys() - Settings.model_fields.keys():
+        raise BadInput(f"no setting {sorted(unknown)[0]!r}; expected one of {', '.join(Settings.model_fields)}")
+    try:
+        changed = Settings(**{**current().model_dump(), **changes})
+    except ValueError as error:
+        raise BadInput(f"a setting of {changes}: {str(error).splitlines()[2].strip()}") from error
+    token = _CURRENT.set(changed)
+    try:
+        yield changed
+    finally:
+        _CURRENT.reset(token)
