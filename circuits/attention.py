@@ -92,24 +92,6 @@ def position_attention(model: Transformer, examples: Examples) -> Float[Tensor, 
     return total / examples.roles.times(examples.inputs.shape[1]).clamp(min=1)[:, None].cpu()
 
 
-@entrance
-def roles_or_positions(
-    model: Transformer, examples: Examples, role: str
-) -> tuple[Float[Tensor, "layer head role"], Float[Tensor, "layer head"]]:
-    """Return each head's average attention from a role to every role of the instance, and its highest to one position.
-
-    A head that follows roles has high attention to a role, wherever the role is. A head that fetches by position has
-    high attention to a position, whatever is there.
-
-    Raises:
-        BadInput: there is no such role.
-    """
-    at = examples.roles.group("position", role).unique()
-    to_roles = role_attention(model, examples)[:, :, examples.roles.names.index(role)]
-    to_position = position_attention(model, examples)[:, :, at.cpu()].amax(dim=-1).mean(dim=-1)
-    return to_roles.cpu(), to_position
-
-
 def possible_paths(roles: Roles, n_layers: int, n_heads: int) -> tuple[AttentionPath, ...]:
     """Return for every head the path to the position before, and all paths between roles that the mask allows."""
     heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]

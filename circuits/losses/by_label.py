@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jaxtyping import Bool, Float
 
@@ -75,11 +74,6 @@ class ByLabel:
     def __str__(self) -> str:
         each = ", ".join(f"{label}: {mean.mean:.2f}" for label, mean in self.means.items())
         return f"by {self.group} of {self.role} {each}"
-
-    def to_json(self, means: str = "means") -> dict[str, Any]:
-        """Return ``group``, ``role`` and, under the name ``means``, the mean with each label."""
-        each = {str(label): mean.to_json() for label, mean in self.means.items()}
-        return {"group": self.group, "role": self.role, means: each}
 
 
 def has_few_labels(roles: Roles) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from jaxtyping import Float
 
@@ -32,10 +31,6 @@ class Loss(Mean):
 
     def __str__(self) -> str:
         return f"{self.mean:.4f} ± {self.standard_error:.4f}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``mean``, ``standard_error``, ``components`` and ``examples``."""
-        return {**super().to_json(), "components": self.components}
 
 
 def allowed_loss(unablated: Loss, threshold: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from jaxtyping import Float
 
@@ -50,11 +50,6 @@ class Mean:
 
     def __str__(self) -> str:
         return f"{self.mean:.2f} ± {self.standard_error:.2f}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``mean``, ``standard_error`` and ``examples``, with None for NaN."""
-        numbers = {"mean": self.mean, "standard_error": self.standard_error, "examples": self.n_examples}
-        return {name: None if value != value else value for name, value in numbers.items()}
 
 
 def per_example(

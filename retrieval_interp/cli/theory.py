@@ -1,6 +1,7 @@
 """The commands on the theory of information flow."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def construct(
     heads = len(circuit.heads_with_paths)
     if as_json:
         command = f"retrieval-interp theory construct {hops} --examples {examples} --seed {seed} --json"
-        print_json(command, {"versions": versions()}, hops=hops, heads=heads, loss=loss.to_json())
+        print_json(command, {"versions": versions()}, hops=hops, heads=heads, loss=asdict(loss))
     else:
         for path in circuit.paths:
             typer.echo(str(path))

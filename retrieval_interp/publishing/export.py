@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, An
         "examples": EXAMPLES,
         "evaluation_seed": SEED,
     }
-    exported |= {f"loss_{name}": loss.to_json() for name, loss in zip(("float32", "float16"), losses, strict=True)}
+    exported |= {f"loss_{name}": asdict(loss) for name, loss in zip(("float32", "float16"), losses, strict=True)}
     made = {**config["made"], "exported": exported}
     if "preset" in made:
         made["command"] = train_command(config, run / model_dir.CONFIG)
