@@ -6,5 +6,5 @@
 - faithfulness.py: faithfulness and completeness
 - content_or_position.py: content_or_position: content heads and positional heads, by mean ablation
 - paper_protocol.py: Appendix E to the letter
-- statements.py: Verdict, Statement: the outcome of a step, and of several steps together
+- experiment.py: Experiment: what every check takes; verdict: how each says its outcome
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from circuits.checks.content_or_position import ContentOrPosition, content_heads, mean_patterns
@@ -17,6 +18,9 @@ from circuits.results import Decision, Verdict
 from circuits.settings import current
 from circuits.task import Task
 
+Lists = Mapping[str, Sequence[object]]
+NOTHING: Lists = {}
+MORE = "Take more examples."
 STREAM = "validation"  # the rng stream of the examples; discovery and averages use other streams
 
 
@@ -93,16 +97,26 @@ class Experiment:
         return Sample(task, n, seed, next(model.parameters()).device)
 
 
+def verdict(name: str, said: str, fails: Lists = NOTHING, undecided: Lists = NOTHING) -> Verdict:
+    """Return a verdict that fails with any thing in the first lists, and is undecided with any in the others.
+
+    Every list has a text, which introduces its things in the sentence.
+    """
+    lists = [f"{text}{listed(things)}." for text, things in (*fails.items(), *undecided.items()) if things]
+    decision: Decision = "fails" if any(fails.values()) else "undecided" if any(undecided.values()) else "holds"
+    return Verdict(name=name, decision=decision, sentence=" ".join([said, *lists] if said else lists))
+
+
 def is_low(name: str, what: str, loss: Loss, threshold: float) -> Verdict:
     """Return whether a loss is below a threshold, by more than three standard errors."""
-    sentence = f"{what} is {loss}, {'below' if loss.mean < threshold else 'not below'} the threshold {threshold:g}."
+    side: Decision = "holds" if loss.mean < threshold else "fails"
+    sentence = f"{what} is {loss}, {'below' if side == 'holds' else 'not below'} the threshold {threshold:g}."
     if loss.near(threshold):
-        sentence += " It is within three standard errors of it. Take more examples."
-    decision: Decision = "holds" if loss.mean < threshold else "fails"
-    return Verdict(name=name, decision="undecided" if loss.near(threshold) else decision, sentence=sentence)
+        side, sentence = "undecided", f"{sentence} It is within three standard errors of it. {MORE}"
+    return Verdict(name=name, decision=side, sentence=sentence)
 
 
-def listed(things: object, separator: str = "; ", most: int = 6) -> str:
+def listed(things: Iterable[object], separator: str = "; ", most: int = 6) -> str:
     """Return things as text, at most ``most`` of them."""
-    texts = [str(one) for one in things]  # type: ignore[attr-defined]
+    texts = [str(one) for one in things]
     return separator.join(texts[:most]) + (" ..." if len(texts) > most else "")

@@ -15,7 +15,7 @@ A head is ablated by replacing its attention pattern. The verdicts use its avera
 from collections.abc import Sequence
 from itertools import combinations
 
-from circuits.checks.experiment import Experiment, is_low, listed
+from circuits.checks.experiment import MORE, Experiment, is_low, listed, verdict
 from circuits.circuit import Circuit, Head
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
@@ -71,6 +71,9 @@ class Knockout(Result):
         """Whether the two losses differ by less than the threshold, with a margin of three standard errors."""
         return abs(self.difference.mean) + current().sure * self.difference.standard_error < threshold
 
+    def __str__(self) -> str:
+        return f"without {listed(self.heads, ', ')} (circuit {self.circuit}, model {self.model})"
+
 
 class Faithfulness(Result):
     """The losses of a circuit's heads without the others.
@@ -88,41 +91,27 @@ class Faithfulness(Result):
     def faithful(self, n_heads: int, threshold: float) -> Verdict:
         """Return whether the circuit's heads are enough, of a model with ``n_heads`` heads."""
         if len(self.heads) == n_heads:
-            sentence = f"The circuit has all {n_heads} heads, so there is no other head to ablate."
-            return Verdict(name="faithful", decision="holds", sentence=sentence)
-        n = len(self.heads)
-        intact = "head" if n == 1 else f"{n} heads"
-        what = f"With the circuit's {intact} intact and all others ablated ({STANDARD}) the loss"
-        verdict = is_low("faithful", what, self.ablations[STANDARD].circuit, threshold)
-        others = ", ".join(f"{kind} {one.circuit}" for kind, one in self.ablations.items() if kind != STANDARD)
-        return verdict.model_copy(update={"sentence": f"{verdict.sentence} Other ablations: {others}."})
+            return verdict("faithful", f"The circuit has all {n_heads} heads, so there is no other head to ablate.")
+        what = f"With the circuit's heads ({len(self.heads)}) intact and all others ablated ({STANDARD}) the loss"
+        low = is_low("faithful", what, self.ablations[STANDARD].circuit, threshold)
+        others = listed((f"{kind} {one.circuit}" for kind, one in self.ablations.items() if kind != STANDARD), ", ")
+        return low.model_copy(update={"sentence": f"{low.sentence} Other ablations: {others}."})
 
     def complete(self, threshold: float) -> Verdict:
         """Return whether circuit and model are alike after every knockout."""
-        n = len(self.knockouts)
-        if not n:
+        if not self.knockouts:
             sentence = "The circuit has no head with a path, so none can be knocked out."
             return Verdict(name="complete", decision="fails", sentence=sentence)
         apart = [out for out in self.knockouts if out.apart(threshold)]
         near = [out for out in self.knockouts if not out.apart(threshold) and not out.alike(threshold)]
-        if apart:
-            worst = [f"without {listed(o.heads, ', ')} circuit {o.circuit} and model {o.model}" for o in apart]
-            sentence = f"For {len(apart)} of {n} knockouts, circuit and model differ in loss by {threshold:g} or more: "
-            sentence += f"{listed(worst, most=3)}."
-            if all(out.difference.mean > 0 for out in apart):
-                sentence += " Heads outside the circuit do part of its work."
-            return Verdict(name="complete", decision="fails", sentence=sentence)
-        sentence = f"In no knockout ({n} tested) do circuit and model differ in loss by {threshold:g} or more."
-        if near:
-            sentence = (
-                f"For {len(near)} of {n} knockouts it is undecided whether circuit and model differ in loss by "
-                f"{threshold:g} or more. Take more examples."
-            )
-        widest = self.knockouts[0]
-        sentence += (
-            f" The largest difference is {abs(widest.difference.mean):.4f}, without {listed(widest.heads, ', ')}."
-        )
-        return Verdict(name="complete", decision="undecided" if near else "holds", sentence=sentence)
+        n = len(self.knockouts)
+        said = f"In {len(apart)} of {n} knockouts, circuit and model differ in loss by {threshold:g} or more."
+        if apart and all(out.difference.mean > 0 for out in apart):
+            said += " Heads outside the circuit do part of its work."
+        if not apart:
+            said += f" They differ most {self.knockouts[0]}."
+        undecided = {} if apart else {f"{MORE} It is undecided ": near}
+        return verdict("complete", said, {"They do ": apart}, undecided)
 
 
 def faithfulness(experiment: Experiment) -> Faithfulness:
@@ -153,22 +142,16 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
         (circuit,) = test.measure([without_others], None if kind == STANDARD else enough)
         others, nothing = test.measure(beside, enough)
         ablations[kind] = Ablated(circuit=circuit, outside=others, nothing=nothing)
-    subsets = [subset for size in _sizes(len(heads)) for subset in combinations(heads, size)]
+    n_heads = len(heads)
+    sizes = range(1, n_heads + 1) if n_heads <= current().all_subsets else (1, 2, n_heads)
+    subsets = [subset for size in sizes for subset in combinations(heads, size)]
     knockouts: dict[tuple[Head, ...], Knockout] = {}
     for n in test.rounds[1:] or test.rounds:
-        undecided = [
-            subset
-            for subset in subsets
-            if subset not in knockouts
-            or knockouts[subset].apart(test.threshold) == knockouts[subset].alike(test.threshold)
-        ]
+        decided = {out.heads for out in knockouts.values() if out.apart(test.threshold) or out.alike(test.threshold)}
+        undecided = [subset for subset in subsets if subset not in decided]
         knockouts |= _knocked_out(test, Circuit(means), heads, undecided, n)
     widest_first = sorted(knockouts.values(), key=lambda out: -abs(out.difference.mean))
     return Faithfulness(heads=heads, ablations=ablations, knockouts=tuple(widest_first))
-
-
-def _sizes(n: int) -> Sequence[int]:
-    return range(1, n + 1) if n <= current().all_subsets else (1, 2, n)
 
 
 def _knocked_out(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from circuits.checks.experiment import Experiment, listed
+from circuits.checks.experiment import Experiment, verdict
 from circuits.circuit import Circuit, Head
 from circuits.losses.loss import Loss
 from circuits.mechanisms.mechanism import SIMPLE
@@ -42,11 +42,8 @@ def each_head_alone(experiment: Experiment) -> tuple[HeadAlone, ...]:
         tried = {name: decided[head, name] for name in mechanisms[head]}
         simplest = next((name for name, one in tried.items() if one.decision == "below"), None)
         hypothesis = tried[mechanism.name].decision
-        decision: Decision = "undecided"
-        if hypothesis == "below":
-            decision = "holds"
-        elif hypothesis == "above" and simplest:
-            decision = "fails"
+        wrong = hypothesis == "above" and simplest
+        decision: Decision = "holds" if hypothesis == "below" else "fails" if wrong else "undecided"
         losses = {name: one.loss for name, one in tried.items()}
         results.append(
             HeadAlone(head=head, hypothesis=mechanism.name, losses=losses, simplest=simplest, decision=decision)
@@ -56,27 +53,21 @@ def each_head_alone(experiment: Experiment) -> tuple[HeadAlone, ...]:
 
 def step_3(heads: Sequence[HeadAlone], threshold: float) -> Verdict:
     """Return the verdict on all heads alone."""
+    low = sum(one.decision == "holds" for one in heads)
+    said = f"Replaced alone, {low} of {len(heads)} named heads keep the loss below the threshold {threshold:g}."
     wrong = [
         f"{one.head} ({one.simplest} is enough, {one.hypothesis} is not)" for one in heads if one.decision == "fails"
     ]
     none = [one.head for one in heads if one.decision == "undecided" and one.simplest is None]
     near = [one.head for one in heads if one.decision == "undecided" and one.simplest]
-    low = sum(one.decision == "holds" for one in heads)
-    sentence = f"Replaced alone, {low} of {len(heads)} named heads keep the loss below the threshold {threshold:g}."
-    if wrong:
-        sentence += f" The hypothesis is wrong for {listed(wrong, ', ')}."
-    if none:
-        sentence += f" No mechanism does so for {listed(none, ', ')}. Only step 5 can test these heads."
-    if near:
-        sentence += f" The loss is too close to the threshold to decide for {listed(near, ', ')}. Take more examples."
-    return Verdict(
-        name="step 3", decision="fails" if wrong else "undecided" if none or near else "holds", sentence=sentence
-    )
+    undecided = {
+        "Only step 5 can test, as no mechanism does so: ": none,
+        "More examples could decide ": near,
+    }
+    return verdict("step 3", said, {"The hypothesis is wrong for ": wrong}, undecided)
 
 
 def step_4(unnamed: Sequence[Head]) -> Verdict:
     """Return whether every head of the model has a mechanism."""
-    if not unnamed:
-        return Verdict(name="step 4", decision="holds", sentence="Every head of the model has a mechanism.")
-    sentence = f"{len(unnamed)} heads of the model have no mechanism: {listed(unnamed, ', ')}."
-    return Verdict(name="step 4", decision="fails", sentence=sentence)
+    said = "" if unnamed else "Every head of the model has a mechanism."
+    return verdict("step 4", said, {f"{len(unnamed)} heads of the model have no mechanism: ": unnamed})

@@ -10,7 +10,7 @@ Heads without a path are uniform or identity. Heads with paths are zero everywhe
 
 from __future__ import annotations
 
-from circuits.checks.experiment import Experiment, is_low, listed
+from circuits.checks.experiment import Experiment, is_low, listed, verdict
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import StoredCircuit
 from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
@@ -18,6 +18,8 @@ from circuits.losses.loss import Loss
 from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
 from circuits.mechanisms.one_hot import OneHot
 from circuits.results import Decision, Result, Verdict, together
+
+CLOSE = "Too close to the threshold to decide: "
 
 
 class PaperProtocol(Result):
@@ -52,9 +54,8 @@ def paper_protocol(experiment: Experiment) -> PaperProtocol:
     decided = test.test(singles)
     none_low = [head for head, owns in tried.items() if all(decided[head, own].decision != "below" for own in owns)]
     close = [(head, own) for head in none_low for own in tried[head]]  # the mechanism with the lowest loss is chosen
-    losses = {one: own.loss for one, own in decided.items()} | dict(
-        zip(close, test.measure(singles[one] for one in close), strict=True)
-    )
+    losses = {one: own.loss for one, own in decided.items()}
+    losses |= zip(close, test.measure(singles[one] for one in close), strict=True)
     alone = {head: {own.name: losses[head, own] for own in owns} for head, owns in tried.items()}
     chosen: dict[Head, Mechanism] = {}
     for head, owns in tried.items():
@@ -65,16 +66,16 @@ def paper_protocol(experiment: Experiment) -> PaperProtocol:
             chosen[head] = min(owns, key=lambda own, head=head: losses[head, own].mean)  # type: ignore[misc]
     literal = Circuit(chosen, circuit.name)
     (combined,) = test.measure([literal])
-    without = test.test({path: literal.without(path) for path in literal.paths})
-    without_losses = {path: decided.loss for path, decided in without.items()}
+    removed = test.test({path: literal.without(path) for path in literal.paths})
+    without = {path: one.loss for path, one in removed.items()}
     verdicts = (
         _step_3(alone, test.threshold),
         is_low("step 5", "With all heads replaced the loss", combined, test.threshold),
-        _step_6(literal, without_losses, combined, test.threshold),
+        _step_6(literal, without, combined, test.threshold),
     )
-    decision = together(verdict.decision for verdict in verdicts)
+    decision = together(one.decision for one in verdicts)
     return PaperProtocol(
-        circuit=literal, alone=alone, combined=combined, without=without_losses, verdicts=verdicts, decision=decision
+        circuit=literal, alone=alone, combined=combined, without=without, verdicts=verdicts, decision=decision
     )
 
 
@@ -92,10 +93,8 @@ def _step_3(alone: dict[Head, dict[str, Loss]], threshold: float) -> Verdict:
     near = [f"{head} ({loss})" for head, loss in best.items() if loss.near(threshold)]
     none = [f"{head} ({loss})" for head, loss in best.items() if loss.mean >= threshold and not loss.near(threshold)]
     low = len(alone) - len(none) - len(near)
-    sentence = f"Replaced alone, {low} of {len(alone)} heads have a mechanism with a loss below {threshold:g}."
-    if none:
-        sentence += f" None does for {listed(none, ', ')}."
-    return _verdict("step 3", sentence, none, near)
+    said = f"Replaced alone, {low} of {len(alone)} heads have a mechanism with a loss below {threshold:g}."
+    return verdict("step 3", said, {"None does for ": none}, {CLOSE: near})
 
 
 def _step_6(circuit: Circuit, without: dict[AttentionPath, Loss], combined: Loss, threshold: float) -> Verdict:
@@ -106,17 +105,9 @@ def _step_6(circuit: Circuit, without: dict[AttentionPath, Loss], combined: Loss
     above = {path: loss for path, loss in without.items() if path.head.layer != first}
     near = [f"{path} ({loss})" for path, loss in above.items() if loss.near(threshold)]
     low = [f"{path} ({loss})" for path, loss in above.items() if loss.mean < threshold and not loss.near(threshold)]
-    excepted = [str(path) for path, loss in without.items() if loss.mean < threshold and path.head.layer == first]
+    excepted = [path for path, loss in without.items() if loss.mean < threshold and path.head.layer == first]
     missed = len(without) - len(low) - len(near) - len(excepted)
-    sentence = f"Without any one of {missed} paths the loss is {threshold:g} or more."
+    said = f"Without any one of {missed} paths the loss is {threshold:g} or more."
     if excepted:
-        sentence += f" It stays below without {listed(excepted)}; the paper allows this in the first useful layer."
-    if low:
-        sentence += f" It stays below without {listed(low)}."
-    return _verdict("step 6", sentence, low, near)
-
-
-def _verdict(step: str, sentence: str, wrong: list[str], near: list[str]) -> Verdict:
-    if near:
-        sentence += f" Too close to the threshold to decide: {listed(near)}."
-    return Verdict(name=step, decision="fails" if wrong else "undecided" if near else "holds", sentence=sentence)
+        said += f" It stays below without {listed(excepted)}; the paper allows this in the first useful layer."
+    return verdict("step 6", said, {"It stays below without ": low}, {CLOSE: near})

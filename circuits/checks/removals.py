@@ -7,17 +7,16 @@ with the heads above some layer intact.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
-from circuits.checks.experiment import Experiment, listed
+from circuits.checks.experiment import MORE, NOTHING, Experiment, Lists, listed, verdict
 from circuits.circuit import AttentionPath, Circuit
 from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.mechanisms.one_hot import OneHot
-from circuits.results import Decision, Result, Verdict
+from circuits.results import Result, Verdict
 from circuits.settings import current
 
 Needed = Literal["directly", "indirectly", "undecided", "no"]
@@ -62,25 +61,14 @@ class PathResult(Result):
     weak: bool
     in_first_useful_layer: bool
 
-    @property
-    def nearest_alternative(self) -> tuple[str, Loss] | None:
-        """The other target with the lowest loss, with that loss; None if none was tried."""
-        return min(self.retargeted.items(), key=lambda item: item[1].mean, default=None)
 
-
-@dataclass(frozen=True)
-class _Removal:
+class _Removal(NamedTuple):
     """The losses without one path, with all heads replaced and with the heads above a layer intact."""
 
     losses: dict[str, Loss]
     indirect: dict[str, Loss]
     intact_above: int | None
     needed: Needed
-
-    @property
-    def guides(self) -> int | None:
-        """The layer above which heads are intact when a path is needed indirectly; else None."""
-        return self.intact_above if self.needed == "indirectly" else None
 
 
 def removals(experiment: Experiment) -> tuple[PathResult, ...]:
@@ -94,15 +82,13 @@ def removals(experiment: Experiment) -> tuple[PathResult, ...]:
     }
     found = _each_removal(strict, removed, intact)
     # A path that is needed indirectly is compared with its alternative targets with the heads above intact.
-    guides = {path: removal.guides for path, removal in found.items()}
+    guides = {path: one.intact_above if one.needed == "indirectly" else None for path, one in found.items()}
     tests = {path: strict if layer is None else intact[layer] for path, layer in guides.items()}
     bases = {path: circuit if layer is None else circuit.up_to(layer) for path, layer in guides.items()}
     needed_paths = [path for path, removal in found.items() if removal.needed != "no"]
     retargeted = _each_target(tests, {path: bases[path] for path in needed_paths})
-    lowest = min(
-        (head.layer for head in with_fixed_paths(circuit, test.roles, paths_on_average).heads_with_paths),
-        default=None,
-    )
+    explicit = with_fixed_paths(circuit, test.roles, paths_on_average)
+    lowest = min((head.layer for head in explicit.heads_with_paths), default=None)
     low = experiment.combined.mean < strict.threshold
     results = []
     for path, removal in found.items():
@@ -113,14 +99,11 @@ def removals(experiment: Experiment) -> tuple[PathResult, ...]:
         least = min(loss.mean for loss in removal.losses.values())
         results.append(
             PathResult(
+                **removal._replace(needed=needed)._asdict(),
                 path=path,
-                losses=removal.losses,
-                indirect=removal.indirect,
-                intact_above=removal.intact_above,
                 retargeted=losses,
                 alternative_targets=tuple(role for role, own in losses.items() if own.mean < limit or own.near(limit)),
                 better_targets=better,
-                needed=needed,
                 weak=needed == "directly" and least < 2 * strict.threshold,
                 in_first_useful_layer=path.head.layer == lowest,
             )
@@ -201,51 +184,30 @@ def step_6(paths: Sequence[PathResult], combined: Loss, strict: float) -> Verdic
     """Return whether every path is needed, against the strict threshold."""
     low = f"{strict:.3g}"
     if combined.mean >= strict:
-        return _verdict("step 6", "fails", f"Not tested: with every path in place the loss is not below {low}.")
-    if not paths:
-        return _verdict("step 6", "holds", "The circuit has no path, so no path is redundant.")
-    by_need = {how: [path.path for path in paths if path.needed == how] for how in ("no", "undecided", "indirectly")}
-    if by_need["no"]:
-        return _verdict(
-            "step 6",
-            "fails",
-            f"These paths are not needed: {listed(by_need['no'])}. "
-            f"The loss stays below {low} when the row of one of them is made uniform or identity.",
-        )
-    if by_need["undecided"]:
-        undecided = listed(by_need["undecided"])
-        return _verdict("step 6", "undecided", f"Undecided whether these are needed: {undecided}. Take more examples.")
-    indirect, weak = by_need["indirectly"], [path.path for path in paths if path.weak]
-    sentence = (
-        f"The circuit needs {len(paths) - len(indirect)} of {len(paths)} paths directly: without any one of them the "
-        f"loss exceeds {low}."
-    )
-    if indirect:
-        sentence += f" It needs {listed(indirect)} indirectly: the loss exceeds it with the heads above intact."
-    if weak:
-        sentence += f" The loss stays below {2 * strict:.3g} without {listed(weak)}."
-    return _verdict("step 6", "holds", sentence)
+        sentence = f"Not tested: with every path in place the loss is not below {low}."
+        return Verdict(name="step 6", decision="fails", sentence=sentence)
+    by_need = {how: [path.path for path in paths if path.needed == how] for how in get_args(Needed)}
+    said = f"Without any one of {len(by_need['directly'])} of {len(paths)} paths the loss exceeds {low}."
+    said = said if paths else "The circuit has no path, so no path is redundant."
+    if by_need["indirectly"]:
+        said += f" Without {listed(by_need['indirectly'])} it exceeds it only with the heads above intact."
+    if weak := [path.path for path in paths if path.weak]:
+        said += f" It stays below {2 * strict:.3g} without {listed(weak)}."
+    no = {"It stays below it if one of these is made uniform or identity, so that they are not needed: ": by_need["no"]}
+    return verdict("step 6", said, no, {f"{MORE} Undecided whether these are needed: ": by_need["undecided"]})
 
 
 def alternative_targets(paths: Sequence[PathResult], combined: Loss, strict: float) -> Verdict:
     """Return whether no other target does as well, against the strict threshold."""
-    name, low = "alternative targets", f"{strict:.3g}"
+    low, tried = f"{strict:.3g}", sum(len(path.retargeted) for path in paths)
     better = [f"{path.path} ({role} {path.retargeted[role]})" for path in paths for role in path.better_targets]
-    if better:
-        return _verdict(name, "fails", f"Another target gives a lower loss: {listed(better)}.")
-    if combined.mean >= strict:
-        return _verdict(name, "undecided", f"Not tested: the loss of the circuit is not below {low}.")
-    tried = sum(len(path.retargeted) for path in paths)
-    if not tried:
-        return _verdict(name, "undecided" if paths else "holds", "No needed path has another possible target.")
     as_good = [f"{path.path} ({', '.join(path.alternative_targets)})" for path in paths if path.alternative_targets]
-    if as_good:
-        sentence = f"Another target keeps the loss below {low}, or close to it: {listed(as_good)}."
-        return _verdict(name, "undecided", sentence)
-    return _verdict(
-        name, "holds", f"No path keeps the loss below {low} when it is retargeted to another role ({tried} were tried)."
-    )
-
-
-def _verdict(name: str, decision: Decision, sentence: str) -> Verdict:
-    return Verdict(name=name, decision=decision, sentence=sentence)
+    undecided: Lists = {f"Another target keeps the loss below {low}, or close to it: ": as_good}
+    if combined.mean >= strict:
+        undecided = {"Not tested: the loss of the circuit is not below ": [low]}
+    elif paths and not tried:
+        undecided = {"Not tested: no other target is possible for ": [path.path for path in paths]}
+    if better:
+        undecided = NOTHING
+    said = "" if better or any(undecided.values()) else f"None of {tried} other targets keeps the loss below {low}."
+    return verdict("alternative targets", said, {"Another target gives a lower loss: ": better}, undecided)

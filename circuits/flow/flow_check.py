@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from jaxtyping import Int
 
 from circuits.circuit import AttentionPath, Circuit
@@ -70,22 +68,24 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
     by_label: dict[str, ByLabel] = {}
     for component, role in task.read_at.items():
         layers = [flow.layers_until(role, component) for flow in flows]
-        known_at[component] = max((after for after in layers if after is not None), default=0) - 1
+        known_at[component] = max((after - 1 for after in layers if after is not None), default=None)
         known = torch.tensor([after is not None for after in layers])[of_instance]
         if role in roles.shared:  # known to one instance is known to all
             known = known.any(dim=1, keepdim=True).expand_as(known)
         known_in[component] = known.double().mean().item()
-        if not known.any():
-            known_at[component] = None
-        elif not known.all() and has_few_labels(roles):
+        if 0 < known_in[component] < 1 and has_few_labels(roles):
             split = ByLabel.of(over_labels(known.double(), torch.ones_like(known), roles), roles, named)
             by_label |= {component: split} if split else {}
     carried = [one for flow in flows for one in flow.carried if one.path.source in task.roles]
     paths = sorted({one.path for one in carried})
     allowed, useful = ({one.path for one in carried if one.allowed}, {one.path for one in carried if one.new})
     fixed = fixed_paths(circuit, roles).items()
+    when = {name: "" if layer is None else f" (after layer {layer})" for name, layer in known_at.items()}
+    each = ", ".join(f"{name} {share:.2f}{when[name]}" for name, share in known_in.items())
+    said = f"By the circuit's paths alone, this share of instances knows what is read where it is read: {each}."
+    holds = all(share == 1 for share in known_in.values())
     return FlowCheck(
-        verdict=_verdict(known_at, known_in),
+        verdict=Verdict(name="flow check", decision="holds" if holds else "fails", sentence=said),
         known_at=known_at,
         known_in=known_in,
         by_label=by_label,
@@ -93,16 +93,6 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
         forbidden=tuple(path for path in paths if path not in allowed),
         fixed_paths=tuple(f"{path} on {on.text(path.target)}" if on else str(path) for path, on in fixed),
     )
-
-
-def _verdict(known_at: Mapping[str, int | None], known_in: Mapping[str, float]) -> Verdict:
-    each = [
-        f"{name} never" if layer is None else f"{name} after layer {layer} in {known_in[name]:.2f} of the instances"
-        for name, layer in known_at.items()
-    ]
-    said = f"By the circuit's paths alone, these are known where they are read: {', '.join(each)}."
-    holds = all(share == 1 for share in known_in.values())
-    return Verdict(name="flow check", decision="holds" if holds else "fails", sentence=said)
 
 
 def _held(circuit: Circuit, roles: Roles) -> tuple[list[set[AttentionPath]], Int[torch.Tensor, "example instance"]]:

@@ -11,11 +11,16 @@ the path leads to both. Conditions of paths are ignored: each path counts on all
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 from circuits.circuit import Circuit
+from circuits.errors import BadInput
 from circuits.flow.circuit_flow import path_ends
+from circuits.flow.fixed_paths import with_fixed_paths
+from circuits.flow.flow_check import ROLE_EXAMPLES
+from circuits.given import examples_of
 from circuits.mechanisms.one_hot import Ends
-from circuits.task import LaidOut, Layout, Variable
+from circuits.task import Interchangeable, LaidOut, Layout
 
 Symbols = frozenset[tuple[str, int]]  # pieces, each with the instance that it comes from: 0 or 1
 State = dict[tuple[str, int], Symbols]  # the symbols that each role of each instance knows
@@ -23,44 +28,43 @@ INSTANCES = (0, 1)
 
 
 def predicted_accuracy(
-    circuit: Circuit, task: LaidOut, roles: Sequence[str], variable: Variable, n_layers: int
-) -> dict[tuple[int, int, str], float]:
-    """Return the interchange accuracy that a circuit predicts, by layer (0 is before all), number of role, component.
+    circuit: Circuit, task: Interchangeable, roles: Sequence[str], n_layers: int
+) -> dict[tuple[int, int, int, str], float]:
+    """Return the interchange accuracies that a circuit predicts, by the numbers of variable, layer and role, component.
 
     It is 1 if only the partner's symbol is known where the component is read, and 0 if only its own or none is. If
     both are known, it is 1/2: the paths alone do not decide, as when a symbol arrives by two ways.
 
     Args:
-        circuit: the circuit; only its paths count.
+        circuit: the circuit; only its paths count, those of fixed patterns, too.
         task: the task, which says what every role knows at the start, and where each component is read.
         roles: the roles to intervene at.
-        variable: the variable that is exchanged.
-        n_layers: the number of layers of the model.
+        n_layers: the number of layers of the model; layer 0 is before all of them.
 
     Raises:
-        BadInput: a path names a role that the layout does not have.
+        BadInput: the task has no layout, or a path names a role that the layout does not have.
     """
-    layout = task.layout
+    if not isinstance(task, LaidOut):
+        raise BadInput(f"{type(task).__name__} has no layout; only with it does a circuit predict anything")
+    layout, explicit = task.layout, with_fixed_paths(circuit, examples_of(task, ROLE_EXAMPLES, 0).roles)
     start: State = {
         (role, instance): frozenset((piece, instance) for piece in pieces - layout.places)
         for role, pieces in layout.start.items()
         for instance in INSTANCES
     }
-    changed = start | {
-        (variable.role, i): start[variable.role, i] - {(variable.name, i)} | {(variable.name, 1 - i)} for i in INSTANCES
-    }
     paths: list[list[Ends]] = [[] for _ in range(n_layers)]
-    for path in circuit.paths:
-        paths[path.head.layer] += path_ends(circuit, path, layout)
-    base, source = (_through(state, paths, layout) for state in (start, changed))
-    accuracy = {}
-    for layer in range(n_layers + 1):
-        for place, role in enumerate(roles):
+    for path in explicit.paths:
+        paths[path.head.layer] += path_ends(explicit, path, layout)
+    base, accuracy = _through(start, paths, layout), {}
+    for index, variable in enumerate(task.variables):
+        own = [start[variable.role, i] - {(variable.name, i)} | {(variable.name, 1 - i)} for i in INSTANCES]
+        source = _through(start | {(variable.role, i): own[i] for i in INSTANCES}, paths, layout)
+        for layer, (place, role) in product(range(n_layers + 1), enumerate(roles)):
             patched = base[layer] | {(role, instance): source[layer][role, instance] for instance in INSTANCES}
             last = _through(patched, paths[layer:], layout)[-1]
             for component, at in task.read_at.items():
                 known = {instance for piece, instance in last[at, 0] if piece == component}
-                accuracy[layer, place, component] = len(known & {1}) / max(1, len(known))
+                accuracy[index, layer, place, component] = len(known & {1}) / max(1, len(known))
     return accuracy
 
 

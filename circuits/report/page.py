@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from circuits.attention import ATTENTION_EXAMPLES, role_attention, split_attention
@@ -13,66 +11,57 @@ from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
 from circuits.report.loss_figures import content_figure, loss_figure
-from circuits.report.report import Report, Statement
+from circuits.report.report import Report, as_texts
 from circuits.viewer.viewer import attention_viewer, elements
 
 VIEWED_EXAMPLES = 3
 MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 
 
-def statements(report: Report) -> tuple[Statement, ...]:
-    """Return all that a report states, in the order in which page, terminal and Markdown say it."""
-    return (*report.statements, report.to_the_letter)
-
-
 def losses_table(report: Report) -> pd.DataFrame:
     """The loss of the model and of the circuit, with its components."""
     losses = {"unablated": report.unablated, "all heads replaced (step 5)": report.combined}
-    rows = [{"loss ± standard error": str(loss), **_rounded(loss.components)} for loss in losses.values()]
-    return pd.DataFrame(rows, index=list(losses))
+    return as_texts({name: {"loss ± standard error": loss, **loss.components} for name, loss in losses.items()})
 
 
 def faithfulness_table(report: Report) -> pd.DataFrame:
     """The losses with the circuit's heads or the others ablated, by kind of ablation."""
-    rows = {}
-    for kind, one in report.faithfulness.ablations.items():
-        share = one.recovered(report.unablated)
-        rows[kind] = {
-            "outside the circuit ablated": str(one.circuit),
-            "the circuit's heads ablated": str(one.outside),
-            "all heads ablated": str(one.nothing),
-            "share recovered": "" if share is None else f"{share:.3f}",
+    return as_texts(
+        {
+            kind: {
+                "outside the circuit ablated": one.circuit,
+                "the circuit's heads ablated": one.outside,
+                "all heads ablated": one.nothing,
+                "share recovered": one.recovered(report.unablated),
+            }
+            for kind, one in report.faithfulness.ablations.items()
         }
-    return pd.DataFrame.from_dict(rows, orient="index")
+    )
 
 
 def knockouts_table(report: Report) -> pd.DataFrame:
     """The losses of circuit and model after each knockout."""
-    rows = [
+    return as_texts(
         {
-            "knocked out": ", ".join(map(str, out.heads)),
-            "circuit": str(out.circuit),
-            "model": str(out.model),
-            "difference": f"{out.difference.mean:+.4f}",
+            ", ".join(map(str, out.heads)): {
+                "circuit": out.circuit,
+                "model": out.model,
+                "difference": f"{out.difference.mean:+.4f}",
+            }
+            for out in report.faithfulness.knockouts
         }
-        for out in report.faithfulness.knockouts
-    ]
-    return pd.DataFrame(rows)
+    )
 
 
-def paths_table(report: Report) -> pd.DataFrame:
-    """The losses without each path, as texts with standard errors, and the best other target."""
-    rows = {}
-    for one in report.paths:
-        best = min(one.retargeted.items(), key=lambda item: item[1].mean, default=None)
-        first = " (first useful layer)" if one.in_first_useful_layer else ""
-        rows[str(one.path)] = {
-            **{f"row made {row}": str(loss) for row, loss in one.losses.items()},
-            **{f"heads above intact, {row}": str(one.indirect.get(row, "")) for row in one.losses},
-            "needed": f"{one.needed}{', weakly' if one.weak else ''}{first}",
-            "best other target": "" if best is None else f"{best[0]}: {best[1]}",
+def heads_table(report: Report) -> pd.DataFrame:
+    """The loss with each named head alone replaced, by mechanism (step 3)."""
+    losses = {one.head: {name: loss.mean for name, loss in one.losses.items()} for one in report.heads}
+    return as_texts(
+        {
+            str(one.head): {"hypothesis": one.hypothesis, **losses[one.head], "alone": one.decision}
+            for one in report.heads
         }
-    return pd.DataFrame.from_dict(rows, orient="index")
+    )
 
 
 def page(report: Report, experiment: Experiment | None) -> str:
@@ -99,14 +88,13 @@ def page(report: Report, experiment: Experiment | None) -> str:
         "report.html.jinja",
         report=report,
         marks=MARKS,
-        statements=statements(report),
         figures={name: figure_element(figure, name) for name, figure in figures.items()},
         tables={
             "losses": losses_table(report),
             "faithfulness": faithfulness_table(report),
             "completeness": knockouts_table(report),
-            "paths": paths_table(report),
-            "heads": report.heads_table().map(lambda value: f"{value:.4f}" if isinstance(value, float) else value),
+            "paths": report.paths_table(),
+            "heads": heads_table(report),
         },
         viewers=viewers,
         circuit_yaml=dump_circuit(report.circuit),
@@ -116,30 +104,12 @@ def page(report: Report, experiment: Experiment | None) -> str:
 def markdown(report: Report) -> str:
     """Return the summary for a notebook or an issue: the statements, the losses, and the circuit's paths."""
     lines = [f"# {report.circuit.name or 'the circuit'}: {report.headline}", ""]
-    for one in statements(report):
+    for one in report.all_statements:
         lines.append(f"- **{one.name}: {one.decision}**")
         lines += [f"    - {verdict.name} {verdict.decision}: {verdict.sentence}" for verdict in one.verdicts]
-    lines += ["", _said(report), ""]
-    for title, table in {"Losses": losses_table(report), "Without one path": paths_table(report)}.items():
-        lines += [f"## {title}", "", *_as_markdown(table), ""]
+    lines += ["", f"Each loss is measured on up to {report.n_examples} fresh examples, as many as its decision needs."]
+    lines += [f"Seed {report.seed}, threshold {report.threshold:g}.", ""]
+    for title, table in {"Losses": losses_table(report), "Without one path": report.paths_table()}.items():
+        rows = [["", *table.columns], ["---"] * (1 + len(table.columns)), *table.itertuples()]
+        lines += [f"## {title}", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
     return "\n".join([*lines, *(f"{key}: {value}" for key, value in report.metadata.items())]) + "\n"
-
-
-def _said(report: Report) -> str:
-    return (
-        f"Each loss is measured on up to {report.n_examples} fresh examples, as many as its decision needs. "
-        f"Seed {report.seed}, threshold {report.threshold:g}."
-    )
-
-
-def _rounded(components: dict[str, float]) -> dict[str, str]:
-    return {name: f"{value:.4f}" for name, value in components.items()}
-
-
-def _as_markdown(table: pd.DataFrame) -> Iterable[str]:
-    rows = [
-        ["", *table.columns],
-        ["---"] * (1 + len(table.columns)),
-        *([name, *row] for name, *row in table.itertuples()),
-    ]
-    return (f"| {' | '.join(map(str, row))} |" for row in rows)

@@ -24,7 +24,7 @@ from circuits.losses.loss import Loss
 from circuits.results import Decision, Result, Verdict, together
 from circuits.settings import Settings
 from circuits.tracing.edges import Composition
-from circuits.tracing.self_consistency_result import SelfConsistency
+from circuits.tracing.self_consistency import SelfConsistency
 from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
@@ -124,17 +124,15 @@ class Report(Result):
         text = read_text(path, "a report of `validate`")
         try:
             version = json.loads(text, object_pairs_hook=_each_key_once).get("schema_version")
-            if version != 6:
-                raise BadInput(f"{path}: a report of schema {version}; expected 6: validate again")
-            return cls.model_validate_json(text, context={"folder": path.parent})
+            if version == 6:
+                return cls.model_validate_json(text, context={"folder": path.parent})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
             raise BadInput(f"{path}: not a report of `validate` ({where}: {first['msg']})") from error
-        except BadInput:
-            raise
         except (ValueError, AttributeError, RecursionError) as error:
             raise BadInput(f"{path}: not a report of `validate` ({error})") from error
+        raise BadInput(f"{path}: a report of schema {version}; expected 6: validate again")
 
     def save(self, folder: Path | str) -> Path:
         """Write report.json, report.md and report.html into a folder, and return the path of the page.
@@ -161,8 +159,7 @@ class Report(Result):
         decisions = {"extended": decided(self.statements), "paper": self.paper.decision}
         if protocol not in decisions:
             raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")
-        decision = decisions[protocol]
-        return self.model_copy(update={"protocol": protocol, "decision": decision})
+        return self.model_copy(update={"protocol": protocol, "decision": decisions[protocol]})
 
     def about(self, metadata: Mapping[str, Any]) -> Report:
         """Return the report with further facts about the model.
@@ -190,9 +187,11 @@ class Report(Result):
         return tuple(verdict for statement in self.statements for verdict in statement.verdicts)
 
     @property
-    def to_the_letter(self) -> Statement:
-        """Appendix E to the letter, as a statement."""
-        return Statement(name="Appendix E to the letter", decision=self.paper.decision, verdicts=self.paper.verdicts)
+    def all_statements(self) -> tuple[Statement, ...]:
+        """The statements as page, terminal and Markdown say them: Appendix E to the letter is the last."""
+        paper = self.paper
+        letter = Statement(name="Appendix E to the letter", decision=paper.decision, verdicts=paper.verdicts)
+        return (*self.statements, letter)
 
     @property
     def more_examples_could_decide(self) -> bool:
@@ -206,27 +205,26 @@ class Report(Result):
 
         return loss_figure(self)
 
-    def heads_table(self) -> pd.DataFrame:
-        """Step 3 as a table: one row for each named head, with its loss under each mechanism."""
-        rows = [
-            {"head": str(one.head), "hypothesis": one.hypothesis, **_means(one.losses), "alone": one.decision}
-            for one in self.heads
-        ]
-        return pd.DataFrame(rows).set_index("head")
-
     def paths_table(self) -> pd.DataFrame:
-        """Step 6 as a table: one row for each path, with the loss without it."""
-        rows = [
-            {
-                "path": str(one.path),
-                **_means(one.losses),
-                **{f"heads above intact, {name}": loss for name, loss in _means(one.indirect).items()},
-                "needed": one.needed + (", weakly" if one.weak else ""),
-                "alternative_targets": ", ".join(one.alternative_targets),
+        """Step 6 as a table: one row for each path, with the losses without it, and with the best other target."""
+        rows = {}
+        for one in self.paths:
+            best = min(one.retargeted.items(), key=lambda item: item[1].mean, default=None)
+            first = " (first useful layer)" if one.in_first_useful_layer else ""
+            rows[str(one.path)] = {
+                **{f"row made {row}": loss for row, loss in one.losses.items()},
+                **{f"heads above intact, {row}": one.indirect.get(row) for row in one.losses},
+                "needed": f"{one.needed}{', weakly' if one.weak else ''}{first}",
+                "best other target": None if best is None else f"{best[0]}: {best[1]}",
+                "alternative_targets": ", ".join(one.alternative_targets) or None,
             }
-            for one in self.paths
-        ]
-        return pd.DataFrame(rows, columns=None if rows else ["path"]).set_index("path")
+        return as_texts(rows)
+
+
+def as_texts(rows: dict[str, dict[str, Any]]) -> pd.DataFrame:
+    """Return named rows as a table of texts, without the columns in which nothing stands."""
+    table = pd.DataFrame.from_dict(rows, orient="index").astype(object).dropna(axis="columns", how="all")
+    return table.map(lambda value: "" if pd.isna(value) else f"{value:.4f}" if isinstance(value, float) else str(value))
 
 
 def decided(statements: tuple[Statement, ...]) -> Decision:
@@ -239,16 +237,9 @@ def decided(statements: tuple[Statement, ...]) -> Decision:
 
 def statements_of(verdicts: tuple[Verdict, ...]) -> tuple[Statement, ...]:
     """Combine the verdicts of all steps into statements."""
-    made = []
-    for name, steps in STATEMENTS.items():
-        of_steps = tuple(verdict for verdict in verdicts if verdict.name in steps)
-        decision = together(verdict.decision for verdict in of_steps)
-        made.append(Statement(name=name, decision=decision, verdicts=of_steps))
-    return tuple(made)
-
-
-def _means(losses: Mapping[str, Loss]) -> dict[str, float]:
-    return {name: loss.mean for name, loss in losses.items()}
+    each = {name: tuple(one for one in verdicts if one.name in steps) for name, steps in STATEMENTS.items()}
+    decisions = {name: together(one.decision for one in of_steps) for name, of_steps in each.items()}
+    return tuple(Statement(name=name, decision=decisions[name], verdicts=own) for name, own in each.items())
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

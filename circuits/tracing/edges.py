@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler
 
-from circuits.circuit import AttentionPath
+from circuits.circuit import AttentionPath, Circuit
+from circuits.errors import BadInput
 from circuits.heads import Head
 from circuits.losses.by_label import ByLabel
 from circuits.losses.mean import Mean
 from circuits.results import Decision, Result, as_text
-from circuits.tracing.numbers import columns
+from circuits.tracing.numbers import table
 from circuits.utils.lazy import pandas
 
 
@@ -62,6 +63,18 @@ class Sender:
 
 
 EMBED, ALL = Sender(-1), Sender(-2)  # all senders at once
+
+
+def role_paths(circuit: Circuit) -> tuple[AttentionPath, ...]:
+    """Return all paths of a circuit that lead from a role to a role.
+
+    Raises:
+        BadInput: there is none.
+    """
+    paths = tuple(path for path in circuit.paths if path.joins_roles)
+    if not paths:
+        raise BadInput("the circuit has no path between roles; expected a one-hot head")
+    return paths
 
 
 class Edge(Result):
@@ -128,19 +141,7 @@ class Composition(Result):
 
     def table(self) -> pandas.DataFrame:
         """Return a row for every edge."""
-        return pandas.DataFrame(
-            {
-                "sender": str(edge.sender),
-                "sender_role": edge.sender_role,
-                "path": str(edge.path),
-                "input": edge.input,
-                **columns("attention_lost", edge.attention_lost),
-                **columns("loss_returned", edge.loss_returned),
-                "by_label": str(edge.by_label or ""),
-                "decision": edge.decision,
-            }
-            for edge in self.edges
-        )
+        return table(self.edges)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.of()))

@@ -29,8 +29,6 @@ from torch import Tensor
 from circuits.circuit import Circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.flow.fixed_paths import with_fixed_paths
-from circuits.flow.flow_check import ROLE_EXAMPLES
 from circuits.flow.predicted import predicted_accuracy
 from circuits.given import examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
@@ -39,12 +37,107 @@ from circuits.losses.sample import stream_seed
 from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.transformer import Transformer
+from circuits.results import Decision, Number, Result
 from circuits.roles import Roles
-from circuits.task import Examples, Interchangeable, LaidOut, Variable
-from circuits.tracing.interchange_result import RANDOM, Cell, InterchangeResult
+from circuits.settings import current
+from circuits.task import Examples, Interchangeable, Variable
+from circuits.tracing.numbers import above, table
+from circuits.utils.lazy import pandas, plotly
 from circuits.utils.progress import Progress, shown
 
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
+RANDOM = "random position"  # in the place of a role
+
+
+class Cell(Result):
+    """One variable, exchanged at one role after one layer, and the answers to one loss component.
+
+    Attributes:
+        variable: the name of the variable.
+        layer: the layer; -1 is before layer 0.
+        role: the role, or ``random position``.
+        component: the loss component; it depends on the variable.
+        accuracy: the share of exchanged instances that give their partner's answer.
+        control: the share of the other instances that keep their own answer; None without other instances.
+        predicted: the accuracy that the paths of a circuit predict: 1, 0, or 1/2 if they do not decide; None without a
+            circuit.
+    """
+
+    variable: str
+    layer: int
+    role: str
+    component: str
+    accuracy: Mean
+    control: Mean | None
+    predicted: Number | None
+
+    @property
+    def decision(self) -> Decision:
+        """Whether the role carries the variable; undecided within three standard errors of ``carries``."""
+        return above(self.accuracy, current().carries)
+
+
+class InterchangeResult(Result):
+    """Interchange accuracies for every variable, layer, role and loss component.
+
+    Attributes:
+        variables: the variables that were exchanged.
+        n_examples: the number of examples.
+        cells: the accuracies; those at random positions are last in every layer.
+        unpatched: for every component, the share of exchanged instances that give their partner's answer without any
+            intervention.
+        unpatched_control: for every component, the share of the other instances that give their own answer without any
+            intervention.
+        control_by_label: ``control`` at the cell ``furthest``, split by the main group.
+    """
+
+    variables: tuple[Variable, ...]
+    n_examples: int
+    cells: tuple[Cell, ...]
+    unpatched: dict[str, Number]
+    unpatched_control: dict[str, Number]
+    control_by_label: ByLabel | None
+
+    @property
+    def furthest(self) -> Cell | None:
+        """The cell whose control is furthest below ``unpatched_control``; None without a control."""
+        below = [(self.unpatched_control[one.component] - one.control.mean, one) for one in self.cells if one.control]
+        return max(below, key=lambda one: one[0], default=(0.0, None))[1]
+
+    @property
+    def agreement(self) -> tuple[int, int, int] | None:
+        """How often the model and the circuit agree on a cell.
+
+        The number of cells in which both carry a variable, the number in which at least one of them does, and the
+        number that the circuit or the model leaves undecided, which count for neither. None without a circuit.
+        """
+        cells = [cell for cell in self.cells if cell.predicted is not None]
+        decided = [cell for cell in cells if cell.decision != "undecided" and cell.predicted != current().carries]
+        carry = [(cell.decision == "holds", cell.predicted == 1) for cell in decided]
+        return (sum(map(all, carry)), sum(map(any, carry)), len(cells) - len(decided)) if cells else None
+
+    def table(self) -> pandas.DataFrame:
+        """Return one row for every variable, layer, role and component."""
+        return table(self.cells)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def figure(self) -> plotly.graph_objects.Figure:
+        """Draw a map of roles and layers for every variable, and every component that depends on it.
+
+        Circles are cells in which the circuit's paths carry the variable, squares all others.
+        """
+        from plotly import express
+
+        cells = self.table().assign(circuit=lambda cells: cells.predicted.eq(1).map({True: "carries", False: ""}))
+        figure = express.scatter(
+            cells, x="role", y="layer", color="accuracy", symbol="circuit", facet_row="variable", facet_col="component",
+            symbol_map={"carries": "circle", "": "square"}, range_color=(0, 1), color_continuous_scale="Blues",
+            hover_data=["control", "predicted"], template="plotly_white",
+            height=120 + len(self.variables) * (80 + 18 * cells.layer.nunique()),
+        )  # fmt: skip
+        return figure.update_traces(marker={"size": 14}).update_layout(legend={"orientation": "h", "y": 1.1})
 
 
 @entrance
@@ -79,13 +172,11 @@ def interchange(
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
     check_branching(model, examples)
     names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
-    predicted = {} if circuit is None else _predicted(circuit, task, names, model.cfg.n_layers)
+    predicted = {} if circuit is None else predicted_accuracy(circuit, task, names, model.cfg.n_layers)
     partner, treated = couples(roles, stream_seed(seed, "couples"))
     elsewhere = _random_positions(examples, treated, stream_seed(seed, "random positions"))
-    places = len(task.variables), len(layers), len(names) + 1  # the last role is the random positions
-    n_instances, components = partner.shape[1], task.loss_components
-    unpatched = torch.empty(n_examples, len(components))
-    unpatched_control = torch.empty(n_examples, n_instances, len(components))
+    components, places = task.loss_components, (len(task.variables), len(layers), len(names) + 1)  # the last are random
+    unpatched, unpatched_control = (torch.empty(*n, len(components)) for n in ((n_examples,), partner.shape))
     swapped, kept = torch.empty(*places, *unpatched.shape), torch.empty(*places, *unpatched_control.shape)
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     parts = [slice(start, min(start + at_once, n_examples)) for start in range(0, n_examples, at_once)]
@@ -104,19 +195,17 @@ def interchange(
     control = kept.nanmean(dim=4)
     control[:, :, -1] = torch.nan
     cells = {}
-    for at in product(*map(range, places), range(len(components))):
-        *place, index = at
-        variable, component = task.variables[at[0]], components[index]
-        if component in variable.components:
-            others = Mean.of(control[*place][:, index])
-            cells[at] = Cell(
-                variable=variable.name,
-                layer=layers[at[1]],
-                role=(*names, RANDOM)[at[2]],
-                component=component,
-                accuracy=Mean.of(swapped[*place][:, index]),
+    for number, layer, role, index in product(*map(range, places), range(len(components))):
+        if components[index] in task.variables[number].components:
+            others = Mean.of(control[number, layer, role, :, index])
+            cells[number, layer, role, index] = Cell(
+                variable=task.variables[number].name,
+                layer=layers[layer],
+                role=(*names, RANDOM)[role],
+                component=components[index],
+                accuracy=Mean.of(swapped[number, layer, role, :, index]),
                 control=others if others.n_examples else None,
-                predicted=predicted.get((*at[:3], component)),
+                predicted=predicted.get((number, layer, role, components[index])),
             )
     alone = unpatched_control.nanmean(dim=1).nanmean(dim=0)
     result = InterchangeResult(
@@ -129,8 +218,8 @@ def interchange(
     )
     if result.furthest is None or not has_few_labels(roles):
         return result
-    *place, index = next(at for at, cell in cells.items() if cell is result.furthest)
-    each = kept[*place][..., index].to(roles.positions.device)  # [example, instance]
+    number, layer, role, index = next(at for at, cell in cells.items() if cell is result.furthest)
+    each = kept[number, layer, role, ..., index].to(roles.positions.device)  # [example, instance]
     split = over_labels(each.nan_to_num(), ~each.isnan(), roles)
     by_label = ByLabel.of(split, roles, {variable.role for variable in task.variables})
     return result.model_copy(update={"control_by_label": by_label})
@@ -152,24 +241,6 @@ def couples(roles: Roles, seed: int) -> tuple[Int[Tensor, "batch instance"], Boo
     beside = place ^ 1  # 0 and 1, 2 and 3, and so on
     partner = order.gather(1, torch.where(beside < n_instances, beside, place))
     return partner.to(roles.positions.device), (place < 2).to(roles.positions.device)
-
-
-def _predicted(
-    circuit: Circuit, task: Interchangeable, names: Sequence[str], n_layers: int
-) -> dict[tuple[int | str, ...], float]:
-    """Return the accuracy that the circuit's paths predict, with those of its fixed patterns, by the place of a cell.
-
-    Raises:
-        BadInput: the task has no layout.
-    """
-    if not isinstance(task, LaidOut):
-        raise BadInput(f"{type(task).__name__} has no layout; only with it does a circuit predict anything")
-    paths = with_fixed_paths(circuit, examples_of(task, ROLE_EXAMPLES, 0).roles)
-    return {
-        (index, *place): share
-        for index, variable in enumerate(task.variables)
-        for place, share in predicted_accuracy(paths, task, names, variable, n_layers).items()
-    }
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from circuits.model.layers import layers as opened_layers
 from circuits.model.transformer import Transformer
 from circuits.results import Decision, Result
 from circuits.task import Examples, Task
-from circuits.tracing.numbers import below, columns
+from circuits.tracing.numbers import below, table
 from circuits.utils.lazy import pandas
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -93,18 +93,8 @@ class MLPReport(Result):
 
     def table(self) -> pandas.DataFrame:
         """Return one row for every layer, role and replacement; ``all`` stands for all layers, or for all positions."""
-        return pandas.DataFrame(
-            {
-                "layer": "all" if one.layer is None else one.layer,
-                "role": one.role or "all",
-                "instead": one.instead,
-                **columns("loss", one.loss),
-                **columns("added", one.added),
-                "low": one.low,
-                **one.loss.components,
-            }
-            for one in self.losses
-        )
+        rows = table(self.losses).astype({"layer": "Int64"}).astype({"layer": object})
+        return rows.fillna({"layer": "all", "role": "all"})
 
     def __str__(self) -> str:
         return str(self.table())
@@ -137,10 +127,8 @@ def mlp_ablations(
     layers = [layer for layer, block in enumerate(model.blocks) if getattr(block, "mlp", None)]
     if not layers:
         raise BadInput("the model has no MLPs; expected a model that is not attention-only")
-    device = next(model.parameters()).device
-    fit_on, test_on = (
-        examples_of(task, n_examples, stream_seed(seed, stream), device) for stream in ("MLP fit", "MLP loss")
-    )
+    device, streams = next(model.parameters()).device, ("MLP fit", "MLP loss")
+    fit_on, test_on = (examples_of(task, n_examples, stream_seed(seed, stream), device) for stream in streams)
     check_branching(model, fit_on)
     check_reading(model, task, test_on)
     with shown(progress, "MLPs") as progress:
@@ -151,8 +139,8 @@ def mlp_ablations(
     losses = []
     for (layer, role, instead), each in measured.items():
         loss, added = Loss.of(each, names), Loss.of(each - unablated, names)
-        is_low = below(loss, threshold)
-        losses.append(MLPLoss(layer=layer, role=role, instead=instead, loss=loss, added=added, low=is_low))
+        low = below(loss, threshold)
+        losses.append(MLPLoss(layer=layer, role=role, instead=instead, loss=loss, added=added, low=low))
     return MLPReport(unablated=Loss.of(unablated, names), losses=tuple(losses), threshold=threshold)
 
 
@@ -161,7 +149,8 @@ def _losses(
 ) -> dict[Place, Float[Tensor, "example component"]]:
     """Return the losses with every stand-in, by layer and role (None for all), and those of the unablated model."""
     measured: dict[Place, list[Tensor]] = {}
-    for part, done in _parts(model, examples):
+    parts = [*_parts(model, examples)]
+    for number, part in enumerate(parts):
         run, opened, groups = KeptRun.of(model, part), opened_layers(model, part), _groups(part)
         measured.setdefault(UNABLATED, []).append(losses_of(task, run.outputs, part))
         for layer in stand_ins.layers:
@@ -173,7 +162,7 @@ def _losses(
                     after = opened.block(layer, residual, mlp=replaced).unflatten(0, (len(INSTEAD), -1))[:, :, first:]
                 for instead, outputs in zip(INSTEAD, run.continued(layer + 1, after), strict=True):
                     measured.setdefault((layer, role, instead), []).append(losses_of(task, outputs, part))
-            progress(done[0] + (done[1] - done[0]) * (layer + 1) / model.cfg.n_layers)
+            progress((number + (layer + 1) / model.cfg.n_layers) / len(parts))
         for instead, outputs in zip(INSTEAD, stand_ins.run(opened, groups), strict=True):
             measured.setdefault((None, None, instead), []).append(losses_of(task, outputs, part))
     return {place: torch.cat(losses).cpu() for place, losses in measured.items()}
@@ -186,13 +175,13 @@ class _StandIns:
     def __init__(self, model: Transformer, layers: list[int], examples: Examples) -> None:
         self.model, self.layers = model, layers
         sums: dict[int, list[Tensor]] = {}
-        for part, _ in _parts(model, examples):
+        for part in _parts(model, examples):
             for layer, both in self._seen(part):
                 sums.setdefault(layer, []).append(both.double().sum(dim=1))
         n = len(examples)
         self.means = {layer: torch.stack(each).sum(dim=0) / n for layer, each in sums.items()}  # [2, pos, d]
         moments: dict[tuple[int, str | None], Tensor] = {}
-        for part, _ in _parts(model, examples):
+        for part in _parts(model, examples):
             for layer, both in self._seen(part):
                 apart = both.double() - self.means[layer][:, None]
                 for role, there in _groups(part).items():
@@ -256,9 +245,7 @@ def _groups(examples: Examples) -> Groups:
     return groups | {role: empty.scatter(1, examples.roles[role], True) for role in examples.roles.distinct}
 
 
-def _parts(model: Transformer, examples: Examples) -> Iterator[tuple[Examples, tuple[float, float]]]:
-    """Yield batches, half as large as usual because two stand-ins run at once, with their shares of the work."""
-    at_once, n = max(1, sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1]) // 2), len(examples)
-    for start in range(0, n, at_once):
-        stop = min(start + at_once, n)
-        yield examples.take(slice(start, stop)), (start / n, stop / n)
+def _parts(model: Transformer, examples: Examples) -> Iterator[Examples]:
+    """Yield batches, half as large as usual because two stand-ins run at once."""
+    at_once = max(1, sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1]) // 2)
+    return (examples.take(slice(start, start + at_once)) for start in range(0, len(examples), at_once))

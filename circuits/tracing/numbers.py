@@ -1,10 +1,13 @@
-"""Numbers with standard errors: decisions on them, and their columns in tables."""
+"""Numbers with standard errors: decisions on them, and tables of records that have some."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean
-from circuits.results import Decision
+from circuits.results import Decision, Result
+from circuits.utils.lazy import pandas
 
 
 def above(number: Loss | Mean, threshold: float) -> Decision:
@@ -17,7 +20,9 @@ def below(number: Loss | Mean, threshold: float) -> Decision:
     return "undecided" if number.near(threshold) else "holds" if number.mean < threshold else "fails"
 
 
-def columns(name: str, number: Loss | Mean | None) -> dict[str, float | None]:
-    """Return a number as ``name``, and its standard error as ``name_se``; None if there is none."""
-    both = (None, None) if number is None else (number.mean, number.standard_error)
-    return dict(zip((name, f"{name}_se"), both, strict=True))
+def table(records: Iterable[Result]) -> pandas.DataFrame:
+    """Return one row for every record; a number stands beside its standard error, ``name`` beside ``name_se``."""
+    rows = pandas.json_normalize([one.model_dump(mode="json") for one in records])
+    nested = {name.rpartition(".")[0] for name in map(str, rows)}  # a column of its own only in records without it
+    names = {name: name.removesuffix(".mean").replace(".standard_error", "_se") for name in map(str, rows)}
+    return rows.drop(columns=nested & {*rows}).rename(columns=names)

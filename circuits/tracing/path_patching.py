@@ -26,9 +26,8 @@ from circuits.model.windows import windowed
 from circuits.results import Decision
 from circuits.settings import current
 from circuits.task import Examples, Task
-from circuits.tracing.edges import ALL, Composition, Edge, Sender
+from circuits.tracing.edges import ALL, Composition, Edge, Sender, role_paths
 from circuits.tracing.patched_head import Patched, PatchedHead, patched_head
-from circuits.tracing.role_paths import role_paths
 from circuits.tracing.unablated import Unablated, examples_at_once, senders_below
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -90,11 +89,32 @@ def path_patching(
     circuit.check(windowed(model, many.roles), model.cfg.n_layers, model.cfg.n_heads)
     check_branching(model, many)
     check_reading(model, task, many)
-    patching = _Patching(model, task, circuit, stream_seed(seed, "exchanged instances"))
+    paths = role_paths(circuit)
+
+    def measure(examples: Examples, chosen: Callable[[Patch], bool], progress: Progress) -> dict[Patch, Effects]:
+        """Return the effects of all patches, batch by batch; the loss is measured for some."""
+        n, n_instances = len(examples), examples.roles.positions.shape[2]
+        between = examples.roles.shared if n_instances > 1 else examples.roles.names
+        generator = torch.Generator().manual_seed(stream_seed(seed, "exchanged instances"))
+        instances = exchanged(n, n_instances, generator).to(device)
+        batches = torch.arange(n).tensor_split(-(-n // examples_at_once(model, examples)))
+        parts: dict[Patch, list[Effects]] = {}
+        for number, batch in enumerate(batches):
+            here = slice(int(batch[0]), int(batch[-1]) + 1)
+            run = Unablated(model, task, examples.take(here))
+            for place, path in enumerate(paths):
+                mechanism = circuit.heads[path.head]
+                assert isinstance(mechanism, OneHot)
+                there = mechanism.holds(path.source, path.target, run.examples.roles)
+                for patch, own in Receiver(run, path, there, instances[here], between).effects(chosen):
+                    parts.setdefault(patch, []).append(own)
+                progress((number + (place + 1) / len(paths)) / len(batches))
+        return {patch: {name: torch.cat([one[name] for one in own]) for name in own[0]} for patch, own in parts.items()}
+
     with shown(progress, "path patching") as progress:
-        screened = patching.effects(few, lambda patch: patch.input == "V", part_of(progress, 0.0, 0.4))
-        chosen = {patch for patch, effects in screened.items() if patch.sender == ALL or _passes(effects)}
-        measured = patching.effects(many, chosen.__contains__, part_of(progress, 0.4, 1.0))
+        screened = measure(few, lambda patch: patch.input == "V", part_of(progress, 0.0, 0.4))
+        passed = {patch for patch, effects in screened.items() if patch.sender == ALL or _passes(effects)}
+        measured = measure(many, passed.__contains__, part_of(progress, 0.4, 1.0))
     named = {role for path in circuit.paths for role in (path.source, path.target)}
     edges = (
         Edge(
@@ -128,39 +148,6 @@ def _decision(effects: Effects, all_senders: Effects) -> Decision:
     if not over.n_examples:  # the path holds nowhere
         return "fails"
     return "undecided" if over.near(0.0) else "holds" if over.mean > 0 else "fails"
-
-
-@dataclass(frozen=True)
-class _Patching:
-    """Patches of every sender in every input of the head of every path."""
-
-    model: Transformer
-    task: Task
-    circuit: Circuit
-    seed: int
-
-    def effects(
-        self, examples: Examples, measured: Callable[[Patch], bool], progress: Progress
-    ) -> dict[Patch, Effects]:
-        """Return the effects of all patches, batch by batch; the loss is measured for some."""
-        n, n_instances, paths = len(examples), examples.roles.positions.shape[2], role_paths(self.circuit)
-        between = examples.roles.shared if n_instances > 1 else examples.roles.names
-        generator = torch.Generator().manual_seed(self.seed)
-        batches = torch.arange(n).tensor_split(-(-n // examples_at_once(self.model, examples)))
-        parts: dict[Patch, list[Effects]] = {}
-        for index, batch in enumerate(batches):
-            run = Unablated(self.model, self.task, examples.take(slice(int(batch[0]), int(batch[-1]) + 1)))
-            instances = exchanged(len(batch), n_instances, generator).to(run.example.device)
-            for place, path in enumerate(paths):
-                mechanism = self.circuit.heads[path.head]
-                assert isinstance(mechanism, OneHot)
-                there = mechanism.holds(path.source, path.target, run.examples.roles)
-                for patch, effects in Receiver(run, path, there, instances, between).effects(measured):
-                    parts.setdefault(patch, []).append(effects)
-                progress((index + (place + 1) / len(paths)) / len(batches))
-        return {
-            patch: {name: torch.cat([one[name] for one in each]) for name in each[0]} for patch, each in parts.items()
-        }
 
 
 def exchanged(n_examples: int, n_instances: int, generator: torch.Generator) -> Int[Tensor, "example instance"]:

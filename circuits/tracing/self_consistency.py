@@ -14,11 +14,14 @@ missing: the mechanism of the lower head leaves out what the upper head needs. T
 at once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from circuits.ablation.hooks import ablating
@@ -32,13 +35,93 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.model.batching import sequences_at_once
 from circuits.model.patterns import pattern_hook
 from circuits.model.transformer import Transformer, run
-from circuits.results import Decision, Verdict, together
+from circuits.results import Decision, Number, Result, Verdict, together
 from circuits.roles import Roles
+from circuits.settings import current
 from circuits.task import Examples, Task
-from circuits.tracing.numbers import below
-from circuits.tracing.role_paths import role_paths
-from circuits.tracing.self_consistency_result import HeadConsistency, PathAttention, SelfConsistency
+from circuits.tracing.edges import role_paths
+from circuits.tracing.numbers import above, below
 from circuits.utils.progress import Progress, part_of, shown
+
+
+class PathAttention(Result):
+    """A head's own attention along a path, on the instances with one label.
+
+    Attributes:
+        path: the path.
+        label: the label of the main group at the path's target; None if the task has no group.
+        attention: the attention on the target.
+        others: the average attention on every other role of the instance, and ``elsewhere``.
+    """
+
+    path: AttentionPath
+    label: int | None
+    attention: Mean
+    others: dict[str, Number]
+
+    @property
+    def decision(self) -> Decision:
+        """Whether the attention is enough; undecided within three standard errors."""
+        return above(self.attention, current().attended)
+
+    @property
+    def instead(self) -> str:
+        """Where the head looks most, besides the path's target."""
+        return max(self.others, key=lambda role: self.others[role])
+
+
+class HeadConsistency(Result):
+    """One head with paths, intact among replaced heads.
+
+    Attributes:
+        head: the head.
+        decision: whether the head is self-consistent.
+        loss: the loss with this head intact and all other heads of the circuit replaced.
+        by_label: the loss for each label at the role with the highest; None if the task does not split its losses.
+        attention: the head's own attention along each path, label by label.
+        restored_by: for a head that is not self-consistent, the lower heads, each of which makes it self-consistent if
+            it is intact as well, with the loss.
+    """
+
+    head: Head
+    decision: Decision
+    loss: Loss
+    by_label: ByLabel | None
+    attention: tuple[PathAttention, ...]
+    restored_by: dict[Head, Loss] = Field(default_factory=dict)
+
+
+class SelfConsistency(Result):
+    """The heads with paths of a circuit, each by itself and all at once.
+
+    Attributes:
+        verdict: whether the circuit is self-consistent.
+        heads: every head with paths, from the lowest layer up.
+        unablated: the loss of the unablated model.
+        combined: the loss with all heads of the circuit replaced.
+        intact: the loss with all heads with paths intact, and all other heads of the circuit replaced.
+        by_label: ``intact`` for each label at the role with the highest; None if the task does not split its losses.
+        threshold: a loss below it counts as low.
+        group: the task's main group, by whose labels attention and losses are split.
+        unnamed: the number of heads below the highest head with paths that the circuit does not name, and that stay
+            intact. With any, nothing is shown to hold.
+        restored_by: if ``intact`` is not low, the other heads below the highest head with paths, each of which makes it
+            low if it is intact as well, with the loss.
+    """
+
+    verdict: Verdict
+    heads: tuple[HeadConsistency, ...]
+    unablated: Loss
+    combined: Loss
+    intact: Loss
+    by_label: ByLabel | None
+    threshold: float
+    group: str | None
+    unnamed: int
+    restored_by: dict[Head, Loss]
+
+    def __str__(self) -> str:
+        return self.verdict.sentence
 
 
 @entrance
@@ -50,7 +133,6 @@ def self_consistency(
     n_examples: int = 512,
     seed: int = 0,
     threshold: float = 0.05,
-    max_examples: int = 0,
     progress: Progress | None = None,
 ) -> SelfConsistency:
     """Let the heads with paths of a circuit look for themselves among replaced heads.
@@ -63,40 +145,29 @@ def self_consistency(
         n_examples: the number of examples.
         seed: the seed of the examples.
         threshold: a loss below it counts as low; the paper uses 0.05.
-        max_examples: the largest number of examples. While the circuit is undecided, the measurement is repeated with
-            four times as many examples, up to this number. By default it is not repeated.
         progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: the circuit does not fit the model or the examples, or has no path between roles; or a number is out
             of range.
     """
+    sample = Sample(task, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
+    test, examples = SequentialTest(model, task, sample, threshold), sample.first
+    content = heads_with_paths(circuit)
+    without, top = circuit.without_heads(content), content[-1].layer
     with shown(progress, "self-consistency") as progress:
-        while True:
-            sample = Sample(task, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
-            test = SequentialTest(model, task, sample, threshold)
-            result = _measured(test, sample, circuit, progress)
-            if result.verdict.decision != "undecided" or n_examples >= max_examples:
-                return result
-            n_examples = min(4 * n_examples, max_examples)
-
-
-def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: Progress) -> SelfConsistency:
-    content, examples = heads_with_paths(circuit), sample.first
-    without = circuit.without_heads(content)
-    unablated, combined, intact = test.measure([Circuit(), circuit, without], progress=part_of(progress, 0.0, 0.4))
-    (by_label,) = losses_by_label(test.model, test.task, examples, [without], _named(circuit))
-    heads = consistency(test, examples, circuit, content)
-    progress(0.6)
-    for index, head in enumerate(heads):
-        if head.decision != "holds":
-            restored = dict(restoring(test, examples, circuit, [head.head]))
-            heads[index] = head.model_copy(update={"restored_by": restored})
-    all_low = low(intact, by_label, test.threshold)
-    restored = {} if all_low == "holds" else dict(restoring(test, examples, circuit, content))
-    cfg, top = test.model.cfg, content[-1].layer
-    unnamed = sum(Head(layer, index) not in circuit.heads for layer in range(top) for index in range(cfg.n_heads))
-    progress(1.0)
+        unablated, combined, intact = test.measure([Circuit(), circuit, without], progress=part_of(progress, 0.0, 0.4))
+        (by_label,) = losses_by_label(model, task, examples, [without], _named(circuit))
+        heads = consistency(test, examples, circuit, content)
+        progress(0.6)
+        for index, head in enumerate(heads):
+            if head.decision != "holds":
+                restored = dict(restoring(test, examples, circuit, [head.head]))
+                heads[index] = head.model_copy(update={"restored_by": restored})
+        all_low = low(intact, by_label, threshold)
+        restored = {} if all_low == "holds" else dict(restoring(test, examples, circuit, content))
+        progress(1.0)
+    unnamed = sum(Head(at, index) not in circuit.heads for at in range(top) for index in range(model.cfg.n_heads))
     decision = together([all_low, *(head.decision for head in heads)])
     decision = "undecided" if unnamed and decision == "holds" else decision
     highest = f" (up to {by_label.highest:.4f} by {by_label.group} of {by_label.role})" if by_label else ""
@@ -112,7 +183,7 @@ def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: 
         combined=combined,
         intact=intact,
         by_label=by_label,
-        threshold=test.threshold,
+        threshold=threshold,
         group=sample.roles.main_group,
         unnamed=unnamed,
         restored_by=restored,
@@ -168,10 +239,10 @@ def are_self_consistent(test: SequentialTest, examples: Examples, circuit: Circu
         return consistency(test, examples, circuit, intact)[0].decision == "holds"
     without = circuit.without_heads(intact)
     tested = test.test_one(without)
-    if tested.decision != "below":
-        return False
-    (by_label,) = losses_by_label(test.model, test.task, examples, [without])
-    return low(tested.loss, by_label, test.threshold) == "holds"
+    return tested.decision == "below" and all(
+        low(tested.loss, by_label, test.threshold) == "holds"
+        for by_label in losses_by_label(test.model, test.task, examples, [without])
+    )
 
 
 def restoring(

@@ -243,9 +243,12 @@ def taken_apart(report: "Report", model: "Transformer", task: "Task") -> "Report
     n, seed, threshold = min(report.n_examples, MOST_EXAMPLES), report.seed, report.threshold
     added: dict[str, Any] = {}
     try:
-        added["self_consistency"] = circuits.self_consistency(
-            model, task, report.circuit, n_examples=n, seed=seed, threshold=threshold, max_examples=4 * MOST_EXAMPLES
-        )
+        many, asked = n, (model, task, report.circuit)
+        consistent = circuits.self_consistency(*asked, n_examples=many, seed=seed, threshold=threshold)
+        while consistent.verdict.decision == "undecided" and many < 4 * MOST_EXAMPLES:
+            many = min(4 * many, 4 * MOST_EXAMPLES)
+            consistent = circuits.self_consistency(*asked, n_examples=many, seed=seed, threshold=threshold)
+        added["self_consistency"] = consistent
         added["composition"] = circuits.path_patching(model, task, report.circuit, n_examples=max(2, n // 8), seed=seed)
     except BadInput as error:
         typer.echo(f"Left out: {error}", err=True)

@@ -15,10 +15,8 @@ def print_report(report: "Report") -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from circuits.report.page import statements
-
     console = Console()
-    for statement in statements(report):
+    for statement in report.all_statements:
         console.print(Text.assemble(f"{statement.name}: ", (statement.decision, COLOURS[statement.decision])))
         for verdict in statement.verdicts:
             said = Text.assemble(
