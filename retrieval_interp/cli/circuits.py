@@ -224,7 +224,7 @@ def facts(name: str, model: "Transformer", task: "Task") -> dict[str, str]:
 
 def check_folder(out: Path | None) -> None:
     """Check that the files of a report can be written, before the work."""
-    from circuits.report.report import PAGE, REPORT, SUMMARY
+    from circuits.results import PAGE, REPORT, SUMMARY
     from circuits.utils.files import check_writable
 
     for name in (REPORT, SUMMARY, PAGE):

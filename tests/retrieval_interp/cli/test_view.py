@@ -21,16 +21,17 @@ def view(*arguments):
 def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_training(tmp_path, monkeypatch):
     kept = replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20))
     monkeypatch.setitem(presets.PRESETS, "micro", kept)
-    run, page = tmp_path / "one", tmp_path / "page.html"
+    run, out = tmp_path / "one", tmp_path / "out"
+    page = out / "attention.html"
     training.start_run(run, "micro", seed=0)
     training.train_run(run, "cpu", compiled=False)
     shutil.copytree(run, tmp_path / "two")
-    chosen = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", page)
+    chosen = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", out)
     assert view(run, tmp_path / "two", *chosen) == 0
     assert all(text in page.read_text() for text in ('"title": "one"', '"title": "two"', '"heads": ["L1H0"]'))
     assert "split by its position" in page.read_text()
     (run / "model.safetensors").unlink()
-    assert view(run, "--training", "--examples", 1, "--out", page) == 0
+    assert view(run, "--training", "--examples", 1, "--out", out) == 0
     assert all(f'"step": {step}' in page.read_text() for step in (20, 40, 60))
 
 
@@ -45,7 +46,7 @@ def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_trainin
     ],
 )
 def test_what_cannot_be_shown_is_one_line_and_nothing_is_written(arguments, message, tmp_path, capsys):
-    assert view(*arguments, "--out", tmp_path / "page.html") == 2
+    assert view(*arguments, "--out", tmp_path / "page") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "page" / "attention.html").exists()
