@@ -148,6 +148,9 @@ def reproduce(
 
     Exits with 0 if every number agrees within the tolerances, 1 if not, 2 on bad input, such as different weights.
     """
+    path = report / "report.json" if report.is_dir() else report
+    if not path.is_file():  # before the slow imports
+        raise BadInput(f"{path}: no such file (expected a report of `validate`)")
     import circuits
     from circuits.settings import deciding
     from retrieval_interp.models.hub import PREFIX
