@@ -13,7 +13,7 @@ from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms import Previous, Uniform
-from retrieval_interp.ground_truth.chains import ChainTask
+from tests.handmade import ChainTask
 
 
 def test_the_right_circuit_is_accepted(model, task, circuit):

@@ -55,7 +55,6 @@ from circuits.figures.diagram import circuit_diagram
 from circuits.ground_truth import compile_circuit
 from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.viewer.viewer import over_training, side_by_side
-from retrieval_interp.language_tasks.registry import language_task
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 
 model, task = small_model(), Copying()
@@ -93,13 +92,6 @@ for work in (circuits.path_patching, circuits.self_consistency, circuits.validat
                 assert repr(value) in str(error) and "expected" in str(error) and "\\n" not in str(error), error
             else:
                 raise AssertionError(f"{work.__name__} takes {name}={value!r}")
-for tokenizer in (None, "gpt2"):
-    try:
-        language_task("ioi", tokenizer)
-    except BadInput as error:
-        assert str(error) == f"ioi: the tokenizer is {tokenizer!r}; expected a tokenizer of transformers", error
-    else:
-        raise AssertionError(tokenizer)
 """
 
 
