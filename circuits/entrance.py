@@ -74,7 +74,6 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "roles": partial(_a, Roles, "roles", " (examples.roles)"),
     "seed": partial(whole, "the seed", least=0, most=2**63 - 1),
     "n_examples": number_of_examples,
-    "max_examples": partial(whole, "max_examples", least=0),
     "example": partial(whole, "the example"),
     "layer": partial(whole, "the layer"),
     "head": partial(whole, "the head"),

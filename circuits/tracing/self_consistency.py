@@ -38,7 +38,7 @@ from circuits.task import Examples, Task
 from circuits.tracing.numbers import below
 from circuits.tracing.role_paths import role_paths
 from circuits.tracing.self_consistency_result import HeadConsistency, PathAttention, SelfConsistency
-from circuits.utils.progress import Progress, part_of, shown
+from circuits.utils.progress import part_of, shown
 
 
 @entrance
@@ -50,8 +50,6 @@ def self_consistency(
     n_examples: int = 512,
     seed: int = 0,
     threshold: float = 0.05,
-    max_examples: int = 0,
-    progress: Progress | None = None,
 ) -> SelfConsistency:
     """Let the heads with paths of a circuit look for themselves among replaced heads.
 
@@ -63,40 +61,27 @@ def self_consistency(
         n_examples: the number of examples.
         seed: the seed of the examples.
         threshold: a loss below it counts as low; the paper uses 0.05.
-        max_examples: the largest number of examples. While the circuit is undecided, the measurement is repeated with
-            four times as many examples, up to this number. By default it is not repeated.
-        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: the circuit does not fit the model or the examples, or has no path between roles; or a number is out
             of range.
     """
-    with shown(progress, "self-consistency") as progress:
-        while True:
-            sample = Sample(task, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
-            test = SequentialTest(model, task, sample, threshold)
-            result = _measured(test, sample, circuit, progress)
-            if result.verdict.decision != "undecided" or n_examples >= max_examples:
-                return result
-            n_examples = min(4 * n_examples, max_examples)
-
-
-def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: Progress) -> SelfConsistency:
-    content, examples = heads_with_paths(circuit), sample.first
+    sample = Sample(task, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
+    test, content, examples = SequentialTest(model, task, sample, threshold), heads_with_paths(circuit), sample.first
     without = circuit.without_heads(content)
-    unablated, combined, intact = test.measure([Circuit(), circuit, without], progress=part_of(progress, 0.0, 0.4))
-    (by_label,) = losses_by_label(test.model, test.task, examples, [without], _named(circuit))
-    heads = consistency(test, examples, circuit, content)
-    progress(0.6)
-    for index, head in enumerate(heads):
-        if head.decision != "holds":
-            restored = dict(restoring(test, examples, circuit, [head.head]))
-            heads[index] = head.model_copy(update={"restored_by": restored})
-    all_low = low(intact, by_label, test.threshold)
-    restored = {} if all_low == "holds" else dict(restoring(test, examples, circuit, content))
-    cfg, top = test.model.cfg, content[-1].layer
-    unnamed = sum(Head(layer, index) not in circuit.heads for layer in range(top) for index in range(cfg.n_heads))
-    progress(1.0)
+    with shown(None, "self-consistency") as progress:
+        unablated, combined, intact = test.measure([Circuit(), circuit, without], progress=part_of(progress, 0.0, 0.4))
+        (by_label,) = losses_by_label(model, task, examples, [without], _named(circuit))
+        heads = consistency(test, examples, circuit, content)
+        progress(0.6)
+        for index, head in enumerate(heads):
+            if head.decision != "holds":
+                restored = dict(restoring(test, examples, circuit, [head.head]))
+                heads[index] = head.model_copy(update={"restored_by": restored})
+        all_low = low(intact, by_label, threshold)
+        restored = {} if all_low == "holds" else dict(restoring(test, examples, circuit, content))
+    above, n_heads = range(content[-1].layer), model.cfg.n_heads
+    unnamed = sum(Head(layer, index) not in circuit.heads for layer in above for index in range(n_heads))
     decision = together([all_low, *(head.decision for head in heads)])
     decision = "undecided" if unnamed and decision == "holds" else decision
     highest = f" (up to {by_label.highest:.4f} by {by_label.group} of {by_label.role})" if by_label else ""
@@ -112,7 +97,7 @@ def _measured(test: SequentialTest, sample: Sample, circuit: Circuit, progress: 
         combined=combined,
         intact=intact,
         by_label=by_label,
-        threshold=test.threshold,
+        threshold=threshold,
         group=sample.roles.main_group,
         unnamed=unnamed,
         restored_by=restored,

@@ -243,13 +243,17 @@ def taken_apart(report: "Report", model: "Transformer", task: "Task") -> "Report
     """
     import circuits
 
-    n, seed, threshold = min(report.n_examples, MOST_EXAMPLES), report.seed, report.threshold
+    n, circuit, seed, threshold = min(report.n_examples, MOST_EXAMPLES), report.circuit, report.seed, report.threshold
     added: dict[str, Any] = {}
     try:
-        added["self_consistency"] = circuits.self_consistency(
-            model, task, report.circuit, n_examples=n, seed=seed, threshold=threshold, max_examples=4 * MOST_EXAMPLES
-        )
-        added["composition"] = circuits.path_patching(model, task, report.circuit, n_examples=max(2, n // 8), seed=seed)
+        while True:  # with more examples while it is undecided
+            consistent = circuits.self_consistency(model, task, circuit, n_examples=n, seed=seed, threshold=threshold)
+            if consistent.verdict.decision != "undecided" or n >= 4 * MOST_EXAMPLES:
+                break
+            n = min(4 * n, 4 * MOST_EXAMPLES)
+        added["self_consistency"] = consistent
+        n = max(2, min(report.n_examples, MOST_EXAMPLES) // 8)
+        added["composition"] = circuits.path_patching(model, task, circuit, n_examples=n, seed=seed)
     except BadInput as error:
         typer.echo(f"Left out: {error}", err=True)
     return report.model_copy(update=added)

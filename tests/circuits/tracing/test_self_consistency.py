@@ -11,7 +11,6 @@ from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean
 from circuits.mechanisms import Condition, Uniform
-from circuits.tracing import self_consistency as module
 from circuits.tracing.self_consistency import low, self_consistency
 from circuits.tracing.self_consistency_result import PathAttention, SelfConsistency
 from tests.handmade import ChainTask, walking_circuit
@@ -63,14 +62,6 @@ def test_the_lower_head_that_a_head_misses_is_named():
     (high,) = self_consistency(model, task, blind, n_examples=64).heads
     assert [*high.restored_by] == [LOW]
     assert high.restored_by[LOW].mean < 1e-6
-
-
-def test_an_undecided_circuit_gets_more_examples(monkeypatch):
-    model, task = one_step()
-    circuit = Circuit({LOW: JOIN, HIGH: ANSWER})
-    assert self_consistency(model, task, circuit, n_examples=8, max_examples=512).unablated.n_examples == 8
-    monkeypatch.setattr(module, "together", lambda decisions: "undecided")
-    assert self_consistency(model, task, circuit, n_examples=8, max_examples=20).unablated.n_examples == 20
 
 
 def test_a_head_that_looks_at_another_role_than_the_circuit_says_is_not_self_consistent():
