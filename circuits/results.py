@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, PlainSerializer, PlainValidator
 
+REPORT, PAGE, SUMMARY = "report.json", "report.html", "report.md"  # the files of a report
 Decision = Literal["holds", "fails", "undecided"]
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null in JSON is NaN
 

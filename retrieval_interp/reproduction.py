@@ -6,12 +6,12 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from circuits.circuit import Circuit
+from circuits.circuit import AttentionPath, Circuit
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
 from circuits.given import number_of_examples
-from circuits.report.report import REPORT, Report
-from circuits.results import Result
+from circuits.report.report import Report
+from circuits.results import REPORT, Result
 from retrieval_interp.models.model_dir import CIRCUIT
 
 ABSOLUTE, RELATIVE = 1e-4, 1e-3  # tolerances of numbers; machines differ in the order of summation
@@ -99,7 +99,7 @@ def _entries(value: Any) -> dict[str, Any] | None:
     """Return the parts of a record, a mapping or a sequence by name; None for anything else."""
     if isinstance(value, Result):
         named: dict[str, Any] = {name: getattr(value, name) for name in type(value).model_fields}
-    elif is_dataclass(value) and not isinstance(value, Circuit):
+    elif is_dataclass(value) and not isinstance(value, Circuit | AttentionPath):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
     elif isinstance(value, Mapping):
         named = {str(name): one for name, one in value.items()}

@@ -82,3 +82,17 @@ def opened(file: Path) -> Iterator[tuple[Page, list[str]]]:
         page.goto(file.as_uri())
         page.wait_for_function(f"document.querySelector({NOT_DRAWN!r}) === null")
         yield page, complaints
+
+
+def assert_inked(page, viewer):
+    """A circuitsvis viewer really draws: on the largest of its canvases there are more than 1,000 blue pixels."""
+    assert page.evaluate(
+        """viewer => 1000 < Math.max(...[...document.querySelectorAll(viewer + " canvas")].map(canvas => {
+            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            let drawn = 0;
+            for (let i = 0; i < data.length; i += 4)
+                if (data[i + 3] > 0 && data[i + 2] > data[i] + 40) drawn++;  // the blue of attention
+            return drawn;
+        }))""",
+        viewer,
+    )

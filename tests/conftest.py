@@ -52,15 +52,16 @@ def circuit():
 
 @pytest.fixture(scope="session")
 def chains():
-    return RetrievalTask(n_steps=2, n_chains=2)
+    from tests.handmade import ChainTask
+
+    return ChainTask(n_steps=2, n_chains=2)
 
 
 @pytest.fixture(scope="session")
 def random_model(chains):
-    from retrieval_interp import VectorTransformer
+    from tests.handmade import random_transformer
 
-    cfg = Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(chains)
-    return VectorTransformer(cfg, seed=3).eval()
+    return random_transformer(chains)
 
 
 @pytest.fixture(scope="session")
@@ -95,3 +96,14 @@ def micro_presets(monkeypatch):
     monkeypatch.setitem(presets.PRESETS, "micro", MICRO)
     monkeypatch.setitem(presets.PRESETS, "other", replace(MICRO, task=RetrievalTask(1, n_chains=2)))
     monkeypatch.setattr(TrainingStep, "compile", lambda self: None)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The home folder, and elsewhere an empty current folder, which must stay empty."""
+    for name in ("home", "current"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "current")
+    yield tmp_path / "home"
+    assert list((tmp_path / "current").iterdir()) == []

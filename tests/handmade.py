@@ -20,6 +20,7 @@ from torch import Tensor
 
 from circuits import Circuit, Examples, Head, OneHot, Roles
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from circuits.task import Layout, Variable, exchange
 
 SYMBOLS, CHAINS = 12, 3
 LENGTH = 1 + 3 * CHAINS
@@ -105,3 +106,77 @@ class InductionTask:
     def losses(self, outputs: Tensor, examples: Examples) -> Tensor:
         wanted = torch.nn.functional.one_hot(examples.targets, SYMBOLS)
         return (outputs[:, -CHAINS:] - wanted).square().sum(dim=-1).mean(dim=1, keepdim=True)
+
+
+class ChainTask:
+    """N chains of D steps over tokens: the pairs, those of the last step first, then the queries; each block shuffled.
+
+    Symbol k of a chain comes from alphabet k; at the query x0 the answers are the one-hot vectors of x1 ... xD.
+    """
+
+    output_roles = ("query",)
+
+    def __init__(self, n_steps: int, n_chains: int = 3, n_symbols: int = 6):
+        self.n_steps, self.n_chains, self.n_symbols = n_steps, n_chains, n_symbols
+        self.n_positions, self.n_tokens = n_chains * (2 * n_steps + 1), (n_steps + 1) * n_symbols
+        steps, members = range(1, n_steps + 1), ("first", "second")
+        self.roles = ("query", *(f"pair{k}.{member}" for k in steps for member in members))
+        self.loss_components = tuple(f"x{k}" for k in steps)
+        self.read_at = dict.fromkeys(self.loss_components, "query")
+        self.variables = tuple(Variable(f"x{k}", f"pair{k}.second", self.loss_components[k - 1 :]) for k in steps)
+        start = {
+            f"pair{k}.{member}": frozenset({f"x{k - 1 + i}", f"p{k}"})
+            for k in reversed(steps)
+            for i, member in enumerate(members)
+        }
+        self.layout = Layout({**start, "query": frozenset({"x0", "p0"})}, frozenset({"p0", *(f"p{k}" for k in steps)}))
+
+    def tokens_of(self, piece):
+        first = self.n_symbols * int(piece.removeprefix("x"))
+        return range(first, first + self.n_symbols)
+
+    def positions_of(self, role):
+        if role == "query":
+            return range(2 * self.n_chains * self.n_steps, self.n_positions)
+        start = 2 * self.n_chains * (self.n_steps - (self.roles.index(role) + 1) // 2)
+        return range(start + role.endswith("second"), start + 2 * self.n_chains, 2)
+
+    def examples(self, n, seed):
+        generator = torch.Generator().manual_seed(seed)
+        order = [torch.rand(n, self.n_steps + 1, most, generator=generator) for most in (self.n_symbols, self.n_chains)]
+        drawn, slot = (each.argsort(dim=-1)[..., : self.n_chains] for each in order)  # [n, step, chain]
+        tokens = drawn + self.n_symbols * torch.arange(self.n_steps + 1)[:, None]
+        places = [(i + 1) // 2 for i in range(len(self.roles))]
+        at = [torch.tensor(self.positions_of(role))[slot[:, k]] for role, k in zip(self.roles, places, strict=True)]
+        inputs = torch.empty(n, self.n_positions, dtype=torch.long)
+        for i, positions in enumerate(at):
+            inputs.scatter_(1, positions, tokens[:, i // 2])
+        return Examples(inputs, tokens[:, 1:], Roles(self.roles, torch.stack(at, dim=1), {"slot": slot[:, places]}))
+
+    def losses(self, outputs, examples):
+        return self.instance_losses(outputs, examples).mean(dim=1)
+
+    def instance_losses(self, outputs, examples):
+        return self.distances(outputs, examples).diagonal(dim1=1, dim2=3).transpose(1, 2)
+
+    def exchanged(self, examples, role, partner):
+        return exchange(examples.inputs, examples.roles[role], partner)
+
+    def distances(self, outputs, examples):
+        answers = outputs[torch.arange(len(examples))[:, None], examples.roles["query"]]
+        answers = answers.unflatten(-1, (self.n_steps, 1, self.n_symbols))
+        wanted = torch.nn.functional.one_hot(examples.targets % self.n_symbols, self.n_symbols)  # [n, step, chain, one]
+        return (answers - wanted[:, None]).square().sum(dim=-1)
+
+
+def walking_circuit(n_steps: int) -> Circuit:
+    """The circuit that joins all pairs in layer 0, and takes the query to pair k in layer k."""
+    joined = {f"pair{k}.second": f"pair{k}.first" for k in range(1, n_steps + 1)}
+    return Circuit({"L0H0": joined, **{f"L{k}H0": {"query": f"pair{k}.second"} for k in range(1, n_steps + 1)}})
+
+
+def random_transformer(task: ChainTask, **changes) -> HookedTransformer:
+    """A transformer of three layers of two heads whose weights are drawn at random."""
+    sizes = {"n_layers": 3, "n_heads": 2, "d_model": 32, "d_head": 16, "n_ctx": task.n_positions, "act_fn": "relu"}
+    vocabulary = {"d_vocab": task.n_tokens, "d_vocab_out": task.n_steps * task.n_symbols}
+    return HookedTransformer(HookedTransformerConfig(**sizes | vocabulary | changes, seed=3, device="cpu")).eval()

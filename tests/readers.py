@@ -90,17 +90,19 @@ def facts(folder: Path) -> None:
 
 
 def small_reports() -> list[bytes]:
-    """Return the reports that come with the toolkit, with every list cut to two entries."""
+    """Return the reports that come with the toolkit, with every list cut to two entries, and of a small circuit."""
+    text = "heads: {L0H0: previous}\n"
+    small = {"name": "", "description": "", "yaml": text, "sha256": parse_circuit(text).digest}
 
     def two(document: object) -> object:
+        if isinstance(document, dict) and "yaml" in document:
+            return small
         if isinstance(document, list):
             return [two(one) for one in document[:2]]
         return {key: two(one) for key, one in document.items()} if isinstance(document, dict) else document
 
     found = (json.loads(path.read_bytes()) for path in sorted(data_folder().glob("*/report.json")))
-    text = "heads: {L0H0: previous}\n"
-    own = {"yaml": text, "sha256": parse_circuit(text).digest}
-    return [json.dumps({**two(one), "circuit": own}, indent=1).encode() for one in found]  # type: ignore[dict-item]
+    return [json.dumps(two(one), indent=1).encode() for one in found]
 
 
 @cache

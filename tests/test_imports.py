@@ -66,7 +66,6 @@ view bare --out NOWHERE
 study emergence transformer_a --out NOWHERE ; study emergence logless ; view bare bare
 view transformer_a induction ; view bare --training
 reproduce nowhere
-reproduce damaged.json ; reproduce empty.json ; reproduce hubbed.json
 
 train ; train nothing ; train tiny --set frob=1 ; train tiny --set lr=-1 ; train tiny --seed -1
 train tiny --set seed=3 ; train tiny --set name=x ; train tiny --set lr=1 --set lr=2 ; models export unfinished to
@@ -124,12 +123,6 @@ def folder(tmp_path):
     (tmp_path / "role.yaml").write_text("heads: {L0H0: {query: nobody}}\n")
     (tmp_path / "damaged.yaml").write_text("heads: [\n")
     (tmp_path / "unknown.yaml").write_text("seeds: 1\npresets: [nothing]\n")
-    (tmp_path / "damaged.json").write_text("{")
-    report = {"paths": [], "verdicts": [], "loss": {}, "passed": True}
-    (tmp_path / "empty.json").write_text(json.dumps(report))
-    about = {"model": "hf:a/b", "weights_sha256": "0", "examples": 8, "seed": 1, "threshold": 0.1}
-    none = {"yaml": "heads: {}\n", "sha256": "0"}
-    (tmp_path / "hubbed.json").write_text(json.dumps({**report, "metadata": about, "circuit": none}))
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.json").write_text(json.dumps(config))
     (tmp_path / "unfinished" / ".lock").touch()

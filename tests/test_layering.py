@@ -93,8 +93,9 @@ def test_what_is_imported_is_declared_and_what_is_needed_at_run_time_is_imported
     assert used <= {distribution(text) for text in [*needed, *(text for e in EXTRAS for text in optional[e])]}
 
 
-def test_circuits_never_imports_retrieval_interp():
-    for path in Path(circuits.__file__).parent.rglob("*.py"):
+@pytest.mark.parametrize("folder", [Path(circuits.__file__).parent, Path(__file__).parent / "circuits"])
+def test_neither_the_engine_nor_its_tests_import_retrieval_interp(folder):
+    for path in folder.rglob("*.py"):
         assert not any(name.split(".")[0] == "retrieval_interp" for name in imported(path)), path
 
 

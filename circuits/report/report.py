@@ -21,7 +21,7 @@ from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
-from circuits.results import Decision, Result, Verdict, together
+from circuits.results import PAGE, REPORT, SUMMARY, Decision, Result, Verdict, together
 from circuits.settings import Settings
 from circuits.tracing.edges import Composition
 from circuits.tracing.self_consistency import SelfConsistency
@@ -29,7 +29,6 @@ from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
 
-REPORT, PAGE, SUMMARY = "report.json", "report.html", "report.md"
 Protocol = Literal["extended", "paper"]  # every check, or Appendix E to the letter
 STATEMENTS = {  # the statements about a circuit, each with its steps
     "accounts for the output": ("unablated", "step 4", "step 5"),

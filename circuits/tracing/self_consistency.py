@@ -41,7 +41,7 @@ from circuits.settings import current
 from circuits.task import Examples, Task
 from circuits.tracing.edges import role_paths
 from circuits.tracing.numbers import above, below
-from circuits.utils.progress import Progress, part_of, shown
+from circuits.utils.progress import part_of, shown
 
 
 class PathAttention(Result):
@@ -133,7 +133,6 @@ def self_consistency(
     n_examples: int = 512,
     seed: int = 0,
     threshold: float = 0.05,
-    progress: Progress | None = None,
 ) -> SelfConsistency:
     """Let the heads with paths of a circuit look for themselves among replaced heads.
 
@@ -145,17 +144,15 @@ def self_consistency(
         n_examples: the number of examples.
         seed: the seed of the examples.
         threshold: a loss below it counts as low; the paper uses 0.05.
-        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: the circuit does not fit the model or the examples, or has no path between roles; or a number is out
             of range.
     """
     sample = Sample(task, n_examples, stream_seed(seed, "self-consistency"), next(model.parameters()).device)
-    test, examples = SequentialTest(model, task, sample, threshold), sample.first
-    content = heads_with_paths(circuit)
-    without, top = circuit.without_heads(content), content[-1].layer
-    with shown(progress, "self-consistency") as progress:
+    test, content, examples = SequentialTest(model, task, sample, threshold), heads_with_paths(circuit), sample.first
+    without = circuit.without_heads(content)
+    with shown(None, "self-consistency") as progress:
         unablated, combined, intact = test.measure([Circuit(), circuit, without], progress=part_of(progress, 0.0, 0.4))
         (by_label,) = losses_by_label(model, task, examples, [without], _named(circuit))
         heads = consistency(test, examples, circuit, content)
@@ -166,8 +163,8 @@ def self_consistency(
                 heads[index] = head.model_copy(update={"restored_by": restored})
         all_low = low(intact, by_label, threshold)
         restored = {} if all_low == "holds" else dict(restoring(test, examples, circuit, content))
-        progress(1.0)
-    unnamed = sum(Head(at, index) not in circuit.heads for at in range(top) for index in range(model.cfg.n_heads))
+    lower, n_heads = range(content[-1].layer), model.cfg.n_heads
+    unnamed = sum(Head(layer, index) not in circuit.heads for layer in lower for index in range(n_heads))
     decision = together([all_low, *(head.decision for head in heads)])
     decision = "undecided" if unnamed and decision == "holds" else decision
     highest = f" (up to {by_label.highest:.4f} by {by_label.group} of {by_label.role})" if by_label else ""

@@ -148,6 +148,9 @@ def reproduce(
 
     Exits with 0 if every number agrees within the tolerances, 1 if not, 2 on bad input, such as different weights.
     """
+    path = report / "report.json" if report.is_dir() else report
+    if not path.is_file():  # before the slow imports
+        raise BadInput(f"{path}: no such file (expected a report of `validate`)")
     import circuits
     from circuits.settings import deciding
     from retrieval_interp.models.hub import PREFIX
@@ -224,7 +227,7 @@ def facts(name: str, model: "Transformer", task: "Task") -> dict[str, str]:
 
 def check_folder(out: Path | None) -> None:
     """Check that the files of a report can be written, before the work."""
-    from circuits.report.report import PAGE, REPORT, SUMMARY
+    from circuits.results import PAGE, REPORT, SUMMARY
     from circuits.utils.files import check_writable
 
     for name in (REPORT, SUMMARY, PAGE):
@@ -240,16 +243,17 @@ def taken_apart(report: "Report", model: "Transformer", task: "Task") -> "Report
     """
     import circuits
 
-    n, seed, threshold = min(report.n_examples, MOST_EXAMPLES), report.seed, report.threshold
+    n, circuit, seed, threshold = min(report.n_examples, MOST_EXAMPLES), report.circuit, report.seed, report.threshold
     added: dict[str, Any] = {}
     try:
-        many, asked = n, (model, task, report.circuit)
-        consistent = circuits.self_consistency(*asked, n_examples=many, seed=seed, threshold=threshold)
-        while consistent.verdict.decision == "undecided" and many < 4 * MOST_EXAMPLES:
-            many = min(4 * many, 4 * MOST_EXAMPLES)
-            consistent = circuits.self_consistency(*asked, n_examples=many, seed=seed, threshold=threshold)
+        while True:  # with more examples while it is undecided
+            consistent = circuits.self_consistency(model, task, circuit, n_examples=n, seed=seed, threshold=threshold)
+            if consistent.verdict.decision != "undecided" or n >= 4 * MOST_EXAMPLES:
+                break
+            n = min(4 * n, 4 * MOST_EXAMPLES)
         added["self_consistency"] = consistent
-        added["composition"] = circuits.path_patching(model, task, report.circuit, n_examples=max(2, n // 8), seed=seed)
+        n = max(2, min(report.n_examples, MOST_EXAMPLES) // 8)
+        added["composition"] = circuits.path_patching(model, task, circuit, n_examples=n, seed=seed)
     except BadInput as error:
         typer.echo(f"Left out: {error}", err=True)
     return report.model_copy(update=added)

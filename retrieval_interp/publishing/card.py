@@ -10,7 +10,6 @@ import jinja2
 from circuits.errors import BadInput
 from retrieval_interp.models.library import own_circuit
 from retrieval_interp.models.model_dir import CONFIG, REPORT, read_config, task_from
-from retrieval_interp.reproduction import report_of
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.words import WordsTask
 from retrieval_interp.theory.depth import bound_paper
@@ -27,6 +26,8 @@ def model_card(folder: Path, address: str) -> str:
         folder: the model directory.
         address: the argument of ``load`` in the card's example.
     """
+    from retrieval_interp.reproduction import report_of  # imports PyTorch, which is slow
+
     config, circuit = read_config(folder), own_circuit(folder)
     task, made = task_from(config, folder / CONFIG), config["made"]
     report = report_of(folder)

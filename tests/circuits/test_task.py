@@ -8,7 +8,7 @@ import torch
 from circuits import Circuit, Examples, Roles, evaluate, task
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.task import Interchangeable, LaidOut, Task, WithInstances, check_task
-from retrieval_interp.ground_truth.chains import ChainTask
+from tests.handmade import ChainTask
 
 
 def test_the_task_in_the_docstring_runs_as_it_stands():

@@ -34,7 +34,7 @@ def test_a_report_that_was_just_made_is_reproduced_and_other_versions_are_named(
     assert exit_code("reproduce", tmp_path) == 0
     printed = capsys.readouterr().out
     assert "torch was '1.0', is" in printed
-    assert "report.json is reproduced" in printed
+    assert "is reproduced: every number agrees" in printed
 
 
 @pytest.mark.slow

@@ -7,10 +7,8 @@ from circuits import BadInput, Circuit, Head, OneHot, evaluate, run_ablated
 from circuits.ablation.evaluation import each_loss
 from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model import batching
-from circuits.model.hooked_transformer import HookedTransformerConfig
-from retrieval_interp import VectorTransformer
-from retrieval_interp.models.presets import Architecture
 from tests.architectures import ONLY_3
+from tests.handmade import random_transformer
 
 
 def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, chains):
@@ -72,7 +70,7 @@ def test_the_progress_ends_at_one(random_model, chains):
     "change",
     [
         {},
-        {"attn_only": True, "d_mlp": None},
+        {"attn_only": True},
         {"normalization_type": None},
         {"act_fn": "gelu"},
         {"act_fn": "gelu_new"},
@@ -81,8 +79,7 @@ def test_the_progress_ends_at_one(random_model, chains):
     ],
 )
 def test_models_with_every_kind_of_mlp_and_norm_are_evaluated_as_the_loop_does(chains, change):
-    shape = vars(Architecture(n_layers=3, n_heads=2, d_model=32, d_head=16).config(chains)) | change
-    model = VectorTransformer(HookedTransformerConfig(**shape), seed=1).eval()
+    model = random_transformer(chains, **change)
     whole = Circuit({Head(layer, head): Uniform() for layer in range(3) for head in range(2)})
     circuits = [whole, whole.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), Circuit({Head(1, 1): Identity()})]
     examples = chains.examples(4, seed=0)
@@ -96,7 +93,7 @@ def test_no_circuits_have_no_losses(random_model, chains):
 
 
 def test_outputs_that_overflow_are_refused(chains):
-    model = VectorTransformer(Architecture(n_layers=1, n_heads=1, d_model=8, d_head=8).config(chains))
+    model = random_transformer(chains, n_layers=1)
     with torch.no_grad():
         model.unembed.W_U.fill_(3e38)
     with pytest.raises(BadInput, match="outputs are NaN or infinite"):

@@ -12,7 +12,7 @@ from circuits.checks.faithfulness import faithfulness
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.mechanisms import Previous, Uniform
-from retrieval_interp.ground_truth.chains import ChainTask
+from tests.handmade import ChainTask
 
 ANSWER = OneHot({"query": "pair1.second"})
 JOIN = OneHot({"pair1.second": "pair1.first"})

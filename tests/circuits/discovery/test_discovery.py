@@ -17,11 +17,9 @@ from circuits.ground_truth.compile import compile_circuit
 from circuits.ground_truth.harder import divide, eliminate, soften
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Previous
-from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.patterns import attention_patterns
 from circuits.settings import deciding
-from retrieval_interp import load
-from retrieval_interp.ground_truth.chains import ChainTask
+from tests.handmade import ChainTask
 from tests.repeated import RepeatedTokens, trained_model
 
 JOINING = OneHot({"pair1.second": "pair1.first", "pair2.second": "pair2.first"})  # neighbours: by position alone
@@ -152,26 +150,6 @@ def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, cha
     assert sorted(slots[0].tolist()) == [0, 1]
     first = chains.n_chains * 2  # pair 2 stands before pair 1
     assert torch.equal(examples.roles["pair1.second"], first + 2 * slots + 1)
-
-
-def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():
-    model, task, _ = load("equations")
-    examples = task.examples(64, seed=3)
-    three = [Head(4, head) for head in range(3)]
-    average = attention.position_attention(model, examples)
-    seen = ObservedPaths(
-        model, examples, {head: FixedPattern(average[head.layer, head.index], "mean") for head in three}
-    )
-    looked = {number: set() for number in range(4)}  # at which lines, by the number of the chain's own variable
-    for head in three:
-        for (source, target), row in seen.rows[head].items():
-            if source == "pair1.second":
-                assert row.condition.group == "variable"
-                for number in row.condition.labels:
-                    looked[number].add(target)
-    # Each of the three looks at another one of the three lines that are not the chain's own.
-    others = {number: {f"{name}.second" for name in "efgh" if name != "efgh"[number]} for number in range(4)}
-    assert looked == others
 
 
 def test_a_row_that_became_simpler_can_stay_while_another_path_goes(compiled):

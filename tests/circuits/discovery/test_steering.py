@@ -8,7 +8,7 @@ from circuits.discovery.steering import steer
 from circuits.ground_truth.compile import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
 from circuits.tracing.self_consistency import self_consistency
-from retrieval_interp.ground_truth.chains import ChainTask
+from tests.handmade import ChainTask
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
 JOIN, ANSWER = OneHot({"pair1.second": "pair1.first"}), OneHot({"query": "pair1.second"})

@@ -51,11 +51,11 @@ import circuits
 from circuits import BadInput, Circuit, Head, OneHot, Roles
 from circuits.checks.content_or_position import content_or_position
 from circuits.errors import plain
+from circuits.explorer import explore
 from circuits.figures.diagram import circuit_diagram
 from circuits.ground_truth import compile_circuit
 from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.viewer.viewer import over_training, side_by_side
-from retrieval_interp.language_tasks.registry import language_task
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 
 model, task = small_model(), Copying()
@@ -73,13 +73,18 @@ wrong = {
     "over training, pairs of training step and model": lambda: over_training(model, task.examples(2, 0)),
     "a list, [(step": lambda: over_training([model, model], task.examples(2, 0)),
     "viewers, with at least one": lambda: side_by_side({"a": model}),
+    "model, of type Examples; expected a HookedTransformer or a": lambda: explore(task.examples(2, 0), task, CIRCUIT),
+    "task, the task, of type Examples, has no loss_components": lambda: explore(model, task.examples(2, 0), CIRCUIT),
+    "circuit, got str; expected Circuit": lambda: explore(model, task, "induction"),
+    "examples, got Copying; expected Examples": lambda: circuits.attention_viewer(model, task),
+    "number, layer is 1.0; expected": lambda: circuits.attention_viewer(model, task.examples(2, 0), layer=1.0),
     "name, got HookedTransformer": lambda: circuits.model.from_pretrained(model),
 }
 for name, run in wrong.items():
     try:
         run()
     except BadInput as error:
-        assert name.split(", ")[1] in str(error), (name, str(error))
+        assert name.split(", ", 1)[1] in str(error), (name, str(error))
     else:
         raise AssertionError(name)
 for work in (circuits.path_patching, circuits.self_consistency, circuits.validate,
@@ -93,13 +98,6 @@ for work in (circuits.path_patching, circuits.self_consistency, circuits.validat
                 assert repr(value) in str(error) and "expected" in str(error) and "\\n" not in str(error), error
             else:
                 raise AssertionError(f"{work.__name__} takes {name}={value!r}")
-for tokenizer in (None, "gpt2"):
-    try:
-        language_task("ioi", tokenizer)
-    except BadInput as error:
-        assert str(error) == f"ioi: the tokenizer is {tokenizer!r}; expected a tokenizer of transformers", error
-    else:
-        raise AssertionError(tokenizer)
 """
 
 

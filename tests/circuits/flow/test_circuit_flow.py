@@ -1,25 +1,15 @@
-import math
-
 import pytest
 
 from circuits import BadInput, Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.flow.circuit_flow import Carried, circuit_flow
 from circuits.mechanisms import Identity, Previous
-from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
-from retrieval_interp.theory.chain_layout import chain_layout
+from tests.handmade import ChainTask
 
 
 def test_the_members_of_a_pair_are_joined_in_the_order_of_the_sequence():
-    assert chain_layout(2).joined == (("pair2.second", "pair2.first"), ("pair1.second", "pair1.first"))
-    assert chain_layout(2).pieces == ("p2", "x1", "x2", "p1", "x0", "p0")
-
-
-@pytest.mark.parametrize("n_steps", [1, 2, 3, 4, 7, 8])
-def test_along_the_minimal_circuit_the_last_symbol_arrives_with_its_last_layer(n_steps):
-    flow = circuit_flow(minimal_circuit(n_steps), chain_layout(n_steps))
-    assert flow.layers_until("query", f"x{n_steps}") == 1 + math.ceil(math.log2(n_steps + 1))
-    assert all(carried.allowed and carried.new for carried in flow.carried)
+    assert ChainTask(2).layout.joined == (("pair2.second", "pair2.first"), ("pair1.second", "pair1.first"))
+    assert ChainTask(2).layout.pieces == ("p2", "x1", "x2", "p1", "x0", "p0")
 
 
 def test_a_path_that_carries_nothing_new_is_told_from_one_that_is_forbidden():
@@ -29,7 +19,7 @@ def test_a_path_that_carries_nothing_new_is_told_from_one_that_is_forbidden():
         Head(2, 0): OneHot({"query": "pair1.second", "pair1.second": "uniform"}, "identity"),
         Head(3, 0): Identity(),
     }
-    flow = circuit_flow(Circuit(heads), chain_layout(2))
+    flow = circuit_flow(Circuit(heads), ChainTask(2).layout)
     assert flow.carried == (
         Carried(AttentionPath(Head(0, 0), "pair2.second", "pair2.first"), frozenset({"x1"}), True),
         Carried(AttentionPath(Head(0, 0), "pair1.second", "pair1.first"), frozenset({"x0"}), True),
@@ -43,6 +33,6 @@ def test_a_path_that_carries_nothing_new_is_told_from_one_that_is_forbidden():
 
 def test_a_path_that_does_not_fit_is_one_line():
     with pytest.raises(BadInput, match=r"L0H0 pair2.second -> pair1.second is against the causal mask"):
-        circuit_flow(Circuit({Head(0, 0): OneHot({"pair2.second": "pair1.second"})}), chain_layout(2))
+        circuit_flow(Circuit({Head(0, 0): OneHot({"pair2.second": "pair1.second"})}), ChainTask(2).layout)
     with pytest.raises(BadInput, match=r"L0H0 query -> pair9.first: unknown role 'pair9.first'"):
-        circuit_flow(Circuit({Head(0, 0): OneHot({"query": "pair9.first"})}), chain_layout(2))
+        circuit_flow(Circuit({Head(0, 0): OneHot({"query": "pair9.first"})}), ChainTask(2).layout)

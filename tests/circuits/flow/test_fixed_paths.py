@@ -10,11 +10,9 @@ from circuits.flow.flow_check import flow_check
 from circuits.ground_truth.compile import compile_circuit
 from circuits.mechanisms import Condition
 from circuits.roles import Roles
-from retrieval_interp.ground_truth.chains import ChainTask
-from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
-from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
+from tests.handmade import ChainTask, walking_circuit
 
-TASK = RetrievalTask(2, step_order=StepOrder.FIRST_FIRST)
+TASK = ChainTask(2, n_chains=4)
 ROLES = TASK.examples(256, seed=0).roles
 N = TASK.examples(1, seed=0).inputs.shape[1]
 JOINED = {"pair1.second": "pair1.first", "pair2.second": "pair2.first"}
@@ -51,12 +49,12 @@ def test_a_pattern_that_joins_the_pairs_of_one_slot_has_a_path_on_this_slot():
 
 def test_the_paper_reads_paths_from_averages_over_all_slots():
     joins = torch.eye(N)
-    for position in (3, 5, 7):  # second members of block 1 in slots 1, 2 and 3, and none of block 2
+    for position in (3, 5, 7):  # second members of pair 2 in slots 1, 2 and 3, and none of pair 1
         joins[position] = torch.eye(N)[position - 1]
     circuit = Circuit({Head(0, 0): FixedPattern(joins)})
-    joined = AttentionPath(Head(0, 0), "pair1.second", "pair1.first")
+    joined = AttentionPath(Head(0, 0), "pair2.second", "pair2.first")
     assert paths_on_average(circuit, ROLES) == {joined: None}  # 0.75 on average
-    assert fixed_paths(circuit, ROLES) == {joined: Condition("slot", "pair1.first", (1, 2, 3))}
+    assert fixed_paths(circuit, ROLES) == {joined: Condition("slot", "pair2.first", (1, 2, 3))}
     joins[5] = torch.eye(N)[5]
     joins[7] = torch.eye(N)[7]
     assert paths_on_average(Circuit({Head(0, 0): FixedPattern(joins)}), ROLES) == {}  # 0.25
@@ -66,8 +64,8 @@ def test_a_position_that_all_attend_to_is_a_path_within_the_first_pair_only():
     sink = torch.zeros(N, N)
     sink[:, 0] = 1
     circuit = Circuit({Head(0, 0): FixedPattern(sink)})
-    joined = AttentionPath(Head(0, 0), "pair1.second", "pair1.first")  # and none to pair 1 from all other roles
-    assert fixed_paths(circuit, ROLES) == {joined: Condition("slot", "pair1.first", (0,))}
+    joined = AttentionPath(Head(0, 0), "pair2.second", "pair2.first")  # and none to pair 2 from all other roles
+    assert fixed_paths(circuit, ROLES) == {joined: Condition("slot", "pair2.first", (0,))}
 
 
 def test_a_position_that_holds_the_role_in_some_examples_only_is_no_path():
@@ -98,7 +96,7 @@ def test_what_a_fixed_pattern_joins_is_known_above_it():
 
 
 def test_appendix_e_takes_a_fixed_pattern_for_the_paths_that_it_leads_along():
-    task, circuit = ChainTask(2), minimal_circuit(2)
+    task, circuit = ChainTask(2), walking_circuit(2)
     by_position = FixedPattern(torch.eye(task.n_positions).roll(-1, 1).tril())
     changed = circuit.with_head(Head(0, 0), by_position)
     found = paper_protocol(Experiment(compile_circuit(circuit, task), task, changed, n_examples=64))

@@ -2,8 +2,7 @@ from circuits import Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.flow.flow_check import FlowCheck, flow_check
 from circuits.mechanisms import Condition, Identity, Previous
-from retrieval_interp.ground_truth.chains import ChainTask
-from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
+from tests.handmade import ChainTask
 from tests.repeated import RepeatedTokens
 
 TWO = Circuit(
@@ -24,7 +23,7 @@ def test_every_symbol_arrives_with_the_layer_that_brings_it():
 
 
 def test_heads_that_nobody_tells_where_to_look_are_against_the_first_assumption():
-    found = flow_check(TWO.with_head(Head(0, 0), Identity()), RetrievalTask(2, step_order=StepOrder.FIRST_FIRST))
+    found = flow_check(TWO.with_head(Head(0, 0), Identity()), ChainTask(2))
     assert found.known_at == {"x1": None, "x2": None}
     assert found.forbidden == (
         AttentionPath(Head(1, 0), "query", "pair1.second"),
@@ -39,7 +38,7 @@ def test_a_path_that_brings_nothing_new_is_named():
 
 
 def test_a_path_that_carries_on_some_slots_only_what_another_carries_on_others_is_not_redundant():
-    task = RetrievalTask(1, step_order=StepOrder.FIRST_FIRST)
+    task = ChainTask(1, n_chains=4)
     ends = ("pair1.second", "pair1.first")
     slots = {
         head: OneHot([ends], where={ends: Condition("slot", ends[1], own)}) for head, own in enumerate([(0, 1), (2, 3)])

@@ -1,15 +1,10 @@
-import math
-
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, OneHot, role_attention
 from circuits.ground_truth.compile import Distractor, compile_circuit, known_after, solves
 from circuits.mechanisms import Previous, Uniform
-from retrieval_interp.ground_truth.chains import ChainTask
-from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+from tests.handmade import ChainTask
 
 
 @pytest.fixture(scope="module")
@@ -22,22 +17,6 @@ def two_steps():
             Head(2, 0): OneHot({"query": "pair1.second"}),
         }
     )
-
-
-@settings(max_examples=20)
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))
-def test_a_chain_is_cut_into_pairs_that_share_a_symbol_and_no_symbol_stands_in_two_chains(n_steps, n_chains, seed):
-    task = ChainTask(n_steps, n_chains)
-    examples = task.examples(3, seed)
-    at = {role: examples.inputs.gather(1, examples.roles[role]) for role in task.roles}
-    assert torch.equal(at["query"], at["pair1.first"])
-    for k in range(1, n_steps + 1):
-        assert torch.equal(at[f"pair{k}.second"], examples.targets[:, k - 1])
-        if k < n_steps:
-            assert torch.equal(at[f"pair{k}.second"], at[f"pair{k + 1}.first"])
-        assert all(row.unique().numel() == n_chains for row in at[f"pair{k}.second"])
-    positions = examples.roles.positions.flatten(1).sort(dim=1).values
-    assert torch.equal(positions, torch.arange(task.n_positions).expand(3, -1))
 
 
 def test_what_each_role_knows_follows_the_paths_layer_by_layer(two_steps):
@@ -53,18 +32,6 @@ def test_two_roles_without_a_symbol_in_common_cannot_be_joined(two_steps):
     blind = two_steps.with_head(Head(0, 0), OneHot({"pair1.second": "pair1.first", "query": "pair2.second"}))
     with pytest.raises(BadInput, match=r"L0H0 query -> pair2\.second: the two roles share no symbol"):
         compile_circuit(blind, ChainTask(2))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_steps", range(1, 16))
-def test_the_minimal_circuit_solves_its_task_in_the_fewest_layers(n_steps):
-    task, circuit = ChainTask(n_steps), minimal_circuit(n_steps)
-    model = compile_circuit(circuit, task)
-    assert model.cfg.n_layers == 1 + math.ceil(math.log2(n_steps + 1))
-    examples = task.examples(16, seed=0)
-    with torch.no_grad():
-        assert task.losses(model(examples.inputs), examples).mean() < 1e-3
-    assert all(not solves(circuit.without(path, "zero"), task) for path in circuit.paths)
 
 
 def test_the_compiled_model_attends_exactly_along_the_paths(two_steps):
@@ -134,5 +101,3 @@ def test_a_distractor_that_does_not_fit_is_refused(two_steps, rows, message):
 
 def test_what_no_path_of_roles_can_solve_is_not_solved():
     assert not solves(Circuit({Head(0, 0): Previous()}), ChainTask(1))
-    with pytest.raises(BadInput, match="0 steps; expected at least 1"):
-        minimal_circuit(0)

@@ -11,8 +11,7 @@ from circuits.ground_truth.compile import compile_circuit
 from circuits.ground_truth.harder import add_noise, directions, divide, eliminate, soften, superpose
 from circuits.mechanisms.one_hot import Condition
 from circuits.model.patterns import attention_patterns
-from retrieval_interp.ground_truth.chains import ChainTask
-from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+from tests.handmade import ChainTask, walking_circuit
 
 PROBLEM = ChainTask(1)  # three chains: pairs at positions 0 to 5, seconds at 1, 3, 5; queries at 6 to 8
 JOINING, ASKING = Head(0, 0), Head(1, 0)
@@ -99,7 +98,7 @@ def test_opposite_tokens_share_a_dimension_and_the_model_computes_the_same():
     assert loss(superpose(model, tilt=1.0)) > 0.1
     odd = ChainTask(2, n_symbols=5)
     with pytest.raises(BadInput, match="15 tokens; expected an even number"):
-        superpose(compile_circuit(minimal_circuit(2), odd))
+        superpose(compile_circuit(walking_circuit(2), odd))
 
 
 def test_the_noise_is_a_share_of_each_parameters_root_mean_square():

@@ -3,28 +3,11 @@ from dataclasses import replace
 import pytest
 
 from circuits import Circuit, Report, discover, path_patching, self_consistency, validate
-from retrieval_interp import load
-from retrieval_interp.cli import main
-from tests.browser import opened
-
-
-def assert_inked(page, viewer):
-    """A circuitsvis viewer really draws: on the largest of its canvases there are more than 1,000 blue pixels."""
-    assert page.evaluate(
-        """viewer => 1000 < Math.max(...[...document.querySelectorAll(viewer + " canvas")].map(canvas => {
-            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-            let drawn = 0;
-            for (let i = 0; i < data.length; i += 4)
-                if (data[i + 3] > 0 && data[i + 2] > data[i] + 40) drawn++;  // the blue of attention
-            return drawn;
-        }))""",
-        viewer,
-    )
+from tests.browser import assert_inked, opened
 
 
 @pytest.mark.slow
-def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tmp_path):
-    model, task, circuit = load("induction")
+def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(model, task, circuit, tmp_path):
     report = validate(model, task, circuit, n_examples=32, threshold=0.1)
     with opened(report.save(tmp_path)) as (page, complaints):
         assert f"induction: {report.decision}" in page.locator("#verdict h1").inner_text()
@@ -38,20 +21,6 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(tm
         assert_inked(page, "#attention-viewer-0")
         assert "L1H0" in page.locator("#attention-viewer-0").inner_text()
         assert complaints == []
-
-
-@pytest.mark.slow
-def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_each_example(tmp_path):
-    file = tmp_path / "attention.html"
-    with pytest.raises(SystemExit) as ended:
-        main(["view", "transformer_a", "--examples", "2", "--out", str(tmp_path)])
-    assert ended.value.code == 0
-    with opened(file) as (page, complaints):
-        for example in range(2):
-            assert_inked(page, f"#attention-viewer-{example}")
-        assert page.locator("#role-attention-0 .heatmaplayer image").count() == 12
-        assert complaints == []
-    assert '"1:pair3.second"' in file.read_text()
 
 
 @pytest.mark.slow

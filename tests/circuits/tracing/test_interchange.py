@@ -9,12 +9,16 @@ from circuits.ground_truth import compile_circuit
 from circuits.losses.mean import Mean
 from circuits.task import exchange
 from circuits.tracing.interchange import RANDOM, InterchangeResult
-from retrieval_interp.ground_truth.chains import ChainTask
-from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+from tests.handmade import ChainTask, walking_circuit
 
-JOINED = {f"pair{k}.second": f"pair{k}.first" for k in (1, 2, 3)}
-WALKING = Circuit({"L0H0": JOINED, **{f"L{k}H0": {"query": f"pair{k}.second"} for k in (1, 2, 3)}})
-DOUBLING = minimal_circuit(3)
+WALKING = walking_circuit(3)
+DOUBLING = Circuit(
+    {
+        "L0H0": {f"pair{k}.second": f"pair{k}.first" for k in (1, 2, 3)},
+        "L1H0": {"query": "pair1.second", "pair2.second": "pair3.second"},
+        "L2H0": {"query": "pair2.second"},
+    }
+)
 TASK = ChainTask(3, n_chains=4)
 
 
@@ -105,7 +109,7 @@ def test_the_control_falls_where_an_intervention_changes_another_chain():
 
 def test_a_symbol_that_stands_where_no_role_says_shows_at_the_random_positions():
     task = Crossed(1, n_chains=4)
-    model = compile_circuit(minimal_circuit(1), ChainTask(1, n_chains=4))
+    model = compile_circuit(walking_circuit(1), ChainTask(1, n_chains=4))
     result = interchange(model, task, n_examples=256)
     before = cell(result, "x1", -1, RANDOM)
     assert 0 < before.accuracy.mean < 0.1
@@ -197,4 +201,4 @@ def test_an_odd_chain_out_keeps_its_symbol_and_two_chains_have_no_control():
 def test_a_task_with_one_instance_is_refused():
     one = ChainTask(1, n_chains=1)
     with pytest.raises(BadInput, match="one instance"):
-        interchange(compile_circuit(minimal_circuit(1), one), one)
+        interchange(compile_circuit(walking_circuit(1), one), one)

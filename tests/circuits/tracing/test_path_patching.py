@@ -15,9 +15,8 @@ from circuits.tracing.edges import ALL, EMBED, Composition, Sender
 from circuits.tracing.patched_head import ProductHead, patched_head
 from circuits.tracing.path_patching import Receiver, _decision, exchanged, path_patching
 from circuits.tracing.unablated import Unablated, senders_below
-from retrieval_interp.ground_truth.chains import ChainTask
 from tests.architectures import ONLY_3
-from tests.handmade import CHAINS, LENGTH, SYMBOLS, InductionTask
+from tests.handmade import CHAINS, LENGTH, SYMBOLS, ChainTask, InductionTask
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
 JOIN, ANSWER = AttentionPath(LOW, "pair1.second", "pair1.first"), AttentionPath(HIGH, "query", "pair1.second")

@@ -12,8 +12,7 @@ from circuits.losses.loss import Loss
 from circuits.losses.mean import Mean
 from circuits.mechanisms import Condition, Uniform
 from circuits.tracing.self_consistency import PathAttention, SelfConsistency, low, self_consistency
-from retrieval_interp.ground_truth.chains import ChainTask
-from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+from tests.handmade import ChainTask, walking_circuit
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
 JOIN, ANSWER = OneHot({"pair1.second": "pair1.first"}), OneHot({"query": "pair1.second"})
@@ -26,7 +25,7 @@ def one_step(n_layers=2):
 
 
 def test_a_compiled_circuit_is_self_consistent():
-    task, circuit = ChainTask(3), minimal_circuit(3)
+    task, circuit = ChainTask(3), walking_circuit(3)
     found = self_consistency(compile_circuit(circuit, task), task, circuit, n_examples=32)
     assert found.verdict.decision == "holds"
     assert [one.head for one in found.heads] == [*circuit.heads]

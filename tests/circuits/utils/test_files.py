@@ -1,37 +1,17 @@
-import resource
-from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
-import torch
 
 from circuits import BadInput, attention_viewer, load_circuit, save_circuit, validate
 from circuits.utils.files import append_line, check_writable, to_path, write_atomically, write_together
-from retrieval_interp import data_folder, load, load_facts, read_runs, train
-from retrieval_interp.models.checkpoints import save_tensors
-from tests.command import run
+from tests.disk import files_of_at_most
 
 
-@contextmanager
-def files_of_at_most(size: int):
-    """As on a disk that is nearly full."""
-    _, most = before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [lambda path: write_atomically(path, "x" * 5000), lambda path: save_tensors(path, {"x": torch.zeros(5000)})],
-)
-def test_on_a_full_disk_the_old_file_stays_and_nothing_else(write, tmp_path):
+def test_on_a_full_disk_the_old_file_stays_and_nothing_else(tmp_path):
     (tmp_path / "file").write_text("old")
     with files_of_at_most(1000), pytest.raises(BadInput, match=r"file: cannot be written \("):
-        write(tmp_path / "file")
+        write_atomically(tmp_path / "file", "x" * 5000)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "old"}
 
 
@@ -85,17 +65,6 @@ def test_looking_whether_a_file_can_be_written_changes_nothing(tmp_path):
         check_writable(tmp_path)
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """The home folder, and elsewhere an empty current folder, which must stay empty."""
-    for name in ("home", "current"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path / "current")
-    yield tmp_path / "home"
-    assert list((tmp_path / "current").iterdir()) == []
-
-
 def test_a_tilde_is_the_home_folder_for_circuits_reports_and_viewers(home, model, task, circuit):
     save_circuit(circuit, "~/new/circuit.yaml")
     assert load_circuit("~/new/circuit.yaml") == load_circuit(home / "new" / "circuit.yaml") == circuit
@@ -104,22 +73,6 @@ def test_a_tilde_is_the_home_folder_for_circuits_reports_and_viewers(home, model
     assert len([*(home / "report").iterdir()]) == 3
     attention_viewer(model, task.examples(1, 0)).save("~/viewer.html")
     assert (home / "viewer.html").is_file()
-
-
-def test_a_tilde_is_the_home_folder_for_runs_and_tables(home, micro_presets):
-    trained = train("micro", "~/run", device="cpu", compiled=False).model
-    assert (home / "run" / "model.safetensors").is_file()
-    assert torch.equal(load("~/run").model.embed.W_E, trained.embed.W_E)
-    (home / "data").symlink_to(data_folder())
-    assert load_facts("~/data/facts/functions.yaml") == load_facts(data_folder() / "facts" / "functions.yaml")
-    assert not read_runs("~/data/sweeps/figure4_laptop/runs.csv").empty
-
-
-def test_a_tilde_is_the_home_folder_on_the_command_line_with_and_without_an_equals_sign(home, capsys):
-    for arguments in (["--out=~/depth"], ["--out", "~/depth"]):
-        code, out, _ = run(capsys, "theory", "depth", *arguments)
-        assert (code, str(home / "depth") in out) == (0, True)
-        (home / "depth" / "depth.html").unlink()
 
 
 def test_a_name_that_only_begins_with_a_tilde_is_a_name():

@@ -8,6 +8,7 @@ import pytest
 from retrieval_interp.cli import main
 from retrieval_interp.models import presets
 from retrieval_interp.training import training
+from tests.browser import assert_inked, opened
 from tests.sweeps import MICRO
 
 
@@ -21,16 +22,16 @@ def view(*arguments):
 def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_training(tmp_path, monkeypatch):
     kept = replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20))
     monkeypatch.setitem(presets.PRESETS, "micro", kept)
-    run, page = tmp_path / "one", tmp_path / "page.html"
+    run, page = tmp_path / "one", tmp_path / "attention.html"
     training.start_run(run, "micro", seed=0)
     training.train_run(run, "cpu", compiled=False)
     shutil.copytree(run, tmp_path / "two")
-    chosen = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", page)
+    chosen = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", tmp_path)
     assert view(run, tmp_path / "two", *chosen) == 0
     assert all(text in page.read_text() for text in ('"title": "one"', '"title": "two"', '"heads": ["L1H0"]'))
     assert "split by its position" in page.read_text()
     (run / "model.safetensors").unlink()
-    assert view(run, "--training", "--examples", 1, "--out", page) == 0
+    assert view(run, "--training", "--examples", 1, "--out", tmp_path) == 0
     assert all(f'"step": {step}' in page.read_text() for step in (20, 40, 60))
 
 
@@ -45,7 +46,19 @@ def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_trainin
     ],
 )
 def test_what_cannot_be_shown_is_one_line_and_nothing_is_written(arguments, message, tmp_path, capsys):
-    assert view(*arguments, "--out", tmp_path / "page.html") == 2
+    assert view(*arguments, "--out", tmp_path) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_each_example(tmp_path):
+    file = tmp_path / "attention.html"
+    assert view("transformer_a", "--examples", 2, "--out", tmp_path) == 0
+    with opened(file) as (page, complaints):
+        for example in range(2):
+            assert_inked(page, f"#attention-viewer-{example}")
+        assert page.locator("#role-attention-0 .heatmaplayer image").count() == 12
+        assert complaints == []
+    assert '"1:pair3.second"' in file.read_text()

@@ -1,6 +1,7 @@
 """The prompts of the language tasks, in tokenizers made here: words, and byte-level pairs as in language models."""
 
 import re
+from inspect import unwrap
 from string import Formatter
 
 import pytest
@@ -178,3 +179,9 @@ def test_an_unknown_task_and_a_tokenizer_with_few_tokens_are_refused():
         language_task("ioy", WordsTask(Kind.ioi).tokenizer)
     with pytest.raises(BadInput, match="expected at least 48"):
         language_task("induction", word_tokenizer(["a", "b"])).examples(1, seed=0)
+
+
+@pytest.mark.parametrize("tokenizer", [None, "gpt2"])
+def test_what_is_no_tokenizer_is_named(tokenizer):
+    with pytest.raises(BadInput, match=f"ioi: the tokenizer is {tokenizer!r}; expected a tokenizer of transformers"):
+        unwrap(language_task)("ioi", tokenizer)  # without the check of its annotations
