@@ -55,7 +55,7 @@ def validate(
     """
     experiment = Experiment(model, task, circuit, n_examples=n_examples, seed=seed, threshold=threshold)
     with shown(None, "validating") as progress:
-        unablated, combined = experiment.unablated, experiment.combined
+        unablated, combined, strict = experiment.unablated, experiment.combined, experiment.strict.threshold
         heads = each_head_alone(experiment)
         progress(0.3)
         paths = removals(experiment)
@@ -63,11 +63,9 @@ def validate(
         merged = merges(experiment, paths)
         progress(0.6)
         looks = experiment.content_or_position
-        progress(0.7)
         faithful = faithfulness(experiment)
         progress(0.9)
         paper = paper_protocol(experiment)
-    threshold, strict = experiment.threshold, experiment.strict.threshold
     statements = statements_of(
         (
             is_low("unablated", "The unablated loss", unablated, threshold),

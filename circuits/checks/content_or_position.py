@@ -77,7 +77,6 @@ def content_or_position(
     n_examples: int = 512,
     threshold: float = 0.05,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> ContentOrPosition:
     """Tell content heads from positional heads.
 
@@ -91,14 +90,13 @@ def content_or_position(
         n_examples: the number of examples; a head alone takes fewer if they decide.
         threshold: a loss below it counts as low; the paper uses 0.05.
         seed: the seed of all examples. Patterns are averaged over others.
-        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: a number is out of range.
     """
     sample = Sample(task, n_examples, stream_seed(seed, "content"), next(model.parameters()).device)
     test = SequentialTest(model, task, sample, threshold)
-    with shown(progress, "content or position") as progress:
+    with shown(None, "content or position") as progress:
         return content_heads(test, mean_patterns(model, task, seed), progress)
 
 

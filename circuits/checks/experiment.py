@@ -53,7 +53,7 @@ class Experiment:
     ) -> None:
         if not circuit.heads:
             raise BadInput("the circuit names no head; there is nothing to validate")
-        sample = self._sample(model, task, n_examples, stream_seed(seed, STREAM))
+        sample = Sample(task, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
         circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
         self.model, self.task, self.circuit = model, task, circuit
         self.n_examples, self.seed, self.threshold = n_examples, seed, threshold
@@ -88,13 +88,9 @@ class Experiment:
     @cached_property
     def content_or_position(self) -> ContentOrPosition:
         """The content heads and the positional heads of the model, on examples of their own."""
-        n = min(self.n_examples, current().enough)
-        sample = self._sample(self.model, self.task, n, stream_seed(self.seed, f"{STREAM} of content"))
+        n, device = min(self.n_examples, current().enough), next(self.model.parameters()).device
+        sample = Sample(self.task, n, stream_seed(self.seed, f"{STREAM} of content"), device)
         return content_heads(SequentialTest(self.model, self.task, sample, self.threshold), self.means)
-
-    @staticmethod
-    def _sample(model: Transformer, task: Task, n: int, seed: int) -> Sample:
-        return Sample(task, n, seed, next(model.parameters()).device)
 
 
 def verdict(name: str, said: str, fails: Lists = NOTHING, undecided: Lists = NOTHING) -> Verdict:

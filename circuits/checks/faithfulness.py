@@ -12,13 +12,11 @@ A head is ablated by replacing its attention pattern. The verdicts use its avera
 (``resample``), are measured for comparison.
 """
 
-from collections.abc import Sequence
 from itertools import combinations
 
 from circuits.checks.experiment import MORE, Experiment, is_low, listed, verdict
 from circuits.circuit import Circuit, Head
 from circuits.losses.loss import Loss
-from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Identity, Mechanism, Resample, Uniform
 from circuits.results import Result, Verdict
 from circuits.settings import current
@@ -132,41 +130,28 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
     varying = (head for head, mechanism in experiment.circuit.heads.items() if mechanism.varies)
     heads = tuple(sorted({*experiment.circuit.heads_with_paths, *varying}))
     outside = [head for head in means if head not in heads]
-    ways = {
-        kind: [Circuit(patterns).without_heads(intact) for intact in (heads, outside, ())]
-        for kind, patterns in kinds.items()
-    }
-    test.measure([way for of_kind in ways.values() for way in of_kind], enough)
-    ablations = {}
-    for kind, (without_others, *beside) in ways.items():
-        (circuit,) = test.measure([without_others], None if kind == STANDARD else enough)
-        others, nothing = test.measure(beside, enough)
-        ablations[kind] = Ablated(circuit=circuit, outside=others, nothing=nothing)
+    intact = {"circuit": heads, "outside": outside, "nothing": ()}
+    ways = {(kind, what): Circuit(kinds[kind]).without_heads(intact[what]) for kind in kinds for what in intact}
+    losses = dict(zip(ways, test.measure(ways.values(), enough), strict=True))
+    (losses[STANDARD, "circuit"],) = test.measure([ways[STANDARD, "circuit"]])
+    ablations = {kind: Ablated(**{what: losses[kind, what] for what in intact}) for kind in kinds}
     n_heads = len(heads)
     sizes = range(1, n_heads + 1) if n_heads <= current().all_subsets else (1, 2, n_heads)
     subsets = [subset for size in sizes for subset in combinations(heads, size)]
     knockouts: dict[tuple[Head, ...], Knockout] = {}
     for n in test.rounds[1:] or test.rounds:
         decided = {out.heads for out in knockouts.values() if out.apart(test.threshold) or out.alike(test.threshold)}
-        undecided = [subset for subset in subsets if subset not in decided]
-        knockouts |= _knocked_out(test, Circuit(means), heads, undecided, n)
+        pairs = {
+            subset: (
+                Circuit(means).without_heads([head for head in heads if head not in subset]),
+                Circuit({head: means[head] for head in subset}),
+            )
+            for subset in subsets
+            if subset not in decided
+        }
+        measured = iter(test.measure([circuit for pair in pairs.values() for circuit in pair], n))
+        for subset, pair in pairs.items():
+            both = {"circuit": next(measured), "model": next(measured), "difference": test.difference(*pair)}
+            knockouts[subset] = Knockout(heads=subset, **both)
     widest_first = sorted(knockouts.values(), key=lambda out: -abs(out.difference.mean))
     return Faithfulness(heads=heads, ablations=ablations, knockouts=tuple(widest_first))
-
-
-def _knocked_out(
-    test: SequentialTest, means: Circuit, heads: Sequence[Head], subsets: Sequence[tuple[Head, ...]], n: int
-) -> dict[tuple[Head, ...], Knockout]:
-    """Ablate subsets of the circuit's heads in the circuit and in the model, on ``n`` examples or all there are."""
-    pairs = {
-        subset: (
-            means.without_heads([head for head in heads if head not in subset]),
-            Circuit({head: means.heads[head] for head in subset}),
-        )
-        for subset in subsets
-    }
-    losses = iter(test.measure([circuit for pair in pairs.values() for circuit in pair], n))
-    return {
-        subset: Knockout(heads=subset, circuit=next(losses), model=next(losses), difference=test.difference(*pair))
-        for subset, pair in pairs.items()
-    }

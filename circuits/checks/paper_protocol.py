@@ -59,11 +59,9 @@ def paper_protocol(experiment: Experiment) -> PaperProtocol:
     alone = {head: {own.name: losses[head, own] for own in owns} for head, owns in tried.items()}
     chosen: dict[Head, Mechanism] = {}
     for head, owns in tried.items():
-        low = [own for own in owns if losses[head, own].mean < test.threshold]
-        if low or owns[-1].paths:
-            chosen[head] = (low or owns[-1:])[0]
-        else:
-            chosen[head] = min(owns, key=lambda own, head=head: losses[head, own].mean)  # type: ignore[misc]
+        means = {own: losses[head, own].mean for own in owns}
+        best = owns[-1] if owns[-1].paths else min(means, key=means.__getitem__)
+        chosen[head] = next((own for own, mean in means.items() if mean < test.threshold), best)
     literal = Circuit(chosen, circuit.name)
     (combined,) = test.measure([literal])
     removed = test.test({path: literal.without(path) for path in literal.paths})

@@ -5,7 +5,7 @@ pieces from there (Assumption 2).
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.errors import BadInput
@@ -13,8 +13,7 @@ from circuits.mechanisms.one_hot import OneHot
 from circuits.task import Known, Layout
 
 
-@dataclass(frozen=True)
-class Carried:
+class Carried(NamedTuple):
     """The information that one path of a circuit carries.
 
     Attributes:
@@ -29,8 +28,7 @@ class Carried:
     allowed: bool
 
 
-@dataclass(frozen=True)
-class CircuitFlow:
+class CircuitFlow(NamedTuple):
     """Information flow along the paths of a circuit only.
 
     Attributes:

@@ -46,9 +46,6 @@ class FlowCheck(Result):
     forbidden: tuple[AttentionPath, ...]
     fixed_paths: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return self.verdict.sentence
-
 
 @entrance
 def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
@@ -77,7 +74,6 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
             split = ByLabel.of(over_labels(known.double(), torch.ones_like(known), roles), roles, named)
             by_label |= {component: split} if split else {}
     carried = [one for flow in flows for one in flow.carried if one.path.source in task.roles]
-    paths = sorted({one.path for one in carried})
     allowed, useful = ({one.path for one in carried if one.allowed}, {one.path for one in carried if one.new})
     fixed = fixed_paths(circuit, roles).items()
     when = {name: "" if layer is None else f" (after layer {layer})" for name, layer in known_at.items()}
@@ -89,8 +85,8 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
         known_at=known_at,
         known_in=known_in,
         by_label=by_label,
-        redundant=tuple(path for path in paths if path in allowed and path not in useful),
-        forbidden=tuple(path for path in paths if path not in allowed),
+        redundant=tuple(sorted(allowed - useful)),
+        forbidden=tuple(sorted({one.path for one in carried} - allowed)),
         fixed_paths=tuple(f"{path} on {on.text(path.target)}" if on else str(path) for path, on in fixed),
     )
 

@@ -73,16 +73,11 @@ def _through(state: State, layers: Sequence[Sequence[Ends]], layout: Layout) -> 
     states = [state]
     for paths in layers:
         before, after = states[-1], dict(states[-1])
-        for source, target in paths:
-            for instance in INSTANCES:
-                after[source, instance] |= _seen(before, source, target, instance, layout)
+        for (source, target), instance in product(paths, INSTANCES):
+            shared = [len(before[source, instance] & before[target, to]) for to in INSTANCES]
+            by_place = (source, target) in layout.joined or not any(shared)
+            for to in (instance,) if by_place else INSTANCES:
+                if by_place or shared[to] == max(shared):
+                    after[source, instance] |= before[target, to]
         states.append(after)
     return states
-
-
-def _seen(state: State, source: str, target: str, instance: int, layout: Layout) -> Symbols:
-    """Return the symbols that the path from a source carries to it in one instance."""
-    shared = [len(state[source, instance] & state[target, to]) for to in INSTANCES]
-    if (source, target) in layout.joined or not any(shared):
-        return state[target, instance]
-    return frozenset().union(*(state[target, to] for to in INSTANCES if shared[to] == max(shared)))

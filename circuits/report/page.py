@@ -2,66 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import log10
+from typing import Any
+
 import pandas as pd
+from plotly import express
 
 from circuits.attention import ATTENTION_EXAMPLES, role_attention, split_attention
+from circuits.checks.content_or_position import ContentOrPosition
 from circuits.checks.experiment import Experiment
 from circuits.circuit_file import dump_circuit
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
-from circuits.report.loss_figures import content_figure, loss_figure
+from circuits.losses.loss import Loss
+from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.report.report import Report, as_texts
+from circuits.utils.plotting import go
 from circuits.viewer.viewer import attention_viewer, elements
 
 VIEWED_EXAMPLES = 3
 MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 
 
-def losses_table(report: Report) -> pd.DataFrame:
-    """The loss of the model and of the circuit, with its components."""
+def tables(report: Report) -> dict[str, pd.DataFrame]:
+    """Return the tables of a report as texts, by the place on the page."""
     losses = {"unablated": report.unablated, "all heads replaced (step 5)": report.combined}
-    return as_texts({name: {"loss ± standard error": loss, **loss.components} for name, loss in losses.items()})
-
-
-def faithfulness_table(report: Report) -> pd.DataFrame:
-    """The losses with the circuit's heads or the others ablated, by kind of ablation."""
-    return as_texts(
-        {
+    ablations, knockouts = report.faithfulness.ablations, report.faithfulness.knockouts
+    alone = {one.head: {name: loss.mean for name, loss in one.losses.items()} for one in report.heads}
+    rows: dict[str, dict[str, dict[str, Any]]] = {
+        "losses": {name: {"loss ± standard error": loss, **loss.components} for name, loss in losses.items()},
+        "faithfulness": {
             kind: {
                 "outside the circuit ablated": one.circuit,
                 "the circuit's heads ablated": one.outside,
                 "all heads ablated": one.nothing,
                 "share recovered": one.recovered(report.unablated),
             }
-            for kind, one in report.faithfulness.ablations.items()
-        }
-    )
-
-
-def knockouts_table(report: Report) -> pd.DataFrame:
-    """The losses of circuit and model after each knockout."""
-    return as_texts(
-        {
+            for kind, one in ablations.items()
+        },
+        "completeness": {
             ", ".join(map(str, out.heads)): {
                 "circuit": out.circuit,
                 "model": out.model,
                 "difference": f"{out.difference.mean:+.4f}",
             }
-            for out in report.faithfulness.knockouts
-        }
-    )
-
-
-def heads_table(report: Report) -> pd.DataFrame:
-    """The loss with each named head alone replaced, by mechanism (step 3)."""
-    losses = {one.head: {name: loss.mean for name, loss in one.losses.items()} for one in report.heads}
-    return as_texts(
-        {
-            str(one.head): {"hypothesis": one.hypothesis, **losses[one.head], "alone": one.decision}
+            for out in knockouts
+        },
+        "heads": {
+            str(one.head): {"hypothesis": one.hypothesis, **alone[one.head], "alone": one.decision}
             for one in report.heads
-        }
-    )
+        },
+    }
+    return {"paths": report.paths_table(), **{name: as_texts(own) for name, own in rows.items()}}
 
 
 def page(report: Report, experiment: Experiment | None) -> str:
@@ -89,13 +83,7 @@ def page(report: Report, experiment: Experiment | None) -> str:
         report=report,
         marks=MARKS,
         figures={name: figure_element(figure, name) for name, figure in figures.items()},
-        tables={
-            "losses": losses_table(report),
-            "faithfulness": faithfulness_table(report),
-            "completeness": knockouts_table(report),
-            "paths": report.paths_table(),
-            "heads": heads_table(report),
-        },
+        tables=tables(report),
         viewers=viewers,
         circuit_yaml=dump_circuit(report.circuit),
     )
@@ -109,7 +97,44 @@ def markdown(report: Report) -> str:
         lines += [f"    - {verdict.name} {verdict.decision}: {verdict.sentence}" for verdict in one.verdicts]
     lines += ["", f"Each loss is measured on up to {report.n_examples} fresh examples, as many as its decision needs."]
     lines += [f"Seed {report.seed}, threshold {report.threshold:g}.", ""]
-    for title, table in {"Losses": losses_table(report), "Without one path": report.paths_table()}.items():
+    for title, name in {"Losses": "losses", "Without one path": "paths"}.items():
+        table = tables(report)[name]
         rows = [["", *table.columns], ["---"] * (1 + len(table.columns)), *table.itertuples()]
         lines += [f"## {title}", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
     return "\n".join([*lines, *(f"{key}: {value}" for key, value in report.metadata.items())]) + "\n"
+
+
+def loss_figure(report: Report) -> go.Figure:
+    """Plot the loss without each path, beside the unablated and the combined loss; bars are two standard errors."""
+    rows = [
+        ("model and circuit", "unablated", report.unablated),
+        ("model and circuit", "all heads replaced", report.combined),
+    ]
+    rows += [
+        (f"row made {row}", f"without {one.path}", one.losses[row]) for row in REPLACEMENTS for one in report.paths
+    ]
+    return _figure("Loss without each attention path", rows, {f"threshold {report.threshold:g}": report.threshold})
+
+
+def content_figure(heads: ContentOrPosition) -> go.Figure:
+    """Plot the loss with one head at a time replaced with its average pattern; bars are two standard errors."""
+    rows = [(f"looks at {heads.looks_at(head)}", str(head), loss) for head, loss in heads.alone.items()]
+    marks = {f"threshold {heads.threshold:g}": heads.threshold, "unablated": heads.unablated.mean}
+    return _figure("Content or position: one head replaced with its average pattern", rows, marks)
+
+
+def _figure(title: str, rows: Sequence[tuple[str, str, Loss]], marks: Mapping[str, float]) -> go.Figure:
+    """Plot losses by kind and label, with labelled vertical lines; plotly's own label would stand at 10 ** value."""
+    x = "loss (logarithmic)"
+    points = [{"kind": kind, "": label, x: loss.mean, "bar": 2 * loss.standard_error} for kind, label, loss in rows]
+    labels = [*dict.fromkeys(label for _, label, _ in rows)]
+    figure = express.scatter(
+        pd.DataFrame(points), x=x, y="", error_x="bar", color="kind", symbol="kind", category_orders={"": labels},
+        log_x=True, title=title, template="plotly_white", height=220 + 26 * len(labels),
+    )  # fmt: skip
+    for text, value in marks.items():
+        figure.add_vline(x=value, line_dash="dash")
+        if value > 0:
+            figure.add_annotation(x=log10(value), y=1.0, yref="paper", yanchor="bottom", text=text, showarrow=False)
+    legend = {"title": "", "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
+    return figure.update_traces(marker_size=10).update_layout(legend=legend, margin={"t": 80, "b": 110})

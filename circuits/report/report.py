@@ -200,7 +200,7 @@ class Report(Result):
 
     def plot(self) -> plotly.graph_objects.Figure:
         """Plot the loss without each attention path."""
-        from circuits.report.loss_figures import loss_figure
+        from circuits.report.page import loss_figure
 
         return loss_figure(self)
 

@@ -43,7 +43,7 @@ from circuits.settings import current
 from circuits.task import Examples, Interchangeable, Variable
 from circuits.tracing.numbers import above, table
 from circuits.utils.lazy import pandas, plotly
-from circuits.utils.progress import Progress, shown
+from circuits.utils.progress import shown
 
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
 RANDOM = "random position"  # in the place of a role
@@ -96,7 +96,7 @@ class InterchangeResult(Result):
     cells: tuple[Cell, ...]
     unpatched: dict[str, Number]
     unpatched_control: dict[str, Number]
-    control_by_label: ByLabel | None
+    control_by_label: ByLabel | None = None
 
     @property
     def furthest(self) -> Cell | None:
@@ -104,24 +104,9 @@ class InterchangeResult(Result):
         below = [(self.unpatched_control[one.component] - one.control.mean, one) for one in self.cells if one.control]
         return max(below, key=lambda one: one[0], default=(0.0, None))[1]
 
-    @property
-    def agreement(self) -> tuple[int, int, int] | None:
-        """How often the model and the circuit agree on a cell.
-
-        The number of cells in which both carry a variable, the number in which at least one of them does, and the
-        number that the circuit or the model leaves undecided, which count for neither. None without a circuit.
-        """
-        cells = [cell for cell in self.cells if cell.predicted is not None]
-        decided = [cell for cell in cells if cell.decision != "undecided" and cell.predicted != current().carries]
-        carry = [(cell.decision == "holds", cell.predicted == 1) for cell in decided]
-        return (sum(map(all, carry)), sum(map(any, carry)), len(cells) - len(decided)) if cells else None
-
     def table(self) -> pandas.DataFrame:
         """Return one row for every variable, layer, role and component."""
         return table(self.cells)
-
-    def __str__(self) -> str:
-        return str(self.table())
 
     def figure(self) -> plotly.graph_objects.Figure:
         """Draw a map of roles and layers for every variable, and every component that depends on it.
@@ -148,7 +133,6 @@ def interchange(
     circuit: Circuit | None = None,
     n_examples: int = 256,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> InterchangeResult:
     """Exchange every variable at every role, before the first layer and after each layer.
 
@@ -160,7 +144,6 @@ def interchange(
         circuit: a circuit whose predictions to compare; the task then needs a layout.
         n_examples: the number of examples; in each of them, two instances are exchanged.
         seed: the seed of the examples and of the choice of the instances.
-        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: the task has no high-level model or only one instance in an example, or the examples have padding;
@@ -180,7 +163,7 @@ def interchange(
     swapped, kept = torch.empty(*places, *unpatched.shape), torch.empty(*places, *unpatched_control.shape)
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     parts = [slice(start, min(start + at_once, n_examples)) for start in range(0, n_examples, at_once)]
-    with shown(progress, "interchange") as progress:
+    with shown(None, "interchange") as progress:
         for number, part in enumerate(parts):
             batch = _Batch(model, task, examples.take(part), partner[part], treated[part], elsewhere[part])
             unpatched[part], unpatched_control[part] = batch.scores(batch.base.outputs)
@@ -214,7 +197,6 @@ def interchange(
         cells=tuple(cells.values()),
         unpatched=dict(zip(components, unpatched.nanmean(dim=0).tolist(), strict=True)),
         unpatched_control=dict(zip(components, alone.tolist(), strict=True)),
-        control_by_label=None,
     )
     if result.furthest is None or not has_few_labels(roles):
         return result
@@ -273,20 +255,15 @@ class _Batch:
         given = partners.masked_fill(~self.treated[..., None], torch.nan).nanmean(dim=1)
         return given.cpu(), kept.masked_fill(self.treated[..., None], torch.nan).cpu()
 
-    def _exchanged(self, names: Sequence[str]) -> Iterator[Bool[Tensor, "batch pos"]]:
-        """Yield the positions of the treated instances at every role, then the random positions."""
-        roles, nowhere = self.examples.roles, torch.zeros(self.base.outputs.shape[:2], dtype=torch.bool)
-        nowhere = nowhere.to(self.treated.device)
-        for name in names:  # at a shared role, all instances are exchanged
-            here = torch.ones_like(self.treated) if name in roles.shared else self.treated
-            yield nowhere.scatter(1, roles[name], here)
-        yield nowhere.scatter(1, self.elsewhere.clamp(min=0), self.elsewhere >= 0)
-
     def patched(
         self, variable: Variable, names: Sequence[str]
     ) -> Iterator[tuple[int, int, tuple[Float[Tensor, "batch component"], Float[Tensor, "batch instance component"]]]]:
         """Yield every layer and the index of every role at which the exchange changes anything, with the scores."""
-        exchanged = [*self._exchanged(names)]
+        roles, everyone = self.examples.roles, torch.ones_like(self.treated)
+        nowhere = torch.zeros(self.base.outputs.shape[:2], dtype=torch.bool, device=everyone.device)
+        whom = {name: everyone if name in roles.shared else self.treated for name in names}
+        exchanged = [nowhere.scatter(1, roles[name], instances) for name, instances in whom.items()]
+        exchanged.append(nowhere.scatter(1, self.elsewhere.clamp(min=0), self.elsewhere >= 0))
         swapped = self.task.exchanged(self.examples, variable.role, self.partner)
         source = KeptRun.of(self.model, replace(self.examples, inputs=swapped))
         for layer, (base, other) in enumerate(zip(self.base.residuals, source.residuals, strict=True)):

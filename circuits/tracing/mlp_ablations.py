@@ -80,24 +80,10 @@ class MLPReport(Result):
         """Return one loss; None stands for all layers or for all positions."""
         return next(one.loss for one in self.losses if (one.layer, one.role, one.instead) == (layer, role, instead))
 
-    @property
-    def needed(self) -> tuple[tuple[int, str], ...]:
-        """The layers and roles at which the loss with the mean is above the threshold by three standard errors.
-
-        There are none if the model's own loss is not clearly below it.
-        """
-        if below(self.unablated, self.threshold) != "holds":
-            return ()
-        means = [one for one in self.losses if one.instead == "mean" and one.low == "fails"]
-        return tuple((one.layer, one.role) for one in means if one.layer is not None and one.role is not None)
-
     def table(self) -> pandas.DataFrame:
         """Return one row for every layer, role and replacement; ``all`` stands for all layers, or for all positions."""
         rows = table(self.losses).astype({"layer": "Int64"}).astype({"layer": object})
         return rows.fillna({"layer": "all", "role": "all"})
-
-    def __str__(self) -> str:
-        return str(self.table())
 
 
 @entrance
@@ -108,7 +94,6 @@ def mlp_ablations(
     n_examples: int = 512,
     threshold: float = 0.05,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> MLPReport:
     """Replace the MLP of every layer, at every role and at all positions, and all MLPs at once.
 
@@ -118,7 +103,6 @@ def mlp_ablations(
         n_examples: the number of examples for the losses, and as many others for the means and the linear maps.
         threshold: a loss below it counts as low.
         seed: the seed of all examples.
-        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: the model has no MLPs or cannot be run block by block, the examples have padding, or a number is out
@@ -131,7 +115,7 @@ def mlp_ablations(
     fit_on, test_on = (examples_of(task, n_examples, stream_seed(seed, stream), device) for stream in streams)
     check_branching(model, fit_on)
     check_reading(model, task, test_on)
-    with shown(progress, "MLPs") as progress:
+    with shown(None, "MLPs") as progress:
         stand_ins = _StandIns(model, layers, fit_on)
         progress(0.05)
         measured = _losses(model, task, test_on, stand_ins, part_of(progress, 0.05, 1.0))

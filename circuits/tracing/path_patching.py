@@ -54,7 +54,6 @@ def path_patching(
     *,
     n_examples: int = 256,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Composition:
     """Find the senders that tell the heads of a circuit where to look (Q, K), and those that they fetch from (V).
 
@@ -75,7 +74,6 @@ def path_patching(
         circuit: the circuit; all paths of its one-hot heads are patched.
         n_examples: the number of examples.
         seed: the seed of all examples and exchanges.
-        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         BadInput: the circuit does not fit the model or the examples, or has no path between roles; the examples have
@@ -111,7 +109,7 @@ def path_patching(
                 progress((number + (place + 1) / len(paths)) / len(batches))
         return {patch: {name: torch.cat([one[name] for one in own]) for name in own[0]} for patch, own in parts.items()}
 
-    with shown(progress, "path patching") as progress:
+    with shown(None, "path patching") as progress:
         screened = measure(few, lambda patch: patch.input == "V", part_of(progress, 0.0, 0.4))
         passed = {patch for patch, effects in screened.items() if patch.sender == ALL or _passes(effects)}
         measured = measure(many, passed.__contains__, part_of(progress, 0.4, 1.0))

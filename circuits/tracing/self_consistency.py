@@ -64,11 +64,6 @@ class PathAttention(Result):
         """Whether the attention is enough; undecided within three standard errors."""
         return above(self.attention, current().attended)
 
-    @property
-    def instead(self) -> str:
-        """Where the head looks most, besides the path's target."""
-        return max(self.others, key=lambda role: self.others[role])
-
 
 class HeadConsistency(Result):
     """One head with paths, intact among replaced heads.
@@ -119,9 +114,6 @@ class SelfConsistency(Result):
     group: str | None
     unnamed: int
     restored_by: dict[Head, Loss]
-
-    def __str__(self) -> str:
-        return self.verdict.sentence
 
 
 @entrance
