@@ -145,7 +145,7 @@ def test_a_threshold_that_is_none_is_refused(model, task, threshold):
 
 def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, chains):
     examples = chains.examples(64, seed=1)
-    by_slot = attention.attention_by_group(random_model, examples, "slot")
+    by_slot = attention.role_attention(random_model, examples, "slot")
     assert by_slot.shape[-1] == chains.n_chains
     assert torch.allclose(by_slot.mean(dim=-1), attention.role_attention(random_model, examples), atol=1e-5)
     slots = examples.roles.group("slot", "pair1.second")
