@@ -195,11 +195,9 @@ class Circuit:
         return Circuit(kept, self.name, self.description)
 
     def without(self, path: AttentionPath, instead: str = "uniform") -> Circuit:
-        """Return the circuit without one path; the row of its source becomes ``instead``.
+        """Return the circuit without one path of ``removable``; the row of its source becomes ``instead``.
 
-        Args:
-            path: one of ``removable``.
-            instead: ``uniform`` or ``identity`` (or ``previous``, or ``zero``).
+        This is ``uniform`` or ``identity`` (or ``previous``, or ``zero``).
 
         Raises:
             BadInput: the circuit has no such path, or ``instead`` is not the name of a row.

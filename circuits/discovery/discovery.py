@@ -73,10 +73,6 @@ class Discovery(Result, extra="ignore"):
         """The number of changes that were not made because the examples did not decide whether the loss stays low."""
         return sum(trial.tested.decision == "undecided" and not trial.taken for trial in self.trials)
 
-    def steps(self) -> tuple[str, ...]:
-        """Return one sentence for every change that was kept."""
-        return tuple(str(trial) for trial in self.trials if trial.taken)
-
 
 @entrance
 def discover(

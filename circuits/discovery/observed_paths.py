@@ -6,7 +6,6 @@ role determines this position. Such a row is not a path, because it does not lea
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -29,19 +28,12 @@ There = Bool[Tensor, "example instance"]
 Conditions = dict[Ends, Condition | None]  # of rows; None for all instances
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of a head: the instances on which it holds, and the head's attention there.
+class Row(NamedTuple):
+    """A row of a head: the instances on which it holds, and the head's attention there."""
 
-    Attributes:
-        condition: the condition on the instances; None for all.
-        total: the attention from each position, summed over the cases in which the row holds at that position.
-        times: the number of such cases, by position.
-    """
-
-    condition: Condition | None
-    total: Float[Tensor, "query key"]
-    times: Float[Tensor, " query"]
+    condition: Condition | None  # on the instances; None for all
+    total: Float[Tensor, "query key"]  # from each position, summed over the cases in which the row holds there
+    times: Float[Tensor, " query"]  # the number of such cases
 
 
 class _Seen(NamedTuple):
@@ -68,12 +60,8 @@ class ObservedPaths:
     ) -> None:
         """Read the paths from attention.
 
-        Args:
-            model: the model.
-            examples: the examples that attention is averaged over.
-            means: the heads' average patterns on the same examples.
-            likely: heads that also have, from roles without a path on which attention exceeds ``on``, the paths on
-                which it exceeds ``likely``.
+        Attention is averaged over the examples, as in ``means``. The heads of ``likely`` also have, from roles without
+        a path on which attention exceeds ``attended``, the paths on which it exceeds ``likely`` (settings.py).
         """
         self._means, self._roles = means, (roles := windowed(model, examples.roles))
         self._sources = [role for role in roles.distinct if role not in roles.shared or roles.alone(role)]
@@ -189,11 +177,9 @@ def observed_positions(
     """Find rows that lead from a role to fixed positions, by the labels of another role.
 
     Args:
-        model: the model.
-        examples: the examples that attention is averaged over.
+        model, examples: attention is averaged over the examples.
         left: for every head and source, the instances on which no path holds, ``[example, instance]``.
-        group: the group of the labels.
-        on: a row holds for a label if the average attention along it is higher.
+        group, on: a row holds for a label of the group if the average attention along it is higher than ``on``.
 
     Returns:
         For every head the rows of each source, by source and position (``position 3``), with their conditions: to two

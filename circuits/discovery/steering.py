@@ -21,13 +21,9 @@ from circuits.tracing.self_consistency import are_self_consistent, heads_with_pa
 def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit) -> Circuit:
     """Return the circuit with lower heads changed where this makes heads with paths self-consistent.
 
-    A change is kept only if the loss with all heads replaced stays low enough.
-
-    Args:
-        fitting: tests the loss with all heads replaced, and keeps the log.
-        test: tests the loss with heads with paths intact.
-        examples: the examples that attention, and the loss for every label, are averaged over.
-        circuit: the circuit; it has a head with paths.
+    A change is kept only if the loss with all heads replaced, which ``fitting`` tests, stays low enough; ``test`` tests
+    the loss with heads with paths intact. Attention, and the loss for every label, are averaged over the examples. The
+    circuit has a head with paths.
     """
     content = heads_with_paths(circuit)
     for intact in dict.fromkeys((*zip(content), content)):

@@ -173,12 +173,8 @@ class OneHot(Mechanism):
     def with_row(self, source: str, target: str, was: str | None = None) -> OneHot:
         """Return the mechanism with one row changed or added; a changed row keeps its condition.
 
-        If the changed row equals another row, the two become one row, on the instances of both.
-
-        Args:
-            source: the role that attends.
-            target: the new target.
-            was: the old target of the changed row; by default all rows of the source become one.
+        The changed row is the one to the target ``was``; by default all rows of the source become one. If it then
+        equals another row, the two become one row, on the instances of both.
         """
         new, conditions = (source, target), dict(self.where)
         changed = [row for row in self.rows if row[0] == source and was in (row[1], None)]

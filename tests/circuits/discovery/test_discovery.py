@@ -9,7 +9,6 @@ from benchmarks.recovery import plant, recover
 from circuits import BadInput, Circuit, Head, OneHot, attention, discover, validate
 from circuits.checks.content_or_position import content_or_position, mean_patterns
 from circuits.circuit import AttentionPath
-from circuits.discovery import observed_paths
 from circuits.discovery.discovery import Discovery
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
@@ -77,8 +76,7 @@ def test_discovery_counts_the_sequences_whose_attention_it_reads(model, task, mo
         read.append(len(examples))
         return attention_patterns(model, examples)
 
-    for room in (attention, observed_paths):
-        monkeypatch.setattr(room, "attention_patterns", counted)
+    monkeypatch.setattr(attention, "attention_patterns", counted)
     assert discover(model, task, n_examples=32).n_readings == sum(read)
     assert {*read} == {32}  # no more than the choices get
 
