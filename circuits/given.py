@@ -175,12 +175,7 @@ def _others(
     generator = torch.Generator(outputs.device).manual_seed(0)
     yield torch.randn(outputs.shape, generator=generator, device=outputs.device).to(outputs) * scale
     answers = examples.targets.reshape(len(outputs), -1).T[:FEW]
-    for tokens in (
-        examples.inputs.roll(-1, 1),
-        examples.inputs,
-        *(answer[:, None] for answer in answers),
-        examples.targets,
-    ):
+    for tokens in (examples.inputs.roll(-1, 1), examples.inputs, *(one[:, None] for one in answers), examples.targets):
         if tokens.ndim == 2 and not tokens.is_floating_point() and tokens.shape[1] in (1, outputs.shape[1]):
             at = tokens.expand(outputs.shape[:2]).long().clamp(0, outputs.shape[-1] - 1)
             yield outputs.new_zeros(outputs.shape).scatter_(2, at[..., None], scale)

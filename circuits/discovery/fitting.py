@@ -175,9 +175,7 @@ class Fitting:
 
     def note(self, step: str, circuit: Circuit, changes: Sequence[Change], taken: int | None) -> None:
         """Add changes of a circuit to the log; one of them may have been taken."""
-        tested = self.test.test(
-            {place: circuit.with_head(*change) for place, change in enumerate(changes)}, max_examples=0
-        )
+        tested = self.test.test({place: circuit.with_head(*one) for place, one in enumerate(changes)}, max_examples=0)
         for place, (head, mechanism) in enumerate(changes):
             loss, kept = tested[place], place == taken
             self.trials.append(Trial(step=step, head=head, mechanism=str(mechanism), tested=loss, taken=kept))
