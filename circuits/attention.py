@@ -18,67 +18,43 @@ ATTENTION_EXAMPLES = 256  # examples for average attention, by default
 
 
 @entrance
-def role_attention(model: Transformer, examples: Examples) -> Float[Tensor, "layer head query_role key_role"]:
+def role_attention(
+    model: Transformer, examples: Examples, group: str | None = None
+) -> Float[Tensor, "layer head query_role key_role *label"]:
     """Return the average attention from role to role within an instance, over examples and instances.
 
     A row sums to less than 1 if a head attends to other instances or to positions without a role.
-    """
-    n, n_roles, n_instances = examples.roles.positions.shape
-    return _between_roles(model, examples, torch.ones(n, n_instances, n_roles, 1))[..., 0]
 
-
-@entrance
-def attention_by_group(
-    model: Transformer, examples: Examples, group: str
-) -> Float[Tensor, "layer head query_role key_role label"]:
-    """Return the average attention from role to role within an instance, for every label of a group at the key role.
-
-    It is NaN if no instance has the label there. An average over all labels would hide a head that attends only for
-    some of them.
+    With a group, there is an average for every label at the key role, NaN if no instance has the label there. An
+    average over all labels would hide a head that attends only for some of them.
 
     Raises:
         BadInput: there is no such group.
     """
-    roles = examples.roles
-    labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)  # [batch, instance, role]
-    return _between_roles(model, examples, torch.nn.functional.one_hot(labels).float())
-
-
-def _between_roles(
-    model: Transformer, examples: Examples, of_label: Float[Tensor, "batch instance role label"]
-) -> Float[Tensor, "layer head query_role key_role label"]:
-    """Return the average attention from role to role over the instances with each label at the key role."""
-    cfg, of_label = model.cfg, of_label.to(examples.inputs.device)
+    cfg, roles = model.cfg, examples.roles
+    of_role = [torch.zeros_like(roles[role]) if group is None else roles.group(group, role) for role in roles.names]
+    of_label = torch.nn.functional.one_hot(torch.stack(of_role, dim=2)).float()  # [batch, instance, role, label]
+    of_label = of_label.to(examples.inputs.device)
     total = of_label.new_zeros(cfg.n_layers, cfg.n_heads, of_label.shape[2], *of_label.shape[2:])
-    for part, layer, pattern in _patterns(model, examples):
-        at = examples.roles.positions[part].transpose(1, 2)  # [batch, instance, role]
+    for part, batch, layer, pattern in patterns(model, examples):
+        at = batch.roles.positions.transpose(1, 2)  # [batch, instance, role]
         example = torch.arange(len(at), device=at.device)[:, None, None, None]
         between = pattern[example, :, at[..., :, None], at[..., None, :]]  # [batch, instance, query, key, head]
         total[layer] += torch.einsum("bcqkh,bckl->hqkl", between, of_label[part].to(between))
-    return total / of_label.sum(dim=(0, 1))
+    average = total / of_label.sum(dim=(0, 1))
+    return average[..., 0] if group is None else average
 
 
-def _patterns(
+def patterns(
     model: Transformer, examples: Examples
-) -> Iterator[tuple[slice, int, Float[Tensor, "batch head query key"]]]:
-    """Yield some of the examples, a layer, and its attention patterns there, until all examples had all layers."""
+) -> Iterator[tuple[slice, Examples, int, Float[Tensor, "batch head query key"]]]:
+    """Yield which examples a batch has, the batch, a layer, and its patterns, until all examples had all layers."""
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     for start in range(0, len(examples), at_once):
         part = slice(start, start + at_once)
-        for layer, pattern in attention_patterns(model, examples.take(part)):
-            yield part, layer, pattern
-
-
-def split_attention(
-    model: Transformer, examples: Examples, group: str | None = None
-) -> Float[Tensor, "layer head query_role key_role *label"]:
-    """Return the average attention from role to role, for every label of a group; by default of the first group.
-
-    Raises:
-        BadInput: there is no such group.
-    """
-    group = group or examples.roles.main_group
-    return attention_by_group(model, examples, group) if group else role_attention(model, examples)
+        batch = examples.take(part)
+        for layer, pattern in attention_patterns(model, batch):
+            yield part, batch, layer, pattern
 
 
 def position_attention(model: Transformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
@@ -87,8 +63,8 @@ def position_attention(model: Transformer, examples: Examples) -> Float[Tensor, 
     With padding, a position is averaged over the examples that are that long.
     """
     total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])
-    for part, layer, pattern in _patterns(model, examples):
-        total[layer] += examples.roles.take(part).aligned(pattern).float().sum(dim=0).cpu()
+    for _, batch, layer, pattern in patterns(model, examples):
+        total[layer] += batch.roles.aligned(pattern).float().sum(dim=0).cpu()
     return total / examples.roles.times(examples.inputs.shape[1]).clamp(min=1)[:, None].cpu()
 
 
@@ -113,10 +89,10 @@ def path_attention(model: Transformer, examples: Examples, paths: Sequence[Atten
             tokens = examples.roles.tokens(pattern.shape[-1])
             to_the_one_before = pattern.diagonal(-1, -2, -1).transpose(0, 1)
             before[layer] = to_the_one_before[:, tokens[:, 1:] & tokens[:, :-1]].mean(dim=1)
-    found = [
+    along = [
         before[path.head.layer][path.head.index]
         if path.source == "*"
         else between[path.head.layer, path.head.index, where[path.source], where[path.target]]
         for path in paths
     ]
-    return torch.stack(found)
+    return torch.stack(along)

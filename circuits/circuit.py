@@ -69,7 +69,7 @@ class AttentionPath:
         source, arrow, target = ends.partition(" -> ")
         if not arrow:
             raise BadInput(f"{text!r:.60} is not a path; expected a head and two roles: L5H0 role -> role")
-        return cls(Head.parse(head), source, target)
+        return cls(Head.of(head), source, target)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
@@ -132,10 +132,9 @@ class Circuit:
             if head in made:
                 raise BadInput(f"{head} is given twice")
             made[head] = _mechanism(head, mechanism)
-        object.__setattr__(self, "heads", Heads(sorted(made.items(), key=lambda item: item[0])))
-        object.__setattr__(self, "name", text("the name of a circuit", name))
-        object.__setattr__(self, "description", text("the description of a circuit", description))
-        object.__setattr__(self, "origin", origin)
+        name, description = text("the name of a circuit", name), text("the description of a circuit", description)
+        in_order = Heads(sorted(made.items(), key=lambda item: item[0]))
+        vars(self).update(heads=in_order, name=name, description=description, origin=origin)
 
     def __hash__(self) -> int:
         return hash(tuple(self.heads.items()))
@@ -146,10 +145,10 @@ class Circuit:
     @cached_property
     def layers(self) -> Mapping[int, Layer]:
         """The named heads of every layer that has some, with their mechanisms."""
-        found: dict[int, Layer] = {}
+        layers: dict[int, Layer] = {}
         for head, mechanism in self.heads.items():
-            found[head.layer] = (*found.get(head.layer, ()), (head.index, mechanism))
-        return found
+            layers[head.layer] = (*layers.get(head.layer, ()), (head.index, mechanism))
+        return layers
 
     def layer(self, layer: Any) -> Layer:
         """Return the named heads of one layer with their mechanisms."""
@@ -158,7 +157,7 @@ class Circuit:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of all heads and mechanisms, without name and description; the same in every process."""
-        return _digest([(layer, _layer_digest(own)) for layer, own in self.layers.items()])
+        return _digest([(layer, _layer_digest(heads)) for layer, heads in self.layers.items()])
 
     @cached_property
     def paths(self) -> tuple[AttentionPath, ...]:
@@ -173,8 +172,8 @@ class Circuit:
     def removable(self) -> tuple[AttentionPath, ...]:
         """The rows that step 6 removes, one at a time: all paths, and rows to a fixed position under a condition."""
         rows = ((head, *row) for head, mechanism in self.heads.items() for row in mechanism.where)
-        positional = (AttentionPath(head, *ends, own) for head, ends, own in rows if POSITION.fullmatch(ends[1]))
-        return (*self.paths, *positional)
+        fixed = (AttentionPath(head, *ends, on) for head, ends, on in rows if POSITION.fullmatch(ends[1]))
+        return (*self.paths, *fixed)
 
     @property
     def heads_with_paths(self) -> tuple[Head, ...]:
@@ -192,16 +191,13 @@ class Circuit:
 
     def without_heads(self, heads: Iterable[Any]) -> Circuit:
         """Return the circuit without some heads, which are then intact."""
-        gone = {*map(Head.of, heads)}
-        kept = {head: mechanism for head, mechanism in self.heads.items() if head not in gone}
+        kept = {head: self.heads[head] for head in self.heads.keys() - map(Head.of, heads)}
         return Circuit(kept, self.name, self.description)
 
     def without(self, path: AttentionPath, instead: str = "uniform") -> Circuit:
-        """Return the circuit without one path; the row of its source becomes ``instead``.
+        """Return the circuit without one path of ``removable``; the row of its source becomes ``instead``.
 
-        Args:
-            path: one of ``removable``.
-            instead: ``uniform`` or ``identity`` (or ``previous``, or ``zero``).
+        This is ``uniform`` or ``identity`` (or ``previous``, or ``zero``).
 
         Raises:
             BadInput: the circuit has no such path, or ``instead`` is not the name of a row.
@@ -272,13 +268,12 @@ def check_all(circuits: Iterable[Circuit], roles: Roles | Sequence[str], n_layer
     """
     fitting: set[tuple[Head, Mechanism]] = set()
     for circuit in circuits:
-        for head in (own for own in circuit.heads.items() if own not in fitting):
+        for head in (item for item in circuit.heads.items() if item not in fitting):
             circuit._check_head(head[0], roles, n_layers, n_heads)
             fitting.add(head)
 
 
 def _mechanism(head: Head, given: Given) -> Mechanism:
-    """Return a mechanism, given by itself, by its name, its paths, or its pattern."""
     if isinstance(given, Mechanism):
         return given
     if isinstance(given, str) and given in NAMED:

@@ -21,6 +21,7 @@ patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # the file w
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -53,8 +54,7 @@ def load_circuit(path: Path | str) -> Circuit:
             line.
     """
     path = to_path(path)
-    text = read_text(path, "a circuit in YAML", LARGEST_FILE)
-    return parse_circuit(text, str(path), path.parent)
+    return parse_circuit(read_text(path, "a circuit in YAML", LARGEST_FILE), str(path), path.parent)
 
 
 def save_circuit(circuit: Circuit, path: Path | str) -> None:
@@ -69,8 +69,8 @@ def save_circuit(circuit: Circuit, path: Path | str) -> None:
 
 def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
     """Return the YAML of a circuit; ``patterns`` is the name of the file with its fixed patterns."""
-    document: dict[str, object] = {"name": circuit.name, "description": circuit.description}
-    document = {key: text for key, text in document.items() if text}
+    texts = {"name": circuit.name, "description": circuit.description}
+    document: dict[str, object] = {key: text for key, text in texts.items() if text}
     document["heads"] = {str(head): _dumped(mechanism) for head, mechanism in circuit.heads.items()}
     if fixed_patterns(circuit):
         document["patterns"] = {"file": patterns, "sha256": patterns_digest(circuit)}
@@ -88,20 +88,16 @@ def _dumped(mechanism: Mechanism) -> object:
             for one in condition.alternatives if condition else ():
                 at = {} if one.at == target else {"at": one.at}
                 rows[source].append({"to": target, **at, one.group: [*one.labels]})
-        said: dict[str, object] = {role: own if len(own) > 1 else own[0] for role, own in rows.items()}
+        shown = {role: targets if len(targets) > 1 else targets[0] for role, targets in rows.items()}
         elsewhere = mechanism.elsewhere
-        return {**said, "elsewhere": elsewhere if isinstance(elsewhere, str) else elsewhere.name}
+        return {**shown, "elsewhere": elsewhere if isinstance(elsewhere, str) else elsewhere.name}
     if mechanism.builtin:
         return mechanism.name
     if registered(mechanism.name) is not type(mechanism):
         raise BadInput(f"{mechanism.name} is not registered; expected its class to be registered (circuits.register)")
     mechanism.check()
-    parameters = {name: _lists(value) for name, value in mechanism.parameters.items()}
+    parameters = json.loads(json.dumps(mechanism.parameters))  # tuples as lists
     return {"mechanism": mechanism.name, **parameters} if parameters else mechanism.name
-
-
-def _lists(value: object) -> object:
-    return [*map(_lists, value)] if isinstance(value, tuple) else value
 
 
 class _Placed(BadInput):
@@ -135,7 +131,7 @@ def parse_circuit(text: str, source: str = "circuit", folder: Path | None = None
     origin: dict[Head | AttentionPath, str] = {}
     for name, value in said["heads"].items():
         with _at(name.place):
-            head = Head.parse(name)
+            head = Head.of(name)
             if head in heads:
                 raise BadInput(f"{head} is given twice")
             heads[head] = _read(head, value, said["patterns"].get(head), origin)
@@ -150,7 +146,7 @@ def _text(said: Any) -> str:
 
 
 def _read(head: Head, said: Any, numbers: np.ndarray | None, origin: dict[Head | AttentionPath, str]) -> Mechanism:
-    """Return the mechanism that a file gives a head, and note the lines of its paths."""
+    """Return the mechanism of a head, and note the lines of its paths."""
 
     def fixed(kind: str) -> FixedPattern:
         if numbers is None:
@@ -162,7 +158,7 @@ def _read(head: Head, said: Any, numbers: np.ndarray | None, origin: dict[Head |
     if not isinstance(said, dict):
         raise BadInput(f"{head} is a list; expected {KINDS}, or paths")
     if "mechanism" in said:
-        return _of_user(head, _text(said.pop("mechanism")), {str(key): _value(own) for key, own in said.items()})
+        return _of_user(head, _text(said.pop("mechanism")), {str(key): _value(value) for key, value in said.items()})
     rows: list[Ends] = []
     where: dict[Ends, Condition] = {}
     elsewhere: str | FixedPattern = "zero"
@@ -198,9 +194,7 @@ def _conditional(said: Mapping[str, Any]) -> tuple[str, Condition]:
 
 
 def _of_user(head: Head, name: str, parameters: Mapping[str, object]) -> Mechanism:
-    """Return a user's mechanism, by the name of its class."""
-    kind = registered(name)
-    if kind is None:
+    if (kind := registered(name)) is None:
         raise BadInput(f"{head} is {name!r}; expected {KINDS}, paths, or a registered mechanism")
     try:
         made = kind(**parameters)
@@ -223,23 +217,31 @@ def _value(said: Any) -> object:
 
 
 def _numbers(said: Any, folder: Path | None) -> dict[Head, np.ndarray]:
-    """Return the numbers of all fixed patterns, by head."""
+    """Return the numbers of the fixed patterns, ``[query, key]`` for each head, whose hash the circuit has."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
     if not isinstance(said, dict) or {*said} != {"file", "sha256"}:
         raise BadInput("expected the file of the fixed patterns: {file: NAME, sha256: HASH}")
     name, digest = _text(said["file"]), _text(said["sha256"])
     if folder is None or Path(name).name != name:
         raise BadInput(f"{name!r}; expected the name of a file in the folder of the circuit")
-    return load_patterns(folder / name, digest)
+    path = folder / name
+    content = read_bytes(path, "the fixed patterns of a circuit", LARGEST_PATTERNS)
+    try:
+        numbers = {Head.of(name): weights for name, weights in load(content).items()}
+        circuit = Circuit({head: FixedPattern(weights) for head, weights in numbers.items()})
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # safetensors raises all of these
+        raise BadInput(f"{path}: not a file of fixed patterns ({error})") from error
+    if patterns_digest(circuit) != digest:
+        raise BadInput(f"{path}: other fixed patterns than those of the circuit; expected the hash {digest[:12]}...")
+    return numbers
 
 
 def fixed_patterns(circuit: Circuit) -> dict[Head, FixedPattern]:
     """Return the fixed pattern of every head that has one, as its mechanism or ``elsewhere`` of a one-hot mechanism."""
-    found = {}
-    for head, mechanism in circuit.heads.items():
-        own = mechanism.elsewhere if isinstance(mechanism, OneHot) else mechanism
-        if isinstance(own, FixedPattern):
-            found[head] = own
-    return found
+    heads = {head: kind.elsewhere if isinstance(kind, OneHot) else kind for head, kind in circuit.heads.items()}
+    return {head: fixed for head, fixed in heads.items() if isinstance(fixed, FixedPattern)}
 
 
 def patterns_digest(circuit: Circuit) -> str:
@@ -252,38 +254,13 @@ def save_patterns(circuit: Circuit, path: Path) -> None:
     """Write the fixed patterns of a circuit in single precision; write no file if it has none."""
     from safetensors.numpy import save
 
-    found = fixed_patterns(circuit)
-    if found:
-        write_atomically(path, save({str(head): fixed.array for head, fixed in found.items()}))
-
-
-def load_patterns(path: Path, digest: str) -> dict[Head, np.ndarray]:
-    """Return the numbers of the fixed patterns of a circuit, ``[query, key]`` for each head.
-
-    Raises:
-        BadInput: the file is missing or damaged, or its numbers do not have the hash ``digest``.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    content = read_bytes(path, "the fixed patterns of a circuit", LARGEST_PATTERNS)
-    try:
-        found = {Head.parse(name): weights for name, weights in load(content).items()}
-        circuit = Circuit({head: FixedPattern(weights) for head, weights in found.items()})
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:  # safetensors raises all of these
-        raise BadInput(f"{path}: not a file of fixed patterns ({error})") from error
-    if patterns_digest(circuit) != digest:
-        raise BadInput(f"{path}: other fixed patterns than those of the circuit; expected the hash {digest[:12]}...")
-    return found
+    if patterns := fixed_patterns(circuit):
+        write_atomically(path, save({str(head): fixed.array for head, fixed in patterns.items()}))
 
 
 def _stored(circuit: Circuit) -> dict[str, str]:
-    return {
-        "name": circuit.name,
-        "description": circuit.description,
-        "yaml": dump_circuit(circuit),
-        "sha256": circuit.digest,
-    }
+    texts = {"name": circuit.name, "description": circuit.description}
+    return {**texts, "yaml": dump_circuit(circuit), "sha256": circuit.digest}
 
 
 def _read_stored(stored: Any, info: ValidationInfo) -> Circuit:

@@ -16,7 +16,7 @@ from circuits.errors import BadInput, real, whole
 from circuits.given import number_of_examples
 from circuits.model.state import check_state
 from circuits.roles import Roles
-from circuits.task import Examples, Task, check_task
+from circuits.task import Examples, check_task
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -28,7 +28,7 @@ def entrance(function: Callable[Given, Result]) -> Callable[Given, Result]:
     readers = {name: READERS[name] for name in signature.parameters if name in READERS}
     if "task" in readers:  # a function may ask for more than a Task
         kind = signature.parameters["task"].annotation
-        readers["task"] = partial(_task, kind=inspect.unwrap(function).__globals__.get(kind, kind))
+        readers["task"] = partial(check_task, kind=inspect.unwrap(function).__globals__.get(kind, kind))
 
     def entered(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         try:
@@ -48,11 +48,6 @@ def _model(value: Any) -> Any:
     return value
 
 
-def _task(value: Any, kind: type = Task) -> Any:
-    check_task(value, kind)
-    return value
-
-
 def _a(kind: type, name: str, hint: str, value: Any) -> Any:
     if not isinstance(value, kind):
         raise BadInput(f"{name}: got {type(value).__name__}; expected {kind.__name__}{hint}")
@@ -67,7 +62,7 @@ def _circuits(value: Any) -> list[Circuit]:
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "model": _model,
-    "task": _task,
+    "task": check_task,
     "circuit": partial(_a, Circuit, "circuit", " (Circuit({'L0H0': 'uniform'}), or load_circuit(path))"),
     "circuits": _circuits,
     "examples": partial(_a, Examples, "examples", "; a task gives some: task.examples(8, seed=0)"),

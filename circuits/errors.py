@@ -36,7 +36,6 @@ def whole(what: str, value: object, least: int | None = None, most: int | None =
 
 
 def _as_index(value: object) -> int | None:
-    """Return the integer that a value of another type than ``int`` stands for; None if it is not an integer."""
     if isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")):
         return None
     try:
@@ -86,14 +85,11 @@ def plain(what: str, value: object) -> Any:
     if isinstance(value, Mapping):
         if len({*map(str, value)}) < len(value):
             raise BadInput(f"{what} has two keys that are one in a file: {[*value]!r:.60}; expected texts")
-        return {str(key): plain(f"{what}, {key}", own) for key, own in value.items()}
+        return {str(key): plain(f"{what}, {key}", held) for key, held in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(what, own) for own in value]
-    number = _as_index(value)
-    if number is not None:
-        return number
+        return [plain(what, held) for held in value]
     try:
-        return real(what, value)
+        return real(what, value) if (number := _as_index(value)) is None else number
     except BadInput:
         expected = "numbers, texts, truth values, and lists and mappings of them"
         raise BadInput(f"{what} is {value!r:.60}; expected {expected}") from None

@@ -35,7 +35,7 @@ def number_of_examples(n: object) -> int:
 
 
 def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu") -> Examples:
-    """Return ``n`` examples of a task, whose seeds are checked the first time; a small data set is told.
+    """Return ``n`` examples of a task, whose seeds are checked the first time; it warns of a small data set.
 
     Raises:
         BadInput: the task gives something else, fewer or more examples, or lacks one of its roles; it gives the same
@@ -78,13 +78,13 @@ def _as_it_is(task: Task) -> Hashable:
             return tuple(map(kept, value.items() if isinstance(value, Mapping) else value))
         return value if isinstance(value, bool | int | float | str) else id(value)
 
-    functions = (id(getattr(own, "__func__", own)) for own in (task.examples, task.losses))
-    own = getattr(task, "__dict__", {}).items()
-    return id(task), *functions, tuple(task.output_roles), *((name, kept(one)) for name, one in own)
+    functions = (id(getattr(method, "__func__", method)) for method in (task.examples, task.losses))
+    attributes = ((name, kept(value)) for name, value in getattr(task, "__dict__", {}).items())
+    return id(task), *functions, tuple(task.output_roles), *attributes
 
 
 def _of_another_seed(task: Task, n: int) -> list[bytes]:
-    """Return a few examples of a seed that nobody takes; the task's seeds are checked the first time."""
+    """Return a few examples of another seed; the task's seeds are checked the first time."""
     key = _as_it_is(task)
     if key in _seeded and _seeded[key][0]() is task:
         return _seeded[key][1]
@@ -143,8 +143,7 @@ def check_reading(model: Transformer, task: Task, examples: Examples) -> None:
         BadInput: the losses of complete outputs are not finite, or differ from those with other outputs elsewhere.
     """
     key = "reading", _as_it_is(task)
-    known = learned(model).get(key)
-    if known is not None and known() is task:
+    if (known := learned(model).get(key)) and known() is task:
         return
     few = examples.take(spread(len(examples), FEW, examples.inputs.shape[1], model.cfg))
     with torch.no_grad():
@@ -176,7 +175,7 @@ def _others(
     generator = torch.Generator(outputs.device).manual_seed(0)
     yield torch.randn(outputs.shape, generator=generator, device=outputs.device).to(outputs) * scale
     answers = examples.targets.reshape(len(outputs), -1).T[:FEW]
-    for tokens in (examples.inputs.roll(-1, 1), examples.inputs, *(own[:, None] for own in answers), examples.targets):
+    for tokens in (examples.inputs.roll(-1, 1), examples.inputs, *(one[:, None] for one in answers), examples.targets):
         if tokens.ndim == 2 and not tokens.is_floating_point() and tokens.shape[1] in (1, outputs.shape[1]):
             at = tokens.expand(outputs.shape[:2]).long().clamp(0, outputs.shape[-1] - 1)
             yield outputs.new_zeros(outputs.shape).scatter_(2, at[..., None], scale)

@@ -41,7 +41,9 @@ class Head(_Place):
         if type(given) is cls:
             return given
         if isinstance(given, str):
-            return cls.parse(given)
+            if match := re.fullmatch(r"L([0-9]{1,6})H([0-9]{1,6})", given):
+                return cls(int(match[1]), int(match[2]))
+            raise BadInput(f"{given!r} is not a head; expected a name such as L5H0, counted from 0")
         try:
             layer, index = given
         except (TypeError, ValueError):
@@ -55,14 +57,6 @@ class Head(_Place):
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
         """Results hold a head as text, ``L5H0``."""
         return as_text(handler, cls, cls.of)
-
-    @classmethod
-    def parse(cls, text: str) -> Head:
-        """Read ``L5H0``."""
-        match = re.fullmatch(r"L([0-9]{1,6})H([0-9]{1,6})", text)
-        if match is None:
-            raise BadInput(f"{text!r} is not a head; expected a name such as L5H0, counted from 0")
-        return cls(int(match[1]), int(match[2]))
 
 
 def check_choice(layer: int | None, head: int | None, n_layers: int, n_heads: int) -> None:

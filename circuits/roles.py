@@ -66,23 +66,22 @@ class Roles:
                 are not whole, the shapes differ or have another number of dimensions, or a role is at padding.
         """
 
-        def stacked(what: str, own: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            if not isinstance(own, Mapping) or {*own} != {*positions}:
-                raise BadInput(f"{what} has the roles {', '.join(map(str, own))}; expected {', '.join(positions)}")
-            columns = [as_tensor(f"role {name!r}", own[name]) for name in positions]
+        def stacked(what: str, given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            if not isinstance(given, Mapping) or {*given} != {*positions}:
+                raise BadInput(f"{what} has the roles {', '.join(map(str, given))}; expected {', '.join(positions)}")
+            columns = [as_tensor(f"role {name!r}", given[name]) for name in positions]
             for name, column in zip(positions, columns, strict=True):
                 if column.ndim not in (1, 2) or column.shape != columns[0].shape:
-                    raise BadInput(
-                        f"role {name!r}: shape {[*column.shape]}; expected [batch] or [batch, instance] for all"
-                    )
+                    expected = "expected [batch] or [batch, instance] for all"
+                    raise BadInput(f"role {name!r}: shape {[*column.shape]}; {expected}")
                 if column.is_floating_point() or column.is_complex() or column.dtype == torch.bool:
                     raise BadInput(f"role {name!r}: {what} has {column.dtype}; expected whole numbers")
             return torch.stack([column.reshape(len(column), -1).long() for column in columns], dim=1)
 
         if not isinstance(positions, Mapping) or not positions or not isinstance(groups or {}, Mapping):
             raise BadInput("no role is given; expected at least one, with its positions")
-        labels = {group: stacked(f"group {group!r}", own) for group, own in (groups or {}).items()}
-        if any(own.min() < 0 for own in labels.values()):
+        labels = {group: stacked(f"group {group!r}", of_role) for group, of_role in (groups or {}).items()}
+        if any(numbers.min() < 0 for numbers in labels.values()):
             raise BadInput("a label of a group is negative; expected numbers from 0")
         tokens = None if valid is None else as_tensor("valid", valid).bool()
         if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(next(iter(positions.values())))):
@@ -90,8 +89,8 @@ class Roles:
         return cls(tuple(positions), stacked("a position", positions), labels, tokens, causal)
 
     def __post_init__(self) -> None:
-        for what, own in {"positions": self.positions, **self.groups}.items():
-            if not isinstance(own, torch.Tensor) or own.ndim != 3 or own.is_floating_point() or own.dtype == torch.bool:
+        for what, at in {"positions": self.positions, **self.groups}.items():
+            if not isinstance(at, torch.Tensor) or at.ndim != 3 or at.is_floating_point() or at.dtype == torch.bool:
                 raise BadInput(f"{what} of roles are no whole numbers [batch, role, instance]; expected Roles.of(...)")
         for name in self.names:
             check_name("role", name)
@@ -121,9 +120,7 @@ class Roles:
     @property
     def first(self) -> Int[torch.Tensor, " batch"]:
         """The position of the first token of every example: 0, unless there is padding before it."""
-        if self.valid is None:
-            return torch.zeros(len(self), dtype=torch.long, device=self.positions.device)
-        return self.valid.long().argmax(dim=1)
+        return self.tokens(1).long().argmax(dim=1)
 
     def tokens(self, n_positions: int) -> Bool[torch.Tensor, "batch pos"]:
         """Return where there is a token and not padding."""
@@ -200,7 +197,6 @@ class Roles:
         return iter(self.names)
 
     def __len__(self) -> int:
-        """The number of examples."""
         return self.positions.shape[0]
 
     def before(self, name: str) -> tuple[str, ...]:
@@ -208,11 +204,10 @@ class Roles:
 
         Without a causal mask, it can attend to all roles that do not always share its position.
         """
-        own = self[name]
+        at, others = self[name], {other: self[other] for other in self.names}
         if self.causal:
-            there = {other: (self[other] < own) & self.sees(own, self[other]) for other in self.names}
-            return tuple(other for other, seen in there.items() if bool(seen.all()))
-        return tuple(other for other in self.names if bool((self[other] != own).any()))
+            return tuple(other for other, to in others.items() if bool(((to < at) & self.sees(at, to)).all()))
+        return tuple(other for other, to in others.items() if bool((to != at).any()))
 
     @property
     def distinct(self) -> tuple[str, ...]:
@@ -244,8 +239,7 @@ class Roles:
 
     def alone(self, shared: str) -> bool:
         """Whether no instance has a role of its own at the position of this shared role."""
-        own = [name for name in self.names if name not in self.shared]
-        return not any((self[name] == self[shared]).any() for name in own)
+        return not any((self[name] == self[shared]).any() for name in {*self.names} - {*self.shared})
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -263,7 +257,7 @@ class Roles:
         return self._with(lambda tensor: tensor.to(device))
 
     def _with(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Roles:
-        labels = {name: change(own) for name, own in self.groups.items()}
+        labels = {name: change(numbers) for name, numbers in self.groups.items()}
         valid = None if self.valid is None else change(self.valid)
         return replace(self, positions=change(self.positions), groups=labels, valid=valid)
 
@@ -285,11 +279,7 @@ class Roles:
 
 
 def check_name(what: str, name: object) -> None:
-    """Check the name of a role or a group.
-
-    Args:
-        what: ``role`` or ``group``, for the message.
-        name: the name.
+    """Check the name of a role or a group; ``what`` says which of them, for the message.
 
     Raises:
         BadInput: it is a word of the circuit language (``WORDS``), begins with ``position``, or is not printable text.
@@ -309,11 +299,10 @@ def as_tensor(what: str, given: object) -> torch.Tensor:
     try:
         if not hasattr(given, "shape"):
             raise TypeError(f"got {type(given).__name__}")
-        found = given if isinstance(given, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(given))
+        made = given if isinstance(given, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(given))
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInput(f"{what}: {error}; expected a tensor or an array of numbers") from None
-    kept = found.is_floating_point() or found.is_complex() or found.dtype == torch.bool
-    return found if kept else found.long()
+    return made if made.is_floating_point() or made.is_complex() or made.dtype == torch.bool else made.long()
 
 
 def _shifted(
@@ -321,9 +310,7 @@ def _shifted(
 ) -> Shaped[torch.Tensor, "*part query key"]:
     """Return patterns whose query and key p are those at p + ``by`` of the same example; 0 beyond the end."""
     n_positions = pattern.shape[-1]
-    at = torch.arange(n_positions, device=pattern.device) + by[:, None]  # [batch, pos]
-    there = (at >= 0) & (at < n_positions)
-    at = at.clamp(0, n_positions - 1).reshape(len(at), *[1] * (pattern.ndim - 3), n_positions)
-    there = there.reshape(at.shape)
-    rows = pattern.gather(-2, at[..., :, None].expand_as(pattern))
-    return rows.gather(-1, at[..., None, :].expand_as(pattern)) * there[..., :, None] * there[..., None, :]
+    at = torch.arange(n_positions, device=pattern.device) + by.reshape(-1, *[1] * (pattern.ndim - 2))
+    there, to = (at >= 0) & (at < n_positions), at.clamp(0, n_positions - 1)  # [batch, ..., pos]
+    shifted = pattern.take_along_dim(to[..., :, None], -2).take_along_dim(to[..., None, :], -1)
+    return shifted * there[..., :, None] * there[..., None, :]

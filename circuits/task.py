@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int, Shaped
 
@@ -52,9 +52,8 @@ class Examples:
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "counterfactual"):
-            own = getattr(self, name)
-            if own is not None or name != "counterfactual":
-                object.__setattr__(self, name, as_tensor(f"{name} of examples", own))
+            if (given := getattr(self, name)) is not None or name != "counterfactual":
+                object.__setattr__(self, name, as_tensor(f"{name} of examples", given))
                 if not getattr(self, name).ndim:
                     raise BadInput(f"{name} of examples: got a single number; expected [batch, ...]")
         if not isinstance(self.roles, Roles):
@@ -65,11 +64,10 @@ class Examples:
             raise BadInput(f"there are {len(self.targets)} targets; the inputs are {len(self)}")
         if self.roles.valid is not None and self.roles.valid.shape[1] != self.inputs.shape[1]:
             raise BadInput(f"valid has {self.roles.valid.shape[1]} positions; the inputs have {self.inputs.shape[1]}")
-        low, high = (int(own) for own in self.roles.positions.aminmax())
+        low, high = map(int, self.roles.positions.aminmax())
         if low < 0 or high >= self.inputs.shape[1]:
-            raise BadInput(
-                f"a role is at position {low if low < 0 else high}; the inputs have {self.inputs.shape[1]} positions"
-            )
+            at = low if low < 0 else high
+            raise BadInput(f"a role is at position {at}; the inputs have {self.inputs.shape[1]} positions")
         if self.counterfactual is not None and self.counterfactual.shape != self.inputs.shape:
             shapes = f"{[*self.counterfactual.shape]}; the inputs have {[*self.inputs.shape]}"
             raise BadInput(f"the counterfactual inputs have the shape {shapes}")
@@ -247,8 +245,8 @@ def exchange(
     return changed
 
 
-def check_task(task: object, kind: type = Task) -> None:
-    """Check that something is a task, of a kind that may ask for more than ``Task``.
+def check_task(task: Any, kind: type = Task) -> Any:
+    """Return the task, if it is one, of a kind that may ask for more than ``Task``.
 
     Raises:
         BadInput: it is a class, or lacks something of the kind; or the names of its components or roles are no list.
@@ -256,13 +254,13 @@ def check_task(task: object, kind: type = Task) -> None:
     if isinstance(task, type):
         raise BadInput(f"the task is the class {task.__name__}; expected an instance: {task.__name__}(...)")
     names = ("roles", "loss_components", "output_roles")
-    protocols = [own for own in (*kind.__mro__, Task) if getattr(own, "_is_protocol", False)]
-    members = dict.fromkeys([*names, *(name for own in protocols for name in vars(own) if not name.startswith("_"))])
-    lacking = [name for name in members if not hasattr(task, name)]
-    if lacking:
+    protocols = [base for base in (*kind.__mro__, Task) if getattr(base, "_is_protocol", False)]
+    members = dict.fromkeys([*names, *(name for base in protocols for name in vars(base) if not name.startswith("_"))])
+    if lacking := [name for name in members if not hasattr(task, name)]:
         said = f"the task, of type {type(task).__name__}, has no {', '.join(lacking)}"
         raise BadInput(f"{said}; expected a task that is {kind.__name__}")
     for name in names:
-        own = getattr(task, name)
-        if isinstance(own, str) or not len(own) or not all(isinstance(one, str) for one in own):
-            raise BadInput(f"{name} of the task is {own!r:.60}; expected names, such as ('answer',)")
+        given = getattr(task, name)
+        if isinstance(given, str) or not len(given) or not all(isinstance(one, str) for one in given):
+            raise BadInput(f"{name} of the task is {given!r:.60}; expected names, such as ('answer',)")
+    return task

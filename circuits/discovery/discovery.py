@@ -13,12 +13,7 @@ from collections.abc import Sequence
 
 from pydantic import computed_field
 
-from circuits.checks.content_or_position import (
-    ContentOrPosition,
-    content_heads,
-    mean_examples,
-    mean_patterns,
-)
+from circuits.checks.content_or_position import ContentOrPosition, content_heads, mean_examples, mean_patterns
 from circuits.circuit import Circuit, Head
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
@@ -78,10 +73,6 @@ class Discovery(Result, extra="ignore"):
         """The number of changes that were not made because the examples did not decide whether the loss stays low."""
         return sum(trial.tested.decision == "undecided" and not trial.taken for trial in self.trials)
 
-    def steps(self) -> tuple[str, ...]:
-        """Return one sentence for every change that was kept."""
-        return tuple(str(trial) for trial in self.trials if trial.taken)
-
 
 @entrance
 def discover(
@@ -110,11 +101,11 @@ def discover(
         BadInput: a number is out of range.
     """
 
-    def drawn(stream: str) -> Sample:
-        return Sample(task, n_examples, stream_seed(seed, stream), next(model.parameters()).device)
+    def drawn(stream: str, n: int) -> Sample:
+        return Sample(task, n, stream_seed(seed, stream), next(model.parameters()).device)
 
     with shown(progress, "discovering") as progress:
-        sample = drawn("discovery")
+        sample = drawn("discovery", n_examples)
         test = SequentialTest(model, task, sample, threshold)
         (unablated,) = test.measure([Circuit()])
         if unablated.mean >= threshold or unablated.near(threshold):
@@ -122,8 +113,8 @@ def discover(
             raise Unsolved(f"the unablated loss is {unablated}; {expected}")
         mean_over = min(n_examples, current().averaged)
         means = mean_patterns(model, task, seed, mean_over)
-        few = Sample(task, max(2, n_examples // 2), stream_seed(seed, "content"), next(model.parameters()).device)
-        heads = content_heads(SequentialTest(model, task, few, threshold), means, part_of(progress, 0.0, 0.4))
+        fewer = SequentialTest(model, task, drawn("content", max(2, n_examples // 2)), threshold)
+        heads = content_heads(fewer, means, part_of(progress, 0.0, 0.4))
         lowest = max(unablated.mean, 0.0)
         allowed = allowed_loss(unablated, threshold) - lowest
         aim, last = lowest + current().aim * allowed, lowest + current().last * allowed
@@ -160,7 +151,7 @@ def discover(
         progress(0.95)
         if any(path.joins_roles for path in circuit.paths) and test.test_one(circuit).decision == "below":
             circuit = steer(finishing, test, sample.first, circuit)
-        fresh = SequentialTest(model, task, drawn("discovered"), threshold)
+        fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold)
         unablated, combined = fresh.measure([Circuit(), circuit])
         progress(1.0)
     fits = (*grew, fitting, finishing)

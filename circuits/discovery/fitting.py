@@ -133,11 +133,10 @@ class Fitting:
         rows = self.observed.rows[head]
         if rows and isinstance(mechanism, FixedPattern):
             yield head, self.observed.mechanism(head, rows)
-        others = dict.fromkeys(self._simpler(head, mechanism))
-        yield from ((head, simpler) for simpler in others if simpler != mechanism)
+        yield from ((head, other) for other in dict.fromkeys(self._simpler(head, mechanism)) if other != mechanism)
 
     def _simpler(self, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
-        """Yield the mechanisms that could replace a head's own, simplest first.
+        """Yield the mechanisms that could replace that of a head, simplest first.
 
         No path, fixed positions that roles attend to, paths, a map of all positions.
         """
@@ -176,10 +175,10 @@ class Fitting:
 
     def note(self, step: str, circuit: Circuit, changes: Sequence[Change], taken: int | None) -> None:
         """Add changes of a circuit to the log; one of them may have been taken."""
-        tested = self.test.test({place: circuit.with_head(*own) for place, own in enumerate(changes)}, max_examples=0)
+        tested = self.test.test({place: circuit.with_head(*one) for place, one in enumerate(changes)}, max_examples=0)
         for place, (head, mechanism) in enumerate(changes):
-            own, kept = tested[place], place == taken
-            self.trials.append(Trial(step=step, head=head, mechanism=str(mechanism), tested=own, taken=kept))
+            loss, kept = tested[place], place == taken
+            self.trials.append(Trial(step=step, head=head, mechanism=str(mechanism), tested=loss, taken=kept))
 
 
 def _emptied(circuit: Circuit) -> Iterator[Change]:

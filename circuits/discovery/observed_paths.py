@@ -5,22 +5,18 @@ position, for example from the next position, to which a previous-token head has
 role determines this position. Such a row is not a path, because it does not lead to a role of the instance.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from circuits.attention import attention_by_group
+from circuits.attention import patterns, role_attention
 from circuits.circuit import Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Ends
 from circuits.mechanisms.one_hot import Condition, OneHot
-from circuits.model.batching import sequences_at_once
-from circuits.model.patterns import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.model.windows import windowed
 from circuits.roles import Roles
@@ -32,33 +28,22 @@ There = Bool[Tensor, "example instance"]
 Conditions = dict[Ends, Condition | None]  # of rows; None for all instances
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of a head: the instances on which it holds, and the head's attention there.
+class Row(NamedTuple):
+    """A row of a head: the instances on which it holds, and the head's attention there."""
 
-    Attributes:
-        condition: the condition on the instances; None for all.
-        total: the attention from each position, summed over the cases in which the row holds at that position.
-        times: the number of such cases, by position.
-    """
-
-    condition: Condition | None
-    total: Float[Tensor, "query key"]
-    times: Float[Tensor, " query"]
+    condition: Condition | None  # on the instances; None for all
+    total: Float[Tensor, "query key"]  # from each position, summed over the cases in which the row holds there
+    times: Float[Tensor, " query"]  # the number of such cases
 
 
 class _Seen(NamedTuple):
-    """A path that attention shows, with the instances on which it holds.
-
-    ``attention`` is its average, in which 0 is counted on all other instances. ``misfit`` is the mean squared
-    difference of the attention from 1 where the path holds, and from 0 elsewhere.
-    """
+    """A path that attention shows, with the instances on which it holds."""
 
     ends: Ends
     condition: Condition | None
     there: There
-    attention: float
-    misfit: float
+    attention: float  # its average, in which 0 is counted on all other instances
+    misfit: float  # the mean squared difference of the attention from 1 where the path holds, and from 0 elsewhere
 
 
 class ObservedPaths:
@@ -71,66 +56,54 @@ class ObservedPaths:
     """
 
     def __init__(
-        self,
-        model: Transformer,
-        examples: Examples,
-        means: Mapping[Head, FixedPattern],
-        likely: Collection[Head] = (),
+        self, model: Transformer, examples: Examples, means: Mapping[Head, FixedPattern], likely: Collection[Head] = ()
     ) -> None:
         """Read the paths from attention.
 
-        Args:
-            model: the model.
-            examples: the examples that attention is averaged over.
-            means: the heads' average patterns on the same examples.
-            likely: heads that also have, from roles without a path on which attention exceeds ``on``, the paths on
-                which it exceeds ``likely``.
+        Attention is averaged over the examples, as in ``means``. The heads of ``likely`` also have, from roles without
+        a path on which attention exceeds ``attended``, the paths on which it exceeds ``likely`` (settings.py).
         """
-        self._means, self._roles = means, windowed(model, examples.roles)
+        self._means, self._roles = means, (roles := windowed(model, examples.roles))
+        self._sources = [role for role in roles.distinct if role not in roles.shared or roles.alone(role)]
         n_positions = examples.inputs.shape[1]
         self._times = examples.roles.times(n_positions).cpu()
         groups = tuple(examples.roles.groups) or ("position",)
         self.n_readings = (len(groups) + 2) * len(examples)  # for paths, for positions, for the rows' averages
-        by_label = {group: attention_by_group(model, examples, group).cpu() for group in groups}
+        by_label = {group: role_attention(model, examples, group).cpu() for group in groups}
         paths = {head: self._paths(head, by_label, current().attended) for head in means}
         for head in likely:
             clear = {path.ends[0] for path in paths[head]}
             paths[head] += [one for one in self._paths(head, by_label, current().likely) if one.ends[0] not in clear]
-        left = {head: self._left(own) for head, own in paths.items()}
+        left = {head: self._left(seen) for head, seen in paths.items()}
         places = observed_positions(model, examples, left, groups[0], current().attended)
         self.rows: dict[Head, dict[Ends, Row]] = {}
         self.single: dict[Head, dict[Ends, Row]] = {}
-        for head, own in paths.items():
-            shown: Conditions = {path.ends: path.condition for path in own}
+        for head, seen in paths.items():
+            shown: Conditions = {path.ends: path.condition for path in seen}
             several, single = ([rows for rows in places[head] if (len(rows) > 1) == many] for many in (True, False))
-            for found, conditions in ((self.rows, [shown, *several]), (self.single, single)):
-                found[head] = {
+            for rows_of, conditions in ((self.rows, [shown, *several]), (self.single, single)):
+                rows_of[head] = {
                     ends: Row(condition, torch.zeros(n_positions, n_positions), torch.zeros(n_positions))
                     for rows in conditions
                     for ends, condition in rows.items()
                 }
-        for _, batch, layer, pattern in _patterns(model, examples):
+        for _, batch, layer, pattern in patterns(model, examples):
+            from_first = batch.roles.aligned(pattern)
             for head in (head for head in means if head.layer == layer):
                 for (source, _), row in self._rows(head).items():
                     stands = batch.roles.group("position", source)
                     there = torch.ones_like(stands) if row.condition is None else row.condition.holds(batch.roles)
                     example, instance = there.nonzero(as_tuple=True)
                     place = stands[example, instance]
-                    row.total.index_add_(0, place.cpu(), pattern[example, head.index, place].float().cpu())
+                    row.total.index_add_(0, place.cpu(), from_first[example, head.index, place].float().cpu())
                     row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
-
-    @cached_property
-    def _sources(self) -> list[str]:
-        """The roles from which paths may lead."""
-        shared = self._roles.shared
-        return [role for role in self._roles.distinct if role not in shared or self._roles.alone(role)]
 
     def _left(self, paths: Iterable[_Seen]) -> dict[str, There]:
         """Return for every role that is not shared the instances on which no path from it holds."""
         left = {role: torch.ones_like(self._roles[role], dtype=torch.bool).cpu() for role in self._sources}
         for path in paths:
             left[path.ends[0]] &= ~path.there
-        return {role: own for role, own in left.items() if role not in self._roles.shared and own.any()}
+        return {role: there for role, there in left.items() if role not in self._roles.shared and there.any()}
 
     def _paths(self, head: Head, by_label: Mapping[str, Attention], on: float) -> list[_Seen]:
         """Return the paths that hold on some instances; of two from one role on one instance, only the stronger.
@@ -141,11 +114,11 @@ class ObservedPaths:
         """
         roles, distinct = self._roles.in_layer(head.layer), self._roles.distinct
         ends = [(source, to) for source in self._sources for to in roles.before(source) if to in distinct]
-        found = [path for one in ends if (path := self._path(head, one, by_label, on))]
+        seen = [path for one in ends if (path := self._path(head, one, by_label, on))]
         kept: list[_Seen] = []
         taken: dict[str, Tensor] = {}
         looked_at = torch.full((len(roles), len(self._times)), -1)
-        for path in sorted(found, key=lambda path: -path.attention):
+        for path in sorted(seen, key=lambda path: -path.attention):
             source = path.ends[0]
             example, instance = path.there.nonzero(as_tuple=True)
             at, to = (roles[role].cpu()[example, instance] for role in path.ends)
@@ -159,7 +132,7 @@ class ObservedPaths:
     def _path(self, head: Head, ends: Ends, by_label: Mapping[str, Attention], on: float) -> _Seen | None:
         """Return a path with the condition that fits best: attention near 1 where it holds, near 0 elsewhere."""
         roles, (source, target) = self._roles, ends
-        found: list[_Seen] = []
+        paths: list[_Seen] = []
         for group, attention in by_label.items():
             labels = roles.group(group, target).cpu()
             paid = attention[*head, roles.names.index(source), roles.names.index(target)][labels]
@@ -167,21 +140,21 @@ class ObservedPaths:
             if there.any() and (source not in roles.shared or there.sum(dim=1).max() == 1):
                 condition = None if there.all() else Condition(group, target, tuple(labels[there].unique().tolist()))
                 misfit = (paid - there.float()).square().mean().item()
-                found.append(_Seen(ends, condition, there, (paid * there).mean().item(), misfit))
-        return min(found, key=lambda path: path.misfit, default=None)
+                paths.append(_Seen(ends, condition, there, (paid * there).mean().item(), misfit))
+        return min(paths, key=lambda path: path.misfit, default=None)
 
     def positions(self, head: Head) -> dict[str, str]:
         """Return the rows to fixed positions that a head's average shows in the place of paths on some instances.
 
         If a head always attends to one position, it attends to a role on the instances on which the role stands there.
         """
-        found: dict[str, str] = {}
+        targets: dict[str, str] = {}
         for source in {source for (source, _), row in self.rows[head].items() if row.condition is not None}:
             stands = self._roles.group("position", source).unique().cpu()
             shares, places = self._means[head].weights[stands].max(dim=-1)
             if len(stands) > 1 and (shares > current().attended).all() and len(places.unique()) == 1:
-                found[source] = f"position {int(places[0])}"
-        return found
+                targets[source] = f"position {int(places[0])}"
+        return targets
 
     def _rows(self, head: Head) -> dict[Ends, Row]:
         return {**self.rows[head], **self.single[head]}
@@ -204,11 +177,9 @@ def observed_positions(
     """Find rows that lead from a role to fixed positions, by the labels of another role.
 
     Args:
-        model: the model.
-        examples: the examples that attention is averaged over.
+        model, examples: attention is averaged over the examples.
         left: for every head and source, the instances on which no path holds, ``[example, instance]``.
-        group: the group of the labels.
-        on: a row holds for a label if the average attention along it is higher.
+        group, on: a row holds for a label of the group if the average attention along it is higher than ``on``.
 
     Returns:
         For every head the rows of each source, by source and position (``position 3``), with their conditions: to two
@@ -220,38 +191,34 @@ def observed_positions(
     roles = windowed(model, examples.roles)
     labels = torch.stack([roles.group(group, role) for role in roles.names], dim=2)
     of_label = torch.nn.functional.one_hot(labels).float()  # [example, instance, role, label]
-    total = {(head, source): torch.zeros(()) for head, own in left.items() for source in own}
-    for part, batch, layer, pattern in _patterns(model, examples):
+    total = {(head, source): torch.zeros(()) for head, sources in left.items() for source in sources}
+    for part, batch, layer, pattern in patterns(model, examples):
+        from_first = batch.roles.aligned(pattern)
         example = torch.arange(len(batch), device=labels.device)[:, None]
         for head, source in (ends for ends in total if ends[0].layer == layer):
             there = left[head][source][part].to(labels.device).float()
-            rows = pattern[example, head.index, batch.roles.group("position", source)].float()
+            rows = from_first[example, head.index, batch.roles.group("position", source)].float()
             attended = torch.einsum("bck,bcrl,bc->rlk", rows, of_label[part], there)
             total[head, source] = total[head, source] + attended.cpu()
-    found: dict[Head, list[Conditions]] = {head: [] for head in left}
+    rows_of: dict[Head, list[Conditions]] = {head: [] for head in left}
     for (head, source), attended in total.items():
         there = left[head][source]
         times = torch.einsum("bcrl,bc->rl", of_label.cpu(), there.float())
         attention = attended / times.clamp(min=1)[..., None]
         ways = possible_rows(source, attention, there, roles.in_layer(head.layer), group, on)
         several = [way for way in ways if len(way[1]) > 1]
-        found[head] += [rows for _, rows in sorted(several or ways, key=lambda way: -way[0])[:1]]
-    return found
+        rows_of[head] += [rows for _, rows in sorted(several or ways, key=lambda way: -way[0])[:1]]
+    return rows_of
 
 
 def possible_rows(
-    source: str,
-    attention: Float[Tensor, "role label key"],
-    left: There,
-    roles: Roles,
-    group: str,
-    on: float,
+    source: str, attention: Float[Tensor, "role label key"], left: There, roles: Roles, group: str, on: float
 ) -> list[tuple[float, Conditions]]:
     """Return for each role whose labels may choose the positions that a source attends to: the attention, and the rows.
 
     A role is skipped if its labels determine the position of the source: attention may then follow that position.
     """
-    found = []
+    ways = []
     for at in roles.before(source):
         shares, places = attention[roles.names.index(at)].max(dim=-1)
         labels, stands = roles.group(group, at).cpu(), roles.group("position", source).cpu()
@@ -267,15 +234,5 @@ def possible_rows(
             rows[source, f"position {place}"] = condition
         explained = sum(shares[label].item() * (left & (labels == label)).sum().item() for label in clear)
         if possible and explained > 0:
-            found.append((explained, rows))
-    return found
-
-
-def _patterns(model: Transformer, examples: Examples) -> Iterator[tuple[slice, Examples, int, Tensor]]:
-    """Yield which examples a batch has, the batch, a layer, and its attention from the first token on."""
-    at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
-    for start in range(0, len(examples), at_once):
-        part = slice(start, start + at_once)
-        batch = examples.take(part)
-        for layer, pattern in attention_patterns(model, batch):
-            yield part, batch, layer, batch.roles.aligned(pattern)
+            ways.append((explained, rows))
+    return ways

@@ -21,13 +21,9 @@ from circuits.tracing.self_consistency import are_self_consistent, heads_with_pa
 def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit) -> Circuit:
     """Return the circuit with lower heads changed where this makes heads with paths self-consistent.
 
-    A change is kept only if the loss with all heads replaced stays low enough.
-
-    Args:
-        fitting: tests the loss with all heads replaced, and keeps the log.
-        test: tests the loss with heads with paths intact.
-        examples: the examples that attention, and the loss for every label, are averaged over.
-        circuit: the circuit; it has a head with paths.
+    A change is kept only if the loss with all heads replaced, which ``fitting`` tests, stays low enough; ``test`` tests
+    the loss with heads with paths intact. Attention, and the loss for every label, are averaged over the examples. The
+    circuit has a head with paths.
     """
     content = heads_with_paths(circuit)
     for intact in dict.fromkeys((*zip(content), content)):
@@ -46,8 +42,8 @@ def _steered(
     content = heads_with_paths(circuit)
     lower = [head for head, _ in restoring(test, examples, circuit, intact)]
     fuller = {head: _fuller(fitting, head, circuit.heads[head]) for head in lower}
-    for step in range(max((len(own) for own in fuller.values()), default=0)):
-        for head, mechanism in ((head, own[step]) for head, own in fuller.items() if step < len(own)):
+    for step in range(max(map(len, fuller.values()), default=0)):
+        for head, mechanism in ((head, others[step]) for head, others in fuller.items() if step < len(others)):
             changed = circuit.with_head(head, mechanism)
             combined = fitting.test.test_one(changed, max_examples=current().in_passing)
             new = [(one,) for one in heads_with_paths(changed) if one not in content]
@@ -63,12 +59,11 @@ def _steered(
 def _fuller(fitting: Fitting, head: Head, mechanism: Mechanism) -> list[Mechanism]:
     """Return less simple mechanisms of a head, the simplest first."""
     seen = [*fitting.observed.rows[head], *fitting.observed.single[head]]
-    own = mechanism if isinstance(mechanism, OneHot) else None
-    rows = [ends for ends in own.rows if ends in seen] if own else []
+    rows = [ends for ends in mechanism.rows if ends in seen] if isinstance(mechanism, OneHot) else []
     average = fitting.observed.mechanism(head, rows)
-    if own:
+    if isinstance(mechanism, OneHot):
         rest = average.elsewhere if isinstance(average, OneHot) else average
-        average = OneHot(own.rows, rest, dict(own.where))
+        average = OneHot(mechanism.rows, rest, dict(mechanism.where))
     others = [[*rows, ends] for ends in seen if ends not in rows]
     fuller = [average, *(fitting.observed.mechanism(head, more) for more in (*others, [*seen]))]
     return [one for one in dict.fromkeys(fuller) if one != mechanism]

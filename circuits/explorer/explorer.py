@@ -162,7 +162,7 @@ class Explorer(ipywidgets.VBox):
         what, _, which = act.partition(" ")
         self.head.value = which.split(" ")[0]
         if what == "head":
-            self._do(lambda: self._change(self.draft.cycled(Head.parse(which))))
+            self._do(lambda: self._change(self.draft.cycled(Head.of(which))))
         else:
             self._do(lambda: self._change(self.draft.toggled(AttentionPath.parse(which))))
 
@@ -186,7 +186,7 @@ class Explorer(ipywidgets.VBox):
         return f"On {IN_PASSING} examples, at the threshold {self.threshold:g}: {said}{hint}."
 
     def _draw(self) -> None:
-        path = AttentionPath(Head.parse(self.head.value), self.source.value, self.target.value)
+        path = AttentionPath(Head.of(self.head.value), self.source.value, self.target.value)
         draft = self.draft.with_path(path)
         self._check(draft.drawn)
         self._change(draft)
@@ -220,11 +220,11 @@ class Explorer(ipywidgets.VBox):
         self._say(f"{message} {losses}" if message else losses)
 
     def _show_drawing(self) -> None:
-        chosen = Head.parse(self.head.value)
+        chosen = Head.of(self.head.value)
         self.diagram.svg = drawing(self.draft, self._few.roles, self._attention, chosen, self._labels)
 
     def _show_head(self) -> None:
-        head, roles = Head.parse(self.head.value), self._few.roles
+        head, roles = Head.of(self.head.value), self._few.roles
         index = [roles.names.index(role) for role in roles.in_order]
         with self.attention.batch_update():
             self.attention.data[0].z = self._attention[head.layer, head.index][index][:, index].numpy().round(3)

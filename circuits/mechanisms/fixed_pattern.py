@@ -22,37 +22,32 @@ class FixedPattern(Mechanism):
     Attributes:
         numbers: the attention of each query to each key, ``[query, key]``, as a tensor or an array; each row sums to 1
             or less.
-        kind: ``mean`` for a head's average over examples, ``map`` if every query attends to one key, ``given`` for any
+        name: ``mean`` for a head's average over examples, ``map`` if every query attends to one key, ``given`` for any
             other pattern.
     """
 
     numbers: torch.Tensor | np.ndarray
-    kind: str = "given"
+    name: str = "given"
 
     def __post_init__(self) -> None:
         is_array = isinstance(self.numbers, np.ndarray) and np.isrealobj(self.numbers)
         if not is_array and (not hasattr(self.numbers, "is_complex") or self.numbers.is_complex()):
             kind = getattr(self.numbers, "dtype", type(self.numbers).__name__)
             raise BadInput(f"a fixed pattern: got {kind}; expected a tensor or an array of real numbers")
-        shape, n = tuple(self.numbers.shape), self.numbers.shape[0] if self.numbers.ndim == 2 else 0
-        if shape != (n, n) or not n:
-            raise BadInput(f"a fixed pattern has the shape {list(shape)}; expected [query, key] of the same length")
+        shape = [*self.numbers.shape]
+        if not shape or shape != 2 * shape[:1] or not shape[0]:
+            raise BadInput(f"a fixed pattern has the shape {shape}; expected [query, key] of the same length")
         check_weights("a fixed pattern", self.array)
-        if self.kind not in FIXED:
-            raise BadInput(f"a fixed pattern has the kind {self.kind!r}; expected {', '.join(FIXED)}")
-
-    @property
-    def name(self) -> str:
-        """``mean``, ``map`` or ``given``."""
-        return self.kind
+        if self.name not in FIXED:
+            raise BadInput(f"a fixed pattern has the kind {self.name!r}; expected {', '.join(FIXED)}")
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.digest[:8]}"
+        return f"{self.name} {self.digest[:8]}"
 
     @property
     def specification(self) -> object:
-        """The kind, and the hash of the numbers."""
-        return [self.kind, self.digest]
+        """The name, and the hash of the numbers."""
+        return [self.name, self.digest]
 
     @cached_property
     def array(self) -> np.ndarray:
@@ -75,10 +70,10 @@ class FixedPattern(Mechanism):
         return FixedPattern(torch.nn.functional.one_hot(self.weights.argmax(dim=1), len(self.weights)).float(), "map")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FixedPattern) and (self.kind, self.digest) == (other.kind, other.digest)
+        return isinstance(other, FixedPattern) and (self.name, self.digest) == (other.name, other.digest)
 
     def __hash__(self) -> int:
-        return hash((self.kind, self.digest))
+        return hash((self.name, self.digest))
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Return the pattern, ``[1, query, key]``; with padding ``[batch, query, key]``, from the first token on.
@@ -87,6 +82,6 @@ class FixedPattern(Mechanism):
             BadInput: the examples have another length, or a query attends to a later key or out of its window.
         """
         if n_positions != len(self.weights):
-            raise BadInput(f"a {self.kind} pattern of {len(self.weights)} positions; the examples have {n_positions}")
-        check_mask(f"a {self.kind} pattern", self.array, roles)
+            raise BadInput(f"a {self.name} pattern of {len(self.weights)} positions; the examples have {n_positions}")
+        check_mask(f"a {self.name} pattern", self.array, roles)
         return roles.from_first_token(self.weights.to(roles.positions.device)[None])

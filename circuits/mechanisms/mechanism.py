@@ -142,8 +142,8 @@ def head_pattern(
 
 def in_numpy(weights: torch.Tensor | np.ndarray) -> np.ndarray:
     """Return attention weights as an array of the same shape, in single precision."""
-    own = weights if isinstance(weights, np.ndarray) else weights.detach().float().cpu().numpy()
-    return np.ascontiguousarray(own, dtype=np.float32)
+    array = weights if isinstance(weights, np.ndarray) else weights.detach().float().cpu().numpy()
+    return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def check_weights(what: str, weights: Shaped[np.ndarray, "*batch query key"]) -> None:

@@ -49,11 +49,9 @@ class Condition:
         if self.group != "position":
             check_name("group", self.group)
         check_name("role", self.at)
-        given = (
-            self.labels if isinstance(self.labels, Iterable) and not isinstance(self.labels, str) else (self.labels,)
-        )
-        numbers = {whole(f"a label of {self.group}", label, 0, MOST) for label in given}
-        object.__setattr__(self, "labels", tuple(sorted(numbers)))
+        several = isinstance(self.labels, Iterable) and not isinstance(self.labels, str)
+        given = self.labels if several else (self.labels,)
+        vars(self)["labels"] = tuple(sorted({whole(f"a label of {self.group}", label, 0, MOST) for label in given}))
         if not self.labels:
             raise BadInput(f"a condition on no {self.group}; expected at least one label")
         if self.also:  # equal conditions are one, whatever the order of their parts
@@ -61,14 +59,12 @@ class Condition:
             for part in self.alternatives:
                 joined[part.group, part.at] = joined.get((part.group, part.at), ()) + part.labels
             first, *rest = (Condition(*read, numbers) for read, numbers in sorted(joined.items()))
-            for name in ("group", "at", "labels"):
-                object.__setattr__(self, name, getattr(first, name))
-            object.__setattr__(self, "also", tuple(rest))
+            vars(self).update(vars(first), also=tuple(rest))
 
     @property
     def alternatives(self) -> tuple[Condition, ...]:
         """The single conditions; the row holds if one of them does."""
-        others = (part for own in self.also for part in own.alternatives)
+        others = (part for other in self.also for part in other.alternatives)
         return (Condition(self.group, self.at, self.labels), *others)
 
     def __or__(self, other: Condition) -> Condition:
@@ -87,8 +83,8 @@ class Condition:
     def holds(self, roles: Roles) -> Bool[torch.Tensor, "batch instance"]:
         """Return for every example and instance whether the row holds."""
         there = [(roles.group(one.group, one.at), one.labels) for one in self.alternatives]
-        own = [torch.isin(labels, torch.tensor(numbers, device=labels.device)) for labels, numbers in there]
-        return torch.stack(own).any(dim=0)
+        holds = [torch.isin(labels, torch.tensor(numbers, device=labels.device)) for labels, numbers in there]
+        return torch.stack(holds).any(dim=0)
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,7 @@ class OneHot(Mechanism):
         where: Mapping[Ends, Condition] = MappingProxyType({}),
     ) -> None:
         given = [*(rows.items() if isinstance(rows, Mapping) else rows)]
-        if not isinstance(where, Mapping) or not all(isinstance(own, Condition) for own in where.values()):
+        if not isinstance(where, Mapping) or not all(isinstance(on, Condition) for on in where.values()):
             raise BadInput(f"the conditions are {where!r:.60}; expected {{(source, target): Condition(...)}}")
         for ends in given:
             if not isinstance(ends, tuple | list) or len(ends) != 2:
@@ -125,9 +121,9 @@ class OneHot(Mechanism):
             check_name("role", ends[0])
             if not isinstance(ends[1], str) or is_role(ends[1]):
                 check_name("role", ends[1])
-        object.__setattr__(self, "rows", tuple(sorted((source, target) for source, target in given)))
-        object.__setattr__(self, "elsewhere", elsewhere)
-        object.__setattr__(self, "where", tuple(sorted(where.items(), key=lambda item: item[0])))
+        in_order = sorted((source, target) for source, target in given)
+        conditions = sorted(where.items(), key=lambda item: item[0])
+        vars(self).update(rows=tuple(in_order), elsewhere=elsewhere, where=tuple(conditions))
         if not self.rows:
             raise BadInput("a one-hot head needs at least one path; a head without paths is uniform or identity")
         if not isinstance(elsewhere, FixedPattern) and elsewhere not in ELSEWHERE:
@@ -171,20 +167,14 @@ class OneHot(Mechanism):
     def specification(self) -> object:
         """The rows, ``elsewhere``, and the conditions."""
         elsewhere = self.elsewhere if isinstance(self.elsewhere, str) else self.elsewhere.specification
-        where = [
-            [row, one.group, one.at, one.labels] for row, condition in self.where for one in condition.alternatives
-        ]
+        where = [[row, one.group, one.at, one.labels] for row, on in self.where for one in on.alternatives]
         return [self.rows, elsewhere, *([where] if where else ())]
 
     def with_row(self, source: str, target: str, was: str | None = None) -> OneHot:
         """Return the mechanism with one row changed or added; a changed row keeps its condition.
 
-        If the changed row equals another row, the two become one row, on the instances of both.
-
-        Args:
-            source: the role that attends.
-            target: the new target.
-            was: the old target of the changed row; by default all rows of the source become one.
+        The changed row is the one to the target ``was``; by default all rows of the source become one. If it then
+        equals another row, the two become one row, on the instances of both.
         """
         new, conditions = (source, target), dict(self.where)
         changed = [row for row in self.rows if row[0] == source and was in (row[1], None)]
@@ -244,8 +234,6 @@ def _row(
 
 
 def _place(target: str, roles: Roles) -> Int[torch.Tensor, "batch instance"]:
-    """Return where a target stands: a role, or a fixed position."""
-    fixed = POSITION.fullmatch(target)
-    if fixed is None:
-        return roles[target]
-    return (roles.first[:, None] + int(fixed[1])).expand(-1, roles.positions.shape[2])
+    if fixed := POSITION.fullmatch(target):
+        return (roles.first[:, None] + int(fixed[1])).expand(-1, roles.positions.shape[2])
+    return roles[target]

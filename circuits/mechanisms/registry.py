@@ -16,11 +16,11 @@ from typing import TypeVar
 from circuits.errors import BadInput
 from circuits.mechanisms.mechanism import OURS, Mechanism
 
-Own = TypeVar("Own", bound=Mechanism)
+Kind = TypeVar("Kind", bound=Mechanism)
 _KNOWN: dict[str, type[Mechanism]] = {}
 
 
-def register(kind: type[Own]) -> type[Own]:
+def register(kind: type[Kind]) -> type[Kind]:
     """Register a mechanism class by its name; a class decorator.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from plotly import express
 
-from circuits.attention import ATTENTION_EXAMPLES, role_attention, split_attention
+from circuits.attention import ATTENTION_EXAMPLES, role_attention
 from circuits.checks.content_or_position import ContentOrPosition
 from circuits.checks.experiment import Experiment
 from circuits.circuit_file import dump_circuit
@@ -75,7 +75,7 @@ def page(report: Report, experiment: Experiment | None) -> str:
         figures["circuit-diagram"] = circuit_diagram(*drawn)
         if report.composition:
             figures["composition-diagram"] = circuit_diagram(*drawn, report.composition)
-        figures["role-attention"] = attention_figure(split_attention(model, examples).cpu(), names, order, group)
+        figures["role-attention"] = attention_figure(role_attention(model, examples, group).cpu(), names, order, group)
         few = examples.take(slice(0, VIEWED_EXAMPLES))
         viewers = elements([attention_viewer(model, few, n) for n in range(len(few))])
     return render_page(

@@ -53,7 +53,7 @@ class Sender:
             return EMBED if text == str(EMBED) else ALL
         if match := re.fullmatch(r"L([0-9]{1,6}) MLP", text):
             return cls(int(match[1]), is_mlp=True)
-        head = Head.parse(text)
+        head = Head.of(text)
         return cls(head.layer, index=head.index)
 
     @classmethod

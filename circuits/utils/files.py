@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOSPC
-from io import RawIOBase
 from pathlib import Path
 from typing import IO
 
@@ -28,10 +27,10 @@ def to_path(said: Path | str) -> Path:
     """
     if not isinstance(said, str | Path):
         raise BadInput(f"a path is a {type(said).__name__}; expected a text or a Path")
-    found = Path(os.path.expanduser(said))
-    if found.parts and found.parts[0].startswith("~") and found.parts[0] != "~" and len(found.parts) > 1:
-        raise BadInput(f"{said}: there is no user {found.parts[0][1:]}; expected a path")
-    return found
+    path = Path(os.path.expanduser(said))
+    if len(path.parts) > 1 and path.parts[0].startswith("~") and path.parts[0] != "~":
+        raise BadInput(f"{said}: there is no user {path.parts[0][1:]}; expected a path")
+    return path
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -107,23 +106,17 @@ def append_line(path: Path, line: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+", buffering=0) as file:
-            end = _end_of_lines(file)
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 1))
+            if end and file.read(1) != b"\n":
+                file.seek(0)
+                end = file.truncate((file.read(end) or b"").rfind(b"\n") + 1)
             content = (line + "\n").encode()
             if file.write(content) < len(content):  # the disk is full
                 file.truncate(end)
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
     except OSError as error:
         raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
-
-
-def _end_of_lines(file: RawIOBase) -> int:
-    """Cut a file at the end of its last whole line, and return where that is."""
-    end = file.seek(0, os.SEEK_END)
-    file.seek(max(0, end - 1))
-    if end and file.read(1) != b"\n":
-        file.seek(0)
-        end = file.truncate((file.read(end) or b"").rfind(b"\n") + 1)
-    return end
 
 
 def check_writable(path: Path) -> None:
@@ -135,10 +128,7 @@ def check_writable(path: Path) -> None:
     try:
         if path.is_dir():
             raise BadInput(f"{path}: is a folder; expected a file")
-        folder = path.parent
-        while not folder.exists():
-            folder = folder.parent
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=next(filter(Path.exists, path.parents), path.parent)):
             pass
     except OSError as error:
         raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -78,11 +78,11 @@ def _plain(node: yaml.Node, source: str) -> Any:
         return made
     if isinstance(node, yaml.SequenceNode):
         return [_plain(one, source) for one in node.value]
-    found: dict[Text, Any] = {}
+    mapping: dict[Text, Any] = {}
     for key, value in ((_plain(key, source), _plain(value, source)) for key, value in node.value):
         if not isinstance(key, Text):
             raise BadInput(f"{place}: expected plain text as a key")
-        if key in found:
+        if key in mapping:
             raise BadInput(f"{key.place}: {key!r} is given twice")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping

@@ -94,7 +94,7 @@ def _page(
     models: "Mapping[str, Transformer]", task: "Task", viewers: "Sequence[Viewer]", seed: int, by: str | None
 ) -> str:
     """Return the page: average attention from role to role, split by a group, and attention on a few examples."""
-    from circuits.attention import ATTENTION_EXAMPLES, split_attention
+    from circuits.attention import ATTENTION_EXAMPLES, role_attention
     from circuits.figures.attention_figure import attention_figure
     from circuits.figures.page import figure_element, render_page
     from circuits.given import examples_of
@@ -104,7 +104,7 @@ def _page(
     order, group = examples.roles.in_order, by or examples.roles.main_group
     figures = {}
     for n, (name, model) in enumerate(models.items()):
-        attention = split_attention(model, examples.to(next(model.parameters()).device), group).cpu()
+        attention = role_attention(model, examples.to(next(model.parameters()).device), group).cpu()
         figures[name] = figure_element(attention_figure(attention, task.roles, order, group), f"role-attention-{n}")
     contents = {"averaged": len(examples), "group": group, "figures": figures, "viewers": elements(viewers)}
     return render_page("attention.html.jinja", "retrieval_interp", **contents)

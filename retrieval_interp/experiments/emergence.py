@@ -143,7 +143,7 @@ def circuit_to_follow(run: Path) -> Circuit:
     for highest, name in sorted((max(curve.values()), name) for name, curve in curves.read_attention(table).items()):
         head, source, _, target = name.split(" ")
         if highest > EMERGED:
-            rows.setdefault(Head.parse(head), {})[source] = target  # the highest comes last
+            rows.setdefault(Head.of(head), {})[source] = target  # the highest comes last
     if not rows:
         raise BadInput(f"{table}: no path has an attention above {EMERGED:g} at any checkpoint")
     return Circuit({head: Previous() if PREVIOUS[0] in to else OneHot(to) for head, to in rows.items()})

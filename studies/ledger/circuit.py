@@ -106,4 +106,4 @@ def _means(losses: dict[Any, Any]) -> dict[Any, float]:
 def _path(name: str) -> AttentionPath:
     """Return the path of a name such as ``L1H0 query -> pair1.second on slot 2``."""
     head, source, _, target = name.partition(" on ")[0].split()
-    return AttentionPath(Head.parse(head), source, target)
+    return AttentionPath(Head.of(head), source, target)

@@ -9,7 +9,6 @@ from benchmarks.recovery import plant, recover
 from circuits import BadInput, Circuit, Head, OneHot, attention, discover, validate
 from circuits.checks.content_or_position import content_or_position, mean_patterns
 from circuits.circuit import AttentionPath
-from circuits.discovery import observed_paths
 from circuits.discovery.discovery import Discovery
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
@@ -75,8 +74,7 @@ def test_discovery_counts_the_sequences_whose_attention_it_reads(model, task, mo
         read.append(len(examples))
         return attention_patterns(model, examples)
 
-    for room in (attention, observed_paths):
-        monkeypatch.setattr(room, "attention_patterns", counted)
+    monkeypatch.setattr(attention, "attention_patterns", counted)
     assert discover(model, task, n_examples=32).n_readings == sum(read)
     assert {*read} == {32}  # no more than the choices get
 
@@ -143,7 +141,7 @@ def test_a_threshold_that_is_none_is_refused(model, task, threshold):
 
 def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, chains):
     examples = chains.examples(64, seed=1)
-    by_slot = attention.attention_by_group(random_model, examples, "slot")
+    by_slot = attention.role_attention(random_model, examples, "slot")
     assert by_slot.shape[-1] == chains.n_chains
     assert torch.allclose(by_slot.mean(dim=-1), attention.role_attention(random_model, examples), atol=1e-5)
     slots = examples.roles.group("slot", "pair1.second")

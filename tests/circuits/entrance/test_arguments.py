@@ -37,7 +37,7 @@ def test_arguments_that_cannot_be_used_are_named_in_one_line(model, changed, sai
 
 def test_every_entrance_is_in_the_list_of_entrances():
     of_other_tasks = {"compile_circuit", "interchange"}
-    without_model = {"flow_check", "circuit_diagram", "over_training", "attention_by_group"}
+    without_model = {"flow_check", "circuit_diagram", "over_training"}
     code = "".join(file.read_text() for file in (ROOT / "circuits").rglob("*.py"))
     found = {*re.findall(r"^@entrance\n(?:@.*\n)*def (\w+)", code, re.M)}
     assert found == {*ON_MODELS} | of_other_tasks | without_model
