@@ -22,7 +22,7 @@ from .tracing.interchange import interchange as interchange
 from .tracing.path_patching import path_patching as path_patching
 from .tracing.self_consistency import self_consistency as self_consistency
 from .validation import validate as validate
-from .viewer.viewer import attention_viewer as attention_viewer
+from .viewer import attention_viewer as attention_viewer
 
 __all__ = [
     "AttentionPath",

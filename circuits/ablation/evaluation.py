@@ -21,12 +21,9 @@ from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import check_reading, losses_of, read_positions
 from circuits.mechanisms.mechanism import Mechanism, Resample, head_pattern
-from circuits.model import batching
-from circuits.model.batching import sequences_at_once
-from circuits.model.layers import layers
-from circuits.model.patterns import attention_patterns
-from circuits.model.transformer import Transformer
-from circuits.model.windows import windowed
+from circuits.model import transformer
+from circuits.model.layers import attention_patterns, layers
+from circuits.model.transformer import Transformer, sequences_at_once, windowed
 from circuits.task import Examples, Task
 
 
@@ -137,7 +134,7 @@ class _Tree:
         key = mechanism, roles.window
         if key not in self.patterns:
             made = head_pattern(head, mechanism, roles, self.examples.inputs.shape[1])
-            if sum(own.numel() for own in self.patterns.values()) + made.numel() > batching.ENTRIES_AT_ONCE:
+            if sum(own.numel() for own in self.patterns.values()) + made.numel() > transformer.ENTRIES_AT_ONCE:
                 self.patterns.clear()
             self.patterns[key] = made
         return self.patterns[key]

@@ -12,10 +12,8 @@ from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.mechanisms.mechanism import Resample, head_pattern
-from circuits.model.layers import check_edits
-from circuits.model.patterns import pattern_hook
-from circuits.model.transformer import Transformer, attention_mask, check_inputs, run
-from circuits.model.windows import windowed
+from circuits.model.layers import check_edits, pattern_hook
+from circuits.model.transformer import Transformer, attention_mask, check_inputs, run, windowed
 from circuits.roles import Roles
 from circuits.task import Examples
 

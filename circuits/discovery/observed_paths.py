@@ -19,10 +19,8 @@ from circuits.circuit import Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Ends
 from circuits.mechanisms.one_hot import Condition, OneHot
-from circuits.model.batching import sequences_at_once
-from circuits.model.patterns import attention_patterns
-from circuits.model.transformer import Transformer
-from circuits.model.windows import windowed
+from circuits.model.layers import attention_patterns
+from circuits.model.transformer import Transformer, sequences_at_once, windowed
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples

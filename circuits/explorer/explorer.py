@@ -1,6 +1,6 @@
 """The explorer: a circuit as an editable diagram in a notebook, with its losses and the attention of a head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -20,21 +20,24 @@ from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit, save_circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.explorer.draft import Draft
-from circuits.explorer.drawing import SMALLEST, drawing, full_width
-from circuits.explorer.panels import attention_panel, loss_panel, show_losses
+from circuits.explorer.drawing import SMALLEST, Draft, drawing, full_width
 from circuits.figures.page import viewer_code
 from circuits.given import examples_of
+from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
 from circuits.task import Task
 from circuits.utils.files import to_path
-from circuits.viewer.viewer import attention_viewer, warn_if_large
+from circuits.utils.plotting import PLOTLY_CONFIG, go
+from circuits.viewer import attention_viewer, warn_if_large
 
 HERE = Path(__file__).parent
 AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
 IN_PASSING = 64  # examples for the test whether paths are needed
 NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": "undecided", "no": "not needed"}
+INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # readable on white and on black
+CLEAR = "rgba(0, 0, 0, 0)"
+BARS = {"unablated": ("#8a8a8a", ""), "with the circuit": ("#0072B2", "/")}  # colour and pattern
 
 
 @entrance
@@ -73,6 +76,16 @@ class AttentionHeads(anywidget.AnyWidget):
     _esm = viewer_code() + (HERE / "viewer.js").read_text(encoding="utf-8")
     panels: traitlets.List = traitlets.List().tag(sync=True)
     head = traitlets.Int().tag(sync=True)
+
+
+class Panel(go.FigureWidget):
+    """A figure with ``PLOTLY_CONFIG`` from the first moment: a browser that draws it at once has no other to read."""
+
+    _config = traitlets.Dict(PLOTLY_CONFIG).tag(sync=True)
+
+    @traitlets.validate("_config")
+    def _keep_config(self, _: Any) -> dict[str, bool]:
+        return PLOTLY_CONFIG
 
 
 class Explorer(ipywidgets.VBox):
@@ -254,3 +267,40 @@ def _circuit_file(name: str) -> Path:
         except BadInput as error:
             raise BadInput(f"{path} exists and is not a circuit; expected another name") from error
     return path
+
+
+def loss_panel(components: Sequence[str]) -> Panel:
+    """Return bars without numbers: the unablated loss and the circuit's, on average and for each component."""
+    bars = [
+        go.Bar(
+            x=["mean", *components], marker={"color": colour, "pattern": {"shape": shape}}, constraintext="none",
+            textposition="outside", textfont={"size": 10}, cliponaxis=False,
+        )
+        for colour, shape in BARS.values()
+    ]  # fmt: skip
+    y = {"rangemode": "tozero", "title": {"text": "loss"}, "gridcolor": GRID, "zerolinecolor": GRID}
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
+    return _panel(bars, yaxis=y, barmode="group", bargap=0.1, legend=legend, height=240)
+
+
+def show_losses(panel: Panel, losses: Sequence[Loss]) -> None:
+    """Give the bars their numbers: the unablated loss and the circuit's."""
+    with panel.batch_update():
+        for bar, name, loss in zip(panel.data, BARS, losses, strict=True):
+            values = [loss.mean, *loss.components.values()]
+            name = f"{name}, {loss.n_examples:,} examples"
+            bar.update(y=values, text=[f"{value:.3f}" for value in values], name=name)
+
+
+def attention_panel(roles: Sequence[str]) -> Panel:
+    """Return an empty heat map: the attention of a head from role (down) to role (across)."""
+    shade = {"colorscale": "Blues", "zmin": 0, "zmax": 1, "showscale": False}
+    heat = go.Heatmap(x=roles, y=roles, texttemplate="%{z:.2f}", **shade)
+    return _panel([heat], yaxis={"autorange": "reversed"}, height=330)
+
+
+def _panel(traces: Sequence[Any], **layout: Any) -> Panel:
+    """Return a figure that is readable on white and on black."""
+    plain = {"paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "font": {"color": INK}, "title": {"font": {"size": 13}}}
+    size = {"width": 400, "margin": {"t": 40, "b": 40, "l": 80, "r": 10}}
+    return Panel(traces, {**plain, **size, **layout})

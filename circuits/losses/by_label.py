@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 
 from circuits.circuit import Circuit
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Mean
 from circuits.model.transformer import Transformer
 from circuits.roles import Roles
 from circuits.task import Examples, Task, WithInstances

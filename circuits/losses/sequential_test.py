@@ -16,11 +16,9 @@ from torch import Tensor
 from circuits.ablation.evaluation import each_loss
 from circuits.circuit import Circuit
 from circuits.given import number_of_examples
-from circuits.losses.loss import Loss, check_threshold
-from circuits.losses.mean import Compared
+from circuits.losses.loss import Compared, Loss, check_threshold
 from circuits.losses.sample import Sample, blocks
-from circuits.model.transformer import Transformer
-from circuits.model.windows import windowed
+from circuits.model.transformer import Transformer, windowed
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples, Task

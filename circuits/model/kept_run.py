@@ -12,8 +12,7 @@ from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValue
 
 from circuits.errors import BadInput
 from circuits.model.block import after_mlp, is_like_gpt2, normalised
-from circuits.model.edits import kept
-from circuits.model.layers import close, layers
+from circuits.model.layers import close, kept, layers
 from circuits.model.transformer import Transformer
 from circuits.task import Examples
 

@@ -14,7 +14,7 @@ from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
 from circuits.report.loss_figures import content_figure, loss_figure
 from circuits.report.report import Report, Statement
-from circuits.viewer.viewer import attention_viewer, elements
+from circuits.viewer import attention_viewer, elements
 
 VIEWED_EXAMPLES = 3
 MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}

@@ -11,7 +11,7 @@ from pydantic import GetCoreSchemaHandler
 from circuits.circuit import AttentionPath
 from circuits.heads import Head
 from circuits.losses.by_label import ByLabel
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Mean
 from circuits.results import Decision, Result, as_text
 from circuits.tracing.numbers import columns
 from circuits.utils.lazy import pandas

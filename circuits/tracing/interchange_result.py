@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from circuits.losses.by_label import ByLabel
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Mean
 from circuits.results import Decision, Number, Result
 from circuits.settings import current
 from circuits.task import Variable

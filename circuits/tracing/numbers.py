@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from circuits.losses.loss import Loss
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Loss, Mean
 from circuits.results import Decision
 
 

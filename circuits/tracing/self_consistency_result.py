@@ -6,8 +6,7 @@ from pydantic import Field
 
 from circuits.circuit import AttentionPath, Head
 from circuits.losses.by_label import ByLabel
-from circuits.losses.loss import Loss
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Loss, Mean
 from circuits.results import Decision, Number, Result, Verdict
 from circuits.settings import current
 from circuits.tracing.numbers import above, columns

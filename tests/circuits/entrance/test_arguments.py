@@ -54,7 +54,7 @@ from circuits.errors import plain
 from circuits.figures.diagram import circuit_diagram
 from circuits.ground_truth import compile_circuit
 from circuits.tracing.mlp_ablations import mlp_ablations
-from circuits.viewer.viewer import over_training, side_by_side
+from circuits.viewer import over_training, side_by_side
 from retrieval_interp.language_tasks.registry import language_task
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, OneHot, role_attention
-from circuits.ground_truth.compile import Distractor, compile_circuit, known_after, solves
+from circuits.ground_truth import Distractor, compile_circuit, known_after, solves
 from circuits.mechanisms import Previous, Uniform
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from circuits import Circuit, Roles
-from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth import compile_circuit
 from circuits.losses.by_label import ByLabel, losses_by_label
 from circuits.mechanisms import Identity
 from retrieval_interp.ground_truth.chains import ChainTask
