@@ -1,6 +1,6 @@
-from .ablation.evaluation import evaluate as evaluate
-from .ablation.hooks import ablated as ablated
-from .ablation.hooks import run_ablated as run_ablated
+from .ablation import ablated as ablated
+from .ablation import evaluate as evaluate
+from .ablation import run_ablated as run_ablated
 from .attention import role_attention as role_attention
 from .circuit import AttentionPath as AttentionPath
 from .circuit import Circuit as Circuit

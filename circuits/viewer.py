@@ -201,16 +201,11 @@ def attention_frame(
         for index in range(model.cfg.n_heads)
         if layer in (None, at) and head in (None, index)
     }
-    return Frame(step=step, tokens=_labels(model, one), heads=[*shown], attention=[*shown.values()])
-
-
-def _labels(model: Transformer, one: Examples) -> list[str]:
-    """Return a label for each position: token and role if known, or the position."""
     labels = one.roles.labels(0, one.inputs.shape[1])
-    if model.tokenizer is None:
-        return labels
-    tokens = [_visible(model.tokenizer, number) for number in one.inputs[0].tolist()]
-    return [token if label.isdecimal() else f"{token}|{label}" for token, label in zip(tokens, labels, strict=True)]
+    if model.tokenizer is not None:
+        tokens = [_visible(model.tokenizer, number) for number in one.inputs[0].tolist()]
+        labels = [own if label.isdecimal() else f"{own}|{label}" for own, label in zip(tokens, labels, strict=True)]
+    return Frame(step=step, tokens=labels, heads=[*shown], attention=[*shown.values()])
 
 
 def _visible(tokenizer: Any, number: int) -> str:

@@ -23,7 +23,6 @@ from circuits.errors import BadInput
 from circuits.explorer.drawing import SMALLEST, Draft, drawing, full_width
 from circuits.figures.page import viewer_code
 from circuits.given import examples_of
-from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
 from circuits.task import Task
@@ -208,8 +207,20 @@ class Explorer(ipywidgets.VBox):
         circuit.check(self._test.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
 
     def _save(self) -> str:
-        """Write the circuit; a changed circuit does not keep the description of the first one."""
-        file, circuit, first = _circuit_file(self.file.value), self.draft.circuit, self._past[0].circuit
+        """Write the circuit; a changed circuit does not keep the description of the first one.
+
+        Raises:
+            BadInput: the text is not the name of a file, or the file exists and is no circuit, which must not be lost.
+        """
+        name, circuit, first = self.file.value.strip(), self.draft.circuit, self._past[0].circuit
+        if Path(name).name in ("", "..") or "\0" in name:
+            raise BadInput(f"{name!r} is not the name of a file; expected a name such as circuit.yaml")
+        file = to_path(name)
+        if file.exists():
+            try:
+                load_circuit(file)
+            except BadInput as error:
+                raise BadInput(f"{file} exists and is not a circuit; expected another name") from error
         if circuit != first:
             description = f"Changed by hand in the explorer; the first circuit was {first.name or 'another one'}."
             circuit = replace(circuit, description=description)
@@ -228,7 +239,11 @@ class Explorer(ipywidgets.VBox):
         """Show the circuit as it is now, its losses, and a message; the drawing is sent first."""
         self._show_drawing()
         loss, unablated = self._test.measure([self.draft.circuit, Circuit()], self._n, self._progress)
-        show_losses(self.losses, [unablated, loss])
+        with self.losses.batch_update():
+            for bar, name, shown in zip(self.losses.data, BARS, (unablated, loss), strict=True):
+                values = [shown.mean, *shown.components.values()]
+                text = [f"{value:.3f}" for value in values]
+                bar.update(y=values, text=text, name=f"{name}, {shown.n_examples:,} examples")
         losses = f"The circuit's loss is {loss}, the unablated loss {unablated}, on {self._n:,} examples."
         self._say(f"{message} {losses}" if message else losses)
 
@@ -251,24 +266,6 @@ class Explorer(ipywidgets.VBox):
         self.viewer.panels = viewer.contents
 
 
-def _circuit_file(name: str) -> Path:
-    """Return the path of the file to write.
-
-    Raises:
-        BadInput: the text is not the name of a file, or the file exists and is not a circuit, which must not be lost.
-    """
-    path = Path(name.strip())
-    if path.name in ("", "..") or "\0" in name:
-        raise BadInput(f"{name.strip()!r} is not the name of a file; expected a name such as circuit.yaml")
-    path = to_path(path)
-    if path.exists():
-        try:
-            load_circuit(path)
-        except BadInput as error:
-            raise BadInput(f"{path} exists and is not a circuit; expected another name") from error
-    return path
-
-
 def loss_panel(components: Sequence[str]) -> Panel:
     """Return bars without numbers: the unablated loss and the circuit's, on average and for each component."""
     bars = [
@@ -281,15 +278,6 @@ def loss_panel(components: Sequence[str]) -> Panel:
     y = {"rangemode": "tozero", "title": {"text": "loss"}, "gridcolor": GRID, "zerolinecolor": GRID}
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
     return _panel(bars, yaxis=y, barmode="group", bargap=0.1, legend=legend, height=240)
-
-
-def show_losses(panel: Panel, losses: Sequence[Loss]) -> None:
-    """Give the bars their numbers: the unablated loss and the circuit's."""
-    with panel.batch_update():
-        for bar, name, loss in zip(panel.data, BARS, losses, strict=True):
-            values = [loss.mean, *loss.components.values()]
-            name = f"{name}, {loss.n_examples:,} examples"
-            bar.update(y=values, text=[f"{value:.3f}" for value in values], name=name)
 
 
 def attention_panel(roles: Sequence[str]) -> Panel:

@@ -128,7 +128,11 @@ def circuit_diagram(
 def drawn_edges(composition: Composition) -> list[Edge]:
     """Return the edges that hold, for each input of a path only the strongest."""
     inputs = [composition.of(path, which) for path in composition.attention for which in INPUTS]
-    return [edge for edges in inputs for edge in sorted(edges, key=_strength, reverse=True)[:STRONGEST]]
+    return [
+        edge
+        for edges in inputs
+        for edge in sorted(edges, key=lambda one: one.effect.mean if one.effect else 0.0, reverse=True)[:STRONGEST]
+    ]
 
 
 def add_edges(
@@ -164,22 +168,20 @@ def add_edges(
             x=[x for x, _ in dots], y=[y for _, y in dots], mode="markers", showlegend=False,
             marker={"size": 5, "color": colour}, hovertext=[*map(_text, read)], hoverinfo="text",
         )  # fmt: skip
-    senders = {(edge.sender, edge.sender_role) for edge in edges}
-    marked = [(sender, role) for sender, role in sorted(senders) if (*(sender.head or ()), role) not in tips]
-    for kind, symbol in SYMBOLS.items():
-        nodes = [(sender, role) for sender, role in marked if _kind(sender) == kind]
+    marked: dict[str, list[tuple[Sender, str]]] = {kind: [] for kind in SYMBOLS}
+    for sender, role in sorted({(edge.sender, edge.sender_role) for edge in edges}):
+        if (*(sender.head or ()), role) not in tips:
+            kind = "MLP" if sender.is_mlp else "embedding" if sender == EMBED else "head without a path here"
+            marked[kind].append((sender, role))
+    for kind, nodes in marked.items():
         figure.add_scatter(
             x=[place[role] for _, role in nodes], y=[_low(sender) for sender, _ in nodes], mode="markers", name=kind,
-            marker={"size": 9, "symbol": symbol, "color": "white", "line": {"color": "#444", "width": 1.5}},
+            marker={"size": 9, "symbol": SYMBOLS[kind], "color": "white", "line": {"color": "#444", "width": 1.5}},
             hovertext=[f"{sender} at {role}" for sender, role in nodes], hoverinfo="text", showlegend=bool(nodes),
         )  # fmt: skip
     n_more = len(composition.of()) - len(edges)
     more = f" (the strongest {STRONGEST} of each input; {n_more} more in the table)" if n_more else ""
     return f"{len(edges)} edges{more}"
-
-
-def _strength(edge: Edge) -> float:
-    return edge.effect.mean if edge.effect else 0.0
 
 
 def _low(sender: Sender) -> float:
@@ -188,10 +190,6 @@ def _low(sender: Sender) -> float:
 
 def _high(edge: Edge) -> float:
     return edge.path.head.layer + READ
-
-
-def _kind(sender: Sender) -> str:
-    return "MLP" if sender.is_mlp else "embedding" if sender == EMBED else "head without a path here"
 
 
 def _text(edge: Edge) -> str:

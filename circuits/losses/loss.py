@@ -7,7 +7,6 @@ from typing import Literal
 
 from jaxtyping import Float
 
-from circuits.errors import real
 from circuits.results import Number
 from circuits.settings import current
 from circuits.utils.lazy import torch
@@ -95,15 +94,6 @@ def strict_threshold(unablated: Loss, combined: Loss, threshold: float) -> float
     """
     allowed = allowed_loss(unablated, threshold)
     return min(threshold, allowed) if combined.mean < allowed else threshold
-
-
-def check_threshold(threshold: float) -> None:
-    """Check a threshold.
-
-    Raises:
-        BadInput: the threshold is not a number above 0.
-    """
-    real("the threshold", threshold, above=0.0)
 
 
 def per_example(

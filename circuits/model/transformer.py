@@ -57,20 +57,6 @@ def is_bridge(model: Transformer) -> bool:
     return any(kind.__name__ == "TransformerBridge" for kind in type(model).__mro__)
 
 
-def check_model(model: object) -> None:
-    """Check that something is a transformer of TransformerLens.
-
-    Raises:
-        BadInput: it is not; the message says how to make one.
-    """
-    if isinstance(model, type) or not isinstance(model, Transformer):
-        given = f"the text {model!r:.60}" if isinstance(model, str) else f"of type {type(model).__name__}"
-        raise BadInput(
-            f"the model is {f'the class {model.__name__}' if isinstance(model, type) else given}; expected a "
-            "HookedTransformer or a TransformerBridge (circuits.model.from_pretrained loads one by its name)"
-        )
-
-
 def attention_mask(examples: Examples) -> dict[str, torch.Tensor]:
     """Return the keyword arguments that tell a model which positions are padding; none if there is no padding."""
     valid = examples.roles.valid

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.ablation.hooks import ablating
+from circuits.ablation import ablating
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
 from circuits.losses.by_label import ByLabel, losses_by_label

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, OneHot, evaluate, run_ablated
-from circuits.ablation.evaluation import each_loss
+from circuits.ablation import each_loss
 from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model import transformer
 from circuits.model.hooked_transformer import HookedTransformerConfig

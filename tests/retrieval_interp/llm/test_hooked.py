@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from circuits import BadInput, Circuit, Head, OneHot, role_attention
-from circuits.ablation.evaluation import evaluate as losses_of
+from circuits.ablation import evaluate as losses_of
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.models.language import language_model
 from retrieval_interp.prompts import formulation
