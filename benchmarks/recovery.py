@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from benchmarks.arguments import at_least_one
 from circuits import Circuit, Head, OneHot, discover
 from circuits.circuit import AttentionPath
-from circuits.ground_truth.compile import (
+from circuits.ground_truth import (
     Distractor,
     compile_circuit,
     known_after,

@@ -21,7 +21,7 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from benchmarks.arguments import at_least
-from circuits.ablation.evaluation import evaluate
+from circuits.ablation import evaluate
 from circuits.checks.content_or_position import mean_patterns
 from circuits.circuit import Circuit
 from circuits.losses.sample import Sample

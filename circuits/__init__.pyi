@@ -1,6 +1,6 @@
-from .ablation.evaluation import evaluate as evaluate
-from .ablation.hooks import ablated as ablated
-from .ablation.hooks import run_ablated as run_ablated
+from .ablation import ablated as ablated
+from .ablation import evaluate as evaluate
+from .ablation import run_ablated as run_ablated
 from .attention import role_attention as role_attention
 from .circuit import AttentionPath as AttentionPath
 from .circuit import Circuit as Circuit
@@ -22,7 +22,7 @@ from .tracing.interchange import interchange as interchange
 from .tracing.path_patching import path_patching as path_patching
 from .tracing.self_consistency import self_consistency as self_consistency
 from .validation import validate as validate
-from .viewer.viewer import attention_viewer as attention_viewer
+from .viewer import attention_viewer as attention_viewer
 
 __all__ = [
     "AttentionPath",

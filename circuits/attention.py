@@ -8,9 +8,8 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Head
 from circuits.entrance import entrance
-from circuits.model.batching import sequences_at_once
-from circuits.model.patterns import attention_patterns
-from circuits.model.transformer import Transformer
+from circuits.model.layers import attention_patterns
+from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.roles import Roles
 from circuits.task import Examples
 

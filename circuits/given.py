@@ -10,9 +10,8 @@ from contextlib import suppress
 from jaxtyping import Bool, Float
 
 from circuits.errors import BadInput, whole
-from circuits.model.batching import spread
 from circuits.model.state import learned
-from circuits.model.transformer import Transformer, run
+from circuits.model.transformer import Transformer, run, spread
 from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
 

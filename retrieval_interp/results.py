@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -79,3 +79,19 @@ def write_page(
     html = render_page("page.html.jinja", "retrieval_interp", **contents, figures=drawn, table=Markup(cells))
     write_together({page.with_suffix(".csv"): f"# {command}\n{table.to_csv(index=False)}", page: html})
     return page
+
+
+class Interval(NamedTuple):
+    """A share with its confidence interval (95% by default)."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of_share(cls, right: int, n: int, level: float = 0.95) -> Interval:
+        """Return Wilson's interval of the share ``right`` of ``n``."""
+        from scipy.stats import binomtest
+
+        interval = binomtest(right, n).proportion_ci(level, method="wilson")
+        return cls(right / n, float(interval.low), float(interval.high))

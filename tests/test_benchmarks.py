@@ -6,7 +6,7 @@ import torch
 
 from benchmarks import ablation, recovery, size, training
 from circuits import validate
-from circuits.ground_truth.compile import solves, without_path
+from circuits.ground_truth import solves, without_path
 from retrieval_interp.models.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask
 

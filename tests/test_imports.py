@@ -135,7 +135,7 @@ def test_importing_the_packages_leaves_the_environment_of_the_process_as_it_is()
         before = dict(os.environ)
         import circuits, retrieval_interp.__main__, retrieval_interp.cli
         circuits.Circuit, retrieval_interp.RetrievalTask
-        import circuits.model.patterns, torch
+        import circuits.model.layers, torch
         assert os.environ == before, {*os.environ.items()} ^ {*before.items()}"""
     names = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}
     environment = {name: value for name, value in os.environ.items() if name not in names}

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
+from benchmarks.ground_truth.harder import add_noise, divide, eliminate, soften, superpose
 from benchmarks.ground_truth.truth import GroundTruth, carried
 from benchmarks.recovery import Planted, plant, with_backup
 from circuits import Circuit, Head, OneHot
-from circuits.ground_truth.compile import compile_circuit, without_path
-from circuits.ground_truth.harder import add_noise, divide, eliminate, soften, superpose
+from circuits.ground_truth import compile_circuit, without_path
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.models.build import VectorTransformer
 from retrieval_interp.models.checkpoints import fill, load_tensors

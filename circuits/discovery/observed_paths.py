@@ -17,8 +17,7 @@ from circuits.circuit import Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Ends
 from circuits.mechanisms.one_hot import Condition, OneHot
-from circuits.model.transformer import Transformer
-from circuits.model.windows import windowed
+from circuits.model.transformer import Transformer, windowed
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples

@@ -1,19 +1,22 @@
-"""A draft as an interactive drawing: roles across, layers upwards, one arrow for each path.
+"""A circuit that is edited, and its interactive drawing: roles across, layers upwards, one arrow for each path.
 
 The attribute ``data-act`` of every head and path names the action for a click, or for a choice with the keyboard. No
 information is shown by colour alone: a removed path is dashed, and a head shows its state as text.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from math import atan2, degrees, hypot
 
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.circuit import AttentionPath, Head
-from circuits.explorer.draft import Draft
+from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.errors import BadInput
 from circuits.figures.diagram import COLOURS, drawn_paths
+from circuits.mechanisms.mechanism import SIMPLE, Mechanism
+from circuits.mechanisms.one_hot import OneHot
 from circuits.roles import Roles
 
 ROW, COLUMN, BOX, MARGIN = 38.0, 76.0, 116.0, 26.0  # sizes, in pixels
@@ -22,6 +25,61 @@ TIP = 14.0  # length of an arrow's tip
 SMALLEST = 0.85  # the smallest scale at which the text is readable; a drawing that is still too wide scrolls
 FAINT = "#8a8a8a"  # readable on white and on black
 Arrow = tuple[float, float, float, float, float]  # x and y of its start and of its tip, and the attention along it
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A circuit that is edited; every change returns another draft.
+
+    Attributes:
+        drawn: the circuit with all paths that are drawn, including those that are removed for now.
+        circuit: the circuit that is measured.
+    """
+
+    drawn: Circuit
+    circuit: Circuit
+
+    @property
+    def paths(self) -> dict[AttentionPath, bool]:
+        """All paths that are drawn, and whether the circuit has them."""
+        return {path: path in self.circuit.paths for path in (*self.drawn.paths, *self.circuit.paths)}
+
+    def state(self, head: Head) -> str:
+        """Return the state of a head: ``paths``, ``intact``, or the name of its mechanism."""
+        return _state(self.circuit.heads.get(head))
+
+    def toggled(self, path: AttentionPath) -> "Draft":
+        """Return the draft with a path removed, or put back.
+
+        Raises:
+            BadInput: no such path is drawn.
+        """
+        present = self.circuit.paths
+        if path in present:
+            return replace(self, circuit=self.circuit.without(path))
+        if path not in self.drawn.paths:
+            raise BadInput(f"the circuit has no path {path}")
+        circuit = self.circuit.with_head(path.head, self.drawn.heads[path.head])
+        for other in circuit.paths:  # the other paths of its head stay removed
+            if other.head == path.head and other not in (path, *present):
+                circuit = circuit.without(other)
+        return replace(self, circuit=circuit)
+
+    def cycled(self, head: Head) -> "Draft":
+        """Return the draft with a head in its next state: uniform, identity, previous, as it is drawn, intact."""
+        drawn = self.drawn.heads.get(head)
+        states: dict[str, Mechanism | None] = {**SIMPLE, _state(drawn): drawn, "intact": None}
+        names = [*states]
+        mechanism = states[names[(names.index(self.state(head)) + 1) % len(names)]]
+        others = self.circuit.without_heads([head])
+        return replace(self, circuit=others if mechanism is None else others.with_head(head, mechanism))
+
+    def with_path(self, path: AttentionPath) -> "Draft":
+        """Return the draft with one more path, which replaces its head's path from the same role.
+
+        A head that was uniform, identity, previous or intact gets this path only.
+        """
+        return Draft(_with_path(self.drawn, path), _with_path(self.circuit, path))
 
 
 def full_width(n_heads: int, n_roles: int) -> float:
@@ -112,3 +170,13 @@ def _arrow(arrow: Arrow, colour: str, dashed: bool, label: str) -> str:
         f'{line} stroke="{colour}" stroke-width="{THIN + (WIDE - THIN) * attention:.1f}"{dashes}/>'
         f'<polygon points="{length:.1f},0 {tip:.1f},{TIP / 2} {tip:.1f},{-TIP / 2}" fill="{colour}"/></g>{beside}'
     )
+
+
+def _state(mechanism: Mechanism | None) -> str:
+    return "intact" if mechanism is None else "paths" if isinstance(mechanism, OneHot) else mechanism.name
+
+
+def _with_path(circuit: Circuit, path: AttentionPath) -> Circuit:
+    now = circuit.heads.get(path.head)
+    row = path.source, path.target
+    return circuit.with_head(path.head, now.with_row(*row) if isinstance(now, OneHot) else OneHot([row]))

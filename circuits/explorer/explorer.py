@@ -1,6 +1,6 @@
 """The explorer: a circuit as an editable diagram in a notebook, with its losses and the attention of a head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -20,21 +20,23 @@ from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit, save_circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.explorer.draft import Draft
-from circuits.explorer.drawing import SMALLEST, drawing, full_width
-from circuits.explorer.panels import attention_panel, loss_panel, show_losses
+from circuits.explorer.drawing import SMALLEST, Draft, drawing, full_width
 from circuits.figures.page import viewer_code
 from circuits.given import examples_of
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
 from circuits.task import Task
 from circuits.utils.files import to_path
-from circuits.viewer.viewer import attention_viewer, warn_if_large
+from circuits.utils.plotting import PLOTLY_CONFIG, go
+from circuits.viewer import attention_viewer, warn_if_large
 
 HERE = Path(__file__).parent
 AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
 IN_PASSING = 64  # examples for the test whether paths are needed
 NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": "undecided", "no": "not needed"}
+INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # readable on white and on black
+CLEAR = "rgba(0, 0, 0, 0)"
+BARS = {"unablated": ("#8a8a8a", ""), "with the circuit": ("#0072B2", "/")}  # colour and pattern
 
 
 @entrance
@@ -73,6 +75,16 @@ class AttentionHeads(anywidget.AnyWidget):
     _esm = viewer_code() + (HERE / "viewer.js").read_text(encoding="utf-8")
     panels: traitlets.List = traitlets.List().tag(sync=True)
     head = traitlets.Int().tag(sync=True)
+
+
+class Panel(go.FigureWidget):
+    """A figure with ``PLOTLY_CONFIG`` from the first moment: a browser that draws it at once has no other to read."""
+
+    _config = traitlets.Dict(PLOTLY_CONFIG).tag(sync=True)
+
+    @traitlets.validate("_config")
+    def _keep_config(self, _: Any) -> dict[str, bool]:
+        return PLOTLY_CONFIG
 
 
 class Explorer(ipywidgets.VBox):
@@ -195,8 +207,20 @@ class Explorer(ipywidgets.VBox):
         circuit.check(self._test.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
 
     def _save(self) -> str:
-        """Write the circuit; a changed circuit does not keep the description of the first one."""
-        file, circuit, first = _circuit_file(self.file.value), self.draft.circuit, self._past[0].circuit
+        """Write the circuit; a changed circuit does not keep the description of the first one.
+
+        Raises:
+            BadInput: the text is not the name of a file, or the file exists and is no circuit, which must not be lost.
+        """
+        name, circuit, first = self.file.value.strip(), self.draft.circuit, self._past[0].circuit
+        if Path(name).name in ("", "..") or "\0" in name:
+            raise BadInput(f"{name!r} is not the name of a file; expected a name such as circuit.yaml")
+        file = to_path(name)
+        if file.exists():
+            try:
+                load_circuit(file)
+            except BadInput as error:
+                raise BadInput(f"{file} exists and is not a circuit; expected another name") from error
         if circuit != first:
             description = f"Changed by hand in the explorer; the first circuit was {first.name or 'another one'}."
             circuit = replace(circuit, description=description)
@@ -215,7 +239,11 @@ class Explorer(ipywidgets.VBox):
         """Show the circuit as it is now, its losses, and a message; the drawing is sent first."""
         self._show_drawing()
         loss, unablated = self._test.measure([self.draft.circuit, Circuit()], self._n, self._progress)
-        show_losses(self.losses, [unablated, loss])
+        with self.losses.batch_update():
+            for bar, name, shown in zip(self.losses.data, BARS, (unablated, loss), strict=True):
+                values = [shown.mean, *shown.components.values()]
+                text = [f"{value:.3f}" for value in values]
+                bar.update(y=values, text=text, name=f"{name}, {shown.n_examples:,} examples")
         losses = f"The circuit's loss is {loss}, the unablated loss {unablated}, on {self._n:,} examples."
         self._say(f"{message} {losses}" if message else losses)
 
@@ -238,19 +266,29 @@ class Explorer(ipywidgets.VBox):
         self.viewer.panels = viewer.contents
 
 
-def _circuit_file(name: str) -> Path:
-    """Return the path of the file to write.
+def loss_panel(components: Sequence[str]) -> Panel:
+    """Return bars without numbers: the unablated loss and the circuit's, on average and for each component."""
+    bars = [
+        go.Bar(
+            x=["mean", *components], marker={"color": colour, "pattern": {"shape": shape}}, constraintext="none",
+            textposition="outside", textfont={"size": 10}, cliponaxis=False,
+        )
+        for colour, shape in BARS.values()
+    ]  # fmt: skip
+    y = {"rangemode": "tozero", "title": {"text": "loss"}, "gridcolor": GRID, "zerolinecolor": GRID}
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
+    return _panel(bars, yaxis=y, barmode="group", bargap=0.1, legend=legend, height=240)
 
-    Raises:
-        BadInput: the text is not the name of a file, or the file exists and is not a circuit, which must not be lost.
-    """
-    path = Path(name.strip())
-    if path.name in ("", "..") or "\0" in name:
-        raise BadInput(f"{name.strip()!r} is not the name of a file; expected a name such as circuit.yaml")
-    path = to_path(path)
-    if path.exists():
-        try:
-            load_circuit(path)
-        except BadInput as error:
-            raise BadInput(f"{path} exists and is not a circuit; expected another name") from error
-    return path
+
+def attention_panel(roles: Sequence[str]) -> Panel:
+    """Return an empty heat map: the attention of a head from role (down) to role (across)."""
+    shade = {"colorscale": "Blues", "zmin": 0, "zmax": 1, "showscale": False}
+    heat = go.Heatmap(x=roles, y=roles, texttemplate="%{z:.2f}", **shade)
+    return _panel([heat], yaxis={"autorange": "reversed"}, height=330)
+
+
+def _panel(traces: Sequence[Any], **layout: Any) -> Panel:
+    """Return a figure that is readable on white and on black."""
+    plain = {"paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "font": {"color": INK}, "title": {"font": {"size": 13}}}
+    size = {"width": 400, "margin": {"t": 40, "b": 40, "l": 80, "r": 10}}
+    return Panel(traces, {**plain, **size, **layout})

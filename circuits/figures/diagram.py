@@ -1,6 +1,10 @@
-"""The circuit diagram: roles across, layers upwards, one arrow for each path, as in the paper's figure 5."""
+"""The circuit diagram: roles across, layers upwards, one arrow for each path, as in the paper's figure 5.
 
-from collections.abc import Iterable
+Edges of a composition are drawn beside the lines of the roles: what a sender writes at a role is read at the same role,
+from the height of its sender up to the head that reads it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 
 from jaxtyping import Float
 from torch import Tensor
@@ -8,16 +12,25 @@ from torch import Tensor
 from circuits.circuit import AttentionPath, Circuit
 from circuits.entrance import entrance
 from circuits.errors import whole
-from circuits.figures.diagram_edges import READ, WRITTEN, add_edges
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.mechanisms.mechanism import PREVIOUS
 from circuits.roles import Roles
-from circuits.tracing.edges import Composition
+from circuits.tracing.edges import EMBED, Composition, Edge, Sender
 from circuits.utils.plotting import go
 
 # The colours differ for colour-blind readers, too (Okabe and Ito). A layer keeps its colour throughout a diagram.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DARK = "#444444"  # the colour of all arrows, if colours stand for something else
+INPUTS = {  # colours for colour-blind readers, too (Okabe and Ito), and the side of the line
+    "Q": ("where the source looks (Q)", "#0072B2", "dot", 1),
+    "K": ("what the target is found by (K)", "#D55E00", "dash", -1),
+    "V": ("what is fetched (V)", "#009E73", "solid", -1),
+}
+SYMBOLS = {"embedding": "circle", "MLP": "diamond", "head without a path here": "triangle-up"}  # of senders
+STRONGEST = 2  # edges that are drawn for one input of a path
+READ, WRITTEN, MLP = 0.2, 0.72, 0.92  # heights within a layer
+BELOW = -0.15  # the height of the embedding
+APART, BEND = 0.1, 0.1  # the distance between edges; the height over which an edge leaves the line
 
 
 def drawn_paths(paths: Iterable[AttentionPath], roles: Roles) -> list[tuple[AttentionPath, str, str]]:
@@ -110,3 +123,76 @@ def circuit_diagram(
         legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
     )  # fmt: skip
     return figure
+
+
+def drawn_edges(composition: Composition) -> list[Edge]:
+    """Return the edges that hold, for each input of a path only the strongest."""
+    inputs = [composition.of(path, which) for path in composition.attention for which in INPUTS]
+    return [
+        edge
+        for edges in inputs
+        for edge in sorted(edges, key=lambda one: one.effect.mean if one.effect else 0.0, reverse=True)[:STRONGEST]
+    ]
+
+
+def add_edges(
+    figure: go.Figure, composition: Composition, place: Mapping[str, int], tips: Collection[tuple[int, int, str]]
+) -> str:
+    """Draw the edges of a composition; return how many are drawn, and how many are not.
+
+    Args:
+        figure: the diagram.
+        composition: the edges.
+        place: the column of every role.
+        tips: the layer, index and role at the tip of every arrow; a sending head needs no mark there.
+    """
+    edges = drawn_edges(composition)
+    beside: dict[tuple[str, int], list[Edge]] = {}  # by role and side; the shortest is next to the line
+    for edge in sorted(edges, key=lambda edge: _high(edge) - _low(edge.sender)):
+        beside.setdefault((edge.sender_role, INPUTS[edge.input][3]), []).append(edge)
+    apart = min(APART, 0.45 / max(map(len, beside.values()), default=1))
+    for which, (label, colour, dash, side) in INPUTS.items():
+        read = [edge for edge in edges if edge.input == which]
+        lines: list[tuple[float | None, float | None]] = []
+        dots: list[tuple[float, float]] = []
+        for edge in read:
+            line, low, high = place[edge.sender_role], _low(edge.sender), _high(edge)
+            x = line + side * apart * (1 + beside[edge.sender_role, side].index(edge))
+            lines += [(line, low), (x, low + BEND), (x, high - BEND), (line, high), (None, None)]
+            dots.append((x, high - BEND))
+        figure.add_scatter(
+            x=[x for x, _ in lines], y=[y for _, y in lines], mode="lines", name=label, hoverinfo="skip",
+            line={"color": colour, "width": 1.5, "dash": dash}, showlegend=bool(lines),
+        )  # fmt: skip
+        figure.add_scatter(
+            x=[x for x, _ in dots], y=[y for _, y in dots], mode="markers", showlegend=False,
+            marker={"size": 5, "color": colour}, hovertext=[*map(_text, read)], hoverinfo="text",
+        )  # fmt: skip
+    marked: dict[str, list[tuple[Sender, str]]] = {kind: [] for kind in SYMBOLS}
+    for sender, role in sorted({(edge.sender, edge.sender_role) for edge in edges}):
+        if (*(sender.head or ()), role) not in tips:
+            kind = "MLP" if sender.is_mlp else "embedding" if sender == EMBED else "head without a path here"
+            marked[kind].append((sender, role))
+    for kind, nodes in marked.items():
+        figure.add_scatter(
+            x=[place[role] for _, role in nodes], y=[_low(sender) for sender, _ in nodes], mode="markers", name=kind,
+            marker={"size": 9, "symbol": SYMBOLS[kind], "color": "white", "line": {"color": "#444", "width": 1.5}},
+            hovertext=[f"{sender} at {role}" for sender, role in nodes], hoverinfo="text", showlegend=bool(nodes),
+        )  # fmt: skip
+    n_more = len(composition.of()) - len(edges)
+    more = f" (the strongest {STRONGEST} of each input; {n_more} more in the table)" if n_more else ""
+    return f"{len(edges)} edges{more}"
+
+
+def _low(sender: Sender) -> float:
+    return BELOW if sender == EMBED else sender.layer + (MLP if sender.is_mlp else WRITTEN)
+
+
+def _high(edge: Edge) -> float:
+    return edge.path.head.layer + READ
+
+
+def _text(edge: Edge) -> str:
+    """Return the text that is shown when the pointer rests on an edge."""
+    name = str(edge.sender)
+    return str(edge).replace(name, f"<b>{name}</b>", 1).replace(", read", "<br>read").replace("; ", "<br>")

@@ -37,7 +37,7 @@ def viewer_code() -> str:
     assert package.origin
     bundle = Path(package.origin).parent / "dist" / "cdn" / "iife.js"
     code = bundle.read_text(encoding="utf-8").removesuffix("//# sourceMappingURL=iife.js.map\n")
-    return code + (Path(__file__).parents[1] / "viewer" / "viewer.js").read_text(encoding="utf-8")
+    return code + (Path(__file__).parent / "viewer.js").read_text(encoding="utf-8")
 
 
 def render_page(template: str, package: str = "circuits", **contents: Any) -> str:

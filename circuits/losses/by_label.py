@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 
 from circuits.circuit import Circuit
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Mean
 from circuits.model.transformer import Transformer
 from circuits.roles import Roles
 from circuits.task import Examples, Task, WithInstances
@@ -107,7 +107,7 @@ def losses_by_label(
         circuits: the ablations; ``Circuit()`` is the unablated model.
         named: roles that come first where several have the same labels.
     """
-    from circuits.ablation.evaluation import evaluate
+    from circuits.ablation import evaluate
 
     roles, n_instances = examples.roles, examples.roles.positions.shape[2]
     if not has_few_labels(roles) or (n_instances > 1 and not isinstance(task, WithInstances)):

@@ -1,16 +1,55 @@
-"""Losses averaged over examples, with standard errors."""
+"""Means and losses over examples with their standard errors, compared with thresholds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from jaxtyping import Float
 
-from circuits.errors import real
-from circuits.losses.mean import Mean
 from circuits.results import Number
 from circuits.settings import current
 from circuits.utils.lazy import torch
+
+Compared = Literal["below", "above", "undecided"]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over examples.
+
+    Attributes:
+        mean: the mean; NaN without any example.
+        standard_error: its standard error, from the spread over examples.
+        n_examples: the number of examples.
+    """
+
+    mean: Number
+    standard_error: Number
+    n_examples: int
+
+    @classmethod
+    def of(cls, values: Float[torch.Tensor, " example"]) -> Mean:
+        """Average one value for each example; examples with NaN have no value."""
+        known = values[~values.isnan()].double()
+        spread = known.std().item() if len(known) > 1 else float("nan")
+        return Mean(known.mean().item(), spread / max(1, len(known)) ** 0.5, len(known))
+
+    def compared(self, threshold: float) -> Compared:
+        """Return on which side of a threshold the mean is, by more than three standard errors."""
+        return "undecided" if self.near(threshold) else "below" if self.mean < threshold else "above"
+
+    def near(self, threshold: float) -> bool:
+        """Whether the mean is within three standard errors of a threshold; a single example is always too few."""
+        return not abs(self.mean - threshold) > current().sure * self.standard_error
+
+    @property
+    def positive(self) -> bool:
+        """Whether the mean is above zero by more than three standard errors."""
+        return self.compared(0.0) == "above"
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.standard_error:.2f}"
 
 
 @dataclass(frozen=True)
@@ -57,10 +96,8 @@ def strict_threshold(unablated: Loss, combined: Loss, threshold: float) -> float
     return min(threshold, allowed) if combined.mean < allowed else threshold
 
 
-def check_threshold(threshold: float) -> None:
-    """Check a threshold.
-
-    Raises:
-        BadInput: the threshold is not a number above 0.
-    """
-    real("the threshold", threshold, above=0.0)
+def per_example(
+    values: Float[torch.Tensor, "*variant example instance"], there: Float[torch.Tensor, "example instance"]
+) -> Float[torch.Tensor, "*variant example"]:
+    """Average over the instances that are ``there`` (1) and not elsewhere (0); NaN in an example without any."""
+    return (values * there).sum(dim=-1) / there.sum(dim=-1)

@@ -13,14 +13,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.ablation.evaluation import each_loss
+from circuits.ablation import each_loss
 from circuits.circuit import Circuit
+from circuits.errors import real
 from circuits.given import number_of_examples
-from circuits.losses.loss import Loss, check_threshold
-from circuits.losses.mean import Compared
+from circuits.losses.loss import Compared, Loss
 from circuits.losses.sample import Sample, blocks
-from circuits.model.transformer import Transformer
-from circuits.model.windows import windowed
+from circuits.model.transformer import Transformer, windowed
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples, Task
@@ -55,7 +54,7 @@ class SequentialTest:
             BadInput: there are too few or too many examples, or the threshold is not a number above 0.
         """
         number_of_examples(len(examples))
-        check_threshold(threshold)
+        real("the threshold", threshold, above=0.0)
         self.model, self.task, self.examples, self.threshold = model, task, examples, threshold
         self.rounds = [current().few]
         while self.rounds[-1] < len(examples):

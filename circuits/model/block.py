@@ -71,14 +71,9 @@ def after_mlp(block: Any, middle: Float[Tensor, "row d_model"]) -> Float[Tensor,
     return torch.cat([part + _mlp(block.mlp, normalised(block.ln2, part)) for part in middle.split(at_once)])
 
 
-def is_layer_norm(module: Any) -> bool:
-    """Whether a norm is TransformerLens's LayerNorm, with a weight and a bias."""
-    return type(module).__name__ == "LayerNorm" and hasattr(module, "w")
-
-
 def normalised(module: Any, residual: Float[Tensor, "*row d_model"]) -> Float[Tensor, "*row d_model"]:
     """Return the normalised residual stream."""
-    if is_layer_norm(module):  # the same function in one operation instead of six
+    if type(module).__name__ == "LayerNorm" and hasattr(module, "w"):  # the same in one operation instead of six
         return functional.layer_norm(residual, residual.shape[-1:], module.w, module.b, module.eps)
     return module(residual)
 

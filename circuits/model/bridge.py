@@ -15,8 +15,7 @@ from torch import Tensor
 from transformers import Cache
 
 from circuits.errors import BadInput
-from circuits.model.edits import Edit, EditHeads, EditMLP, edited, residual_in
-from circuits.model.layers import Layers, architecture
+from circuits.model.layers import Edit, EditHeads, EditMLP, Layers, architecture, edited, residual_in
 from circuits.model.transformer import Transformer, attention_mask
 from circuits.task import Examples
 

@@ -1,8 +1,8 @@
 """A transformer like GPT-2 with the names of TransformerLens 3's HookedTransformer, for TransformerLens 4.
 
 It has the same weights under the same keys, the same hook points, and outputs that are equal to the last bit on a CPU
-with equal versions of PyTorch; ``run_with_cache``, ``run_with_hooks``, ``start_at_layer``, ``stop_at_layer`` and
-``past_kv_cache`` work. What is not of GPT-2's architecture (rotary embeddings, gated MLPs, ...) is a TransformerBridge.
+with equal versions of PyTorch; ``run_with_cache``, ``run_with_hooks``, ``start_at_layer`` and ``stop_at_layer`` work.
+What is not of GPT-2's architecture (rotary embeddings, gated MLPs, ...) is a TransformerBridge.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ class Embed(_Part):
 class PosEmbed(_Part):
     """The embedding of positions."""
 
-    def forward(self, n_positions: int, first: int = 0, mask: Tensor | None = None) -> Tensor:
-        """Return a row for every position from ``first`` on; with a mask they count from the first token."""
+    def forward(self, n_positions: int, mask: Tensor | None = None) -> Tensor:
+        """Return a row for every position; with a mask they count from the first token."""
         if mask is None:
-            return self.W_pos[first : first + n_positions]
+            return self.W_pos[:n_positions]
         return self.W_pos[(mask.cumsum(dim=1) - 1).clamp(min=0)] * mask[..., None]
 
 
@@ -207,13 +207,12 @@ class TransformerBlock(_Part):
     def forward(
         self,
         resid_pre: Float[Tensor, "batch pos d_model"],
-        past_kv_cache_entry: Any = None,
         attention_mask: Tensor | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
         """Return the residual stream after the layer."""
         residual = self.hook_resid_pre(resid_pre)
         normal = self.ln1(residual)
-        residual = residual + self.hook_attn_out(self.attn(normal, normal, normal, past_kv_cache_entry, attention_mask))
+        residual = residual + self.hook_attn_out(self.attn(normal, normal, normal, None, attention_mask))
         if not self.cfg.attn_only:
             residual = self.hook_resid_mid(residual)
             residual = residual + self.hook_mlp_out(self.mlp(self.ln2(residual)))
@@ -247,13 +246,12 @@ class HookedTransformer(HookedRootModule):
         self.setup()
 
     def input_to_embed(
-        self, input: Any, attention_mask: Tensor | None = None, past_kv_cache: Any = None, **_: object
+        self, input: Any, attention_mask: Tensor | None = None, **_: object
     ) -> tuple[Tensor, Tensor, None, Tensor | None]:
         """Return the residual stream that enters layer 0, the tokens, None and the mask."""
         tokens = self.to_tokens(input) if isinstance(input, str) else input
         tokens = tokens[None] if tokens.ndim == 1 else tokens
-        first = 0 if past_kv_cache is None else past_kv_cache[0].past_keys.shape[1]
-        places = self.pos_embed(tokens.shape[1], first, attention_mask).expand(*tokens.shape[:2], -1)
+        places = self.pos_embed(tokens.shape[1], attention_mask).expand(*tokens.shape[:2], -1)
         return self.hook_embed(self.embed(tokens)) + self.hook_pos_embed(places), tokens, None, attention_mask
 
     def forward(
@@ -262,7 +260,6 @@ class HookedTransformer(HookedRootModule):
         start_at_layer: int | None = None,
         stop_at_layer: int | None = None,
         attention_mask: Tensor | None = None,
-        past_kv_cache: Any = None,
     ) -> Tensor:
         """Return the outputs, ``[batch, pos, d_vocab_out]``, or the residual stream that enters a layer.
 
@@ -271,16 +268,12 @@ class HookedTransformer(HookedRootModule):
             start_at_layer: the first layer that runs.
             stop_at_layer: the layer before which to stop.
             attention_mask: 0 where there is padding, ``[batch, pos]``.
-            past_kv_cache: TransformerLens's cache of keys and values, for text without padding.
         """
         residual = input
         if start_at_layer is None:
-            residual, _, _, attention_mask = self.input_to_embed(
-                input, attention_mask=attention_mask, past_kv_cache=past_kv_cache
-            )
+            residual, _, _, attention_mask = self.input_to_embed(input, attention_mask=attention_mask)
         for layer in range(self.cfg.n_layers)[start_at_layer or 0 : stop_at_layer]:
-            entry = None if past_kv_cache is None else past_kv_cache[layer]
-            residual = self.blocks[layer](residual, past_kv_cache_entry=entry, attention_mask=attention_mask)
+            residual = self.blocks[layer](residual, attention_mask=attention_mask)
         if stop_at_layer is not None:
             return residual
         outputs: Tensor = self.unembed(getattr(self, "ln_final", nn.Identity())(residual))
@@ -314,11 +307,6 @@ class HookedTransformer(HookedRootModule):
         text = f"{self.tokenizer.bos_token if prepend_bos and self.tokenizer.bos_token else ''}{text}"
         found = self.tokenizer(text, return_tensors="pt", add_special_tokens=False)
         return found["input_ids"].to(self.cfg.device)
-
-    def to_string(self, tokens: Tensor) -> Any:
-        """Return the text of tokens, ``[pos]`` or one, or the texts of several, ``[batch, pos]``."""
-        assert self.tokenizer is not None
-        return self.tokenizer.decode(tokens)
 
     def __getattr__(self, name: str) -> Any:
         """Return the weights of all layers, ``W_Q`` and so on, ``[layer, ...]``, and those of the embeddings."""

@@ -12,8 +12,7 @@ from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValue
 
 from circuits.errors import BadInput
 from circuits.model.block import after_mlp, is_like_gpt2, normalised
-from circuits.model.edits import kept
-from circuits.model.layers import close, layers
+from circuits.model.layers import close, kept, layers
 from circuits.model.transformer import Transformer
 from circuits.task import Examples
 
@@ -70,21 +69,18 @@ class KeptRun:
             residual = torch.cat([self.residuals[layer][:, :first].expand(n_variants, -1, -1, -1), residual], dim=2)
         rows = residual.flatten(0, 1)
         for above in range(layer, self.model.cfg.n_layers):
-            rows = self._tail_after(above, rows, first) if self.keys else opened.block(above, rows)
+            if not self.keys:
+                rows = opened.block(above, rows)
+                continue
+            block = self.model.blocks[above]  # its last positions attend to the kept keys and values of those before
+            past = (own[above][:, :first].repeat(n_variants, 1, 1, 1) for own in (self.keys, self.values))
+            before = TransformerLensKeyValueCacheEntry(*past, frozen=True)
+            normal = normalised(block.ln1, rows)
+            middle = rows + block.attn(normal, normal, normal, past_kv_cache_entry=before)
+            rows = after_mlp(block, middle.flatten(0, 1)).reshape(rows.shape)
         outputs = opened.read(rows.flatten(0, 1)).unflatten(0, (n_variants, n, -1))
-        before = self.outputs[:, : first if self.keys else 0]
-        return torch.cat([before.expand(n_variants, -1, -1, -1), outputs], dim=2)
-
-    def _tail_after(
-        self, layer: int, rows: Float[Tensor, "run tail d_model"], first: int
-    ) -> Float[Tensor, "run tail d_model"]:
-        """Return the last positions after a layer; they attend to the kept keys and values of those before."""
-        block, n_variants = self.model.blocks[layer], len(rows) // len(self.outputs)
-        past = (own[layer][:, :first].repeat(n_variants, 1, 1, 1) for own in (self.keys, self.values))
-        before = TransformerLensKeyValueCacheEntry(*past, frozen=True)
-        normal = normalised(block.ln1, rows)
-        middle = rows + block.attn(normal, normal, normal, past_kv_cache_entry=before)
-        return after_mlp(block, middle.flatten(0, 1)).reshape(rows.shape)
+        unchanged = self.outputs[:, : first if self.keys else 0]
+        return torch.cat([unchanged.expand(n_variants, -1, -1, -1), outputs], dim=2)
 
 
 def check_branching(model: Transformer, examples: Examples) -> None:

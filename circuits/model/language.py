@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,12 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
         raise BadInput(f"a name: got {type(name).__name__}; expected a model's name, such as gpt2, or a folder")
     name = to_path(name) if str(name).startswith("~") else name
     dtype = dtype or torch.float32
-    with warnings.catch_warnings(), redirect_stdout(sys.stderr), _no_bars():  # the libraries print to stdout
+    bars = transformers.utils.logging  # of loading from a disk; downloads have bars of their own
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr), ExitStack() as stack:  # the libraries print to stdout
         warnings.simplefilter("ignore")
+        if bars.is_progress_bar_enabled():
+            bars.disable_progress_bar()
+            stack.callback(bars.enable_progress_bar)
         with _named(f"{name}: no model in Hugging Face's format"):
             transformers.AutoConfig.from_pretrained(name, **CODE)
         with _named(f"{name}: no tokenizer"):
@@ -73,16 +77,3 @@ def _named(wrong: str) -> Iterator[None]:
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{wrong} ({reason})") from error
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """Hide the bars of loading from a disk, within a ``with`` block; downloads have bars of their own."""
-    bars = transformers.utils.logging
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()

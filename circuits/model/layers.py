@@ -2,7 +2,7 @@
 
     embed()                         the residual stream that enters layer 0
     block(layer, residual, ...)     a layer, with functions that change its attention patterns, the queries, keys,
-                                    values and outputs of its heads, and the output of its MLP (edits.py)
+                                    values and outputs of its heads, and the output of its MLP
     read(rows)                      the outputs, from the residual stream after the last layer
 
 ``layers`` opens a model and checks once, for each length of sequence, that these add up to what the model computes. A
@@ -11,22 +11,29 @@ model that drops changes of its attention patterns, or whose layers do not give 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from circuits.errors import BadInput
-from circuits.model.batching import spread
 from circuits.model.block import after_mlp, is_like_gpt2, normalised
-from circuits.model.edits import Edit, EditHeads, EditMLP, edited
 from circuits.model.state import learned
-from circuits.model.transformer import Transformer, attention_mask, check_inputs, is_bridge, run
+from circuits.model.transformer import Transformer, attention_mask, check_inputs, is_bridge, run, spread
 from circuits.task import Examples
 
 # From this size on, TransformerLens's transposed copy of the unembedding in every run takes longer than the product.
 LARGE_VOCABULARY = 2**12
 WRONG_PARTS = (AttributeError, RuntimeError, TypeError, ValueError, IndexError)  # of an architecture with other parts
 CHECKED = 4  # examples that a model is checked on, from the first to the last
+
+Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, query, key], before and after the change
+# Changes of the queries ``q``, keys ``k``, values ``v`` and outputs ``z`` of a layer's heads, [run, pos, head, d_head].
+EditHeads = Mapping[str, Callable[[Tensor], Tensor]]
+EditMLP = Callable[[Tensor, Tensor], Tensor]  # the input and the output of an MLP, and its output after the change
 
 
 class Layers:
@@ -162,3 +169,80 @@ def architecture(model: Transformer) -> str:
     """Return the name of a model's architecture, for messages."""
     cfg = model.cfg
     return getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or type(model).__name__
+
+
+@contextmanager
+def edited(block: Any, edit: Edit | None, heads: EditHeads | None = None, mlp: EditMLP | None = None) -> Iterator[None]:
+    """Change the patterns, the queries, keys, values and outputs of heads, and the MLP of a layer.
+
+    Raises:
+        BadInput: nothing went through a hook point.
+    """
+    attention = block.attn
+    d_head = attention.cfg.d_head if hasattr(attention, "cfg") else attention.config.d_head
+    called: set[str] = set()
+
+    def changed(name: str, change: Edit) -> Callable[..., Tensor]:
+        def put(module: nn.Module, inputs: Any, value: Tensor) -> Tensor:
+            called.add(name)
+            # some architectures have all heads side by side, and some call view
+            by_head = value if name == "pattern" else value.reshape(*value.shape[:2], -1, d_head)
+            return change(by_head).reshape(value.shape).contiguous()
+
+        return put
+
+    def put_mlp(module: nn.Module, by_place: Any, by_name: Any, output: Any) -> Any:
+        assert mlp is not None
+        into = residual_in(by_place, by_name)
+        if isinstance(output, tuple):  # a mixture of experts also returns what its router chose
+            return (mlp(into, output[0]), *output[1:])
+        return mlp(into, output)
+
+    changes = {**({} if edit is None else {"pattern": edit}), **(heads or {})}
+    with ExitStack() as stack:
+        for name, change in changes.items():
+            point = getattr(attention, f"hook_{name}")
+            stack.enter_context(point.register_forward_hook(changed(name, change)))
+        if mlp is not None:
+            stack.enter_context(block.mlp.register_forward_hook(put_mlp, with_kwargs=True))
+        yield
+    if called != {*changes}:
+        raise BadInput("the model was run without its hooks, so that nothing was ablated; expected an uncompiled model")
+
+
+def residual_in(by_place: tuple[Any, ...], by_name: dict[str, Any]) -> Tensor:
+    """Return the residual stream among the arguments of a layer, a norm or an MLP."""
+    return by_place[0] if by_place else by_name["hidden_states"]
+
+
+def kept(seen: list[Tensor]) -> Edit:
+    """Return a change that changes nothing, and keeps what it sees in a list."""
+
+    def keep(value: Tensor) -> Tensor:
+        seen.append(value)
+        return value
+
+    return keep
+
+
+def pattern_hook(layer: int) -> str:
+    """Return the name of the hook point for a layer's attention patterns, after softmax and mask."""
+    return f"blocks.{layer}.attn.hook_pattern"
+
+
+def attention_patterns(
+    model: Transformer, examples: Examples
+) -> Iterator[tuple[int, Float[Tensor, "batch head query key"]]]:
+    """Yield every layer with its attention patterns, at least in single precision; only one layer is in memory.
+
+    Raises:
+        BadInput: the layers, one by one, do not give the model's outputs.
+    """
+    opened, seen = layers(model, examples), list[Tensor]()
+    with torch.no_grad():
+        residual = opened.embed()
+    for layer in range(model.cfg.n_layers):
+        with torch.no_grad():
+            residual = opened.block(layer, residual, kept(seen))
+        pattern = seen.pop()
+        yield layer, pattern.to(torch.promote_types(pattern.dtype, torch.float32))

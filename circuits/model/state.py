@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from circuits.errors import BadInput
-from circuits.model.transformer import Transformer, check_model
+from circuits.model.transformer import Transformer
 from circuits.utils.lazy import torch
 
 Learned = dict[Hashable, Any]
@@ -21,7 +21,12 @@ def check_state(model: Any) -> None:
         BadInput: it is no transformer; it is compiled, in train mode with dropout, or has hooks or spliced modules, so
             that not every computation here would follow them; or two of its layers are one module.
     """
-    check_model(model)
+    if isinstance(model, type) or not isinstance(model, Transformer):
+        given = f"the text {model!r:.60}" if isinstance(model, str) else f"of type {type(model).__name__}"
+        raise BadInput(
+            f"the model is {f'the class {model.__name__}' if isinstance(model, type) else given}; expected a "
+            "HookedTransformer or a TransformerBridge (circuits.model.from_pretrained loads one by its name)"
+        )
     state = _state(model)
     if model not in _learned or _learned[model][0] != state:
         _check(model)

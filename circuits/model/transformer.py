@@ -5,11 +5,13 @@ No file of ``circuits`` outside this folder imports TransformerLens; Transformer
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 
 from circuits.errors import BadInput
+from circuits.roles import Roles
 from circuits.task import Examples
 from circuits.utils.lazy import Deferred, torch
 
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
     from circuits.model import hooked_transformer as hooked_transformer
 else:
     hooked_transformer = Deferred("circuits.model.hooked_transformer")
+
+# Sequence positions run through a layer at once: enough to keep the processor busy, small enough for its caches.
+POSITIONS_AT_ONCE = 2**13
+# Entries of the attention patterns of a layer, or of the outputs, at once: 256 MiB in single precision.
+ENTRIES_AT_ONCE = 2**26
 
 
 @runtime_checkable
@@ -48,20 +55,6 @@ class Transformer(Protocol):
 def is_bridge(model: Transformer) -> bool:
     """Whether a model is a TransformerBridge."""
     return any(kind.__name__ == "TransformerBridge" for kind in type(model).__mro__)
-
-
-def check_model(model: object) -> None:
-    """Check that something is a transformer of TransformerLens.
-
-    Raises:
-        BadInput: it is not; the message says how to make one.
-    """
-    if isinstance(model, type) or not isinstance(model, Transformer):
-        given = f"the text {model!r:.60}" if isinstance(model, str) else f"of type {type(model).__name__}"
-        raise BadInput(
-            f"the model is {f'the class {model.__name__}' if isinstance(model, type) else given}; expected a "
-            "HookedTransformer or a TransformerBridge (circuits.model.from_pretrained loads one by its name)"
-        )
 
 
 def attention_mask(examples: Examples) -> dict[str, torch.Tensor]:
@@ -126,3 +119,42 @@ def run(model: Transformer, examples: Examples) -> Float[torch.Tensor, "batch po
     check_inputs(model, examples)
     outputs: torch.Tensor = model(examples.inputs, **attention_mask(examples))
     return outputs
+
+
+def sequences_at_once(n_heads: int, n_positions: int, n_outputs: int = 1) -> int:
+    """Return the number of sequences that run at once; ``n_outputs`` is the number of outputs at a position."""
+    return max(1, min(POSITIONS_AT_ONCE, ENTRIES_AT_ONCE // max(n_heads * n_positions, n_outputs)) // n_positions)
+
+
+def spread(n: int, most: int, n_positions: int, cfg: Any) -> Int[torch.Tensor, " few"]:
+    """Return the indices of a few of ``n`` examples, from the first to the last: at most ``most``, at least two.
+
+    There are fewer of long sequences and large vocabularies: their outputs take a quarter of ``ENTRIES_AT_ONCE``.
+    """
+    n_outputs = cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab
+    few = max(2, min(most, ENTRIES_AT_ONCE // 4 // (n_positions * n_outputs)))
+    return torch.linspace(0, n - 1, min(few, n)).long()
+
+
+def windowed(model: Transformer, roles: Roles) -> Roles:
+    """Return the roles with the windows of a model's layers."""
+    own = windows(model)
+    return replace(roles, windows=own if any(own) else ())
+
+
+def windows(model: Transformer) -> tuple[int | None, ...]:
+    """Return how many positions a position sees in every layer, itself included; None in a layer without a window."""
+    config = model.cfg
+    if is_bridge(model):
+        config = getattr(model.original_model, "config", config)
+        config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    if not getattr(config, "use_local_attn", True) or getattr(config, "attention_dir", "causal") != "causal":
+        return (None,) * model.cfg.n_layers
+
+    def given(*names: str) -> Any:
+        return next((value for name in names if (value := getattr(config, name, None))), None)
+
+    # Hugging Face's names, then those of GPT-Neo and of TransformerLens. Without kinds of layers, all are alike.
+    kinds = given("layer_types", "attention_layers", "attn_types") or ["sliding_attention"] * model.cfg.n_layers
+    sizes = {"sliding_attention": given("sliding_window"), "local": given("window_size")}
+    return tuple(sizes.get(kind) for kind in kinds)

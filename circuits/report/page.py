@@ -20,7 +20,7 @@ from circuits.losses.loss import Loss
 from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.report.report import Report, as_texts
 from circuits.utils.plotting import go
-from circuits.viewer.viewer import attention_viewer, elements
+from circuits.viewer import attention_viewer, elements
 
 VIEWED_EXAMPLES = 3
 MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}

@@ -12,7 +12,7 @@ from circuits.circuit import AttentionPath, Circuit
 from circuits.errors import BadInput
 from circuits.heads import Head
 from circuits.losses.by_label import ByLabel
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Mean
 from circuits.results import Decision, Result, as_text
 from circuits.tracing.numbers import table
 from circuits.utils.lazy import pandas

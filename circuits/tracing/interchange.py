@@ -32,11 +32,10 @@ from circuits.errors import BadInput
 from circuits.flow.predicted import predicted_accuracy
 from circuits.given import examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Mean
 from circuits.losses.sample import stream_seed
-from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.results import Decision, Number, Result
 from circuits.roles import Roles
 from circuits.settings import current

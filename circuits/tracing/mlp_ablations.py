@@ -25,11 +25,10 @@ from circuits.errors import BadInput
 from circuits.given import check_reading, examples_of, losses_of
 from circuits.losses.loss import Loss
 from circuits.losses.sample import stream_seed
-from circuits.model.batching import sequences_at_once
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.layers import Layers
 from circuits.model.layers import layers as opened_layers
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.results import Decision, Result
 from circuits.task import Examples, Task
 from circuits.tracing.numbers import below, table

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from circuits.losses.loss import Loss
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Loss, Mean
 from circuits.results import Decision, Result
 from circuits.utils.lazy import pandas
 

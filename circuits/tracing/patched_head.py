@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.heads import Head
-from circuits.model.batching import sequences_at_once
 from circuits.model.block import after_mlp, attention_scores, is_like_gpt2, normalised
 from circuits.model.layers import EditHeads, layers
+from circuits.model.transformer import sequences_at_once
 from circuits.tracing.unablated import Unablated
 
 Patched = tuple[Float[Tensor, "#sender example instance key"], Float[Tensor, "sender example instance d_head"]]

@@ -17,12 +17,11 @@ from circuits.circuit import AttentionPath, Circuit
 from circuits.entrance import entrance
 from circuits.given import check_reading, examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
-from circuits.losses.mean import Mean, per_example
+from circuits.losses.loss import Mean, per_example
 from circuits.losses.sample import stream_seed
 from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
-from circuits.model.transformer import Transformer
-from circuits.model.windows import windowed
+from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision
 from circuits.settings import current
 from circuits.task import Examples, Task

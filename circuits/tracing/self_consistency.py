@@ -24,17 +24,15 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from circuits.ablation.hooks import ablating
+from circuits.ablation import ablating
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
 from circuits.losses.by_label import ByLabel, losses_by_label
-from circuits.losses.loss import Loss
-from circuits.losses.mean import Mean, per_example
+from circuits.losses.loss import Loss, Mean, per_example
 from circuits.losses.sample import Sample, stream_seed
 from circuits.losses.sequential_test import SequentialTest
-from circuits.model.batching import sequences_at_once
-from circuits.model.patterns import pattern_hook
-from circuits.model.transformer import Transformer, run
+from circuits.model.layers import pattern_hook
+from circuits.model.transformer import Transformer, run, sequences_at_once
 from circuits.results import Decision, Number, Result, Verdict, together
 from circuits.roles import Roles
 from circuits.settings import current

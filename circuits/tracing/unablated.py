@@ -16,10 +16,9 @@ from torch import Tensor
 from circuits.errors import BadInput
 from circuits.given import losses_of
 from circuits.heads import Head
-from circuits.model.batching import ENTRIES_AT_ONCE
 from circuits.model.kept_run import KeptRun
 from circuits.model.layers import close
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import ENTRIES_AT_ONCE, Transformer
 from circuits.task import Examples, Task
 from circuits.tracing.edges import EMBED, Sender
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from circuits.errors import real
+
 
 def usable_number(examples: int) -> int:
     """Check a number of examples."""
@@ -23,11 +25,7 @@ def usable_seed(seed: int) -> int:
 
 def usable_threshold(threshold: float | None) -> float | None:
     """Check a threshold."""
-    from circuits.losses.loss import check_threshold
-
-    if threshold is not None:
-        check_threshold(threshold)
-    return threshold
+    return threshold if threshold is None else real("the threshold", threshold, above=0.0)
 
 
 Model = Annotated[

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from circuits.model.transformer import Transformer
     from circuits.task import Task
-    from circuits.viewer.viewer import Viewer
+    from circuits.viewer import Viewer
 
 app = typer.Typer()
 PAGE = "attention.html"
@@ -69,7 +69,7 @@ def view(
         if training:
             newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
         models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
-    from circuits.viewer.viewer import attention_viewer, over_training, side_by_side
+    from circuits.viewer import attention_viewer, over_training, side_by_side
 
     shown = task.examples(examples, seed)
     if by is not None:
@@ -98,7 +98,7 @@ def _page(
     from circuits.figures.attention_figure import attention_figure
     from circuits.figures.page import figure_element, render_page
     from circuits.given import examples_of
-    from circuits.viewer.viewer import elements
+    from circuits.viewer import elements
 
     examples = examples_of(task, ATTENTION_EXAMPLES, seed)
     order, group = examples.roles.in_order, by or examples.roles.main_group

@@ -2,7 +2,7 @@
 
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput
-from circuits.ground_truth.compile import without_redundant_paths
+from circuits.ground_truth import without_redundant_paths
 from circuits.mechanisms.one_hot import OneHot
 from retrieval_interp.ground_truth.chains import ChainTask
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from jaxtyping import Float
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from circuits.ablation.evaluation import evaluate
+from circuits.ablation import evaluate
 from circuits.checks.content_or_position import mean_patterns
 from circuits.circuit import Circuit
 from circuits.errors import BadInput, Unsolved

@@ -12,11 +12,11 @@ from inspect_ai.log import EvalLog, EvalSampleSummary, list_eval_logs, read_eval
 from inspect_ai.scorer import CORRECT, NOANSWER
 
 from circuits.errors import BadInput, whole
-from circuits.losses.interval import Interval
 from circuits.utils.files import read_text
 from circuits.utils.lazy import pandas as pd
 from retrieval_interp.llm.tasks import MOST_ATTEMPTS
 from retrieval_interp.prompts import FORMULATIONS, formulation
+from retrieval_interp.results import Interval
 
 KEY = ("model", "formulation", "steps", "chains", "seed", "questions", "attempts", "max_tokens", "temperature")
 COLUMNS = (*KEY, "asked", "right", "exhausted", "failed", "accuracy", "low", "high", "chance")

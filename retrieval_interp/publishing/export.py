@@ -20,7 +20,7 @@ from retrieval_interp.training.training import train_command
 EXAMPLES, SEED = 4096, 20_250_000
 LARGEST_CHANGE = 1e-3  # relative change of the loss
 
-evaluation = Deferred("circuits.ablation.evaluation")
+evaluation = Deferred("circuits.ablation")
 
 
 def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from circuits import Circuit, Mechanism, OneHot, Roles, load_circuit, save_circu
 from circuits.errors import Unsolved
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES, flow_check
-from circuits.losses.interval import Interval
 from circuits.losses.loss import allowed_loss
 from circuits.mechanisms.one_hot import POSITION
 from circuits.utils.files import write_atomically
@@ -30,6 +29,7 @@ from retrieval_interp.locks import LOCKS, claimed
 from retrieval_interp.models.library import own_task
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, WEIGHTS, read_config
 from retrieval_interp.models.provenance import metadata
+from retrieval_interp.results import Interval
 from retrieval_interp.tasks.task import TrainableTask
 from retrieval_interp.theory.information_flow import layers_until
 

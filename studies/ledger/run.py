@@ -22,13 +22,13 @@ import pandas as pd
 from circuit import Circuit, read_circuit
 
 from circuits.errors import BadInput
-from circuits.losses.interval import Interval
 from circuits.utils.files import write_atomically
 from retrieval_interp import emergence, observations, preset, read_runs
 from retrieval_interp.experiments.emergence import STEPS_PER_EPOCH, circuit_to_follow
 from retrieval_interp.models.library import data_folder
 from retrieval_interp.models.model_dir import LOG, read_config
 from retrieval_interp.models.presets import LITERAL, Recipe
+from retrieval_interp.results import Interval
 from retrieval_interp.sweep.figure4 import FAILED
 from retrieval_interp.sweep.plan import find_plan, load_plan
 from retrieval_interp.sweep.run import LEARNED

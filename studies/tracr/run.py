@@ -22,7 +22,7 @@ from torch import Tensor
 from circuits import Examples, Head, Roles, discover
 from circuits.mechanisms.mechanism import head_pattern
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.model.patterns import attention_patterns
+from circuits.model.layers import attention_patterns
 
 HERE = Path(__file__).parent
 N = 4  # tokens after BOS

@@ -19,7 +19,7 @@ from circuits import (
     validate,
 )
 from circuits.circuit_file import parse_circuit
-from circuits.explorer.draft import Draft
+from circuits.explorer.drawing import Draft
 from circuits.figures.diagram import circuit_diagram
 from circuits.mechanisms import Identity
 from tests.handmade import InductionTask, induction_circuit, induction_model

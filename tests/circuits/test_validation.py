@@ -9,7 +9,7 @@ from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.checks.removals import _doubtful, alternative_targets, removals, step_6
 from circuits.circuit import AttentionPath
-from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms import Previous, Uniform

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuits import BadInput, Circuit, Head, OneHot, evaluate, run_ablated
-from circuits.ablation.evaluation import each_loss
+from circuits.ablation import each_loss
 from circuits.mechanisms import Identity, Previous, Uniform
-from circuits.model import batching
+from circuits.model import transformer
 from tests.architectures import ONLY_3
 from tests.handmade import random_transformer
 
@@ -53,8 +53,8 @@ def test_losses_do_not_depend_on_how_much_runs_or_is_kept_at_once(random_model, 
     maps, examples = [Circuit(heads) for heads in circuits], chains.examples(3, seed=1)
     at_once = evaluate(random_model, chains, examples, maps)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(batching, "POSITIONS_AT_ONCE", sequences * chains.n_positions)
-        patched.setattr(batching, "ENTRIES_AT_ONCE", entries * 2 * chains.n_positions**2)
+        patched.setattr(transformer, "POSITIONS_AT_ONCE", sequences * chains.n_positions)
+        patched.setattr(transformer, "ENTRIES_AT_ONCE", entries * 2 * chains.n_positions**2)
         ran = [part for _, part, _ in each_loss(random_model, chains, examples, maps)]
         assert {part.stop - part.start <= min(sequences, entries) for part in ran} == {True}
         assert torch.allclose(evaluate(random_model, chains, examples, maps), at_once, atol=1e-5)

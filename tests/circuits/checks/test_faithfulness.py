@@ -9,7 +9,7 @@ from circuits import Circuit, FixedPattern, Head, OneHot, discover, validate
 from circuits.checks.content_or_position import mean_patterns
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
-from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.mechanisms import Previous, Uniform
 from tests.handmade import ChainTask

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.ground_truth.harder import divide, eliminate, soften
 from benchmarks.recovery import plant, recover
 from circuits import BadInput, Circuit, Head, OneHot, attention, discover, validate
 from circuits.checks.content_or_position import content_or_position, mean_patterns
@@ -12,11 +13,10 @@ from circuits.circuit import AttentionPath
 from circuits.discovery.discovery import Discovery
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
-from circuits.ground_truth.compile import compile_circuit
-from circuits.ground_truth.harder import divide, eliminate, soften
+from circuits.ground_truth import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Previous
-from circuits.model.patterns import attention_patterns
+from circuits.model.layers import attention_patterns
 from circuits.settings import deciding
 from tests.handmade import ChainTask
 from tests.repeated import RepeatedTokens, trained_model

@@ -5,7 +5,7 @@ from circuits.checks.content_or_position import mean_patterns
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
-from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
 from circuits.tracing.self_consistency import self_consistency
 from tests.handmade import ChainTask

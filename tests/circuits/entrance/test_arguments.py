@@ -55,7 +55,7 @@ from circuits.explorer import explore
 from circuits.figures.diagram import circuit_diagram
 from circuits.ground_truth import compile_circuit
 from circuits.tracing.mlp_ablations import mlp_ablations
-from circuits.viewer.viewer import over_training, side_by_side
+from circuits.viewer import over_training, side_by_side
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 
 model, task = small_model(), Copying()

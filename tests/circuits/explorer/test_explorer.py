@@ -5,7 +5,7 @@ import pytest
 from circuits import BadInput, Circuit, Head, OneHot, evaluate, load_circuit
 from circuits.circuit import AttentionPath
 from circuits.explorer import explore
-from circuits.explorer.draft import Draft
+from circuits.explorer.drawing import Draft
 from circuits.explorer.explorer import AT_ONCE, EXACTLY
 from circuits.mechanisms import Condition, Identity, Previous, Uniform
 from tests.handmade import InductionTask

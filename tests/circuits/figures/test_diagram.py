@@ -6,9 +6,8 @@ import plotly.io
 import pytest
 
 from circuits import Circuit, OneHot, path_patching
-from circuits.explorer.panels import attention_panel
-from circuits.figures.diagram import circuit_diagram
-from circuits.figures.diagram_edges import INPUTS, READ, WRITTEN, drawn_edges
+from circuits.explorer.explorer import attention_panel
+from circuits.figures.diagram import INPUTS, READ, WRITTEN, circuit_diagram, drawn_edges
 from circuits.figures.page import figure_element
 from circuits.mechanisms import Condition
 from circuits.tracing.edges import Sender

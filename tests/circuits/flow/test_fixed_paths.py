@@ -7,7 +7,7 @@ from circuits.checks.paper_protocol import paper_protocol
 from circuits.circuit import AttentionPath
 from circuits.flow.fixed_paths import fixed_paths, paths_on_average, with_fixed_paths
 from circuits.flow.flow_check import flow_check
-from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth import compile_circuit
 from circuits.mechanisms import Condition
 from circuits.roles import Roles
 from tests.handmade import ChainTask, walking_circuit

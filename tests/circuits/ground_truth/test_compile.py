@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from circuits import BadInput, Circuit, Head, OneHot, role_attention
-from circuits.ground_truth.compile import Distractor, compile_circuit, known_after, solves
+from circuits.ground_truth import Distractor, compile_circuit, known_after, solves
 from circuits.mechanisms import Previous, Uniform
 from tests.handmade import ChainTask
 

@@ -5,12 +5,12 @@ from copy import deepcopy
 import pytest
 import torch
 
+from benchmarks.ground_truth.harder import add_noise, directions, divide, eliminate, soften, superpose
 from circuits import BadInput, Circuit, Head, OneHot, evaluate, role_attention
 from circuits.circuit import AttentionPath
-from circuits.ground_truth.compile import compile_circuit
-from circuits.ground_truth.harder import add_noise, directions, divide, eliminate, soften, superpose
+from circuits.ground_truth import compile_circuit
 from circuits.mechanisms.one_hot import Condition
-from circuits.model.patterns import attention_patterns
+from circuits.model.layers import attention_patterns
 from tests.handmade import ChainTask, walking_circuit
 
 PROBLEM = ChainTask(1)  # three chains: pairs at positions 0 to 5, seconds at 1, 3, 5; queries at 6 to 8

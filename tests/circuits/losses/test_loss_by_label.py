@@ -3,7 +3,7 @@
 import torch
 
 from circuits import Circuit, Roles
-from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth import compile_circuit
 from circuits.losses.by_label import ByLabel, losses_by_label
 from circuits.mechanisms import Identity
 from tests.handmade import ChainTask, walking_circuit

@@ -15,8 +15,7 @@ from circuits import (
 )
 from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.model.layers import layers
-from circuits.model.patterns import attention_patterns
+from circuits.model.layers import attention_patterns, layers
 from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge, shaken
 
 SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral", "falcon")

@@ -22,7 +22,7 @@ from circuits.checks.merging import merged
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import Condition
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.model.windows import windowed, windows
+from circuits.model.transformer import windowed, windows
 from tests.architectures import LENGTH, ONLY_3, VOCABULARY, bridge, shaken
 from tests.circuits.entrance.small import Copying, plain_losses
 

@@ -6,7 +6,7 @@ import torch
 from benchmarks.recovery import plant
 from circuits import BadInput, Circuit, Examples, Roles, interchange
 from circuits.ground_truth import compile_circuit
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Mean
 from circuits.task import exchange
 from circuits.tracing.interchange import RANDOM, InterchangeResult
 from tests.handmade import ChainTask, walking_circuit

@@ -8,8 +8,7 @@ import torch
 from circuits import BadInput, Circuit, Head, OneHot, Roles, path_patching, self_consistency
 from circuits.losses.sample import stream_seed
 from circuits.model.kept_run import KeptRun, check_branching
-from circuits.model.layers import layers
-from circuits.model.patterns import attention_patterns
+from circuits.model.layers import attention_patterns, layers
 from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.tracing.patched_head import PatchedHead, ProductHead, patched_head
 from circuits.tracing.unablated import Unablated

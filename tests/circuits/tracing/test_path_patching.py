@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from circuits import AttentionPath, BadInput, Circuit, Head, OneHot, Roles
-from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth import compile_circuit
 from circuits.losses.by_label import ByLabel
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Mean
 from circuits.mechanisms import Condition, Uniform
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.tracing.edges import ALL, EMBED, Composition, Sender

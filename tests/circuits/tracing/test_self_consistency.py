@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from circuits import AttentionPath, BadInput, Circuit, FixedPattern, Head, OneHot, Roles
-from circuits.ground_truth.compile import compile_circuit
+from circuits.ground_truth import compile_circuit
 from circuits.losses.by_label import ByLabel
-from circuits.losses.loss import Loss
-from circuits.losses.mean import Mean
+from circuits.losses.loss import Loss, Mean
 from circuits.mechanisms import Condition, Uniform
 from circuits.tracing.self_consistency import PathAttention, SelfConsistency, low, self_consistency
 from tests.handmade import ChainTask, walking_circuit

@@ -11,8 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from circuits import BadInput, Examples, Roles, attention_viewer
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.viewer.frame import Frame
-from circuits.viewer.viewer import Viewer, over_training, side_by_side
+from circuits.viewer import Frame, Viewer, over_training, side_by_side
 from tests.browser import opened
 
 

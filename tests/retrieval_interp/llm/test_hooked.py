@@ -23,11 +23,11 @@ from transformers import (
 )
 
 from circuits import BadInput, Circuit, Head, OneHot, role_attention
-from circuits.ablation.evaluation import evaluate as losses_of
-from circuits.losses.interval import Interval
+from circuits.ablation import evaluate as losses_of
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.models.language import language_model
 from retrieval_interp.prompts import formulation
+from retrieval_interp.results import Interval
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.prompted import Prompted
 

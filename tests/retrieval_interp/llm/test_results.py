@@ -5,10 +5,10 @@ import pytest
 from inspect_ai.log import write_eval_log
 
 from circuits import BadInput
-from circuits.losses.interval import Interval
 from retrieval_interp.llm.page import accuracy_figure
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen, set_damaged_aside
+from retrieval_interp.results import Interval
 from tests.llm_models import mock, run, wrong
 from tests.solver import solve
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from circuits import BadInput
 from circuits.flow.circuit_flow import circuit_flow
-from circuits.ground_truth.compile import compile_circuit, solves
+from circuits.ground_truth import compile_circuit, solves
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
 

@@ -7,7 +7,7 @@ import torch
 
 from circuits import validate
 from circuits.losses import sequential_test
-from circuits.model import batching
+from circuits.model import transformer
 from retrieval_interp import load
 
 FEW = 128
@@ -57,7 +57,7 @@ def report(monkeypatch):
             patched.setattr(sequential_test, "each_loss", counted)
             if setting.at_once:
                 n_positions = task.examples(1, 1).inputs.shape[1]
-                patched.setattr(batching, "POSITIONS_AT_ONCE", setting.at_once * n_positions)
+                patched.setattr(transformer, "POSITIONS_AT_ONCE", setting.at_once * n_positions)
             sizes[:] = [0]
             found = validate(model, task, circuit, n_examples=setting.examples, seed=1, threshold=threshold)
         return found, max(sizes)

@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from circuits.losses.interval import Interval
 from retrieval_interp.prompts import FORMULATIONS, formulation
+from retrieval_interp.results import Interval
 from tests.solver import solve
 
 LEVEL = 0.999

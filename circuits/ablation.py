@@ -1,16 +1,18 @@
-"""Losses under many ablations: hooks on one layer after the other, and no layer twice for circuits that agree so far.
+"""Ablation: replace a model's attention patterns with those of a circuit (paper, Appendix E).
 
-Circuits are run as a tree. At the root stands the residual stream that enters layer 0; where circuits differ in a
-layer, the tree has a branch for each version of it. A branch is one call of the model's own block, with hooks that
-replace attention patterns. ``run_ablated`` is the reference: each circuit by itself.
+``run_ablated`` is the reference: plain hooks, each circuit by itself. ``evaluate`` runs many circuits as a tree. At the
+root stands the residual stream that enters layer 0; where circuits differ in a layer, the tree has a branch for each
+version of it. A branch is one call of the model's own block, with hooks that replace attention patterns.
 
 Memory is bounded, whatever the number of circuits and examples: the sequences that run at once have at most
 ``POSITIONS_AT_ONCE`` positions, and their attention and outputs at most ``ENTRIES_AT_ONCE`` entries.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,13 +23,101 @@ from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import check_reading, losses_of, read_positions
 from circuits.mechanisms.mechanism import Mechanism, Resample, head_pattern
-from circuits.model import batching
-from circuits.model.batching import sequences_at_once
-from circuits.model.layers import layers
-from circuits.model.patterns import attention_patterns
-from circuits.model.transformer import Transformer
-from circuits.model.windows import windowed
+from circuits.model import transformer
+from circuits.model.layers import attention_patterns, check_edits, layers, pattern_hook
+from circuits.model.transformer import Transformer, attention_mask, check_inputs, run, sequences_at_once, windowed
+from circuits.roles import Roles
 from circuits.task import Examples, Task
+
+
+@entrance
+def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> AbstractContextManager[Transformer]:
+    """Ablate a model within a ``with`` block: the circuit's heads are replaced, all others are intact.
+
+    Args:
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
+        circuit: the hypothesis.
+        roles: the roles of the batch that will be run, which name its padding (``valid``) if it has any.
+
+    Returns:
+        a context manager; it gives the model, whose outputs are ``[batch, pos, d_out]`` as ever.
+
+    Raises:
+        BadInput: the circuit does not fit the model or the roles, or changes of the model's attention have no effect.
+            On leaving the block: some of the hooks were not called, because the model was run above or below their
+            layers, or not at all, or something (such as torch.compile) ran it without its hooks.
+    """
+    return ablating(model, circuit, roles)
+
+
+@contextmanager
+def ablating(
+    model: Transformer, circuit: Circuit, roles: Roles, resampled: Mapping[str, Tensor] | None = None
+) -> Iterator[Transformer]:
+    """As ``ablated``, for a model that was checked; with the patterns of layers in another run, by their hook points.
+
+    The hooks are those of TransformerLens, which also act on a run from or to a layer.
+    """
+    check_edits(model)
+    roles = windowed(model, roles)
+    circuit.check(roles, model.cfg.n_layers, model.cfg.n_heads)
+    silent = {head.layer for head in circuit.heads}
+
+    def override(pattern: Float[Tensor, "batch head query key"], hook: Any, layer: int) -> Tensor:
+        silent.discard(layer)
+        _check_run(pattern, roles)
+        pattern = pattern.clone()
+        for index, mechanism in circuit.layer(layer):
+            if isinstance(mechanism, Resample) and resampled is not None:
+                own = resampled[pattern_hook(layer)][:, index]
+            else:
+                own = head_pattern(Head(layer, index), mechanism, roles.in_layer(layer), pattern.shape[-1])
+            pattern[:, index] = own.to(pattern.dtype)
+        return pattern
+
+    with model.hooks(fwd_hooks=[(pattern_hook(layer), partial(override, layer=layer)) for layer in sorted(silent)]):
+        yield model
+    if silent:
+        raise BadInput(
+            f"the ablation of layers {sorted(silent)} did nothing; "
+            "expected the model to be run through them, with its hooks"
+        )
+
+
+def _check_run(pattern: Float[Tensor, "batch head query key"], roles: Roles) -> None:
+    """Check that an ablated model is run on whole sequences of the batch that the roles belong to.
+
+    Raises:
+        BadInput: it is not.
+    """
+    n, _, queries, keys = pattern.shape
+    if queries != keys:
+        raise BadInput(
+            f"an ablated model was run on {queries} of {keys} positions, as with a cache of keys; "
+            "expected whole sequences (generate with use_past_kv_cache=False)"
+        )
+    if int(roles.positions.max()) >= keys:
+        raise BadInput(f"a role is at position {int(roles.positions.max())}; the model was run on {keys} positions")
+    if len(roles) != n:
+        raise BadInput(f"the roles belong to {len(roles)} examples; the model was run on {n}")
+
+
+@entrance
+def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Float[Tensor, "batch pos d_out"]:
+    """Return the model's outputs on the examples under the circuit's ablation.
+
+    Raises:
+        BadInput: as ``ablated``; or a head is resampled, and the examples have no counterfactual inputs.
+    """
+    seen: Mapping[str, Tensor] = {}
+    if ablated_layers := {head.layer for head, mechanism in circuit.heads.items() if isinstance(mechanism, Resample)}:
+        others = examples.counterfactuals()
+        check_inputs(model, others)
+        names = [pattern_hook(layer) for layer in ablated_layers]
+        options = {"names_filter": names, "return_cache_object": False, **attention_mask(others)}
+        _, seen = model.run_with_cache(others.inputs, **options)
+    with ablating(model, circuit, examples.roles, seen):
+        return run(model, examples)
 
 
 @entrance
@@ -137,7 +227,7 @@ class _Tree:
         key = mechanism, roles.window
         if key not in self.patterns:
             made = head_pattern(head, mechanism, roles, self.examples.inputs.shape[1])
-            if sum(own.numel() for own in self.patterns.values()) + made.numel() > batching.ENTRIES_AT_ONCE:
+            if sum(own.numel() for own in self.patterns.values()) + made.numel() > transformer.ENTRIES_AT_ONCE:
                 self.patterns.clear()
             self.patterns[key] = made
         return self.patterns[key]

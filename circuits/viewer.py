@@ -9,17 +9,38 @@ from typing import Any
 
 from markupsafe import Markup
 
+from circuits.circuit import Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.figures.page import in_a_frame, render_page
+from circuits.heads import check_choice, check_number
+from circuits.model.layers import attention_patterns
 from circuits.model.state import check_state
 from circuits.model.transformer import Transformer
+from circuits.results import Result
 from circuits.task import Examples
 from circuits.utils.files import to_path, write_atomically
-from circuits.viewer.frame import Frame, attention_frame
 
 BYTES = 6  # of a page for each number of a pattern
 LARGE = 25 * 2**20  # bytes of a page that browsers open slowly
+VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥"}  # circuitsvis omits white space
+
+
+class Frame(Result):
+    """Attention patterns of some heads on one example, as viewer.js reads them.
+
+    Attributes:
+        step: the training step of the model, if there are several frames.
+        tokens: a label for each position: ``instance:role``, after the token if the model has a tokenizer. White space
+            in tokens is visible (``·`` for a space), and a token that is no text by itself is shown as ``#399``.
+        heads: the names of the heads.
+        attention: the patterns, ``[head][query][key]``, rounded to the three decimals that a viewer shows.
+    """
+
+    step: int | None
+    tokens: list[str]
+    heads: list[str]
+    attention: list[list[list[float]]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,3 +182,42 @@ def side_by_side(viewers: Mapping[str, Viewer]) -> Viewer:
         if steps[other] != steps[first]:
             raise BadInput(f"{other!r} shows steps {steps[other]}, {first!r} {steps[first]}; expected the same ones")
     return Viewer(panels)
+
+
+def attention_frame(
+    model: Transformer, examples: Examples, example: int, layer: int | None, head: int | None, step: int | None = None
+) -> Frame:
+    """Return the attention on one example, of all heads, the heads of a layer, or one head.
+
+    Raises:
+        BadInput: there is no such example, layer or head, or a head is given without its layer.
+    """
+    check_number("example", example, len(examples))
+    check_choice(layer, head, model.cfg.n_layers, model.cfg.n_heads)
+    one = examples.take(slice(example, example + 1))
+    shown = {
+        str(Head(at, index)): patterns[0, index].double().cpu().numpy().round(3).tolist()
+        for at, patterns in attention_patterns(model, one)
+        for index in range(model.cfg.n_heads)
+        if layer in (None, at) and head in (None, index)
+    }
+    labels = one.roles.labels(0, one.inputs.shape[1])
+    if model.tokenizer is not None:
+        tokens = [_visible(model.tokenizer, number) for number in one.inputs[0].tolist()]
+        labels = [own if label.isdecimal() else f"{own}|{label}" for own, label in zip(tokens, labels, strict=True)]
+    return Frame(step=step, tokens=labels, heads=[*shown], attention=[*shown.values()])
+
+
+def _visible(tokenizer: Any, number: int) -> str:
+    """Return the text of a token, or its number if it is unknown to the tokenizer or part of a letter's bytes."""
+    try:
+        piece = tokenizer.convert_ids_to_tokens(number)
+        text = tokenizer.decode([number], clean_up_tokenization_spaces=False)
+    except Exception:  # tokenizers written in Python raise anything for a token that they do not know
+        return f"#{number}"
+    if piece and piece.startswith("▁"):  # SentencePiece's space, which decoding drops at the beginning
+        text = piece.replace("▁", " ")
+    unknown, its_number = (getattr(tokenizer, name, None) for name in ("unk_token", "unk_token_id"))
+    if piece is None or (piece == unknown and number != its_number) or not text or "\ufffd" in text:
+        return f"#{number}"
+    return "".join(VISIBLE.get(one) or (one if one.isprintable() else ascii(one)[1:-1]) for one in text)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
-from circuits.ground_truth.compile import MATCH, TokenTask, empty_model
+from circuits.ground_truth import MATCH, TokenTask, empty_model
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.hooked_transformer import HookedTransformer
 from circuits.model.transformer import Transformer

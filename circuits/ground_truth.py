@@ -146,12 +146,10 @@ def compile_circuit(
     distractors = distractors or {}
     if not circuit.paths:
         raise BadInput("the circuit has no path; expected at least one")
-    everyone = [*circuit.heads, *distractors]
-    n_layers = n_layers or 1 + max(head.layer for head in everyone)
-    n_heads = n_heads or 1 + max(head.index for head in everyone)
-    lookers = {head: OneHot(distractor.rows) for head, distractor in distractors.items()}
-    for checked in (circuit, Circuit(lookers)):
-        checked.check(task.examples(8, seed=0).roles, n_layers, n_heads)
+    everything = Circuit({**circuit.heads, **{head: OneHot(own.rows) for head, own in distractors.items()}})
+    n_layers = n_layers or 1 + max(head.layer for head in everything.heads)
+    n_heads = n_heads or 1 + max(head.index for head in everything.heads)
+    everything.check(task.examples(8, seed=0).roles, n_layers, n_heads)
     for head, mechanism in circuit.heads.items():
         if not isinstance(mechanism, OneHot) or mechanism.elsewhere != "zero" or mechanism.paths != mechanism.rows:
             raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled, with zero elsewhere")
@@ -169,7 +167,22 @@ def compile_circuit(
 
     symbols, places = task.n_tokens, task.n_positions
     answers = [token for piece in task.read_at for token in task.tokens_of(piece)]
-    model = _empty(task, n_layers, n_heads, len(answers))
+    cfg = HookedTransformerConfig(
+        n_layers=n_layers,
+        n_heads=n_heads,
+        d_model=symbols + 2 * places,
+        d_head=symbols + places,
+        d_mlp=3 * symbols,
+        act_fn="relu",
+        n_ctx=places,
+        d_vocab=symbols,
+        d_vocab_out=len(answers),
+        normalization_type=None,
+        use_attn_scale=False,
+        init_weights=False,
+        device="cpu",
+    )
+    model = empty_model(cfg)
     known, place, noise = slice(0, symbols), slice(symbols, symbols + places), slice(symbols + places, None)
     generator = torch.Generator().manual_seed(seed)
     n_pieces = len({*task.layout.pieces} - task.layout.places)
@@ -195,12 +208,11 @@ def compile_circuit(
                 rows = distractors[head].rows.items() if head in distractors else ()
                 attended = paths or [AttentionPath(head, source, target) for source, target in rows]
                 attn.W_Q[index, place, symbols:] = preference * _where_to_look(attended, task, alone)
-                if head in distractors:
-                    attn.W_O[index, :symbols, noise] = distractors[head].noise * torch.randn(
-                        symbols, places, generator=generator
-                    )
                 attn.W_V[index, known, :symbols] = torch.eye(symbols)
-                if head not in distractors:
+                if head in distractors:
+                    written = torch.randn(symbols, places, generator=generator)
+                    attn.W_O[index, :symbols, noise] = distractors[head].noise * written
+                else:
                     attn.W_Q[index, known, :symbols] = MATCH * torch.eye(symbols)
                 if paths:
                     attn.W_O[index, :symbols, known] = torch.eye(symbols)
@@ -223,26 +235,6 @@ def _where_to_look(paths: Sequence[AttentionPath], task: TokenTask, alone: Mappi
                 looked_at[position, left_out] = 0
                 looked_at[position, position] = alone[path.source]
     return looked_at
-
-
-def _empty(task: TokenTask, n_layers: int, n_heads: int, n_outputs: int) -> HookedTransformer:
-    symbols, places = task.n_tokens, task.n_positions
-    cfg = HookedTransformerConfig(
-        n_layers=n_layers,
-        n_heads=n_heads,
-        d_model=symbols + 2 * places,
-        d_head=symbols + places,
-        d_mlp=3 * symbols,
-        act_fn="relu",
-        n_ctx=places,
-        d_vocab=symbols,
-        d_vocab_out=n_outputs,
-        normalization_type=None,
-        use_attn_scale=False,
-        init_weights=False,
-        device="cpu",
-    )
-    return empty_model(cfg)
 
 
 def empty_model(cfg: HookedTransformerConfig, **sizes: int) -> HookedTransformer:
