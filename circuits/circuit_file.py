@@ -42,6 +42,7 @@ from circuits.utils.files import read_bytes, read_text, to_path, write_atomicall
 from circuits.utils.yaml_file import LARGEST_FILE, parse
 
 PATTERNS = ".patterns.safetensors"
+REPORT_PATTERNS = f"report{PATTERNS}"  # beside report.json; a circuit.yaml in the same folder may be of another circuit
 LARGEST_PATTERNS = 2**28
 KINDS = ", ".join((*NAMED, *FIXED))
 
@@ -260,7 +261,7 @@ def save_patterns(circuit: Circuit, path: Path) -> None:
 
 def _stored(circuit: Circuit) -> dict[str, str]:
     texts = {"name": circuit.name, "description": circuit.description}
-    return {**texts, "yaml": dump_circuit(circuit), "sha256": circuit.digest}
+    return {**texts, "yaml": dump_circuit(circuit, REPORT_PATTERNS), "sha256": circuit.digest}
 
 
 def _read_stored(stored: Any, info: ValidationInfo) -> Circuit:

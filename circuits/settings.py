@@ -11,9 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Annotated
+
+from pydantic import Field
 
 from circuits.errors import BadInput
 from circuits.results import Result
+
+Count = Annotated[int, Field(ge=2)]  # of examples; a standard error needs two
+Whole = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Settings(Result):
@@ -47,26 +54,26 @@ class Settings(Result):
             calls a path that costs less weak.
     """
 
-    sure: float = 3.0
-    few: int = 32
-    enough: int = 128
-    in_passing: int = 512
-    averaged: int = 1024
-    own_losses: float = 2.0
-    spare: float = 0.1
-    all_subsets: int = 5
-    merged_heads: int = 32
-    attended: float = 0.5
-    likely: float = 0.3
-    followed: float = 0.25
-    carried: float = 0.22
-    screened: int = 64
-    noticed: float = 0.05
-    carries: float = 0.5
-    aim: float = 0.6
-    last: float = 0.9
-    slack: float = 0.002
-    missed: float = 2.0
+    sure: Amount = 3.0
+    few: Count = 32
+    enough: Count = 128
+    in_passing: Count = 512
+    averaged: Count = 1024
+    own_losses: Amount = 2.0
+    spare: Amount = 0.1
+    all_subsets: Whole = 5
+    merged_heads: Whole = 32
+    attended: Amount = 0.5
+    likely: Amount = 0.3
+    followed: Amount = 0.25
+    carried: Amount = 0.22
+    screened: Count = 64
+    noticed: Amount = 0.05
+    carries: Amount = 0.5
+    aim: Amount = 0.6
+    last: Amount = 0.9
+    slack: Amount = 0.002
+    missed: Amount = 2.0
 
 
 DEFAULT = Settings()

@@ -117,7 +117,10 @@ def merging(experiment: Experiment, tried: Sequence[Merge], paths: Sequence[Path
     if any(undecided.values()):
         return verdict("merges", "", undecided=undecided)
     if not losses:
-        return verdict("merges", "No two needed heads can be merged: at most one, or they lead a role apart.")
+        return verdict(
+            "merges",
+            "No two needed heads can be merged: there are fewer than two, or both attend from one role to different ones.",
+        )
     needed = len({path.path.head for path in paths if path.needed == "directly"})
     said = f"None of {len(tried)} merges of two heads keeps the loss below {low}. The best is {next(iter(losses))}."
     if needed > most:

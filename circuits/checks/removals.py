@@ -46,7 +46,7 @@ class PathResult(Result):
         needed: ``directly`` if both ``losses`` exceed the threshold; ``no`` if for one of the rows neither its loss nor
             its ``indirect`` loss does; ``indirectly`` otherwise; ``undecided`` if the deciding loss is within three
             standard errors of the threshold, or if the circuit's loss is not low with the path in place.
-        weak: whether the path is needed directly, but one of ``losses`` is below twice the threshold.
+        weak: whether the path is needed directly, but one of ``losses`` is below ``missed`` (settings.py) times the threshold.
         in_first_useful_layer: whether the path lies in the lowest layer with a path; paths of fixed patterns count.
     """
 
@@ -104,7 +104,7 @@ def removals(experiment: Experiment) -> tuple[PathResult, ...]:
                 retargeted=losses,
                 alternative_targets=tuple(role for role, own in losses.items() if own.mean < limit or own.near(limit)),
                 better_targets=better,
-                weak=needed == "directly" and least < 2 * strict.threshold,
+                weak=needed == "directly" and least < current().missed * strict.threshold,
                 in_first_useful_layer=path.head.layer == lowest,
             )
         )
@@ -190,10 +190,10 @@ def step_6(paths: Sequence[PathResult], combined: Loss, strict: float) -> Verdic
     said = f"Without any one of {len(by_need['directly'])} of {len(paths)} paths the loss exceeds {low}."
     said = said if paths else "The circuit has no path, so no path is redundant."
     if by_need["indirectly"]:
-        said += f" Without {listed(by_need['indirectly'])} it exceeds it only with the heads above intact."
+        said += f" Without these it does so only while the heads above are intact: {listed(by_need['indirectly'])}."
     if weak := [path.path for path in paths if path.weak]:
-        said += f" It stays below {2 * strict:.3g} without {listed(weak)}."
-    no = {"It stays below it if one of these is made uniform or identity, so that they are not needed: ": by_need["no"]}
+        said += f" It stays below {current().missed * strict:.3g} without {listed(weak)}."
+    no = {"Not needed, as it stays low with the path's row made uniform or identity: ": by_need["no"]}
     return verdict("step 6", said, no, {f"{MORE} Undecided whether these are needed: ": by_need["undecided"]})
 
 

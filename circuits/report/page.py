@@ -12,13 +12,14 @@ from plotly import express
 from circuits.attention import ATTENTION_EXAMPLES, role_attention
 from circuits.checks.content_or_position import ContentOrPosition
 from circuits.checks.experiment import Experiment
-from circuits.circuit_file import dump_circuit
+from circuits.checks.removals import PathResult
+from circuits.circuit_file import REPORT_PATTERNS, dump_circuit
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
 from circuits.losses.loss import Loss
 from circuits.mechanisms.mechanism import REPLACEMENTS
-from circuits.report.report import Report, as_texts
+from circuits.report.report import Report
 from circuits.utils.plotting import go
 from circuits.viewer import attention_viewer, elements
 
@@ -27,10 +28,8 @@ MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 
 
 def tables(report: Report) -> dict[str, pd.DataFrame]:
-    """Return the tables of a report as texts, by the place on the page."""
+    """Return the tables of a report by their place on the page, without the columns in which nothing stands."""
     losses = {"unablated": report.unablated, "all heads replaced (step 5)": report.combined}
-    ablations, knockouts = report.faithfulness.ablations, report.faithfulness.knockouts
-    alone = {one.head: {name: loss.mean for name, loss in one.losses.items()} for one in report.heads}
     rows: dict[str, dict[str, dict[str, Any]]] = {
         "losses": {name: {"loss ± standard error": loss, **loss.components} for name, loss in losses.items()},
         "faithfulness": {
@@ -40,7 +39,7 @@ def tables(report: Report) -> dict[str, pd.DataFrame]:
                 "all heads ablated": one.nothing,
                 "share recovered": one.recovered(report.unablated),
             }
-            for kind, one in ablations.items()
+            for kind, one in report.faithfulness.ablations.items()
         },
         "completeness": {
             ", ".join(map(str, out.heads)): {
@@ -48,14 +47,31 @@ def tables(report: Report) -> dict[str, pd.DataFrame]:
                 "model": out.model,
                 "difference": f"{out.difference.mean:+.4f}",
             }
-            for out in knockouts
+            for out in report.faithfulness.knockouts
         },
         "heads": {
-            str(one.head): {"hypothesis": one.hypothesis, **alone[one.head], "alone": one.decision}
-            for one in report.heads
+            str(one.head): {"hypothesis": one.hypothesis, **one.losses, "alone": one.decision} for one in report.heads
         },
+        "paths": {str(one.path): _path_row(one) for one in report.paths},
     }
-    return {"paths": report.paths_table(), **{name: as_texts(own) for name, own in rows.items()}}
+    frames = {name: pd.DataFrame.from_dict(named, orient="index") for name, named in rows.items()}
+    return {name: table.astype(object).dropna(axis="columns", how="all") for name, table in frames.items()}
+
+
+def _path_row(one: PathResult) -> dict[str, Any]:
+    best = min(one.retargeted.items(), key=lambda item: item[1].mean, default=None)
+    first = " (first useful layer)" if one.in_first_useful_layer else ""
+    return {
+        **{f"row made {row}": loss for row, loss in one.losses.items()},
+        **{f"heads above intact, {row}": one.indirect.get(row) for row in one.losses},
+        "needed": f"{one.needed}{', weakly' if one.weak else ''}{first}",
+        "best other target": None if best is None else f"{best[0]}: {best[1]}",
+        "alternative targets": ", ".join(one.alternative_targets) or None,
+    }
+
+
+def _as_texts(table: pd.DataFrame) -> pd.DataFrame:
+    return table.map(lambda value: "" if pd.isna(value) else f"{value:.4f}" if isinstance(value, float) else str(value))
 
 
 def page(report: Report, experiment: Experiment | None) -> str:
@@ -83,9 +99,9 @@ def page(report: Report, experiment: Experiment | None) -> str:
         report=report,
         marks=MARKS,
         figures={name: figure_element(figure, name) for name, figure in figures.items()},
-        tables=tables(report),
+        tables={name: _as_texts(table) for name, table in tables(report).items()},
         viewers=viewers,
-        circuit_yaml=dump_circuit(report.circuit),
+        circuit_yaml=dump_circuit(report.circuit, REPORT_PATTERNS),
     )
 
 
@@ -98,7 +114,7 @@ def markdown(report: Report) -> str:
     lines += ["", f"Each loss is measured on up to {report.n_examples} fresh examples, as many as its decision needs."]
     lines += [f"Seed {report.seed}, threshold {report.threshold:g}.", ""]
     for title, name in {"Losses": "losses", "Without one path": "paths"}.items():
-        table = tables(report)[name]
+        table = _as_texts(tables(report)[name])
         rows = [["", *table.columns], ["---"] * (1 + len(table.columns)), *table.itertuples()]
         lines += [f"## {title}", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
     return "\n".join([*lines, *(f"{key}: {value}" for key, value in report.metadata.items())]) + "\n"

@@ -16,7 +16,7 @@ from circuits.checks.heads_alone import HeadAlone
 from circuits.checks.merging import Merge
 from circuits.checks.paper_protocol import PaperProtocol
 from circuits.checks.removals import PathResult
-from circuits.circuit_file import PATTERNS, StoredCircuit, save_patterns
+from circuits.circuit_file import REPORT_PATTERNS, StoredCircuit, save_patterns
 from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
 from circuits.flow.flow_check import FlowCheck
@@ -145,7 +145,7 @@ class Report(Result):
 
         folder = to_path(folder)
         files = {REPORT: self.model_dump_json() + "\n", SUMMARY: markdown(self), PAGE: page(self, self._experiment)}
-        save_patterns(self.circuit, folder / f"circuit{PATTERNS}")
+        save_patterns(self.circuit, folder / REPORT_PATTERNS)
         write_together({folder / name: content for name, content in files.items()})
         return folder / PAGE
 
@@ -161,12 +161,12 @@ class Report(Result):
         return self.model_copy(update={"protocol": protocol, "decision": decisions[protocol]})
 
     def about(self, metadata: Mapping[str, Any]) -> Report:
-        """Return the report with further facts about the model.
+        """Return the report with further facts about the model, beside those that it has.
 
         Raises:
             BadInput: they cannot be written as JSON.
         """
-        return self.model_copy(update={"metadata": plain("the metadata", dict(metadata))})
+        return self.model_copy(update={"metadata": self.metadata | plain("the metadata", dict(metadata))})
 
     def __eq__(self, other: object) -> bool:
         """Compare the results, not the models that they were made with."""
@@ -204,26 +204,17 @@ class Report(Result):
 
         return loss_figure(self)
 
+    def heads_table(self) -> pd.DataFrame:
+        """Step 3 as a table: one row for each named head, with its loss under each mechanism."""
+        from circuits.report.page import tables
+
+        return tables(self)["heads"].map(lambda value: value.mean if isinstance(value, Loss) else value)
+
     def paths_table(self) -> pd.DataFrame:
         """Step 6 as a table: one row for each path, with the losses without it, and with the best other target."""
-        rows = {}
-        for one in self.paths:
-            best = min(one.retargeted.items(), key=lambda item: item[1].mean, default=None)
-            first = " (first useful layer)" if one.in_first_useful_layer else ""
-            rows[str(one.path)] = {
-                **{f"row made {row}": loss for row, loss in one.losses.items()},
-                **{f"heads above intact, {row}": one.indirect.get(row) for row in one.losses},
-                "needed": f"{one.needed}{', weakly' if one.weak else ''}{first}",
-                "best other target": None if best is None else f"{best[0]}: {best[1]}",
-                "alternative_targets": ", ".join(one.alternative_targets) or None,
-            }
-        return as_texts(rows)
+        from circuits.report.page import tables
 
-
-def as_texts(rows: dict[str, dict[str, Any]]) -> pd.DataFrame:
-    """Return named rows as a table of texts, without the columns in which nothing stands."""
-    table = pd.DataFrame.from_dict(rows, orient="index").astype(object).dropna(axis="columns", how="all")
-    return table.map(lambda value: "" if pd.isna(value) else f"{value:.4f}" if isinstance(value, float) else str(value))
+        return tables(self)["paths"].map(lambda value: value.mean if isinstance(value, Loss) else value)
 
 
 def decided(statements: tuple[Statement, ...]) -> Decision:

@@ -125,6 +125,8 @@ def discover(
         typer.echo(f"The circuit is in {out / 'circuit.yaml'}. It is now validated on fresh examples.", err=as_json)
     else:
         typer.echo(f"No circuit was found: the loss of the best candidate is {found.combined}.", err=as_json)
+        if (out / "circuit.yaml").exists():
+            typer.echo(f"{out / 'circuit.yaml'} is older, and not the circuit of this report.", err=as_json)
     report = circuits.validate(model, task, circuit, n_examples=examples, seed=seed, threshold=threshold)
     for _ in range(REPEATS):
         if report.more_examples_could_decide:

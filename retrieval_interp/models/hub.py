@@ -9,7 +9,7 @@ from circuits.errors import BadInput
 from retrieval_interp.models.model_dir import ATTENTION, CARD, CIRCUIT, CONFIG, LOG, REPORT, WEIGHTS
 
 PREFIX = "hf:"
-SHARED = (CONFIG, WEIGHTS, CIRCUIT, Path(CIRCUIT).with_suffix(PATTERNS).name, LOG, REPORT, ATTENTION, CARD)
+SHARED = (CONFIG, WEIGHTS, CIRCUIT, f"*{PATTERNS}", LOG, REPORT, ATTENTION, CARD)
 
 
 def fetch(address: str) -> Path:

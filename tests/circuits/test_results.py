@@ -56,5 +56,9 @@ def test_settings_hold_inside_and_are_part_of_the_report(model, task, circuit) -
     assert current() == Settings()
     with pytest.raises(BadInput, match="no setting 'shure'; expected one of sure, few"), deciding(shure=4.0):
         pass
-    with pytest.raises(BadInput, match="a setting of"), deciding(few=0.5):
+
+
+@pytest.mark.parametrize("wrong", [{"few": 0.5}, {"few": 0}, {"sure": -1.0}, {"sure": math.nan}])
+def test_a_setting_out_of_range_is_refused(wrong) -> None:
+    with pytest.raises(BadInput, match=f"a setting of .*{next(iter(wrong))}"), deciding(**wrong):
         pass

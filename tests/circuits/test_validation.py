@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, OneHot, Report, Roles, validate
+from circuits import BadInput, Circuit, FixedPattern, Head, OneHot, Report, Roles, load_circuit, save_circuit, validate
 from circuits.checks.content_or_position import mean_patterns
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
@@ -226,10 +226,21 @@ def test_the_standard_error_is_the_spread_over_examples(model, task, circuit):
 def test_a_report_is_read_back_equal(model, task, circuit, tmp_path):
     fixed = circuit.with_head(Head(0, 0), mean_patterns(model, task)[Head(0, 0)])
     report = validate(model, task, fixed, n_examples=16).about({"model": "handmade"})
+    save_circuit(Circuit({Head(0, 0): FixedPattern(torch.eye(4))}), tmp_path / "circuit.yaml")  # another circuit's
     report.save(tmp_path)
     again = Report.read(tmp_path / "report.json")
     assert again == report
     assert again.circuit.digest == fixed.digest
+    assert load_circuit(tmp_path / "circuit.yaml").digest != fixed.digest
+    again.save(tmp_path / "copy")  # without the model, and so without its attention
+    assert Report.read(tmp_path / "copy" / "report.json") == report
+    assert again.about({"note": "read"}).metadata == {"model": "handmade", "note": "read"}
+
+
+def test_tables_have_numbers(right):
+    heads, paths = right.heads_table(), right.paths_table()
+    assert heads.loc["L0H0", "previous"] == right.heads[0].losses["previous"].mean
+    assert paths["row made uniform"].tolist() == [one.losses["uniform"].mean for one in right.paths]
 
 
 def test_each_check_can_be_called_by_itself(model, task, circuit, right):

@@ -2,15 +2,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file, save_file
 
 import circuits
-from circuits import load_circuit
+from circuits import BadInput, Report, load_circuit
 from circuits.settings import deciding
 from retrieval_interp import __main__
+from retrieval_interp.cli.circuits import taken_apart
 from retrieval_interp.models import library
 from tests.command import run
 
@@ -206,6 +207,24 @@ def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tm
     assert code == 1
     assert "No circuit was found" in out
     assert not (tmp_path / "circuit.yaml").exists()
+
+
+def test_an_undecided_self_consistency_is_repeated_with_more_examples(monkeypatch):
+    asked = []
+
+    def undecided(*args, n_examples, **settings):
+        asked.append(n_examples)
+        return SimpleNamespace(verdict=SimpleNamespace(decision="undecided"))
+
+    def refused(*args, **settings):
+        raise BadInput("no paths")
+
+    monkeypatch.setattr(circuits, "self_consistency", undecided)
+    monkeypatch.setattr(circuits, "path_patching", refused)
+    taken_apart(
+        Report.read(library.find("one_layer") / "report.json").model_copy(update={"n_examples": 512}), None, None
+    )
+    assert asked == [512, 2048, 4096]
 
 
 def test_discovery_of_a_model_that_does_not_solve_its_task_is_refused(capsys, tmp_path):
