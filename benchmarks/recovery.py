@@ -25,10 +25,9 @@ from circuits.ground_truth import (
     compile_circuit,
     known_after,
     solves,
-    without_path,
-    without_redundant_paths,
 )
 from retrieval_interp.ground_truth.chains import ChainTask
+from retrieval_interp.ground_truth.minimal_circuit import without_path, without_redundant_paths
 from retrieval_interp.models.provenance import versions
 
 

@@ -99,23 +99,6 @@ def solves(circuit: Circuit, task: TokenTask) -> bool:
     return all(piece in known[role] for piece, role in task.read_at.items())
 
 
-def without_redundant_paths(circuit: Circuit, task: TokenTask) -> Circuit:
-    """Remove redundant paths one after the other, highest layer first, until none is left."""
-    for path in reversed(circuit.paths):
-        smaller = without_path(circuit, path)
-        if solves(smaller, task):
-            return without_redundant_paths(smaller, task)
-    return circuit
-
-
-def without_path(circuit: Circuit, path: AttentionPath) -> Circuit:
-    """Return the circuit without one path of a one-hot head, and without the head if it was the only path."""
-    mechanism = circuit.heads[path.head]
-    if isinstance(mechanism, OneHot) and len(mechanism.rows) > 1:
-        return circuit.with_head(path.head, mechanism.without_row(path.source))
-    return circuit.without_heads([path.head])
-
-
 @entrance
 def compile_circuit(
     circuit: Circuit,

@@ -3,7 +3,7 @@
 from functools import wraps
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from circuits.errors import BadInput, plain
@@ -29,24 +29,6 @@ def record(kind: type[Record]) -> type[Record]:
 
     checked.__init__ = init
     return checked
-
-
-def record_of(kind: type[Record], text: str) -> Record:
-    """Return the record in a JSON text.
-
-    Args:
-        kind: a dataclass whose fields are strings, numbers, booleans, None, or tables of these.
-        text: the JSON text.
-
-    Raises:
-        ValueError: the text is not JSON, or a field is missing, unknown, or of the wrong type.
-    """
-    as_config: Any = kind
-    as_config.__pydantic_config__ = CHECKED
-    try:
-        return TypeAdapter(kind).validate_json(text)
-    except ValidationError as error:
-        raise ValueError(first_error(error)) from error
 
 
 def first_error(error: ValueError) -> str:

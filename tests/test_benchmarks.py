@@ -6,7 +6,8 @@ import torch
 
 from benchmarks import ablation, recovery, size, training
 from circuits import validate
-from circuits.ground_truth import solves, without_path
+from circuits.ground_truth import solves
+from retrieval_interp.ground_truth.minimal_circuit import without_path
 from retrieval_interp.models.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask
 

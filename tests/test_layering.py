@@ -26,6 +26,7 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
         *(
             "rng",
             "locks",
+            "logs",
             "records",
             "results",
             "prompts",

@@ -13,8 +13,9 @@ from benchmarks.ground_truth.harder import add_noise, divide, eliminate, soften,
 from benchmarks.ground_truth.truth import GroundTruth, carried
 from benchmarks.recovery import Planted, plant, with_backup
 from circuits import Circuit, Head, OneHot
-from circuits.ground_truth import compile_circuit, without_path
+from circuits.ground_truth import compile_circuit
 from circuits.model.hooked_transformer import HookedTransformer
+from retrieval_interp.ground_truth.minimal_circuit import without_path
 from retrieval_interp.models.build import VectorTransformer
 from retrieval_interp.models.checkpoints import fill, load_tensors
 from retrieval_interp.models.library import data_folder

@@ -12,14 +12,14 @@ from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.given import examples_of
 from circuits.losses.loss import Loss
-from circuits.losses.sample import Sample, stream_seed
+from circuits.losses.sample import stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.transformer import Transformer
 from circuits.results import Result
 from circuits.settings import current
 from circuits.task import Examples, Task
-from circuits.utils.progress import Progress, shown
+from circuits.utils.progress import Progress
 
 
 class ContentOrPosition(Result):
@@ -69,14 +69,8 @@ def mean_patterns(
     return {head: FixedPattern(average[head.layer, head.index], "mean") for head in heads}
 
 
-@entrance
 def content_or_position(
-    model: Transformer,
-    task: Task,
-    *,
-    n_examples: int = 512,
-    threshold: float = 0.05,
-    seed: int = 0,
+    test: SequentialTest, means: Mapping[Head, FixedPattern], progress: Progress = lambda share: None
 ) -> ContentOrPosition:
     """Tell content heads from positional heads.
 
@@ -85,29 +79,8 @@ def content_or_position(
     lowers the loss most becomes a content head, too.
 
     Args:
-        model: any HookedTransformer or TransformerBridge without hooks of its own.
-        task: the model's task; all examples have the same length.
-        n_examples: the number of examples; a head alone takes fewer if they decide.
-        threshold: a loss below it counts as low; the paper uses 0.05.
-        seed: the seed of all examples. Patterns are averaged over others.
-
-    Raises:
-        BadInput: a number is out of range.
-    """
-    sample = Sample(task, n_examples, stream_seed(seed, "content"), next(model.parameters()).device)
-    test = SequentialTest(model, task, sample, threshold)
-    with shown(None, "content or position") as progress:
-        return content_heads(test, mean_patterns(model, task, seed), progress)
-
-
-def content_heads(
-    test: SequentialTest, means: Mapping[Head, FixedPattern], progress: Progress = lambda share: None
-) -> ContentOrPosition:
-    """Tell content heads from positional heads, as ``content_or_position``.
-
-    Args:
-        test: the sequential test of the model.
-        means: every head's average pattern, over examples that are not in the test.
+        test: the sequential test of the model; a head alone takes fewer examples if they decide.
+        means: every head's average pattern (``mean_patterns``), over examples that are not in the test.
         progress: is called with the finished share, 0 to 1.
     """
     (unablated,) = test.measure([Circuit()])

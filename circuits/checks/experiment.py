@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from circuits.checks.content_or_position import ContentOrPosition, content_heads, mean_patterns
+from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_patterns
 from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
@@ -90,7 +90,7 @@ class Experiment:
         """The content heads and the positional heads of the model, on examples of their own."""
         n, device = min(self.n_examples, current().enough), next(self.model.parameters()).device
         sample = Sample(self.task, n, stream_seed(self.seed, f"{STREAM} of content"), device)
-        return content_heads(SequentialTest(self.model, self.task, sample, self.threshold), self.means)
+        return content_or_position(SequentialTest(self.model, self.task, sample, self.threshold), self.means)
 
 
 def verdict(name: str, said: str, fails: Lists = NOTHING, undecided: Lists = NOTHING) -> Verdict:

@@ -119,7 +119,7 @@ def merging(experiment: Experiment, tried: Sequence[Merge], paths: Sequence[Path
     if not losses:
         return verdict(
             "merges",
-            "No two needed heads can be merged: there are fewer than two, or both attend from one role to different ones.",
+            "No two needed heads can be merged: they attend from one role to different ones, or are fewer than two.",
         )
     needed = len({path.path.head for path in paths if path.needed == "directly"})
     said = f"None of {len(tried)} merges of two heads keeps the loss below {low}. The best is {next(iter(losses))}."

@@ -46,7 +46,7 @@ class PathResult(Result):
         needed: ``directly`` if both ``losses`` exceed the threshold; ``no`` if for one of the rows neither its loss nor
             its ``indirect`` loss does; ``indirectly`` otherwise; ``undecided`` if the deciding loss is within three
             standard errors of the threshold, or if the circuit's loss is not low with the path in place.
-        weak: whether the path is needed directly, but one of ``losses`` is below ``missed`` (settings.py) times the threshold.
+        weak: whether the path is needed directly, but a loss without it is below ``missed`` times the threshold.
         in_first_useful_layer: whether the path lies in the lowest layer with a path; paths of fixed patterns count.
     """
 

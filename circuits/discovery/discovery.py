@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from pydantic import computed_field
 
-from circuits.checks.content_or_position import ContentOrPosition, content_heads, mean_examples, mean_patterns
+from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_examples, mean_patterns
 from circuits.circuit import Circuit, Head
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
@@ -114,7 +114,7 @@ def discover(
         mean_over = min(n_examples, current().averaged)
         means = mean_patterns(model, task, seed, mean_over)
         fewer = SequentialTest(model, task, drawn("content", max(2, n_examples // 2)), threshold)
-        heads = content_heads(fewer, means, part_of(progress, 0.0, 0.4))
+        heads = content_or_position(fewer, means, part_of(progress, 0.0, 0.4))
         lowest = max(unablated.mean, 0.0)
         allowed = allowed_loss(unablated, threshold) - lowest
         aim, last = lowest + current().aim * allowed, lowest + current().last * allowed

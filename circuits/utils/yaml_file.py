@@ -1,12 +1,10 @@
 """Read YAML without aliases and tags, as texts that know their lines; a malformed file gives one clear line."""
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from circuits.errors import BadInput
-from circuits.utils.files import read_text
 
 try:  # five times as fast
     from yaml import CSafeLoader as SafeLoader
@@ -31,17 +29,6 @@ class Text(str):
     def value(self) -> Any:
         """What YAML reads: a number, a truth value, a date, nothing, or a text."""
         return SafeLoader("").construct_object(self.node)
-
-
-def read_yaml(path: Path, what: str) -> Any:
-    """Read a YAML file as lists, mappings and texts; ``no`` and ``1`` are texts, too.
-
-    ``what`` names the file in errors ("a circuit in YAML").
-
-    Raises:
-        BadInput: the file cannot be read, or is malformed; the message names the line.
-    """
-    return parse(read_text(path, what, LARGEST_FILE), str(path))
 
 
 def parse(text: str, source: str) -> Any:

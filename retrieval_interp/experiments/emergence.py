@@ -109,7 +109,7 @@ def emergence(
     if len(kept) < 2:
         lacks = f"{ATTENTION} without a column {missing[0]!r}" if read else f"no {ATTENTION}"
         raise BadInput(f"{run}: holds {len(kept)} checkpoints and {lacks}; expected two or more checkpoints")
-    from circuits.attention import path_attention, possible_paths  # imports PyTorch
+    from retrieval_interp.experiments.path_attention import path_attention, possible_paths  # imports PyTorch
 
     with shown(progress, "following the paths") as progress:
         model, task = load_model(run, next(iter(kept.values())))

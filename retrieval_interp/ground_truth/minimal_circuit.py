@@ -1,8 +1,11 @@
-"""The shallowest circuit that solves the retrieval problem; its depth is the exact bound (``theory/depth.py``)."""
+"""The shallowest circuit that solves the retrieval problem, and circuits without redundant paths.
 
-from circuits.circuit import Circuit, Head
+The depth of the first is the exact bound (``theory/depth.py``).
+"""
+
+from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
-from circuits.ground_truth import without_redundant_paths
+from circuits.ground_truth import TokenTask, solves
 from circuits.mechanisms.one_hot import OneHot
 from retrieval_interp.ground_truth.chains import ChainTask
 
@@ -27,3 +30,20 @@ def minimal_circuit(n_steps: int) -> Circuit:
         asked, reach = asked + reach, 2 * reach
     circuit = Circuit(heads, name=f"minimal, {n_steps} steps")
     return without_redundant_paths(circuit, ChainTask(n_steps))
+
+
+def without_redundant_paths(circuit: Circuit, task: TokenTask) -> Circuit:
+    """Remove redundant paths one after the other, highest layer first, until none is left."""
+    for path in reversed(circuit.paths):
+        smaller = without_path(circuit, path)
+        if solves(smaller, task):
+            return without_redundant_paths(smaller, task)
+    return circuit
+
+
+def without_path(circuit: Circuit, path: AttentionPath) -> Circuit:
+    """Return the circuit without one path of a one-hot head, and without the head if it was the only path."""
+    mechanism = circuit.heads[path.head]
+    if isinstance(mechanism, OneHot) and len(mechanism.rows) > 1:
+        return circuit.with_head(path.head, mechanism.without_row(path.source))
+    return circuit.without_heads([path.head])

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, Field, ValidationError
 
 from circuits.errors import BadInput
-from circuits.utils.yaml_file import read_yaml
+from circuits.utils.files import read_text
+from circuits.utils.yaml_file import LARGEST_FILE, parse
 from retrieval_interp.models.presets import preset
 from retrieval_interp.tasks.retrieval import RetrievalTask
 
@@ -61,7 +62,7 @@ def load_plan(path: Path) -> list[Run]:
         BadInput: the file is malformed, or a preset is unknown, given twice, or not of the retrieval problem.
     """
     try:
-        plan = Plan.model_validate(read_yaml(path, "the plan of a sweep"))
+        plan = Plan.model_validate(parse(read_text(path, "the plan of a sweep", LARGEST_FILE), str(path)))
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise BadInput(f"{path}: expected the keys seeds, a number, and presets, a list of names ({what})") from error

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from circuits.errors import BadInput
-from circuits.utils.files import append_line, read_text, to_path, write_atomically
+from circuits.utils.files import read_text, to_path, write_atomically
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.progress import Progress, shown
 from retrieval_interp.locks import claimed
+from retrieval_interp.logs import append_line
 from retrieval_interp.models.model_dir import CHECKPOINTS, CONFIG, LOCK, LOG, STATE, read_config
 from retrieval_interp.models.presets import preset
 from retrieval_interp.sweep.plan import Run

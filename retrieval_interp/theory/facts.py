@@ -24,8 +24,8 @@ from pathlib import Path
 
 from circuits.errors import BadInput
 from circuits.task import Layout
-from circuits.utils.files import to_path
-from circuits.utils.yaml_file import read_yaml
+from circuits.utils.files import read_text, to_path
+from circuits.utils.yaml_file import LARGEST_FILE, parse
 from retrieval_interp.theory.information_flow import layers_until
 
 ARROW = "->"
@@ -160,7 +160,8 @@ def load_facts(path: Path | str) -> Facts:
         facts: dict[str, list[str]]
 
     try:
-        read = File.model_validate(read_yaml(to_path(path), "a question and its facts"))
+        text = read_text(to_path(path), "a question and its facts", LARGEST_FILE)
+        read = File.model_validate(parse(text, str(path)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the file"

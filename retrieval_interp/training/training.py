@@ -22,9 +22,10 @@ from rich.console import Console
 from tqdm.auto import tqdm
 
 from circuits.errors import BadInput
-from circuits.utils.files import append_line, check_writable, read_text, to_path, write_atomically
+from circuits.utils.files import check_writable, read_text, to_path, write_atomically
 from circuits.utils.lazy import Deferred, torch
 from retrieval_interp.locks import claimed
+from retrieval_interp.logs import append_line
 from retrieval_interp.models import model_dir
 from retrieval_interp.models.checkpoints import CONSTANTS, load_tensors, most_numbers, save_tensors
 from retrieval_interp.models.library import Loaded, load

@@ -46,7 +46,8 @@ def test_the_average_pattern_is_that_of_many_examples(random_model, chains):
 
 def test_heads_that_join_neighbours_are_positional_and_those_that_compare_symbols_look_at_content(compiled):
     model, task = compiled
-    found = content_or_position(model, task, n_examples=64)
+    test = SequentialTest(model, task, task.examples(64, seed=1), 0.05)
+    found = content_or_position(test, mean_patterns(model, task))
     assert found.content == (Head(1, 0), Head(2, 0))
     assert found.positional == (Head(0, 0),)
     assert found.alone[Head(0, 0)].mean < 0.05 < found.alone[Head(1, 0)].mean

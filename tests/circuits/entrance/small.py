@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 import circuits
 from circuits import Circuit, Examples, Roles, evaluate, run_ablated, validate
-from circuits.checks.content_or_position import content_or_position, mean_patterns
+from circuits.checks.content_or_position import mean_patterns
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.tracing.mlp_ablations import mlp_ablations
 
@@ -99,7 +99,6 @@ ENTRANCES = {
     "path_patching": lambda model, task: circuits.path_patching(model, task, CIRCUIT, n_examples=4),
     "mlp_ablations": lambda model, task: mlp_ablations(model, task, n_examples=4),
     "self_consistency": lambda model, task: circuits.self_consistency(model, task, CIRCUIT, n_examples=32),
-    "content_or_position": lambda model, task: content_or_position(model, task, n_examples=32),
     "explore": lambda model, task: circuits.explore(model, task, CIRCUIT),
 }
 

@@ -49,7 +49,6 @@ import inspect
 import torch
 import circuits
 from circuits import BadInput, Circuit, Head, OneHot, Roles
-from circuits.checks.content_or_position import content_or_position
 from circuits.errors import plain
 from circuits.explorer import explore
 from circuits.figures.diagram import circuit_diagram
@@ -88,7 +87,7 @@ for name, run in wrong.items():
     else:
         raise AssertionError(name)
 for work in (circuits.path_patching, circuits.self_consistency, circuits.validate,
-             content_or_position, circuits.discover, mlp_ablations):
+             circuits.discover, mlp_ablations):
     for name in ("n_examples", "seed"):
         for value in ("a", 2.5, True, -1, None):
             given = {"circuit": CIRCUIT} if "circuit" in inspect.signature(work).parameters else {}

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from circuits import BadInput, attention_viewer, load_circuit, save_circuit, validate
-from circuits.utils.files import append_line, check_writable, to_path, write_atomically, write_together
+from circuits.utils.files import check_writable, to_path, write_atomically, write_together
 from tests.disk import files_of_at_most
 
 
@@ -13,24 +13,6 @@ def test_on_a_full_disk_the_old_file_stays_and_nothing_else(tmp_path):
     with files_of_at_most(1000), pytest.raises(BadInput, match=r"file: cannot be written \("):
         write_atomically(tmp_path / "file", "x" * 5000)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "old"}
-
-
-def test_on_a_full_disk_a_log_keeps_its_whole_lines_and_goes_on_when_there_is_room(tmp_path):
-    log = tmp_path / "log"
-    append_line(log, "first")
-    with files_of_at_most(10), pytest.raises(BadInput, match=r"log: cannot be written \("):
-        append_line(log, "too long a line")
-    assert log.read_text() == "first\n"
-    append_line(log, "second")
-    assert log.read_text() == "first\nsecond\n"
-
-
-@pytest.mark.parametrize("whole", ["", "first\n", "first\nsecond\n"])
-def test_a_line_that_was_cut_off_gives_way_to_the_next(whole, tmp_path):
-    log = tmp_path / "log"
-    log.write_text(whole + "cut of")
-    append_line(log, "next")
-    assert log.read_text() == whole + "next\n"
 
 
 def test_what_a_killed_writer_left_is_removed_and_what_another_still_writes_is_not(tmp_path):

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from circuits import Circuit, Head, OneHot, save_circuit
-from circuits.attention import path_attention
 from circuits.circuit import AttentionPath
 from circuits.mechanisms import Previous
 from retrieval_interp.experiments.emergence import circuit_to_follow, emergence
 from retrieval_interp.experiments.observations import arrived, observations
+from retrieval_interp.experiments.path_attention import path_attention
 from retrieval_interp.models import presets
 from retrieval_interp.models.checkpoints import load_model
 from retrieval_interp.models.presets import Architecture, Preset, Recipe

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from circuits import Circuit, Head, evaluate, load_circuit, role_attention
-from circuits.checks.content_or_position import content_or_position
+from circuits.checks.content_or_position import content_or_position, mean_patterns
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Resample
 from retrieval_interp import data_folder, on_task
 
@@ -26,6 +27,11 @@ def mean_loss(model, task, circuit):
     return evaluate(model, task, task.examples(256, seed=3), [circuit]).mean().item()
 
 
+def content_heads(model, task, n_examples):
+    test = SequentialTest(model, task, task.examples(n_examples, seed=4), threshold=0.2)
+    return [*content_or_position(test, mean_patterns(model, task)).content]
+
+
 def attention(model, task, heads, source, target):
     examples = task.examples(256, seed=3)
     names = examples.roles.names
@@ -37,11 +43,11 @@ def test_the_induction_heads_attend_to_the_token_after_the_one_before(induction)
     assert min(attention(*induction, INDUCTION_HEADS, "end", "next")) > 0.85
     assert mean_loss(*induction, Circuit(dict.fromkeys(INDUCTION_HEADS, Resample()))) > 0.9
     assert max(mean_loss(*induction, Circuit({head: Resample()})) for head in INDUCTION_HEADS) < 0.3
-    assert {*content_or_position(*induction, n_examples=128, threshold=0.2).content} < {*INDUCTION_HEADS}
+    assert {*content_heads(*induction, n_examples=128)} < {*INDUCTION_HEADS}
 
 
 def test_the_name_movers_are_the_content_heads_and_attend_to_the_indirect_object(ioi):
-    assert [*content_or_position(*ioi, n_examples=256, threshold=0.2).content] == NAME_MOVERS
+    assert content_heads(*ioi, n_examples=256) == NAME_MOVERS
     assert min(attention(*ioi, NAME_MOVERS, "end", "IO")) > 0.3
     assert max(attention(*ioi, NAME_MOVERS, "end", "S1")) < 0.1
     assert mean_loss(*ioi, Circuit(dict.fromkeys(NAME_MOVERS, Resample()))) > 0.8
