@@ -44,43 +44,6 @@ def test_the_notebook_runs_from_top_to_bottom(source, tmp_path, kernel):
     NotebookClient(notebook, km=kernel, timeout=None).execute()
 
 
-WRONG = """from circuits.errors import BadInput
-from circuits.explorer import explore
-from circuits import attention_viewer
-from retrieval_interp import load
-model, task, circuit = load("induction")
-examples = task.examples(2, seed=0)
-for call in (
-    lambda: explore(examples, task, circuit),
-    lambda: explore(model, examples, circuit),
-    lambda: explore(model, task, "induction"),
-    lambda: attention_viewer(model, task),
-    lambda: attention_viewer(model, examples, layer=1.0),
-):
-    try:
-        call()
-    except BadInput as error:
-        print(error)
-"""
-
-
-@pytest.mark.slow
-def test_what_is_no_model_task_circuit_or_examples_is_named(kernel):
-    """In the kernel, where people make such mistakes: in this process every type is checked before."""
-    cell = nbformat.v4.new_code_cell(WRONG)
-    NotebookClient(nbformat.v4.new_notebook(cells=[cell]), km=kernel, timeout=None).execute()
-    *lines, last = "".join(output.text for output in cell.outputs if output.get("name") == "stdout").splitlines()
-    expected = (
-        "the model is of type Examples; expected a HookedTransformer or a TransformerBridge",
-        "the task, of type Examples, has no loss_components",
-        "circuit: got str; expected Circuit",
-        "examples: got RetrievalTask; expected Examples",
-    )
-    assert len(lines) == len(expected)
-    assert all(wanted in line for wanted, line in zip(expected, lines, strict=True))
-    assert last == "the layer is 1.0; expected a whole number"
-
-
 @EACH
 def test_the_kept_notebook_is_its_source_with_outputs(source):
     kept = nbformat.read(source.with_suffix(".ipynb"), as_version=4)

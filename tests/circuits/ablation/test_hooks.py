@@ -80,12 +80,6 @@ def test_the_roles_of_another_batch_are_refused(random_model, chains):
         random_model(chains.examples(4, seed=0).inputs)
 
 
-@pytest.mark.parametrize("head", [Head(3, 0), Head(0, 2)])
-def test_heads_that_do_not_exist_are_refused(random_model, chains, head):
-    with pytest.raises(BadInput, match="does not exist"):
-        run_ablated(random_model, Circuit({head: Uniform()}), chains.examples(1, seed=0))
-
-
 def test_role_attention_of_the_handmade_model_is_its_circuit(model, task):
     attention = role_attention(model, task.examples(32, seed=0))
     query, first, second = range(3)

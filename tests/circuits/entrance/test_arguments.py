@@ -77,6 +77,11 @@ wrong = {
     "circuit, got str; expected Circuit": lambda: explore(model, task, "induction"),
     "examples, got Copying; expected Examples": lambda: circuits.attention_viewer(model, task),
     "number, layer is 1.0; expected": lambda: circuits.attention_viewer(model, task.examples(2, 0), layer=1.0),
+    "model, of type Examples; expected a HookedTransformer or a": lambda: explore(task.examples(2, 0), task, CIRCUIT),
+    "task, the task, of type Examples, has no loss_components": lambda: explore(model, task.examples(2, 0), CIRCUIT),
+    "circuit, got str; expected Circuit": lambda: explore(model, task, "induction"),
+    "examples, got Copying; expected Examples": lambda: circuits.attention_viewer(model, task),
+    "number, layer is 1.0; expected": lambda: circuits.attention_viewer(model, task.examples(2, 0), layer=1.0),
     "name, got HookedTransformer": lambda: circuits.model.from_pretrained(model),
 }
 for name, run in wrong.items():

@@ -1,8 +1,6 @@
-from dataclasses import replace
-
 import pytest
 
-from circuits import BadInput, Circuit, Head, OneHot
+from circuits import Circuit, Head, OneHot
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Uniform
 from circuits.settings import Settings
@@ -58,16 +56,6 @@ def test_a_difference_is_taken_example_by_example(sequential, circuit):
     difference = sequential.difference(wrong, circuit)
     assert difference.n_examples == FEW  # on those that both were measured on
     assert difference.mean == pytest.approx(2.0, abs=1e-3)  # (1 - 0)² + (0 - 1)²
-
-
-def test_one_example_has_no_standard_error(model, task):
-    with pytest.raises(BadInput, match="at least 2"):
-        SequentialTest(model, task, task.examples(1, seed=0), threshold=0.05)
-
-
-def test_examples_are_counted_to_the_last(model, task, circuit):
-    sequential = SequentialTest(model, task, replace(task.examples(40, seed=0)), threshold=0.05)
-    assert sequential.test_one(circuit).loss.n_examples == 40
 
 
 def test_a_loss_can_be_measured_on_more_examples_without_beginning_again(sequential, circuit):

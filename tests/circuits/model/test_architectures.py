@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -17,6 +19,7 @@ from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.model.layers import attention_patterns, layers
 from tests.architectures import LENGTH, TRANSFORMER_LENS_4, VOCABULARY, bridge, native_bridge, shaken
+from tests.circuits.entrance.small import Copying
 
 SUPPORTED = ("gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "neox", "mistral", "olmo2", "mixtral", "falcon")
 RUNNING = (*SUPPORTED, *(["native"] if TRANSFORMER_LENS_4 else []))  # TransformerLens 3.9 drops edits of native
@@ -30,24 +33,15 @@ CIRCUITS = [
 ]
 
 
-class Copying:
-    """The token at ``a`` is asked for at ``b``."""
-
-    roles = ("a", "b")
-    loss_components = ("log-probability",)
-    output_roles = ("b",)
+class Close(Copying):
+    """Asked at ``b``, three positions after ``a``."""
 
     def examples(self, n, seed):
-        tokens = torch.randint(3, VOCABULARY, (n, LENGTH), generator=torch.Generator().manual_seed(seed))
-        return Examples(tokens, tokens[:, 6], Roles.of({"a": torch.full((n,), 6), "b": torch.full((n,), 9)}))
-
-    def losses(self, outputs, examples):
-        at = examples.roles["b"][:, 0]
-        logits = outputs[torch.arange(len(at)), at]
-        return torch.nn.functional.cross_entropy(logits, examples.targets, reduction="none")[:, None]
+        roles = Roles.of({"a": torch.full((n,), 6), "b": torch.full((n,), 9)})
+        return replace(super().examples(n, seed), roles=roles)
 
 
-PROBLEM = Copying()
+PROBLEM = Close(("a", "b"), output_roles=("b",))
 MODELS = {}
 
 

@@ -6,7 +6,7 @@ import pytest
 from retrieval_interp.llm.page import write_accuracy
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
-from retrieval_interp.prompts import FORMULATIONS, formulation
+from retrieval_interp.prompts import formulation
 from tests.browser import opened
 from tests.command import run
 from tests.llm_models import mock
@@ -17,7 +17,7 @@ from tests.solver import solve
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an oracle answered."""
     folder = tmp_path_factory.mktemp("logs")
-    tasks = chosen(list(FORMULATIONS), [1, 3], samples=3, chains=4, seed=0, attempts=2)
+    tasks = chosen(["equations", "kingdoms"], [1, 3], samples=3, chains=4, seed=0, attempts=2)
     assert ask(tasks, [mock(solve)], folder, quiet=True)[1] is None
     return folder
 
@@ -27,9 +27,9 @@ def test_the_page_works_offline_and_names_of_models_are_text_and_no_links(logs: 
     nasty = "<a href='http://evil.example/'>m</a></script><script>document.title='owned'</script>"
     table = results(logs_in(logs)).assign(model=nasty)
     with opened(write_accuracy(table, tmp_path, nasty)) as (page, complaints):
-        assert page.locator("#table tr").count() == 1 + 6
+        assert page.locator("#table tr").count() == 1 + 3
         assert page.locator("#accuracy .legendtext").all_text_contents() == [nasty, "chance"]
-        labels = ["equationsD = 1", "equationsD = 3", "lives-withD = 5", "kingdoms", "functions", "relatives"]
+        labels = ["equationsD = 1", "equationsD = 3", "kingdoms"]
         assert page.locator("#accuracy .xtick").all_text_contents() == labels
         assert page.locator("a[href*=evil], a[*|href*=evil]").count() == 0
         assert page.title() != "owned"
@@ -40,7 +40,7 @@ def test_existing_logs_are_a_table_a_page_and_one_json_document(logs: Path, tmp_
     code, out, _ = run(capsys, "llm", "ask", "--from-logs", logs, "--out", tmp_path, "--json")
     assert code == 0
     rows = json.loads(out)["rows"]
-    assert {row["formulation"] for row in rows} == set(FORMULATIONS)
+    assert {row["formulation"] for row in rows} == {"equations", "kingdoms"}
     assert all(row["low"] <= row["accuracy"] <= row["high"] for row in rows)
     comment, header, *_ = (tmp_path / "accuracy.csv").read_text().splitlines()
     assert comment == f"# retrieval-interp llm ask --from-logs {logs}"
