@@ -69,10 +69,10 @@ def ablating(
         pattern = pattern.clone()
         for index, mechanism in circuit.layer(layer):
             if isinstance(mechanism, Resample) and resampled is not None:
-                own = resampled[pattern_hook(layer)][:, index]
+                replacement = resampled[pattern_hook(layer)][:, index]
             else:
-                own = head_pattern(Head(layer, index), mechanism, roles.in_layer(layer), pattern.shape[-1])
-            pattern[:, index] = own.to(pattern.dtype)
+                replacement = head_pattern(Head(layer, index), mechanism, roles.in_layer(layer), pattern.shape[-1])
+            pattern[:, index] = replacement.to(pattern.dtype)
         return pattern
 
     with model.hooks(fwd_hooks=[(pattern_hook(layer), partial(override, layer=layer)) for layer in sorted(silent)]):
@@ -144,10 +144,10 @@ def evaluate(
     """
     losses = torch.empty(len(circuits), len(examples), len(task.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
-    for circuit, part, own in each_loss(model, task, examples, circuits):
-        losses = losses.to(own.dtype)  # double precision for a model or a loss that has it
-        losses[circuit, part] = own
-        done += len(own)
+    for circuit, part, some in each_loss(model, task, examples, circuits):
+        losses = losses.to(some.dtype)  # double precision for a model or a loss that has it
+        losses[circuit, part] = some
+        done += len(some)
         if progress is not None:
             progress(done / work)
     return losses
@@ -166,7 +166,7 @@ def each_loss(
     check_reading(model, task, examples)
     examples = replace(examples, roles=windowed(model, examples.roles))
     check_all(circuits, examples.roles, cfg.n_layers, cfg.n_heads)
-    resampled = any(isinstance(own, Resample) for circuit in circuits for own in circuit.heads.values())
+    resampled = any(isinstance(mechanism, Resample) for circuit in circuits for mechanism in circuit.heads.values())
     if resampled:
         examples.counterfactuals()  # raises if there are none
     n_kept = cfg.n_heads * (cfg.n_layers if resampled else 1)  # heads whose patterns are in memory at once
@@ -214,8 +214,8 @@ class _Tree:
 
         def replaced(pattern: Tensor) -> Tensor:
             pattern = pattern.clone()
-            for index, own in patterns:
-                pattern[:, index] = own.to(pattern.dtype)
+            for index, replacement in patterns:
+                pattern[:, index] = replacement.to(pattern.dtype)
             return pattern
 
         return self.opened.block(layer, residual, replaced if patterns else None)
@@ -227,7 +227,7 @@ class _Tree:
         key = mechanism, roles.window
         if key not in self.patterns:
             made = head_pattern(head, mechanism, roles, self.examples.inputs.shape[1])
-            if sum(own.numel() for own in self.patterns.values()) + made.numel() > transformer.ENTRIES_AT_ONCE:
+            if sum(kept.numel() for kept in self.patterns.values()) + made.numel() > transformer.ENTRIES_AT_ONCE:
                 self.patterns.clear()
             self.patterns[key] = made
         return self.patterns[key]
@@ -235,16 +235,16 @@ class _Tree:
     @cached_property
     def _resampled(self) -> list[Float[Tensor, "example head query key"]]:
         """The patterns of every layer on the counterfactual inputs."""
-        return [own for _, own in attention_patterns(self.opened.model, self.examples.counterfactuals())]
+        return [pattern for _, pattern in attention_patterns(self.opened.model, self.examples.counterfactuals())]
 
     @torch.no_grad()
     def _losses(self, residual: Float[Tensor, "example pos d_model"]) -> Float[Tensor, "example component"]:
         """Return the losses; the outputs that the task does not read are NaN, which reveals losses that read them."""
-        found = self.opened.read(residual[self.read])
-        if not found.isfinite().all():
+        read = self.opened.read(residual[self.read])
+        if not read.isfinite().all():
             raise BadInput("the model's outputs are NaN or infinite")
-        outputs = found.new_full((*residual.shape[:2], found.shape[-1]), torch.nan)
-        outputs[self.read] = found
+        outputs = read.new_full((*residual.shape[:2], read.shape[-1]), torch.nan)
+        outputs[self.read] = read
         losses = losses_of(self.task, outputs, self.examples, finite=False)
         if not losses.isfinite().all():
             losses_of(self.task, outputs.nan_to_num(), self.examples)  # raises if these are not finite either

@@ -129,7 +129,7 @@ def compile_circuit(
     distractors = distractors or {}
     if not circuit.paths:
         raise BadInput("the circuit has no path; expected at least one")
-    everything = Circuit({**circuit.heads, **{head: OneHot(own.rows) for head, own in distractors.items()}})
+    everything = Circuit({**circuit.heads, **{head: OneHot(one.rows) for head, one in distractors.items()}})
     n_layers = n_layers or 1 + max(head.layer for head in everything.heads)
     n_heads = n_heads or 1 + max(head.index for head in everything.heads)
     everything.check(task.examples(8, seed=0).roles, n_layers, n_heads)

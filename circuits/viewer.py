@@ -204,7 +204,8 @@ def attention_frame(
     labels = one.roles.labels(0, one.inputs.shape[1])
     if model.tokenizer is not None:
         tokens = [_visible(model.tokenizer, number) for number in one.inputs[0].tolist()]
-        labels = [own if label.isdecimal() else f"{own}|{label}" for own, label in zip(tokens, labels, strict=True)]
+        both = zip(tokens, labels, strict=True)
+        labels = [token if label.isdecimal() else f"{token}|{label}" for token, label in both]
     return Frame(step=step, tokens=labels, heads=[*shown], attention=[*shown.values()])
 
 

@@ -96,8 +96,8 @@ def main() -> int:
         command = (
             f"python -m benchmarks.ground_truth --seeds {arguments.seeds} --level {' '.join(arguments.level)} --json"
         )
-        told = {"command": command, **versions(), "passed": passed, "levels": levels.to_dict("index")}
-        print(json.dumps({**told, "models": rows}))
+        document = {"command": command, **versions(), "passed": passed, "levels": levels.to_dict("index")}
+        print(json.dumps({**document, "models": rows}))
         return not passed
     print(levels.round(2).to_string())
     for row in (row for row in rows if row["wrong"] or row["missed"]):

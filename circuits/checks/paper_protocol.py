@@ -50,18 +50,18 @@ def paper_protocol(experiment: Experiment) -> PaperProtocol:
     test, circuit = experiment.test, experiment.circuit
     explicit = with_fixed_paths(circuit, test.roles, paths_on_average)
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
-    singles = {(head, own): Circuit({head: own}) for head, owns in tried.items() for own in owns}
+    singles = {(head, kind): Circuit({head: kind}) for head, kinds in tried.items() for kind in kinds}
     decided = test.test(singles)
-    none_low = [head for head, owns in tried.items() if all(decided[head, own].decision != "below" for own in owns)]
-    close = [(head, own) for head in none_low for own in tried[head]]  # the mechanism with the lowest loss is chosen
-    losses = {one: own.loss for one, own in decided.items()}
+    none_low = [head for head, kinds in tried.items() if all(decided[head, kind].decision != "below" for kind in kinds)]
+    close = [(head, kind) for head in none_low for kind in tried[head]]  # the mechanism with the lowest loss is chosen
+    losses = {one: loss.loss for one, loss in decided.items()}
     losses |= zip(close, test.measure(singles[one] for one in close), strict=True)
-    alone = {head: {own.name: losses[head, own] for own in owns} for head, owns in tried.items()}
+    alone = {head: {kind.name: losses[head, kind] for kind in kinds} for head, kinds in tried.items()}
     chosen: dict[Head, Mechanism] = {}
-    for head, owns in tried.items():
-        means = {own: losses[head, own].mean for own in owns}
-        best = owns[-1] if owns[-1].paths else min(means, key=means.__getitem__)
-        chosen[head] = next((own for own, mean in means.items() if mean < test.threshold), best)
+    for head, kinds in tried.items():
+        means = {kind: losses[head, kind].mean for kind in kinds}
+        best = kinds[-1] if kinds[-1].paths else min(means, key=means.__getitem__)
+        chosen[head] = next((kind for kind, mean in means.items() if mean < test.threshold), best)
     literal = Circuit(chosen, circuit.name)
     (combined,) = test.measure([literal])
     removed = test.test({path: literal.without(path) for path in literal.paths})

@@ -80,18 +80,18 @@ def removals(experiment: Experiment) -> tuple[PathResult, ...]:
         for layer, loss in enumerate(up_to[:-1])
         if loss.mean < test.threshold
     }
-    found = _each_removal(strict, removed, intact)
+    each = _each_removal(strict, removed, intact)
     # A path that is needed indirectly is compared with its alternative targets with the heads above intact.
-    guides = {path: one.intact_above if one.needed == "indirectly" else None for path, one in found.items()}
+    guides = {path: one.intact_above if one.needed == "indirectly" else None for path, one in each.items()}
     tests = {path: strict if layer is None else intact[layer] for path, layer in guides.items()}
     bases = {path: circuit if layer is None else circuit.up_to(layer) for path, layer in guides.items()}
-    needed_paths = [path for path, removal in found.items() if removal.needed != "no"]
+    needed_paths = [path for path, removal in each.items() if removal.needed != "no"]
     retargeted = _each_target(tests, {path: bases[path] for path in needed_paths})
     explicit = with_fixed_paths(circuit, test.roles, paths_on_average)
     lowest = min((head.layer for head in explicit.heads_with_paths), default=None)
     low = experiment.combined.mean < strict.threshold
     results = []
-    for path, removal in found.items():
+    for path, removal in each.items():
         losses, better = retargeted.get(path, ({}, ()))
         limit = tests[path].threshold
         # If the loss is not low with the path in place, a high loss without it is no evidence.
@@ -102,7 +102,7 @@ def removals(experiment: Experiment) -> tuple[PathResult, ...]:
                 **removal._replace(needed=needed)._asdict(),
                 path=path,
                 retargeted=losses,
-                alternative_targets=tuple(role for role, own in losses.items() if own.mean < limit or own.near(limit)),
+                alternative_targets=tuple(role for role, at in losses.items() if at.mean < limit or at.near(limit)),
                 better_targets=better,
                 weak=needed == "directly" and least < current().missed * strict.threshold,
                 in_first_useful_layer=path.head.layer == lowest,
@@ -115,27 +115,27 @@ def _each_removal(
     strict: SequentialTest, removed: Mapping[AttentionPath, Removed], intact: ByLayer
 ) -> dict[AttentionPath, _Removal]:
     """Remove every path; ``intact`` gives the layers above which the heads may be intact, each with its test."""
-    ways = {(path, row): own for path, rows in removed.items() for row, own in rows.items()}
+    ways = {(path, row): changed for path, rows in removed.items() for row, changed in rows.items()}
     # The report shows the loss without each path, so it is measured on enough examples even if the decision is early.
     decided = strict.test(ways, min_examples=current().enough)
-    found, doubtful = {}, {}
+    results, doubtful = {}, {}
     for path, rows in removed.items():
         if all(decided[path, row].decision == "above" for row in rows):
-            found[path] = _Removal({row: decided[path, row].loss for row in rows}, {}, None, "directly")
+            results[path] = _Removal({row: decided[path, row].loss for row in rows}, {}, None, "directly")
         else:
-            doubtful[path] = {layer: own for layer, own in intact.items() if layer >= path.head.layer}
-    for layer, own in intact.items():  # circuits with the same intact layers run together
+            doubtful[path] = {layer: test for layer, test in intact.items() if layer >= path.head.layer}
+    for layer, test in intact.items():  # circuits with the same intact layers run together
         paths = [path for path, layers in doubtful.items() if layer in layers]
-        own.test({(path, row): one.up_to(layer) for path in paths for row, one in removed[path].items()})
+        test.test({(path, row): one.up_to(layer) for path in paths for row, one in removed[path].items()})
     for path, layers in doubtful.items():
-        found[path] = _doubtful(strict, removed[path], layers)
-        if found[path].needed == "no":
+        results[path] = _doubtful(strict, removed[path], layers)
+        if results[path].needed == "no":
             # A rare failure with a high loss may be missing in the few examples that decided it.
             strict.measure(removed[path].values())
-            for layer, own in layers.items():
-                own.measure(one.up_to(layer) for one in removed[path].values())
-            found[path] = _doubtful(strict, removed[path], layers)
-    return {path: found[path] for path in removed}
+            for layer, test in layers.items():
+                test.measure(one.up_to(layer) for one in removed[path].values())
+            results[path] = _doubtful(strict, removed[path], layers)
+    return {path: results[path] for path in removed}
 
 
 def _doubtful(strict: SequentialTest, removed: Removed, intact: ByLayer) -> _Removal:
@@ -147,7 +147,7 @@ def _doubtful(strict: SequentialTest, removed: Removed, intact: ByLayer) -> _Rem
     losses = {row: decided.loss for row, decided in strict.test(removed).items()}
     indirect, hardest, worst = {}, {}, {}
     for row, changed in removed.items():
-        costs = {layer: (own.test_one(changed.up_to(layer)).loss, own.threshold) for layer, own in intact.items()}
+        costs = {layer: (test.test_one(changed.up_to(layer)).loss, test.threshold) for layer, test in intact.items()}
         if costs:
             hardest[row] = max(costs, key=lambda layer: costs[layer][0].mean / costs[layer][1])
             indirect[row] = costs[hardest[row]][0]
@@ -170,12 +170,12 @@ def _each_target(
             ways.setdefault(tests[path], {}).update({(path, role): base.retargeted(path, role) for role in others})
     losses: dict[AttentionPath, dict[str, Loss]] = {path: {} for path in bases}
     better: dict[AttentionPath, tuple[str, ...]] = dict.fromkeys(bases, ())
-    for own, changed in ways.items():
-        for (path, role), decided in own.test(changed).items():
+    for test, changed in ways.items():
+        for (path, role), decided in test.test(changed).items():
             losses[path][role] = decided.loss
-        own.measure([bases[path] for path, _ in changed])
+        test.measure([bases[path] for path, _ in changed])
         for (path, role), one in changed.items():
-            gain = own.difference(one, bases[path])
+            gain = test.difference(one, bases[path])
             better[path] += (role,) if gain.mean < -current().sure * gain.standard_error else ()
     return {path: (losses[path], better[path]) for path in bases}
 

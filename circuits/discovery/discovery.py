@@ -28,7 +28,7 @@ from circuits.model.transformer import Transformer
 from circuits.results import Result
 from circuits.settings import current
 from circuits.task import Task
-from circuits.utils.progress import Progress, part_of, shown
+from circuits.utils.progress import part_of, shown
 
 
 class Discovery(Result, extra="ignore"):
@@ -82,7 +82,6 @@ def discover(
     n_examples: int = 1024,
     threshold: float = 0.05,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> Discovery:
     """Find the circuit of a model.
 
@@ -94,7 +93,6 @@ def discover(
             are averaged over as many others, too, but at most 1,024.
         threshold: a loss below it counts as low; the paper uses 0.05.
         seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples.
-        progress: is called with the finished share, 0 to 1. By default a notebook or a terminal shows a progress bar.
 
     Raises:
         Unsolved: the model does not solve the task.
@@ -104,7 +102,7 @@ def discover(
     def drawn(stream: str, n: int) -> Sample:
         return Sample(task, n, stream_seed(seed, stream), next(model.parameters()).device)
 
-    with shown(progress, "discovering") as progress:
+    with shown(None, "discovering") as progress:
         sample = drawn("discovery", n_examples)
         test = SequentialTest(model, task, sample, threshold)
         (unablated,) = test.measure([Circuit()])

@@ -57,8 +57,8 @@ def predicted_accuracy(
         paths[path.head.layer] += path_ends(explicit, path, layout)
     base, accuracy = _through(start, paths, layout), {}
     for index, variable in enumerate(task.variables):
-        own = [start[variable.role, i] - {(variable.name, i)} | {(variable.name, 1 - i)} for i in INSTANCES]
-        source = _through(start | {(variable.role, i): own[i] for i in INSTANCES}, paths, layout)
+        exchanged = [start[variable.role, i] - {(variable.name, i)} | {(variable.name, 1 - i)} for i in INSTANCES]
+        source = _through(start | {(variable.role, i): exchanged[i] for i in INSTANCES}, paths, layout)
         for layer, (place, role) in product(range(n_layers + 1), enumerate(roles)):
             patched = base[layer] | {(role, instance): source[layer][role, instance] for instance in INSTANCES}
             last = _through(patched, paths[layer:], layout)[-1]

@@ -56,7 +56,7 @@ class ByLabel:
         """
         splits = []
         for role, at in zip(roles.names, values.transpose(0, 1), strict=True):
-            means = {label: mean for label, own in enumerate(at.T) if (mean := Mean.of(own)).n_examples}
+            means = {label: mean for label, one in enumerate(at.T) if (mean := Mean.of(one)).n_examples}
             splits += [cls(str(roles.main_group), role, means)] if means else []
         splits.sort(key=lambda split: split.role not in named)
         return max(splits, key=lambda split: split.highest - (0.0 if worst else split.lowest), default=None)
@@ -114,7 +114,7 @@ def losses_by_label(
         return [None] * len(circuits)
     measured = evaluate(model, _EachInstance(task, n_instances), examples, circuits)
     losses, asked = measured.unflatten(-1, (2, n_instances, -1)).double().mean(dim=-1).unbind(dim=2)
-    splits = [over_labels(own, there > 0, roles) for own, there in zip(losses, asked, strict=True)]
+    splits = [over_labels(loss, there > 0, roles) for loss, there in zip(losses, asked, strict=True)]
     return [ByLabel.of(split, roles, named, worst=True) for split in splits]
 
 
@@ -130,5 +130,5 @@ class _EachInstance:
     ) -> Float[torch.Tensor, "batch component"]:
         task = self.task
         losses = task.instance_losses if isinstance(task, WithInstances) else task.losses
-        found = losses(outputs, examples).flatten(1)
-        return torch.cat([found.nan_to_num(), (~found.isnan()).to(found.dtype)], dim=1)
+        each = losses(outputs, examples).flatten(1)
+        return torch.cat([each.nan_to_num(), (~each.isnan()).to(each.dtype)], dim=1)

@@ -144,7 +144,7 @@ def _repeated(one: Any, batch: Any, n: int, n_runs: int) -> Any:
     if isinstance(batch, tuple):
         return tuple(_repeated(*both, n, n_runs) for both in zip(one, batch, strict=True))
     if isinstance(batch, dict):
-        return {name: name != "use_cache" and _repeated(one[name], own, n, n_runs) for name, own in batch.items()}
+        return {name: name != "use_cache" and _repeated(one[name], value, n, n_runs) for name, value in batch.items()}
     if isinstance(batch, Tensor) and batch.ndim > 1 and len(batch) == n * len(one):
         return batch.repeat(-(-n_runs // n), *[1] * (batch.ndim - 1))[: n_runs * len(one)]
     return None if isinstance(batch, Cache) else batch

@@ -305,8 +305,8 @@ class HookedTransformer(HookedRootModule):
         if self.tokenizer is None:
             raise BadInput("the model has no tokenizer; expected tokens [batch, pos]")
         text = f"{self.tokenizer.bos_token if prepend_bos and self.tokenizer.bos_token else ''}{text}"
-        found = self.tokenizer(text, return_tensors="pt", add_special_tokens=False)
-        return found["input_ids"].to(self.cfg.device)
+        encoded = self.tokenizer(text, return_tensors="pt", add_special_tokens=False)
+        return encoded["input_ids"].to(self.cfg.device)
 
     def __getattr__(self, name: str) -> Any:
         """Return the weights of all layers, ``W_Q`` and so on, ``[layer, ...]``, and those of the embeddings."""

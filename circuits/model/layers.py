@@ -75,7 +75,7 @@ class Layers:
         sums would differ too much in deep models.
         """
         block, mask = self.model.blocks[layer], attention_mask(self.examples)
-        mask = {name: own.repeat(len(residual) // len(own), 1) for name, own in mask.items()}
+        mask = {name: valid.repeat(len(residual) // len(valid), 1) for name, valid in mask.items()}
         with edited(block, edit, heads, mlp):
             if not is_like_gpt2(self.model) or residual.dtype in (torch.bfloat16, torch.float16):
                 after: Tensor = block(residual, **mask)
@@ -158,11 +158,11 @@ def _check(opened: Layers) -> None:
         raise BadInput(f"{architecture(model)}: the layers, one by one, do not give its outputs: off by {off:.2g}")
 
 
-def close(found: Tensor, expected: Tensor) -> bool:
+def close(result: Tensor, expected: Tensor) -> bool:
     """Whether two results are the same but for rounding: 0.0003 of the largest number, in single precision."""
     if not expected.isfinite().all():  # nothing to compare; `evaluate` says so
         return True
-    return bool((found - expected).abs().max() <= torch.finfo(expected.dtype).eps ** 0.5 * expected.abs().max())
+    return bool((result - expected).abs().max() <= torch.finfo(expected.dtype).eps ** 0.5 * expected.abs().max())
 
 
 def architecture(model: Transformer) -> str:

@@ -47,7 +47,8 @@ def _state(model: Transformer) -> Hashable:
         for module in model.modules()
     ]
     configs = (model.cfg, getattr(getattr(model, "original_model", None), "config", None))
-    fields = [repr(own) for one in configs for own in getattr(one, "__dict__", {}).values() if isinstance(own, plain)]
+    values = [value for one in configs for value in getattr(one, "__dict__", {}).values()]
+    fields = [repr(value) for value in values if isinstance(value, plain)]
     return *modules, *fields, *everywhere._global_forward_hooks, *everywhere._global_forward_pre_hooks
 
 
@@ -95,5 +96,5 @@ def _drops(module: torch.nn.Module) -> bool:
     if "Dropout" in type(module).__name__:
         numbers["dropout"] = numbers.get("p")
     elsewhere = ("summary", "classifier")  # of heads that a language model does not have
-    rates = (own for name, own in numbers.items() if "drop" in name and not name.startswith(elsewhere))
-    return any(isinstance(own, float) and own > 0 for own in rates)
+    rates = (rate for name, rate in numbers.items() if "drop" in name and not name.startswith(elsewhere))
+    return any(isinstance(rate, float) and rate > 0 for rate in rates)

@@ -138,8 +138,8 @@ def spread(n: int, most: int, n_positions: int, cfg: Any) -> Int[torch.Tensor, "
 
 def windowed(model: Transformer, roles: Roles) -> Roles:
     """Return the roles with the windows of a model's layers."""
-    own = windows(model)
-    return replace(roles, windows=own if any(own) else ())
+    of_layers = windows(model)
+    return replace(roles, windows=of_layers if any(of_layers) else ())
 
 
 def windows(model: Transformer) -> tuple[int | None, ...]:

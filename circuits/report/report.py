@@ -229,7 +229,7 @@ def statements_of(verdicts: tuple[Verdict, ...]) -> tuple[Statement, ...]:
     """Combine the verdicts of all steps into statements."""
     each = {name: tuple(one for one in verdicts if one.name in steps) for name, steps in STATEMENTS.items()}
     decisions = {name: together(one.decision for one in of_steps) for name, of_steps in each.items()}
-    return tuple(Statement(name=name, decision=decisions[name], verdicts=own) for name, own in each.items())
+    return tuple(Statement(name=name, decision=decisions[name], verdicts=of_steps) for name, of_steps in each.items())
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

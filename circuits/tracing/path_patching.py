@@ -103,10 +103,12 @@ def path_patching(
                 mechanism = circuit.heads[path.head]
                 assert isinstance(mechanism, OneHot)
                 there = mechanism.holds(path.source, path.target, run.examples.roles)
-                for patch, own in Receiver(run, path, there, instances[here], between).effects(chosen):
-                    parts.setdefault(patch, []).append(own)
+                for patch, effects in Receiver(run, path, there, instances[here], between).effects(chosen):
+                    parts.setdefault(patch, []).append(effects)
                 progress((number + (place + 1) / len(paths)) / len(batches))
-        return {patch: {name: torch.cat([one[name] for one in own]) for name in own[0]} for patch, own in parts.items()}
+        return {
+            patch: {name: torch.cat([one[name] for one in each]) for name in each[0]} for patch, each in parts.items()
+        }
 
     with shown(None, "path patching") as progress:
         screened = measure(few, lambda patch: patch.input == "V", part_of(progress, 0.0, 0.4))

@@ -1,6 +1,6 @@
 """Self-consistency: do the heads of a circuit look where the circuit says, once the circuit has replaced the others?
 
-A validated circuit is told where to look. Here each head with paths between roles is intact and looks
+In a validation the circuit says where heads look. Here each head with paths between roles is intact and looks
 for itself, in the residual stream that the replaced heads below it have made. A path is self-consistent if the head
 pays it at least ``attended`` attention, for every label of the task's main group that its condition covers. A head is
 self-consistent if all its paths are, and the loss with this head alone intact is below the threshold. A circuit is

@@ -110,21 +110,21 @@ def discover(
     check_folder(out)
     model, task = opened(model_dir, language_task, metric)
     threshold = threshold or default_threshold(language_task)
-    found = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed)
+    discovery = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed)
     about = facts(model_dir, model, task)
     options = {"seed": seed, "threshold": f"{threshold:g}", "examples": examples}
     options |= {key: about[key] for key in ("task", "metric") if key in about}
     command = " ".join(
         [f"retrieval-interp discover {model_dir}", *(f"--{key} {value}" for key, value in options.items())]
     )
-    circuit = replace(found.circuit, name=name, description=f"Found by: {command}.")
+    circuit = replace(discovery.circuit, name=name, description=f"Found by: {command}.")
     if not as_json:
-        print_discovery(found)
-    if found.found:
+        print_discovery(discovery)
+    if discovery.found:
         circuits.save_circuit(circuit, out / "circuit.yaml")
         typer.echo(f"The circuit is in {out / 'circuit.yaml'}. It is now validated on fresh examples.", err=as_json)
     else:
-        typer.echo(f"No circuit was found: the loss of the best candidate is {found.combined}.", err=as_json)
+        typer.echo(f"No circuit was found: the loss of the best candidate is {discovery.combined}.", err=as_json)
         if (out / "circuit.yaml").exists():
             typer.echo(f"{out / 'circuit.yaml'} is older, and not the circuit of this report.", err=as_json)
     report = circuits.validate(model, task, circuit, n_examples=examples, seed=seed, threshold=threshold)
@@ -132,10 +132,10 @@ def discover(
         if report.more_examples_could_decide:
             examples *= 4
             report = circuits.validate(model, task, circuit, n_examples=examples, seed=seed, threshold=threshold)
-    report = report.model_copy(update={"discovery": found})
-    if found.found:
+    report = report.model_copy(update={"discovery": discovery})
+    if discovery.found:
         report = taken_apart(report, model, task)
-    finished(report.about(about), out, as_json, found.found)
+    finished(report.about(about), out, as_json, discovery.found)
 
 
 @app.command()

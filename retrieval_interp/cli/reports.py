@@ -30,20 +30,24 @@ def print_report(report: "Report") -> None:
     console.print(Text(f"{name}: {report.headline}", f"bold {COLOURS[report.decision]}"))
 
 
-def print_discovery(found: "Discovery") -> None:
+def print_discovery(discovery: "Discovery") -> None:
     """Print the mechanism of every head, and the work of the discovery."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console()
-    for head, mechanism in found.circuit.heads.items():
-        loss, looks = found.heads.alone[head], found.heads.looks_at(head)
+    for head, mechanism in discovery.circuit.heads.items():
+        loss, looks = discovery.heads.alone[head], discovery.heads.looks_at(head)
         console.print(Text(f"{head!s:>8}  {mechanism} (looks at {looks}; loss with its average alone {loss.mean:.4f})"))
-    console.print(f"Discovery tried {len(found.trials)} changes and ran {found.n_evaluations} sequences for losses.")
-    if found.n_undecided:
-        console.print(f"{found.n_undecided} changes were not made because the examples did not decide them; try more.")
-    outcome = "within" if found.explains else "above"
     console.print(
-        f"The loss with all heads replaced is {found.combined}, "
-        f"{outcome} twice the unablated loss ({found.unablated}) plus a tenth of the threshold."
+        f"Discovery tried {len(discovery.trials)} changes and ran {discovery.n_evaluations} sequences for losses."
+    )
+    if discovery.n_undecided:
+        console.print(
+            f"{discovery.n_undecided} changes were not made because the examples did not decide them; try more."
+        )
+    outcome = "within" if discovery.explains else "above"
+    console.print(
+        f"The loss with all heads replaced is {discovery.combined}, "
+        f"{outcome} twice the unablated loss ({discovery.unablated}) plus a tenth of the threshold."
     )

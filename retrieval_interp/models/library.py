@@ -63,7 +63,7 @@ def is_ours(name: str) -> bool:
     if str(name).startswith(PREFIX):
         return True
     try:
-        folder = found if (found := to_path(name)).is_dir() else data_folder() / name
+        folder = path if (path := to_path(name)).is_dir() else data_folder() / name
         return (folder / CONFIG).is_file() and '"model_type"' not in (folder / CONFIG).read_text()
     except (OSError, ValueError):  # no path, or no text
         return False

@@ -70,13 +70,13 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 def checkpoints(run: Path) -> dict[int, Path]:
     """Return the checkpoints of a run by step, in ascending order; BadInput if a file name contains no step."""
-    found = {}
+    steps = {}
     for path in sorted((run / CHECKPOINTS).glob("step-*.safetensors")):
         try:
-            found[int(path.stem.removeprefix("step-"))] = path
+            steps[int(path.stem.removeprefix("step-"))] = path
         except ValueError:
             raise BadInput(f"{path}: expected a name like step-0000080.safetensors") from None
-    return dict(sorted(found.items()))
+    return dict(sorted(steps.items()))
 
 
 def some_checkpoints(run: Path) -> dict[int, Path]:
