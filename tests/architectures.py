@@ -9,20 +9,14 @@ import transformers
 from transformer_lens.model_bridge import TransformerBridge
 
 VOCABULARY, LENGTH = 31, 12
-WIDTHS = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 32,
-}
+SIZES = {"n_layers": 2, "n_heads": 4, "d_model": 32, "d_head": 8, "n_ctx": 32, "d_vocab": VOCABULARY, "d_mlp": 48}
+FALCON = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDTHS = {**FALCON, "intermediate_size": 48, "max_position_embeddings": 32}
 GPT = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32}
 GROUPED = {**WIDTHS, "num_key_value_heads": 2}
 WINDOW = {"head_dim": 8, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
 NEO = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 32}
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
-FALCON = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 HEADS = {"gpt2": "LMHeadModel"}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2", GPT),
@@ -86,8 +80,6 @@ def native_bridge() -> TransformerBridge:
     from transformer_lens.config import TransformerBridgeConfig
 
     torch.manual_seed(0)
-    sizes = {"n_layers": 2, "d_model": 32, "d_head": 8, "n_heads": 4, "n_ctx": 32, "d_vocab": VOCABULARY, "d_mlp": 48}
-    config = TransformerBridgeConfig(
-        **sizes, act_fn="gelu_new", positional_embedding_type="standard", architecture="TransformerLensNative"
-    )
+    kind = {"act_fn": "gelu_new", "positional_embedding_type": "standard", "architecture": "TransformerLensNative"}
+    config = TransformerBridgeConfig(**SIZES, **kind)
     return shaken(TransformerBridge.boot_native(config, device="cpu", dtype=torch.float32)).eval()

@@ -16,3 +16,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[object,
     code = exit_code(*arguments)
     out, errors = capsys.readouterr()
     return code, out, errors
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line with which a command is refused."""
+    code, out, errors = run(capsys, *arguments)
+    assert (code, out, errors.count("\n")) == (2, "", 1), errors
+    assert errors.startswith("retrieval-interp: ")
+    return errors

@@ -6,12 +6,10 @@ What computes is imported where it is needed: the process that hands the tests o
 import tests.annotations  # noqa: F401, I001  before everything else
 
 import signal
-from dataclasses import replace
 
 import pytest
 from hypothesis import settings
 
-from retrieval_interp import RetrievalTask
 from retrieval_interp.__main__ import wait_passively
 
 from retrieval_interp.models import presets
@@ -48,6 +46,14 @@ def circuit():
     from tests.handmade import induction_circuit
 
     return induction_circuit()
+
+
+@pytest.fixture
+def drawn(task, monkeypatch):
+    """The numbers and seeds of the examples that are drawn of the handmade model's task, as they are drawn."""
+    examples, drawn = type(task).examples, []
+    monkeypatch.setattr(type(task), "examples", lambda own, *asked: (drawn.append(asked), examples(own, *asked))[1])
+    return drawn
 
 
 @pytest.fixture(scope="session")
@@ -91,10 +97,10 @@ def interruptible():
 def micro_presets(monkeypatch):
     """Two presets that are trained in a second, without a compiler."""
     from retrieval_interp.training.training_step import TrainingStep
-    from tests.sweeps import MICRO
+    from tests.sweeps import MICRO, OTHER
 
     monkeypatch.setitem(presets.PRESETS, "micro", MICRO)
-    monkeypatch.setitem(presets.PRESETS, "other", replace(MICRO, task=RetrievalTask(1, n_chains=2)))
+    monkeypatch.setitem(presets.PRESETS, "other", OTHER)
     monkeypatch.setattr(TrainingStep, "compile", lambda self: None)
 
 

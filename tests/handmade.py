@@ -14,11 +14,12 @@ token's embedding is zero, so that position 0, which can only attend to itself, 
 
 import warnings
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from circuits import Circuit, Examples, Head, OneHot, Roles
+from circuits import Circuit, Examples, Roles, run_ablated
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.task import Layout, Variable, exchange
 
@@ -27,36 +28,26 @@ LENGTH = 1 + 3 * CHAINS
 SHARP, MATCH = 200.0, 12.0  # scores of the position before, and of a matching symbol
 
 
-def induction_model() -> HookedTransformer:
-    """The model; its answer at a query is the one-hot of the symbol that follows."""
-    width = SYMBOLS + LENGTH + SYMBOLS + SYMBOLS
-    cfg = HookedTransformerConfig(
-        n_layers=2,
-        n_heads=1,
-        d_model=width,
-        d_head=SYMBOLS,
-        n_ctx=LENGTH,
-        d_vocab=1 + SYMBOLS,  # the start token is the last
-        d_vocab_out=SYMBOLS,
-        attn_only=True,
-        normalization_type=None,
-        use_attn_scale=False,
-        init_weights=False,
-        device="cpu",
-    )
+def blank_transformer(**settings) -> HookedTransformer:
+    """A transformer without LayerNorm whose weights are zero, to be written down."""
+    settings |= {"normalization_type": None, "init_weights": False, "device": "cpu"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = HookedTransformer(cfg)
-    token, position, before, answer = (
-        slice(0, SYMBOLS),
-        slice(SYMBOLS, SYMBOLS + LENGTH),
-        slice(SYMBOLS + LENGTH, 2 * SYMBOLS + LENGTH),
-        slice(2 * SYMBOLS + LENGTH, width),
-    )
+        model = HookedTransformer(HookedTransformerConfig(**settings))
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    return model.eval()
+
+
+def induction_model() -> HookedTransformer:
+    """The model; its answer at a query is the one-hot of the symbol that follows."""
+    widths = (SYMBOLS, LENGTH, SYMBOLS, SYMBOLS)
+    token, position, before, answer = (slice(end - n, end) for n, end in zip(widths, accumulate(widths), strict=True))
+    vocabulary = {"d_vocab": 1 + SYMBOLS, "d_vocab_out": SYMBOLS}  # the start token is the last
+    sizes = {"n_layers": 2, "n_heads": 1, "d_model": sum(widths), "d_head": SYMBOLS, "n_ctx": LENGTH}
+    model = blank_transformer(**sizes, **vocabulary, attn_only=True, use_attn_scale=False)
     symbols = torch.eye(SYMBOLS)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
         model.embed.W_E[:SYMBOLS, token] = symbols
         model.pos_embed.W_pos[:, position] = torch.eye(LENGTH)
         low, high = model.blocks[0].attn, model.blocks[1].attn
@@ -70,15 +61,12 @@ def induction_model() -> HookedTransformer:
         high.W_V[0, token] = symbols
         high.W_O[0, :, answer] = symbols
         model.unembed.W_U[answer] = symbols
-    return model.eval()
+    return model
 
 
 def induction_circuit() -> Circuit:
     """Exactly the circuit that the weights carry."""
-    return Circuit(
-        {Head(0, 0): OneHot({"pair1.second": "pair1.first"}), Head(1, 0): OneHot({"query": "pair1.second"})},
-        name="induction",
-    )
+    return Circuit({"L0H0": {"pair1.second": "pair1.first"}, "L1H0": {"query": "pair1.second"}}, name="induction")
 
 
 @dataclass(frozen=True)
@@ -173,6 +161,18 @@ def walking_circuit(n_steps: int) -> Circuit:
     """The circuit that joins all pairs in layer 0, and takes the query to pair k in layer k."""
     joined = {f"pair{k}.second": f"pair{k}.first" for k in range(1, n_steps + 1)}
     return Circuit({"L0H0": joined, **{f"L{k}H0": {"query": f"pair{k}.second"} for k in range(1, n_steps + 1)}})
+
+
+def doubling_circuit() -> Circuit:
+    """Two steps: both pairs are joined, the first takes over the second, and the query takes it all."""
+    joined = {"pair1.second": "pair1.first", "pair2.second": "pair2.first"}
+    return Circuit({"L0H0": joined, "L1H0": {"pair1.second": "pair2.second"}, "L2H0": {"query": "pair1.second"}})
+
+
+def losses_by_hooks(model, task, examples: Examples, circuits: list[Circuit]) -> Tensor:
+    """The losses of circuits that are run one by one, with plain hooks."""
+    with torch.no_grad():
+        return torch.stack([task.losses(run_ablated(model, one, examples), examples) for one in circuits])
 
 
 def random_transformer(task: ChainTask, **changes) -> HookedTransformer:

@@ -10,7 +10,6 @@ from typing import Literal
 
 import inspect_ai
 import torch
-from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from safetensors.torch import save
 
 from circuits.circuit_file import PATTERNS, load_circuit, parse_circuit
@@ -28,6 +27,7 @@ from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.theory.facts import load_facts
 from retrieval_interp.training.curves import read_attention, read_losses
 from retrieval_interp.training.training import TrainingRun, run_config
+from tests.llm_models import mock
 
 MICRO = Preset(
     RetrievalTask(1, n_chains=2, n_dims=2),
@@ -39,19 +39,12 @@ LARGEST = 20_000  # most bytes of a valid file; longer ones are cut at the end o
 
 @dataclass(frozen=True)
 class Reader:
-    """A kind of file that the toolkit reads.
+    """A kind of file that the toolkit reads."""
 
-    Attributes:
-        file: the path of the file in a folder.
-        whole: returns the contents of valid files.
-        read: reads the file in a folder.
-        beside: returns the other files that must be in the folder, by path.
-    """
-
-    file: str
-    whole: Callable[[], list[bytes]]
-    read: Callable[[Path], object]
-    beside: Callable[[], dict[str, bytes]] = dict
+    file: str  # the path of the file in a folder
+    whole: Callable[[], list[bytes]]  # returns the contents of valid files
+    read: Callable[[Path], object]  # reads the file in a folder
+    beside: Callable[[], dict[str, bytes]] = dict  # returns the other files that must be in the folder, by path
 
 
 def of_data(pattern: str) -> Callable[[], list[bytes]]:
@@ -78,15 +71,6 @@ def fixed_patterns() -> dict[str, bytes]:
 def config(folder: Path) -> None:
     found = read_config(folder)
     architecture_from(found, task_from(found, folder / CONFIG), folder / CONFIG)
-
-
-def report(folder: Path) -> None:
-    read_report(folder / "report.json")
-
-
-def facts(folder: Path) -> None:
-    found = load_facts(folder / "facts.yaml")
-    found.layers(causal=True)
 
 
 def small_reports() -> list[bytes]:
@@ -128,12 +112,9 @@ def micro_state() -> bytes:
 @cache
 def inspect_log(format: Literal["json", "eval"]) -> bytes:
     """Return an Inspect log of a model that gives the same answer to every question."""
-    output = ModelOutput.from_content("mockllm", "Berlin")
-    output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # or Inspect downloads a tokenizer
-    model = get_model("mockllm/model", custom_outputs=lambda *_: output, memoize=False)
     with tempfile.TemporaryDirectory() as folder:
         task = TASKS["kingdoms"](samples=1, attempts=2)
-        inspect_ai.eval(task, model=model, log_dir=folder, log_format=format, display="none")
+        inspect_ai.eval(task, model=mock(lambda _: "Berlin"), log_dir=folder, log_format=format, display="none")
         (path,) = Path(folder).glob(f"*.{format}")
         return path.read_bytes()
 
@@ -154,12 +135,10 @@ READERS = {
     "log": Reader(LOG, of_data("*/log.jsonl"), lambda folder: read_losses(folder / LOG)),
     "table of attention": Reader("a.csv", lambda: [ATTENTION], lambda folder: read_attention(folder / "a.csv")),
     "table of runs": Reader("r.csv", of_data("sweeps/figure4_laptop/runs.csv"), lambda f: read_runs(f / "r.csv")),
-    "report": Reader("report.json", small_reports, report),
+    "report": Reader("report.json", small_reports, lambda folder: read_report(folder / "report.json")),
     "log of Inspect": Reader("l.json", lambda: [inspect_log("json")], lambda folder: results([folder / "l.json"])),
-    "packed log of Inspect": Reader(
-        "l.eval", lambda: [inspect_log("eval")], lambda folder: results([folder / "l.eval"])
-    ),
-    "facts": Reader("facts.yaml", of_data("facts/*.yaml"), facts),
+    "packed log of Inspect": Reader("l.eval", lambda: [inspect_log("eval")], lambda f: results([f / "l.eval"])),
+    "facts": Reader("facts.yaml", of_data("facts/*.yaml"), lambda f: load_facts(f / "facts.yaml").layers(causal=True)),
     "sweep": Reader(
         "plan.yaml",
         lambda: [path.read_bytes() for path in sorted(PLANS.glob("*.yaml"))],

@@ -7,7 +7,6 @@
 The filler keeps the model from finding the copy by its distance.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import torch
@@ -52,22 +51,9 @@ class RepeatedTokens:
 
 def trained_model(steps: int = 400) -> HookedTransformer:
     """Two layers of two heads, attention only, trained for some seconds."""
-    cfg = HookedTransformerConfig(
-        n_layers=2,
-        n_heads=2,
-        d_model=64,
-        d_head=32,
-        n_ctx=LENGTH,
-        d_vocab=VOCABULARY + 1,
-        d_vocab_out=VOCABULARY,
-        attn_only=True,
-        normalization_type="LN",
-        seed=0,
-        device="cpu",
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = HookedTransformer(cfg)
+    sizes = {"n_layers": 2, "n_heads": 2, "d_model": 64, "d_head": 32, "n_ctx": LENGTH, "d_vocab": VOCABULARY + 1}
+    kind = {"d_vocab_out": VOCABULARY, "attn_only": True, "normalization_type": "LN", "seed": 0, "device": "cpu"}
+    model = HookedTransformer(HookedTransformerConfig(**sizes, **kind))
     task = RepeatedTokens()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)

@@ -11,6 +11,7 @@ from circuits import BadInput, load_circuit
 from retrieval_interp.models import presets
 from tests.memory import MIB, peak, reset
 from tests.readers import READERS, inspect_log
+from tests.refusals import assert_refused
 
 PATIENCE, MEMORY = 10, 1024  # most seconds and most MiB for one file
 WORD = re.compile(rb"[\w.+-]+")
@@ -104,8 +105,7 @@ def test_a_damaged_file_is_one_clear_line_and_nothing_else(name, tmp_path):
 def test_nothing_is_nested_too_deeply_to_be_read(opening, tmp_path):
     path = tmp_path / "circuit.yaml"
     path.write_text("heads: " + "\n" * (opening == "- ") + opening * 100_000)
-    with pytest.raises(BadInput, match="nested too deeply"):
-        load_circuit(path)
+    assert_refused("nested too deeply", load_circuit, path)
 
 
 LINE = '{{"step": {}, "loss": {}, "components": {{"x1": 0.5}}, "lr": 0.1}}\n'

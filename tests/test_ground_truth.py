@@ -7,12 +7,7 @@ import torch
 
 from benchmarks.ground_truth.__main__ import main
 from benchmarks.ground_truth.levels import LEVELS, backed_up, compiled, divided
-from benchmarks.ground_truth.truth import (
-    carried,
-    paths_found,
-    precision_and_recall,
-    slots_right,
-)
+from benchmarks.ground_truth.truth import carried, paths_found, precision_and_recall, slots_right
 from circuits import Circuit, FixedPattern, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.mechanisms import Previous
@@ -57,10 +52,14 @@ def test_no_seeds_and_seeds_without_weights_are_one_line(seeds, monkeypatch, cap
     assert "expected a" in capsys.readouterr().err
 
 
+def one_step():
+    """A model of one step with its two paths, that of the only head that joins the pairs first, and an idle head."""
+    truth = compiled(0)
+    return truth, *truth.circuit.paths, next(head for head in truth.all_heads if head not in truth.true_heads)
+
+
 def test_a_pattern_that_has_a_planted_path_counts_as_it_and_elsewhere_its_rows_are_free():
-    truth = compiled(0)  # D = 1, and one head joins the pairs
-    joining, asking = truth.circuit.paths
-    idle = next(head for head in truth.all_heads if head not in truth.true_heads)
+    truth, joining, asking, idle = one_step()
     before = Previous().pattern(truth.task.examples(2, 0).roles, truth.task.n_positions)[0]
     found = truth.circuit.with_head(joining.head, Previous())
     assert paths_found(found, truth) == {joining, asking}
@@ -69,9 +68,7 @@ def test_a_pattern_that_has_a_planted_path_counts_as_it_and_elsewhere_its_rows_a
 
 
 def test_previous_in_a_head_without_a_planted_path_is_a_wrong_path_and_a_map_on_some_instances_is_none():
-    truth = compiled(0)
-    joining, asking = truth.circuit.paths
-    idle = next(head for head in truth.all_heads if head not in truth.true_heads)
+    truth, joining, asking, idle = one_step()
     wrong = paths_found(truth.circuit.with_head(idle, Previous()), truth) - {joining, asking}
     assert [path.head for path in wrong] == [idle]
     roles, n = truth.task.examples(2, 0).roles, truth.task.n_positions
@@ -90,9 +87,7 @@ def test_a_path_that_another_one_backs_up_is_not_needed_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "level", sorted(LEVELS.keys() - {"soft", "noisy", "superposed"})
-)  # "combined" has all of these
+# "combined" has all of those that are left out.
+@pytest.mark.parametrize("level", sorted(LEVELS.keys() - {"soft", "noisy", "superposed"}))
 def test_on_every_level_the_models_carry_their_circuits(level):
-    truth = LEVELS[level](1)
-    assert carried(truth).ok
+    assert carried(LEVELS[level](1)).ok

@@ -147,10 +147,6 @@ def test_what_computes_nothing_imports_nothing_that_computes(folder):
     helped = [["--help"], *([*command, "--help"] for command in every_command())]
     lines = [(0, line) for line in (*helped, *command_lines(DESCRIBING))] + [(2, line) for line in command_lines(BAD)]
     done = subprocess.run(
-        [sys.executable, "-c", RUNNING],
-        input=json.dumps([HEAVY, lines]),
-        capture_output=True,
-        text=True,
-        cwd=folder,
+        [sys.executable, "-c", RUNNING], input=json.dumps([HEAVY, lines]), capture_output=True, text=True, cwd=folder
     )
     assert (done.returncode, done.stdout) == (0, f"{len(lines)}\n"), done.stderr.strip().splitlines()[-1]

@@ -3,10 +3,12 @@
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Examples, Head, OneHot, Roles, evaluate, role_attention
+from circuits import Circuit, Examples, Head, OneHot, Roles, evaluate, role_attention
 from circuits.checks.content_or_position import mean_patterns
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.tracing.path_patching import path_patching
+from tests.circuits.entrance.small import plain_losses
+from tests.refusals import assert_refused
 
 PLACES = ("one", "two", "three", "four")
 BACKWARDS = OneHot({"one": "four", "two": "three", "three": "two", "four": "one"})
@@ -57,20 +59,7 @@ def test_replaced_heads_do_what_hooks_would_do(both_ways):
     assert average.weights.triu(1).any()
     circuit = Circuit({Head(0, 0): BACKWARDS, Head(0, 1): "uniform", Head(1, 0): average})
     patterns = {(0, 0): torch.eye(4).flip(0), (0, 1): torch.full((4, 4), 0.25), (1, 0): average.weights}
-
-    def edit(layer):
-        def hook(pattern, hook):
-            for (own, head), given in patterns.items():
-                if own == layer:
-                    pattern[:, head] = given
-            return pattern
-
-        return hook
-
-    hooks = [(f"blocks.{layer}.attn.hook_pattern", edit(layer)) for layer in range(2)]
-    with torch.no_grad():
-        expected = AnyTokens().losses(both_ways.run_with_hooks(examples.inputs, fwd_hooks=hooks), examples)
-        seen = role_attention(both_ways, examples)
+    expected, seen = plain_losses(both_ways, AnyTokens(), examples, patterns), role_attention(both_ways, examples)
     losses = evaluate(both_ways, AnyTokens(), examples, [circuit])[0]
     assert losses == pytest.approx(expected, abs=1e-5)
     assert seen.sum(dim=-1) == pytest.approx(torch.ones(2, 2, 4), abs=1e-5)
@@ -78,9 +67,8 @@ def test_replaced_heads_do_what_hooks_would_do(both_ways):
 
 def test_what_needs_a_causal_mask_and_roles_that_differ_from_the_model_are_refused_in_one_line(both_ways):
     examples = AnyTokens(causal=True).examples(4, 0)
-    with pytest.raises(BadInput, match="both directions; expected roles with causal=False"):
-        evaluate(both_ways, AnyTokens(), examples, [Circuit()])
-    with pytest.raises(BadInput, match="against the causal mask"):
-        Circuit({Head(0, 0): BACKWARDS}).check(examples.roles, 2, 2)
-    with pytest.raises(BadInput, match="both directions; expected one with a causal mask"):
-        path_patching(both_ways, AnyTokens(), Circuit({Head(0, 0): BACKWARDS}))
+    said = "both directions; expected roles with causal=False"
+    assert_refused(said, evaluate, both_ways, AnyTokens(), examples, [Circuit()])
+    assert_refused("against the causal mask", Circuit({Head(0, 0): BACKWARDS}).check, examples.roles, 2, 2)
+    said = "both directions; expected one with a causal mask"
+    assert_refused(said, path_patching, both_ways, AnyTokens(), Circuit({Head(0, 0): BACKWARDS}))

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, FixedPattern, Head, OneHot, Roles, load_circuit, save_circuit
+from circuits import Circuit, FixedPattern, Head, OneHot, Roles, load_circuit, save_circuit
 from circuits.mechanisms import Condition, Identity, Previous, Uniform
+from tests.refusals import assert_refused
 
 # One example of four positions: the query at 3 sees the pair at 0 and 1.
 ROLES = Roles(("query", "first", "second"), torch.tensor([[[3], [0], [1]]]))
@@ -39,8 +40,7 @@ def test_a_row_taken_from_its_path_becomes_uniform_and_the_others_stay():
 
 def test_two_roles_at_one_position_may_not_want_different_rows():
     roles = Roles(("a", "b", "c"), torch.tensor([[[2], [2], [0]]]))
-    with pytest.raises(BadInput, match="same position"):
-        OneHot({"a": "c", "b": "identity"}).pattern(roles, 3)
+    assert_refused("same position", OneHot({"a": "c", "b": "identity"}).pattern, roles, 3)
 
 
 IN_SLOTS = Roles(  # two chains of two examples; their pairs stand in slots 0 and 1, and in 1 and 0
@@ -50,8 +50,11 @@ IN_SLOTS = Roles(  # two chains of two examples; their pairs stand in slots 0 an
 )
 
 
+SLOT_0, ROW = Condition("slot", "first", (0,)), ("query", "first")
+
+
 def test_a_row_with_a_condition_is_there_on_some_chains_and_elsewhere_on_the_others():
-    on_slot_0 = OneHot({"query": "first"}, "identity", {("query", "first"): Condition("slot", "first", (0,))})
+    on_slot_0 = OneHot([ROW], "identity", {ROW: SLOT_0})
     pattern = on_slot_0.pattern(IN_SLOTS, 4)
     assert pattern[0, 2:].tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
     assert pattern[1, 2:].tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
@@ -68,45 +71,36 @@ def test_a_condition_goes_with_its_row():
 
 
 def test_a_role_may_attend_elsewhere_on_other_chains():
-    where = {("query", "first"): Condition("slot", "first", (0,)), ("query", "query"): Condition("slot", "first", (1,))}
-    both = OneHot([("query", "first"), ("query", "query")], where=where)
+    both = OneHot([ROW, ("query", "query")], where={ROW: SLOT_0, ("query", "query"): Condition("slot", "first", (1,))})
     assert both.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
-    assert both.with_row("query", "identity", was="first").pattern(IN_SLOTS, 4)[0, 2:].tolist() == [
-        [0, 0, 1, 0],
-        [0, 0, 0, 1],
-    ]
-    assert both.without_row("query", "query") == OneHot(
-        {"query": "first"}, where={("query", "first"): where["query", "first"]}
-    )
+    changed = both.with_row("query", "identity", was="first")
+    assert changed.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[0, 0, 1, 0], [0, 0, 0, 1]]
+    assert both.without_row("query", "query") == OneHot([ROW], where={ROW: SLOT_0})
 
 
 def test_a_row_without_a_condition_is_the_default_of_its_role():
-    on_slot_0 = {("query", "first"): Condition("slot", "first", (0,))}
     for default, rows in {
         "position 1": [[1, 0, 0, 0], [0, 1, 0, 0]],
         "query": [[1, 0, 0, 0], [0, 0, 0, 1]],
         "uniform": [[1, 0, 0, 0], [0.25] * 4],
     }.items():
-        head = OneHot([("query", "first"), ("query", default)], "identity", on_slot_0)
+        head = OneHot([ROW, ("query", default)], "identity", {ROW: SLOT_0})
         assert head.pattern(IN_SLOTS, 4)[0, 2:].tolist() == rows
     assert OneHot({"query": "position 0"}).paths == ()
 
 
 def test_a_default_row_that_becomes_another_row_holds_on_all_instances():
-    where = {("query", "first"): Condition("slot", "first", (0,))}
-    both = OneHot([("query", "first"), ("query", "query")], where=where)
+    both = OneHot([ROW, ("query", "query")], where={ROW: SLOT_0})
     assert both.with_row("query", "first", was="query") == OneHot({"query": "first"})
 
 
 def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(tmp_path):
-    at_first, at_query = Condition("slot", "first", (0,)), Condition("slot", "query", (1,))
-    both = OneHot(
-        [("query", "first"), ("query", "query")], where={("query", "first"): at_first, ("query", "query"): at_query}
-    )
+    at_query = Condition("slot", "query", (1,))
+    both = OneHot([ROW, ("query", "query")], where={ROW: SLOT_0, ("query", "query"): at_query})
     moved = both.with_row("query", "query", was="first")
     assert moved.rows == (("query", "query"),)
     there = dict(moved.where)["query", "query"]
-    assert torch.equal(there.holds(IN_SLOTS), at_first.holds(IN_SLOTS) | at_query.holds(IN_SLOTS))
+    assert torch.equal(there.holds(IN_SLOTS), SLOT_0.holds(IN_SLOTS) | at_query.holds(IN_SLOTS))
     assert str(moved) == "query -> query on slot 0 of first or slot 1"
     circuit = Circuit({Head(0, 0): moved})
     save_circuit(circuit, tmp_path / "circuit.yaml")
@@ -118,10 +112,7 @@ def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(
     [
         (lambda: Condition("slot", "first", ()), "at least one label"),
         (lambda: OneHot({}), "at least one path"),
-        (
-            lambda: OneHot({"query": "first"}, where={("first", "query"): Condition("slot", "first", (0,))}),
-            "does not exist",
-        ),
+        (lambda: OneHot([ROW], where={("first", "query"): SLOT_0}), "does not exist"),
         (lambda: OneHot([("query", "first"), ("query", "query")]), "expected a condition on all but one"),
         (lambda: OneHot([("query", "first"), ("query", "first")]), "rows repeat"),
         (lambda: Condition("colour", "first", (0,)).holds(IN_SLOTS), "the groups are position, slot"),
@@ -138,8 +129,7 @@ def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(
     ],
 )
 def test_what_is_no_condition_or_fixed_pattern_is_refused(wrong, message):
-    with pytest.raises(BadInput, match=message):
-        wrong()
+    assert_refused(message, wrong)
 
 
 def test_a_fixed_pattern_is_the_same_in_every_example_and_known_by_its_numbers():

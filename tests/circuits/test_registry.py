@@ -5,24 +5,14 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from circuits import (
-    AttentionPath,
-    BadInput,
-    Circuit,
-    Head,
-    Mechanism,
-    evaluate,
-    load_circuit,
-    register,
-    run_ablated,
-    save_circuit,
-    validate,
-)
+from circuits import Circuit, Head, Mechanism, evaluate, load_circuit, register, run_ablated, save_circuit, validate
+from circuits.circuit import AttentionPath
 from circuits.circuit_file import parse_circuit
 from circuits.explorer.drawing import Draft
 from circuits.figures.diagram import circuit_diagram
 from circuits.mechanisms import Identity
-from tests.handmade import InductionTask, induction_circuit, induction_model
+from tests.handmade import induction_circuit
+from tests.refusals import assert_refused
 
 
 @register
@@ -95,8 +85,7 @@ def test_a_circuit_with_mechanisms_of_ones_own_is_read_back_equal(tmp_path):
     assert "L1H0: bare" in (tmp_path / "circuit.yaml").read_text()
 
 
-def test_their_paths_are_validated_and_drawn():
-    model, task = induction_model(), InductionTask()
+def test_their_paths_are_validated_and_drawn(model, task):
     circuit = induction_circuit().with_head(Head(1, 0), Bare())
     report = validate(model, task, circuit, n_examples=64)
     assert report.decision == "holds"
@@ -140,8 +129,7 @@ def test_an_installed_package_offers_some(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_no_such_mechanism_is_refused_with_its_line(text, message):
-    with pytest.raises(BadInput, match=message):
-        parse_circuit(f"heads:\n  {text}\n")
+    assert_refused(message, parse_circuit, f"heads:\n  {text}\n")
 
 
 @pytest.mark.parametrize(
@@ -155,26 +143,19 @@ def test_what_is_no_such_mechanism_is_refused_with_its_line(text, message):
         ("much", "more than 1"),
     ],
 )
-def test_a_pattern_that_is_none_is_refused_before_it_is_used(how, message):
-    model, task = induction_model(), InductionTask()
+def test_a_pattern_that_is_none_is_refused_before_it_is_used(model, task, how, message):
     examples, circuit = task.examples(4, 0), Circuit({Head(0, 0): Wrong(how)})
-    with pytest.raises(BadInput, match=message):
-        evaluate(model, task, examples, [circuit])
-    with pytest.raises(BadInput, match=message):
-        run_ablated(model, circuit, examples)
+    assert_refused(message, evaluate, model, task, examples, [circuit])
+    assert_refused(message, run_ablated, model, circuit, examples)
 
 
 def test_what_cannot_be_known_by_its_name_is_not_registered(tmp_path):
-    with pytest.raises(BadInput, match="'uniform'"):
-        register(type("Mine", (Window,), {"name": "uniform"}))
-    with pytest.raises(BadInput, match="two mechanisms are called 'window'"):
-        register(type("Other", (Window,), {}))
-    with pytest.raises(BadInput, match="frozen=True"):
-        register(dataclass(type("Loose", (Mechanism,), {"name": "loose", "pattern": Window.pattern})))
-    with pytest.raises(BadInput, match="expected lower-case letters"):
-        register(type("Nameless", (Mechanism,), {}))
-    with pytest.raises(BadInput, match="to be registered"):
-        save_circuit(Circuit({Head(0, 0): Wrong("shape")}), tmp_path / "circuit.yaml")
-    with pytest.raises(BadInput, match="built-in name"):
-        Circuit({Head(0, 0): type("Mine", (Identity,), {})()}).digest  # noqa: B018  else it would be taken for Identity
+    assert_refused("'uniform'", register, type("Mine", (Window,), {"name": "uniform"}))
+    assert_refused("two mechanisms are called 'window'", register, type("Other", (Window,), {}))
+    loose = dataclass(type("Loose", (Mechanism,), {"name": "loose", "pattern": Window.pattern}))
+    assert_refused("frozen=True", register, loose)
+    assert_refused("expected lower-case letters", register, type("Nameless", (Mechanism,), {}))
+    assert_refused("to be registered", save_circuit, Circuit({Head(0, 0): Wrong("shape")}), tmp_path / "circuit.yaml")
+    mine = Circuit({Head(0, 0): type("Mine", (Identity,), {})()})
+    assert_refused("built-in name", getattr, mine, "digest")  # else it would be taken for Identity
     assert register(Window) is Window  # a cell that is run again

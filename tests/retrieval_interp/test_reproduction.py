@@ -6,7 +6,7 @@ import pytest
 
 from retrieval_interp.models.library import data_folder
 from retrieval_interp.reproduction import Difference, differences, read_report
-from tests.command import exit_code
+from tests.command import exit_code, refusal
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +68,12 @@ def test_a_changed_number_and_a_changed_decision_are_named(report, tmp_path, cap
 )
 def test_what_cannot_be_measured_again_is_one_line(report, change, message, tmp_path, capsys):
     change(report)
-    assert exit_code("reproduce", written(report, tmp_path)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    assert message in refusal(capsys, "reproduce", written(report, tmp_path))
 
 
 def test_a_report_in_which_a_key_stands_twice_is_refused(text, tmp_path, capsys):
     (tmp_path / "report.json").write_text(text.replace('"protocol"', '"protocol": "paper", "protocol"', 1))
-    assert exit_code("reproduce", tmp_path) == 2
-    assert "a key is given twice" in capsys.readouterr().err
+    assert "a key is given twice" in refusal(capsys, "reproduce", tmp_path)
 
 
 def test_the_reports_beside_the_models_can_be_reproduced():

@@ -3,18 +3,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, OneHot, evaluate, run_ablated
+from circuits import Circuit, Head, OneHot, evaluate
 from circuits.ablation import each_loss
 from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model import transformer
 from tests.architectures import ONLY_3
-from tests.handmade import random_transformer
+from tests.handmade import losses_by_hooks, random_transformer
+from tests.refusals import assert_refused
 
 
 def test_a_circuit_that_does_not_fit_is_refused_before_anything_runs(random_model, chains):
     examples = chains.examples(4, seed=0)
-    with pytest.raises(BadInput, match="L3H0 does not exist"):
-        evaluate(random_model, chains, examples, [Circuit({Head(3, 0): Uniform()})])
+    assert_refused("L3H0 does not exist", evaluate, random_model, chains, examples, [Circuit({Head(3, 0): Uniform()})])
 
 
 heads = st.builds(Head, st.integers(0, 2), st.integers(0, 1))
@@ -38,9 +38,7 @@ every_head = st.fixed_dictionaries({Head(layer, head): hypotheses for layer in r
 def test_evaluating_many_circuits_at_once_equals_running_them_one_by_one(random_model, chains, maps):
     circuits, examples = [Circuit(heads) for heads in maps], chains.examples(5, seed=1)
     together = evaluate(random_model, chains, examples, circuits)
-    with torch.no_grad():
-        alone = torch.stack([chains.losses(run_ablated(random_model, c, examples), examples) for c in circuits])
-    assert torch.allclose(together, alone, atol=1e-5)
+    assert torch.allclose(together, losses_by_hooks(random_model, chains, examples, circuits), atol=1e-5)
 
 
 @settings(max_examples=8)
@@ -83,8 +81,7 @@ def test_models_with_every_kind_of_mlp_and_norm_are_evaluated_as_the_loop_does(c
     whole = Circuit({Head(layer, head): Uniform() for layer in range(3) for head in range(2)})
     circuits = [whole, whole.with_head(Head(1, 0), OneHot({"query": "pair1.first"})), Circuit({Head(1, 1): Identity()})]
     examples = chains.examples(4, seed=0)
-    with torch.no_grad():
-        alone = torch.stack([chains.losses(run_ablated(model, c, examples), examples) for c in circuits])
+    alone = losses_by_hooks(model, chains, examples, circuits)
     assert torch.allclose(evaluate(model, chains, examples, circuits), alone, atol=1e-5)
 
 
@@ -96,14 +93,10 @@ def test_outputs_that_overflow_are_refused(chains):
     model = random_transformer(chains, n_layers=1)
     with torch.no_grad():
         model.unembed.W_U.fill_(3e38)
-    with pytest.raises(BadInput, match="outputs are NaN or infinite"):
-        evaluate(model, chains, chains.examples(4, seed=0), [Circuit()])
+    assert_refused("outputs are NaN or infinite", evaluate, model, chains, chains.examples(4, seed=0), [Circuit()])
 
 
-def test_a_model_that_adds_positions_in_every_layer_is_refused_rather_than_evaluated_wrongly(random_model, chains):
-    random_model.cfg.positional_embedding_type = "shortformer"
-    try:
-        with pytest.raises(BadInput, match="shortformer positional embeddings are not supported"):
-            evaluate(random_model, chains, chains.examples(4, seed=0), [Circuit()])
-    finally:
-        random_model.cfg.positional_embedding_type = "standard"
+def test_a_model_that_adds_positions_in_every_layer_is_refused(random_model, chains, monkeypatch):
+    monkeypatch.setattr(random_model.cfg, "positional_embedding_type", "shortformer")
+    said, examples = "shortformer positional embeddings are not supported", chains.examples(4, seed=0)
+    assert_refused(said, evaluate, random_model, chains, examples, [Circuit()])

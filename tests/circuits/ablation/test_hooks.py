@@ -1,38 +1,15 @@
-from dataclasses import dataclass
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from circuits import BadInput, Circuit, Head, Roles, ablated, run_ablated
-from circuits.attention import role_attention
+from circuits import BadInput, Circuit, Head, ablated, run_ablated
 from circuits.mechanisms import Identity, Previous, Uniform
-from circuits.mechanisms.mechanism import Mechanism
-
-
-@dataclass(frozen=True, eq=False)
-class Given(Mechanism):
-    """A pattern from elsewhere, for tests."""
-
-    values: Tensor
-    name = "given"
-
-    def pattern(self, roles: Roles, n_positions: int) -> Tensor:
-        return self.values
 
 
 def test_the_empty_circuit_changes_nothing(random_model, chains):
     examples = chains.examples(4, seed=0)
     assert torch.equal(run_ablated(random_model, Circuit(), examples), random_model(examples.inputs))
-
-
-def test_replacing_a_pattern_by_itself_changes_nothing(random_model, chains):
-    examples = chains.examples(4, seed=0)
-    outputs, cache = random_model.run_with_cache(examples.inputs)
-    own = {Head(layer, h): Given(cache["pattern", layer][:, h]) for layer in range(3) for h in range(2)}
-    assert torch.equal(run_ablated(random_model, Circuit(own), examples), outputs)
 
 
 @settings(max_examples=20)
@@ -78,11 +55,3 @@ def test_the_roles_of_another_batch_are_refused(random_model, chains):
         ablated(random_model, Circuit({Head(0, 0): Uniform()}), chains.examples(1, seed=0).roles),
     ):
         random_model(chains.examples(4, seed=0).inputs)
-
-
-def test_role_attention_of_the_handmade_model_is_its_circuit(model, task):
-    attention = role_attention(model, task.examples(32, seed=0))
-    query, first, second = range(3)
-    assert attention[0, 0, second, first].item() == pytest.approx(1.0)
-    assert attention[1, 0, query, second].item() > 0.99
-    assert attention[0, 0, query, second].item() < 0.5

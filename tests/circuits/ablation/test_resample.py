@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, Roles, evaluate, run_ablated
+from circuits import Circuit, Head, Roles, evaluate, run_ablated
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.mechanisms import Resample, Uniform
+from tests.circuits.entrance.small import plain_outputs
+from tests.refusals import assert_refused
 
 HEADS = (Head(0, 1), Head(1, 0), Head(2, 1))
 
@@ -21,15 +23,7 @@ def examples(chains):
 def by_hand(model, examples, heads):
     """The outputs with the patterns of some heads from a run on the counterfactual inputs."""
     _, cache = model.run_with_cache(examples.counterfactual)
-
-    def put(pattern, hook):
-        for head in heads:
-            if head.layer == hook.layer():
-                pattern[:, head.index] = cache["pattern", head.layer][:, head.index]
-        return pattern
-
-    hooks = [(f"blocks.{head.layer}.attn.hook_pattern", put) for head in heads]
-    return model.run_with_hooks(examples.inputs, fwd_hooks=hooks)
+    return plain_outputs(model, examples, {head: cache["pattern", head.layer][:, head.index] for head in heads})
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -55,20 +49,17 @@ def test_with_every_head_replaced_the_patterns_are_those_of_the_same_head_and_ex
 
 def test_resampling_from_the_prompt_itself_changes_nothing(random_model, examples):
     same = replace(examples, counterfactual=examples.inputs)
-    outputs = run_ablated(random_model, Circuit({Head(1, 0): Resample()}), same)
-    assert torch.equal(outputs, random_model(examples.inputs))
+    every = Circuit({Head(layer, index): Resample() for layer in range(3) for index in range(2)})
+    for circuit in (every, Circuit({Head(1, 0): Resample()})):
+        assert torch.equal(run_ablated(random_model, circuit, same), random_model(examples.inputs))
 
 
 def test_examples_without_counterfactual_inputs_cannot_be_resampled(random_model, chains):
     examples, circuit = chains.examples(2, seed=0), Circuit({Head(1, 0): Resample()})
-    with pytest.raises(BadInput, match="no counterfactual inputs"):
-        evaluate(random_model, chains, examples, [circuit])
-    with pytest.raises(BadInput, match="no counterfactual inputs"):
-        run_ablated(random_model, circuit, examples)
-    with pytest.raises(BadInput, match="shape"):
-        replace(examples, counterfactual=examples.inputs[:1])
-    with pytest.raises(BadInput, match="resample"):
-        Resample().pattern(Roles.of({"a": torch.tensor([0])}), 3)
+    assert_refused("no counterfactual inputs", evaluate, random_model, chains, examples, [circuit])
+    assert_refused("no counterfactual inputs", run_ablated, random_model, circuit, examples)
+    assert_refused("shape", replace, examples, counterfactual=examples.inputs[:1])
+    assert_refused("resample", Resample().pattern, Roles.of({"a": torch.tensor([0])}), 3)
 
 
 def test_faithfulness_is_measured_by_resampling_where_there_are_counterfactual_inputs(random_model, chains):

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.ground_truth.harder import divide, eliminate, soften
 from benchmarks.recovery import plant, recover
-from circuits import BadInput, Circuit, Head, OneHot, attention, discover, validate
+from circuits import Circuit, Head, OneHot, attention, discover, validate
 from circuits.checks.content_or_position import content_or_position, mean_patterns
 from circuits.circuit import AttentionPath
 from circuits.discovery.discovery import Discovery
@@ -18,21 +18,15 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Previous
 from circuits.model.layers import attention_patterns
 from circuits.settings import deciding
-from tests.handmade import ChainTask
+from tests.handmade import ChainTask, doubling_circuit
+from tests.refusals import assert_refused
 from tests.repeated import RepeatedTokens, trained_model
-
-JOINING = OneHot({"pair1.second": "pair1.first", "pair2.second": "pair2.first"})  # neighbours: by position alone
 
 
 @pytest.fixture(scope="module")
 def compiled():
     task = ChainTask(2)
-    heads = {
-        Head(0, 0): JOINING,
-        Head(1, 0): OneHot({"pair1.second": "pair2.second"}),
-        Head(2, 0): OneHot({"query": "pair1.second"}),
-    }
-    return compile_circuit(Circuit(heads), task), task
+    return compile_circuit(doubling_circuit(), task), task
 
 
 def test_the_average_pattern_is_that_of_many_examples(random_model, chains):
@@ -61,9 +55,7 @@ def test_the_paths_of_a_compiled_transformer_come_out_on_every_chain(compiled):
     assert found.explains
     one_hots = {head: own for head, own in found.circuit.heads.items() if isinstance(own, OneHot)}
     assert {head: own.paths for head, own in one_hots.items()} == {
-        Head(0, 0): JOINING.paths,  # what tells the others where to look
-        Head(1, 0): (("pair1.second", "pair2.second"),),
-        Head(2, 0): (("query", "pair1.second"),),
+        head: own.paths for head, own in doubling_circuit().heads.items()
     }
     assert all(own.where == () for own in one_hots.values())
 
@@ -136,8 +128,7 @@ def test_in_a_trained_token_model_the_previous_token_head_and_the_induction_head
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_threshold_that_is_none_is_refused(model, task, threshold):
-    with pytest.raises(BadInput, match="expected a number above 0"):
-        discover(model, task, threshold=threshold)
+    assert_refused("expected a number above 0", discover, model, task, threshold=threshold)
 
 
 def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, chains):

@@ -10,12 +10,10 @@ from circuits import Circuit, Examples, Roles, evaluate, run_ablated, validate
 from circuits.checks.content_or_position import mean_patterns
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.tracing.mlp_ablations import mlp_ablations
+from tests.architectures import LENGTH, SIZES, VOCABULARY
 
-VOCABULARY, LENGTH, SOURCE, END = 31, 12, 3, 9
-
+SOURCE, END = 3, 9
 CIRCUIT = Circuit({"L1H0": {"end": "source"}, "L0H0": "uniform"})
-
-EVERY = Circuit({f"L{layer}H{head}": "identity" for layer in range(2) for head in range(4)})
 
 
 @dataclass
@@ -37,9 +35,8 @@ class Copying:
 
 
 def small_model(**changes):
-    sizes = {"n_layers": 2, "n_heads": 4, "d_model": 32, "d_head": 8, "n_ctx": 32, "d_vocab": VOCABULARY, "d_mlp": 48}
     kind = {"act_fn": "gelu_new", "normalization_type": "LN", "device": "cpu", "seed": 0}
-    model = HookedTransformer(HookedTransformerConfig(**sizes, **kind, **changes))
+    model = HookedTransformer(HookedTransformerConfig(**SIZES | kind | changes))
     drawn = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weights in model.parameters():
@@ -53,7 +50,11 @@ def uniform():
 
 
 def plain_losses(model, task, examples, patterns):
-    """The losses with the patterns of some heads replaced by plain PyTorch hooks."""
+    return task.losses(plain_outputs(model, examples, patterns), examples)
+
+
+def plain_outputs(model, examples, patterns):
+    """The outputs with the patterns of some heads replaced by plain PyTorch hooks."""
     handles = []
     for (layer, head), pattern in patterns.items():
 
@@ -67,7 +68,7 @@ def plain_losses(model, task, examples, patterns):
         outputs = model(examples.inputs)
     for handle in handles:
         handle.remove()
-    return task.losses(outputs, examples)
+    return outputs
 
 
 class Gives(Copying):

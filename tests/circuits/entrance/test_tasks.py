@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import circuits
-from circuits import BadInput, Circuit, Examples, evaluate, validate
+from circuits import Circuit, Examples, evaluate, validate
 from circuits.given import _as_it_is, examples_of
 from circuits.tracing.mlp_ablations import mlp_ablations
 from tests.circuits.entrance.small import CIRCUIT, END, ENTRANCES, Copying, Gives, Loses, plain_losses, uniform
+from tests.refusals import assert_refused
 
 
 class Grades(Copying):
@@ -27,17 +28,11 @@ class Grades(Copying):
         return (outputs[:, END + 1].argmax(dim=-1, keepdim=True) != right).float()
 
 
-def test_a_loss_of_several_answers_that_reads_elsewhere_is_refused(model):
-    with pytest.raises(BadInput, match="read more than the outputs at the roles end"):
-        evaluate(model, Grades(), Grades().examples(64, 0), [Circuit()])
-
-
 def test_a_task_that_changes_is_checked_again(model):
     task = ReadsAfter("nothing")
     evaluate(model, task, task.examples(64, 0), [Circuit()])
     task.how = "accuracy"
-    with pytest.raises(BadInput, match="read more than the outputs"):
-        evaluate(model, task, task.examples(64, 0), [Circuit()])
+    assert_refused("read more than the outputs", evaluate, model, task, task.examples(64, 0), [Circuit()])
 
 
 class ReadsAfter(Copying):
@@ -59,11 +54,13 @@ class ReadsAfter(Copying):
         }[self.how]
 
 
-@pytest.mark.parametrize("how", ["accuracy", "top 5", "rank", "nan_to_num", "all positions"])
-def test_a_loss_that_reads_elsewhere_and_swallows_nan_is_refused(model, how):
-    task = ReadsAfter(how)
-    with pytest.raises(BadInput, match="read more than the outputs at the roles end"):
-        evaluate(model, task, task.examples(64, 0), [Circuit()])
+SWALLOWING = [Grades(), *map(ReadsAfter, ("accuracy", "top 5", "rank", "nan_to_num", "all positions"))]
+
+
+@pytest.mark.parametrize("task", SWALLOWING, ids=lambda task: getattr(task, "how", "several answers"))
+def test_a_loss_that_reads_elsewhere_and_swallows_nan_is_refused(model, task):
+    examples = task.examples(64, 0)
+    assert_refused("read more than the outputs at the roles end", evaluate, model, task, examples, [Circuit()])
 
 
 LOSSES = {
@@ -83,8 +80,7 @@ def test_losses_that_are_not_one_for_each_example_and_component_are_refused_at_e
     change, said = LOSSES[wrong]
     runs = ENTRANCES if wrong in ("a batch mean", "NaN") else {"evaluate": ENTRANCES["evaluate"]}
     for run in runs.values():
-        with pytest.raises(BadInput, match=said):
-            run(model, Loses(change))
+        assert_refused(said, run, model, Loses(change))
 
 
 @pytest.mark.parametrize(
@@ -100,17 +96,13 @@ def test_losses_of_every_type_are_computed_at_least_in_single_precision(model, e
 
 def test_losses_of_an_example_that_depend_on_the_others_are_refused(model, examples):
     for change in (lambda own: own.mean().expand(len(own), 1), lambda own: own - own.mean()):
-        with pytest.raises(BadInput, match="depend on the other examples"):
-            evaluate(model, Loses(change), examples, [CIRCUIT])
+        assert_refused("depend on the other examples", evaluate, model, Loses(change), examples, [CIRCUIT])
 
 
 TASKS = {
     "a data set that ends": (Gives(lambda task, n, seed: task.examples(min(n, 3), seed)), "3 examples where"),
     "no seed": (Gives(lambda task, n, seed: task.examples(n, 0)), "the same examples for every seed"),
-    "chance": (
-        Gives(lambda task, n, seed: task.examples(n, random.randrange(10**9))),
-        "other examples for the same seed",
-    ),
+    "chance": (Gives(lambda task, n, _: task.examples(n, random.getrandbits(30))), "other examples for the same seed"),
     "a tuple": (Gives(lambda task, n, seed: (task.examples(n, seed),)), "examples: got tuple"),
     "a class": (Copying, "the class Copying"),
     "a text for components": (Copying(loss_components="nll"), "loss_components"),
@@ -125,8 +117,7 @@ def test_what_is_no_task_is_refused(model, wrong):
     task, said = TASKS[wrong]
     for name, run in ENTRANCES.items():
         if name != "evaluate" or "examples" not in said:  # it is given examples
-            with pytest.raises(BadInput, match=said):
-                run(model, task)
+            assert_refused(said, run, model, task)
 
 
 DATA_SETS = {

@@ -2,13 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from circuits import BadInput, Circuit, Head, OneHot, evaluate, load_circuit
+from circuits import Circuit, Head, OneHot, evaluate, load_circuit
 from circuits.circuit import AttentionPath
 from circuits.explorer import explore
 from circuits.explorer.drawing import Draft
 from circuits.explorer.explorer import AT_ONCE, EXACTLY
 from circuits.mechanisms import Condition, Identity, Previous, Uniform
 from tests.handmade import InductionTask
+from tests.refusals import assert_refused
 
 FIRST, SECOND = Head(0, 0), Head(1, 0)
 FETCH = AttentionPath(SECOND, "query", "pair1.second")
@@ -57,8 +58,7 @@ def test_a_head_that_is_made_previous_has_a_path_which_can_be_removed():
     before = AttentionPath(SECOND, "*", "previous")
     assert previous.paths == {JOIN: True, FETCH: False, before: True}
     assert previous.toggled(before).circuit == CIRCUIT.with_head(SECOND, Uniform())
-    with pytest.raises(BadInput, match=r"the circuit has no path L1H0 \* -> previous"):
-        DRAFT.toggled(before)
+    assert_refused(r"the circuit has no path L1H0 \* -> previous", DRAFT.toggled, before)
 
 
 def test_a_path_that_is_drawn_replaces_the_path_from_the_same_role():

@@ -1,10 +1,9 @@
-import pytest
-
-from circuits import BadInput, Circuit, Head, OneHot
+from circuits import Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.flow.circuit_flow import Carried, circuit_flow
 from circuits.mechanisms import Identity, Previous
 from tests.handmade import ChainTask
+from tests.refusals import assert_refused
 
 
 def test_the_members_of_a_pair_are_joined_in_the_order_of_the_sequence():
@@ -32,7 +31,7 @@ def test_a_path_that_carries_nothing_new_is_told_from_one_that_is_forbidden():
 
 
 def test_a_path_that_does_not_fit_is_one_line():
-    with pytest.raises(BadInput, match=r"L0H0 pair2.second -> pair1.second is against the causal mask"):
-        circuit_flow(Circuit({Head(0, 0): OneHot({"pair2.second": "pair1.second"})}), ChainTask(2).layout)
-    with pytest.raises(BadInput, match=r"L0H0 query -> pair9.first: unknown role 'pair9.first'"):
-        circuit_flow(Circuit({Head(0, 0): OneHot({"query": "pair9.first"})}), ChainTask(2).layout)
+    layout, back = ChainTask(2).layout, Circuit({"L0H0": {"pair2.second": "pair1.second"}})
+    assert_refused("L0H0 pair2.second -> pair1.second is against the causal mask", circuit_flow, back, layout)
+    unknown = Circuit({"L0H0": {"query": "pair9.first"}})
+    assert_refused("L0H0 query -> pair9.first: unknown role 'pair9.first'", circuit_flow, unknown, layout)

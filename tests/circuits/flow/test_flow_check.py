@@ -1,18 +1,12 @@
 from circuits import Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.flow.flow_check import FlowCheck, flow_check
-from circuits.mechanisms import Condition, Identity, Previous
+from circuits.mechanisms import Condition, Identity
 from tests.handmade import ChainTask
 from tests.repeated import RepeatedTokens
 
-TWO = Circuit(
-    {
-        Head(0, 0): Previous(),
-        Head(1, 0): OneHot({"query": "pair1.second"}),
-        Head(2, 0): Identity(),
-        Head(3, 0): OneHot({"query": "pair2.second"}),
-    }
-)
+ASKED = {"L1H0": {"query": "pair1.second"}, "L3H0": {"query": "pair2.second"}}
+TWO = Circuit({"L0H0": "previous", "L2H0": "identity", **ASKED})
 
 
 def test_every_symbol_arrives_with_the_layer_that_brings_it():

@@ -1,26 +1,17 @@
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, OneHot, role_attention
+from circuits import Circuit, Head, OneHot, role_attention
 from circuits.ground_truth import Distractor, compile_circuit, known_after, solves
 from circuits.mechanisms import Previous, Uniform
-from tests.handmade import ChainTask
+from tests.handmade import ChainTask, doubling_circuit
+from tests.refusals import assert_refused
+
+TWO_STEPS = doubling_circuit()
 
 
-@pytest.fixture(scope="module")
-def two_steps():
-    """Written by hand: both pairs are joined, the first takes over the second, and the query takes it all."""
-    return Circuit(
-        {
-            Head(0, 0): OneHot({"pair1.second": "pair1.first", "pair2.second": "pair2.first"}),
-            Head(1, 0): OneHot({"pair1.second": "pair2.second"}),
-            Head(2, 0): OneHot({"query": "pair1.second"}),
-        }
-    )
-
-
-def test_what_each_role_knows_follows_the_paths_layer_by_layer(two_steps):
-    start, first, second, third = known_after(two_steps, ChainTask(2))
+def test_what_each_role_knows_follows_the_paths_layer_by_layer():
+    start, first, second, third = known_after(TWO_STEPS, ChainTask(2))
     assert start["pair2.second"] == {"x2"}
     assert first["pair2.second"] == {"x1", "x2"}
     assert first["query"] == {"x0"}
@@ -28,36 +19,35 @@ def test_what_each_role_knows_follows_the_paths_layer_by_layer(two_steps):
     assert third["query"] == {"x0", "x1", "x2"}
 
 
-def test_two_roles_without_a_symbol_in_common_cannot_be_joined(two_steps):
-    blind = two_steps.with_head(Head(0, 0), OneHot({"pair1.second": "pair1.first", "query": "pair2.second"}))
-    with pytest.raises(BadInput, match=r"L0H0 query -> pair2\.second: the two roles share no symbol"):
-        compile_circuit(blind, ChainTask(2))
+def test_two_roles_without_a_symbol_in_common_cannot_be_joined():
+    blind = TWO_STEPS.with_head(Head(0, 0), OneHot({"pair1.second": "pair1.first", "query": "pair2.second"}))
+    assert_refused(r"L0H0 query -> pair2\.second: the two roles share no symbol", compile_circuit, blind, ChainTask(2))
 
 
-def test_the_compiled_model_attends_exactly_along_the_paths(two_steps):
+def test_the_compiled_model_attends_exactly_along_the_paths():
     task = ChainTask(2)
-    attention = role_attention(compile_circuit(two_steps, task), task.examples(32, seed=1))
+    attention = role_attention(compile_circuit(TWO_STEPS, task), task.examples(32, seed=1))
     roles = task.roles
     for layer in range(3):
-        wanted = dict(two_steps.heads[Head(layer, 0)].paths)
+        wanted = dict(TWO_STEPS.heads[Head(layer, 0)].paths)
         for i, source in enumerate(roles):
             target = wanted.get(source, source)
             assert attention[layer, 0, i, roles.index(target)] == pytest.approx(1.0, abs=1e-4)
 
 
-def test_without_a_path_the_answer_that_it_carries_is_missing(two_steps):
+def test_without_a_path_the_answer_that_it_carries_is_missing():
     task = ChainTask(2)
-    model, examples = compile_circuit(two_steps, task), task.examples(64, seed=0)
+    model, examples = compile_circuit(TWO_STEPS, task), task.examples(64, seed=0)
     model.blocks[1].attn.W_O.data.zero_()
     with torch.no_grad():
         parts = task.losses(model(examples.inputs), examples).mean(dim=0)
     assert parts.tolist() == pytest.approx([0.0, 1.0], abs=1e-5)
 
 
-def test_distractors_attend_somewhere_and_change_nothing(two_steps):
+def test_distractors_attend_somewhere_and_change_nothing():
     task = ChainTask(2)
     noisy = {Head(1, 1): Distractor({"query": "pair2.second"}, noise=3.0)}
-    model, examples = compile_circuit(two_steps, task, distractors=noisy), task.examples(32, seed=0)
+    model, examples = compile_circuit(TWO_STEPS, task, distractors=noisy), task.examples(32, seed=0)
     with torch.no_grad():
         assert task.losses(model(examples.inputs), examples).mean() < 1e-3
     roles = task.roles
@@ -77,15 +67,14 @@ def test_distractors_attend_somewhere_and_change_nothing(two_steps):
         (lambda c: c.with_head(Head(3, 0), OneHot({"query": "pair9.first"})), "unknown role 'pair9.first'"),
     ],
 )
-def test_what_cannot_be_compiled_is_refused(two_steps, change, message):
-    two_deep = two_steps if "symbol" not in message else Circuit(dict(list(two_steps.heads.items())[:1]))
-    with pytest.raises(BadInput, match=message):
-        compile_circuit(change(two_deep), ChainTask(2))
+def test_what_cannot_be_compiled_is_refused(change, message):
+    two_deep = TWO_STEPS if "symbol" not in message else Circuit(dict(list(TWO_STEPS.heads.items())[:1]))
+    assert_refused(message, compile_circuit, change(two_deep), ChainTask(2))
 
 
-def test_a_role_that_looks_at_itself_looks_at_itself(two_steps):
+def test_a_role_that_looks_at_itself_looks_at_itself():
     task = ChainTask(2)
-    looking = two_steps.with_head(Head(1, 1), OneHot({"query": "query"}))
+    looking = TWO_STEPS.with_head(Head(1, 1), OneHot({"query": "query"}))
     model, examples = compile_circuit(looking, task), task.examples(16, seed=0)
     with torch.no_grad():
         assert task.losses(model(examples.inputs), examples).mean() < 1e-3
@@ -94,9 +83,8 @@ def test_a_role_that_looks_at_itself_looks_at_itself(two_steps):
 @pytest.mark.parametrize(
     ("rows", "message"), [({"query": "nobody"}, "unknown role"), ({"pair2.first": "query"}, "mask")]
 )
-def test_a_distractor_that_does_not_fit_is_refused(two_steps, rows, message):
-    with pytest.raises(BadInput, match=message):
-        compile_circuit(two_steps, ChainTask(2), distractors={Head(0, 1): Distractor(rows)})
+def test_a_distractor_that_does_not_fit_is_refused(rows, message):
+    assert_refused(message, compile_circuit, TWO_STEPS, ChainTask(2), distractors={Head(0, 1): Distractor(rows)})
 
 
 def test_what_no_path_of_roles_can_solve_is_not_solved():

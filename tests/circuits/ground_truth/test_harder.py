@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from benchmarks.ground_truth.harder import add_noise, directions, divide, eliminate, soften, superpose
-from circuits import BadInput, Circuit, Head, OneHot, evaluate, role_attention
+from circuits import Circuit, Head, OneHot, evaluate, role_attention
 from circuits.circuit import AttentionPath
 from circuits.ground_truth import compile_circuit
 from circuits.mechanisms.one_hot import Condition
 from circuits.model.layers import attention_patterns
 from tests.handmade import ChainTask, walking_circuit
+from tests.refusals import assert_refused
 
 PROBLEM = ChainTask(1)  # three chains: pairs at positions 0 to 5, seconds at 1, 3, 5; queries at 6 to 8
 JOINING, ASKING = Head(0, 0), Head(1, 0)
@@ -66,8 +67,7 @@ def test_a_path_that_is_divided_by_anything_but_the_position_of_its_target_is_no
     ends = ("query", "pair1.second")
     for condition in (Condition("slot", "pair1.second", (0,)), Condition("position", "query", (6,))):
         divided = CIRCUIT.with_head(ASKING, OneHot([ends], where={ends: condition}))
-        with pytest.raises(BadInput, match="expected conditions on the position of the target"):
-            compile_circuit(divided, PROBLEM)
+        assert_refused("expected conditions on the position of the target", compile_circuit, divided, PROBLEM)
 
 
 def test_what_is_found_at_two_positions_is_known_at_the_third_by_elimination():
@@ -97,8 +97,7 @@ def test_opposite_tokens_share_a_dimension_and_the_model_computes_the_same():
     assert loss(superpose(model, tilt=0.05)) < 0.01
     assert loss(superpose(model, tilt=1.0)) > 0.1
     odd = ChainTask(2, n_symbols=5)
-    with pytest.raises(BadInput, match="15 tokens; expected an even number"):
-        superpose(compile_circuit(walking_circuit(2), odd))
+    assert_refused("15 tokens; expected an even number", superpose, compile_circuit(walking_circuit(2), odd))
 
 
 def test_the_noise_is_a_share_of_each_parameters_root_mean_square():

@@ -3,7 +3,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import Examples
 from circuits.losses import sample as sample_module
 from circuits.losses.sample import Sample, blocks
 
@@ -19,22 +18,15 @@ def test_the_first_block_is_what_the_task_gives(task):
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_no_more_than_one_block_is_drawn_at_once_and_none_twice(task):
-    asked = []
-
-    class Watched(type(task)):
-        def examples(self, n: int, seed: int) -> Examples:
-            asked.append((n, seed))
-            return super().examples(n, seed)
-
-    sample = Sample(Watched(), 10, seed=3)
-    drawn = [sample.take(part) for part in blocks(0, 10)]
-    asked = asked[3:]  # without those that seeds are checked on
-    assert [len(examples) for examples in drawn] == [n for n, _ in asked] == [4, 4, 2]
+def test_no_more_than_one_block_is_drawn_at_once_and_none_twice(task, drawn):
+    sample = Sample(task, 10, seed=3)
+    taken = [sample.take(part) for part in blocks(0, 10)]
+    asked = drawn[3:]  # without those that seeds are checked on
+    assert [len(examples) for examples in taken] == [n for n, _ in asked] == [4, 4, 2]
     assert len({seed for _, seed in asked}) == 3
     assert asked[0] == (4, 3)
     again = Sample(task, 10, seed=3)
-    assert torch.equal(again.take(slice(8, 10)).inputs, drawn[2].inputs)  # in whatever order
+    assert torch.equal(again.take(slice(8, 10)).inputs, taken[2].inputs)  # in whatever order
 
 
 @given(st.integers(0, 60_000), st.integers(0, 60_000))

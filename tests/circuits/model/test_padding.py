@@ -1,27 +1,20 @@
 """Prompts of different lengths in one batch: the results of each prompt alone, on whichever side the padding is."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy, pad
 
-from circuits import (
-    BadInput,
-    Circuit,
-    Examples,
-    FixedPattern,
-    Head,
-    OneHot,
-    Roles,
-    evaluate,
-    role_attention,
-    run_ablated,
-)
+from circuits import Circuit, Examples, FixedPattern, Head, OneHot, Roles, evaluate, role_attention
 from circuits.attention import position_attention
 from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.mechanisms.mechanism import head_pattern
-from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from tests.architectures import VOCABULARY, bridge
+from tests.circuits.entrance.small import small_model
+from tests.handmade import losses_by_hooks
+from tests.refusals import assert_refused
 
 LENGTHS = (7, 12, 9)
 LONGEST = max(LENGTHS)
@@ -69,20 +62,15 @@ class Last:
     def losses(self, outputs, examples):
         at = examples.roles["last"][:, 0]
         logits = outputs[torch.arange(len(at)), at]
-        return torch.nn.functional.cross_entropy(logits, examples.targets, reduction="none")[:, None]
+        return cross_entropy(logits, examples.targets, reduction="none")[:, None]
 
 
-def hooked():
-    sizes = {"n_layers": 2, "n_heads": 4, "d_model": 32, "d_head": 8, "n_ctx": 32, "d_vocab": VOCABULARY}
-    return HookedTransformer(HookedTransformerConfig(**sizes, act_fn="gelu_new", d_mlp=48, seed=0, device="cpu")).eval()
+NAMES = ("hooked", "gpt2", "llama", "gemma2", "neox")
 
 
-MODELS = {"hooked": hooked, **{name: lambda name=name: bridge(name) for name in ("gpt2", "llama", "gemma2", "neox")}}
-
-
-@pytest.fixture(scope="module")
-def made():
-    return {}
+@cache
+def model_of(name):
+    return small_model() if name == "hooked" else bridge(name)
 
 
 def shorter(circuit, n_positions):
@@ -92,30 +80,25 @@ def shorter(circuit, n_positions):
 
 
 @pytest.mark.parametrize(
-    ("name", "side"), [*((name, "left") for name in MODELS), ("hooked", "right"), ("llama", "right")]
+    ("name", "side"), [*((name, "left") for name in NAMES), ("hooked", "right"), ("llama", "right")]
 )
-def test_a_padded_batch_gives_the_losses_of_each_prompt_alone(name, side, made):
-    model = made.setdefault(name, MODELS[name]())
-    task, padded = Last(side), Last(side).examples()
+def test_a_padded_batch_gives_the_losses_of_each_prompt_alone(name, side):
+    model, task, padded = model_of(name), Last(side), Last(side).examples()
     found = evaluate(model, task, padded, CIRCUITS)
-    with torch.no_grad():
-        by_hooks = torch.stack([task.losses(run_ablated(model, c, padded), padded) for c in CIRCUITS])
-    assert (found - by_hooks).abs().max() <= 1e-6
+    assert (found - losses_by_hooks(model, task, padded, CIRCUITS)).abs().max() <= 1e-6
     for row, one in enumerate(task.alone()):
         circuits = [shorter(circuit, one.inputs.shape[1]) for circuit in CIRCUITS]
         assert (found[:, row] - evaluate(model, task, one, circuits)[:, 0]).abs().max() <= 1e-5
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_average_attention_counts_positions_from_the_first_token(side, made):
-    model = made.setdefault("gpt2", MODELS["gpt2"]())
+def test_average_attention_counts_positions_from_the_first_token(side):
+    model = model_of("gpt2")
     found, alone = position_attention(model, Last(side).examples()), Last(side).alone()
     each = [position_attention(model, one) for one in alone]
     for query in range(LONGEST):
         those = [own[:, :, query] for own in each if own.shape[2] > query]
-        expected = torch.stack([torch.nn.functional.pad(own, (0, LONGEST - own.shape[-1])) for own in those]).mean(
-            dim=0
-        )
+        expected = torch.stack([pad(own, (0, LONGEST - own.shape[-1])) for own in those]).mean(dim=0)
         assert torch.allclose(found[:, :, query], expected, atol=1e-5)
     by_role = torch.stack([role_attention(model, one) for one in alone]).mean(dim=0)
     assert torch.allclose(role_attention(model, Last(side).examples()), by_role, atol=1e-5)
@@ -139,14 +122,11 @@ def test_examples_whose_parts_do_not_belong_together_are_refused():
         ({"roles": Roles.of({"end": torch.tensor([4, 12, 0])})}, "a role is at position 12; the inputs have 12"),
         ({"roles": Roles.of({"end": torch.tensor([4, -1, 0])})}, "a role is at position -1"),
     ):
-        with pytest.raises(BadInput, match=what):
-            replace(one, **changed)
-    with pytest.raises(BadInput, match="0 examples; expected at least 1"):
-        one.take(slice(0, 0))
+        assert_refused(what, replace, one, **changed)
+    assert_refused("0 examples; expected at least 1", one.take, slice(0, 0))
 
 
 def test_padding_on_both_sides_and_roles_at_padding_are_refused():
     at = {"a": torch.tensor([1])}
     for valid, what in (([[0, 1, 0]], "both sides"), ([[1, 0, 0]], "'a' is at a position"), ([0, 1], "shape")):
-        with pytest.raises(BadInput, match=what):
-            Roles.of(at, valid=torch.tensor(valid))
+        assert_refused(what, Roles.of, at, valid=torch.tensor(valid))

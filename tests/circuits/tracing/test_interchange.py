@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from benchmarks.recovery import plant
-from circuits import BadInput, Circuit, Examples, Roles, interchange
+from circuits import Circuit, Examples, Roles, interchange
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Mean
 from circuits.task import exchange
 from circuits.tracing.interchange import RANDOM, InterchangeResult
 from tests.handmade import ChainTask, walking_circuit
+from tests.refusals import assert_refused
 
 WALKING = walking_circuit(3)
 DOUBLING = Circuit(
@@ -196,5 +197,4 @@ def test_an_odd_chain_out_keeps_its_symbol_and_two_chains_have_no_control():
 
 def test_a_task_with_one_instance_is_refused():
     one = ChainTask(1, n_chains=1)
-    with pytest.raises(BadInput, match="one instance"):
-        interchange(compile_circuit(walking_circuit(1), one), one)
+    assert_refused("one instance", interchange, compile_circuit(walking_circuit(1), one), one)

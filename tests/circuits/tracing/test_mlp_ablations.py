@@ -1,14 +1,14 @@
 """MLPs written by hand: one layer, no attention; a position holds -1, 0 or 1, and the answer is a function of it."""
 
-import warnings
 from dataclasses import dataclass
 
 import pytest
 import torch
 
-from circuits import BadInput, Examples, Roles
-from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from circuits import Examples, Roles
 from circuits.tracing.mlp_ablations import MLPReport, mlp_ablations
+from tests.handmade import blank_transformer
+from tests.refusals import assert_refused
 
 NUMBERS = torch.tensor([-1.0, 0.0, 1.0])  # of the three tokens
 
@@ -34,22 +34,15 @@ class Function:
 
 def hand_written(of, attn_only=False):
     """A residual stream [number, answer]; the MLP writes relu(x) + relu(-x), or relu(x) - relu(-x), to the answer."""
-    cfg = HookedTransformerConfig(
-        n_layers=1, n_heads=1, d_model=2, d_head=2, d_mlp=2, n_ctx=2, d_vocab=3, d_vocab_out=1, act_fn="relu",
-        attn_only=attn_only, normalization_type=None, init_weights=False, device="cpu",
-    )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = HookedTransformer(cfg)
+    sizes = {"n_layers": 1, "n_heads": 1, "d_model": 2, "d_head": 2, "d_mlp": 2, "n_ctx": 2}
+    model = blank_transformer(**sizes, d_vocab=3, d_vocab_out=1, act_fn="relu", attn_only=attn_only)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
         model.embed.W_E[:, 0] = NUMBERS
         if not attn_only:
             model.blocks[0].mlp.W_in[0] = torch.tensor([1.0, -1.0])
             model.blocks[0].mlp.W_out[:, 1] = torch.tensor([1.0, 1.0 if of == "abs" else -1.0])
         model.unembed.W_U[1] = 1
-    return model.eval()
+    return model
 
 
 def test_a_linear_map_does_as_well_as_an_mlp_that_copies():
@@ -91,5 +84,4 @@ def test_the_table_has_every_loss_and_the_report_is_read_back_equal():
 
 
 def test_a_model_without_mlps_is_refused():
-    with pytest.raises(BadInput, match="no MLPs"):
-        mlp_ablations(hand_written("copy", attn_only=True), Function("copy"))
+    assert_refused("no MLPs", mlp_ablations, hand_written("copy", attn_only=True), Function("copy"))

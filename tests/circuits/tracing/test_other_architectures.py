@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import BadInput, Circuit, Head, OneHot, Roles, path_patching, self_consistency
+from circuits import Circuit, Head, OneHot, Roles, path_patching, self_consistency
 from circuits.losses.sample import stream_seed
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.layers import attention_patterns, layers
@@ -13,6 +13,7 @@ from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.tracing.patched_head import PatchedHead, ProductHead, patched_head
 from circuits.tracing.unablated import Unablated
 from tests.circuits.model.test_architectures import PROBLEM, RUNNING, model_of
+from tests.refusals import assert_refused
 
 HEAD = Head(1, 2)
 CIRCUIT = Circuit({HEAD: OneHot({"b": "a"})})
@@ -101,8 +102,7 @@ def test_edges_are_measured_where_attention_stands_beside_the_mlp():
 
 @pytest.mark.parametrize("name", NORMS_AFTER)
 def test_an_architecture_whose_parts_do_not_add_up_is_refused(name):
-    with pytest.raises(BadInput, match="heads and MLPs add to it"):
-        path_patching(model_of(name), PROBLEM, CIRCUIT, n_examples=8)
+    assert_refused("heads and MLPs add to it", path_patching, model_of(name), PROBLEM, CIRCUIT, n_examples=8)
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -159,5 +159,4 @@ def test_padding_is_refused():
     valid = torch.ones(4, examples.inputs.shape[1], dtype=torch.bool)
     valid[:, 0] = False
     roles = Roles(examples.roles.names, examples.roles.positions, valid=valid)
-    with pytest.raises(BadInput, match="padding"):
-        check_branching(model_of("gpt2"), replace(examples, roles=roles))
+    assert_refused("padding", check_branching, model_of("gpt2"), replace(examples, roles=roles))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from circuits import AttentionPath, BadInput, Circuit, Head, OneHot, Roles
+from circuits import AttentionPath, Circuit, Head, OneHot, Roles
 from circuits.ground_truth import compile_circuit
 from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Mean
@@ -17,6 +17,7 @@ from circuits.tracing.path_patching import Receiver, _decision, exchanged, path_
 from circuits.tracing.unablated import Unablated, senders_below
 from tests.architectures import ONLY_3
 from tests.handmade import CHAINS, LENGTH, SYMBOLS, ChainTask, InductionTask
+from tests.refusals import assert_refused
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
 JOIN, ANSWER = AttentionPath(LOW, "pair1.second", "pair1.first"), AttentionPath(HIGH, "query", "pair1.second")
@@ -120,31 +121,23 @@ def test_without_senders_that_write_something_needed_no_edge_holds():
 
 
 @pytest.mark.parametrize(
-    ("lost", "decision"),
+    ("effect", "all_senders", "decision"),
     [
-        ([0.2, 0.3] * 8, "undecided"),  # 0.25 on average
-        ([0.25, 0.35] * 8, "holds"),  # 0.30 ± 0.01
-        ([0.1, 0.5] * 8, "undecided"),  # 0.30 ± 0.05
-        ([0.15, 0.25] * 8, "fails"),  # 0.20 ± 0.01
-        ([0.9], "undecided"),  # one example has no standard error
-        ([torch.nan] * 8, "fails"),  # the path holds nowhere
-    ],
-)
-def test_an_edge_within_three_standard_errors_of_its_threshold_is_undecided(lost, decision):
-    assert _decision({"lost": torch.tensor(lost)}, {}) == decision
-
-
-@pytest.mark.parametrize(
-    ("loss", "all_senders", "decision"),
-    [
+        ([0.2, 0.3] * 8, None, "undecided"),  # 0.25 on average
+        ([0.25, 0.35] * 8, None, "holds"),  # 0.30 ± 0.01
+        ([0.1, 0.5] * 8, None, "undecided"),  # 0.30 ± 0.05
+        ([0.15, 0.25] * 8, None, "fails"),  # 0.20 ± 0.01
+        ([0.9], None, "undecided"),  # one example has no standard error
+        ([torch.nan] * 8, None, "fails"),  # the path holds nowhere
         ([0.2, 0.3] * 8, [1.0, 1.2] * 8, "undecided"),  # 0.25 of 1.1 is 0.008 ± 0.007 more than the threshold
         ([0.3, 0.5] * 8, [1.0, 1.2] * 8, "holds"),
         ([0.1, 0.2] * 8, [1.0, 1.2] * 8, "fails"),
         ([0.3, 0.5] * 8, [-1.0, 1.2] * 8, "fails"),  # of a loss that is not surely above zero
     ],
 )
-def test_values_are_compared_with_a_share_of_what_all_senders_at_once_return(loss, all_senders, decision):
-    assert _decision({"loss": torch.tensor(loss)}, {"loss": torch.tensor(all_senders)}) == decision
+def test_an_edge_near_its_threshold_or_its_share_of_all_senders_at_once_is_undecided(effect, all_senders, decision):
+    name, shares = ("loss", {"loss": torch.tensor(all_senders)}) if all_senders else ("lost", {})
+    assert _decision({name: torch.tensor(effect)}, shares) == decision
 
 
 def test_a_path_that_holds_on_no_example_has_no_edge(random_model, chains):
@@ -249,8 +242,7 @@ def test_a_mean_leaves_out_examples_without_a_value():
 
 
 def test_a_circuit_without_a_path_between_roles_is_refused(model, task):
-    with pytest.raises(BadInput, match="no path between roles"):
-        path_patching(model, task, Circuit({LOW: Uniform()}))
+    assert_refused("no path between roles", path_patching, model, task, Circuit({LOW: Uniform()}))
 
 
 @ONLY_3

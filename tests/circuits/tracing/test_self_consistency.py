@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import AttentionPath, BadInput, Circuit, FixedPattern, Head, OneHot, Roles
+from circuits import AttentionPath, Circuit, FixedPattern, Head, OneHot, Roles
 from circuits.ground_truth import compile_circuit
 from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Loss, Mean
 from circuits.mechanisms import Condition, Uniform
 from circuits.tracing.self_consistency import PathAttention, SelfConsistency, low, self_consistency
 from tests.handmade import ChainTask, walking_circuit
+from tests.refusals import assert_refused
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
 JOIN, ANSWER = OneHot({"pair1.second": "pair1.first"}), OneHot({"query": "pair1.second"})
@@ -169,5 +170,4 @@ def test_without_a_group_attention_has_no_label(model, task, circuit):
 
 
 def test_a_circuit_without_paths_cannot_be_self_consistent(model, task):
-    with pytest.raises(BadInput, match="no path between roles"):
-        self_consistency(model, task, Circuit({LOW: Uniform()}))
+    assert_refused("no path between roles", self_consistency, model, task, Circuit({LOW: Uniform()}))

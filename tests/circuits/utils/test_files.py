@@ -6,6 +6,7 @@ import pytest
 from circuits import BadInput, attention_viewer, load_circuit, save_circuit, validate
 from circuits.utils.files import check_writable, to_path, write_atomically, write_together
 from tests.disk import files_of_at_most
+from tests.refusals import assert_refused
 
 
 def test_on_a_full_disk_the_old_file_stays_and_nothing_else(tmp_path):
@@ -29,8 +30,7 @@ def test_what_a_killed_writer_left_is_removed_and_what_another_still_writes_is_n
 def test_of_several_files_none_is_written_if_one_cannot_be(tmp_path):
     (tmp_path / "a").write_text("old")
     too_long = "x" * 250  # fits as a name, but not with what a temporary file adds
-    with pytest.raises(BadInput, match="cannot be written"):
-        write_together({tmp_path / "a": "new", tmp_path / too_long: "new"})
+    assert_refused("cannot be written", write_together, {tmp_path / "a": "new", tmp_path / too_long: "new"})
     assert (tmp_path / "a").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -43,8 +43,7 @@ def test_several_files_are_written_into_a_new_folder(tmp_path):
 def test_looking_whether_a_file_can_be_written_changes_nothing(tmp_path):
     check_writable(tmp_path / "new" / "file")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(BadInput, match="is a folder"):
-        check_writable(tmp_path)
+    assert_refused("is a folder", check_writable, tmp_path)
 
 
 def test_a_tilde_is_the_home_folder_for_circuits_reports_and_viewers(home, model, task, circuit):

@@ -7,12 +7,14 @@ import pytest
 import torch
 import transformers
 from playwright.sync_api import expect
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models
 
-from circuits import BadInput, Examples, Roles, attention_viewer
+from circuits import Examples, Roles, attention_viewer
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.viewer import Frame, Viewer, over_training, side_by_side
 from tests.browser import opened
+from tests.refusals import assert_refused
+from tests.tokenizing import byte_pairs
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +64,7 @@ def shown_tokens(tokenizer, numbers):
 
 
 def test_tokens_of_bytes_are_shown_as_letters_with_visible_white_space():
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator(["The café in Zürich, <b>"] * 9, trainer)
+    tokenizer = byte_pairs(["The café in Zürich, <b>"] * 9, 300)
     numbers = tokenizer.encode("The café in Zürich\n\t <日\r").ids
     tokens = shown_tokens(tokenizer, [*numbers, 399])
     parts = [f"#{number}" for number in numbers[-4:-1]]  # the three bytes of a letter
@@ -118,22 +116,16 @@ def test_before_a_page_becomes_too_large_a_warning_says_how_large_and_what_makes
     ],
 )
 def test_what_does_not_exist_is_refused(model, examples, chosen, message):
-    with pytest.raises(BadInput, match=message):
-        attention_viewer(model, examples, **chosen)
+    assert_refused(message, attention_viewer, model, examples, **chosen)
 
 
 def test_only_viewers_of_the_same_steps_stand_side_by_side(model, examples):
     one, three = (over_training(((step, model) for step in steps), examples) for steps in ((0, 10), (0, 20)))
-    with pytest.raises(BadInput, match=r"'b' shows steps \[0, 20\], 'a' \[0, 10\]"):
-        side_by_side({"a": one, "b": three})
-    with pytest.raises(BadInput, match="'a' is several viewers already"):
-        side_by_side({"a": side_by_side({"x": one, "y": one})})
-    with pytest.raises(BadInput, match="with at least one"):
-        side_by_side({})
-    with pytest.raises(BadInput, match="no step"):
-        over_training([], examples)
-    with pytest.raises(BadInput, match="one model at several steps"):
-        over_training([(0, model), (10, model)], examples)
+    assert_refused(r"'b' shows steps \[0, 20\], 'a' \[0, 10\]", side_by_side, {"a": one, "b": three})
+    assert_refused("'a' is several viewers already", side_by_side, {"a": side_by_side({"x": one, "y": one})})
+    assert_refused("with at least one", side_by_side, {})
+    assert_refused("no step", over_training, [], examples)
+    assert_refused("one model at several steps", over_training, [(0, model), (10, model)], examples)
 
 
 ZOOMED = """() => [...document.querySelectorAll('.attention-panel')].map((box) =>

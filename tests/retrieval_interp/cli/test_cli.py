@@ -13,18 +13,9 @@ from circuits.settings import deciding
 from retrieval_interp import __main__
 from retrieval_interp.cli.circuits import taken_apart
 from retrieval_interp.models import library
-from tests.command import run
+from tests.command import refusal, run
 
-FEW = ["--examples", "32"]
-
-
-def one_line(code, out, errors):
-    """What bad input has to look like."""
-    assert code == 2
-    assert out == ""
-    assert errors.startswith("retrieval-interp: ")
-    assert errors.count("\n") == 1
-    return errors
+FEW, HUGE = ["--examples", "32"], str(10**30)
 
 
 @pytest.mark.slow
@@ -70,12 +61,9 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
         (["train", "tiny", "--set", f"precision={'[' * 10**5}"], "precision is '[[["),
         (["validate", "x" * 5000], "is no path"),
         (["validate", "transformer_a", "--circuit", "/dev/zero"], "is not a file"),
-        (["validate", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
-        (["discover", "induction", "--examples", str(10**30)], f"{10**30} examples; expected at least 2"),
-        (
-            ["llm", "prompts", "equations", "--n", str(10**30)],
-            f"the number of questions is {10**30}; expected a whole number",
-        ),
+        (["validate", "induction", "--examples", HUGE], f"{HUGE} examples; expected at least 2"),
+        (["discover", "induction", "--examples", HUGE], f"{HUGE} examples; expected at least 2"),
+        (["llm", "prompts", "equations", "--n", HUGE], f"the number of questions is {HUGE}; expected a whole number"),
         (["validate", "induction", "--out", ""], "the argument after --out is empty"),
         (["frobnicate"], "No such command"),
         (["validate"], "Missing argument"),
@@ -84,7 +72,7 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
 )
 def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    assert message in one_line(*run(capsys, *arguments))
+    assert message in refusal(capsys, *arguments)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -105,14 +93,13 @@ class Interrupting(ModuleType):
 def test_a_circuit_for_another_model_names_file_and_line(capsys, tmp_path):
     foreign = tmp_path / "foreign.yaml"
     foreign.write_text("heads:\n  L0H0: uniform\n  L20H0:\n    query: pair1.first\n")
-    message = one_line(*run(capsys, "validate", "transformer_a", "--circuit", foreign))
+    message = refusal(capsys, "validate", "transformer_a", "--circuit", foreign)
     assert f"{foreign}, line 3: L20H0 does not exist: the model has layers 0 to 11" in message
 
 
 def test_a_folder_in_the_place_of_a_report_is_named_and_nothing_is_written(capsys, tmp_path):
     (tmp_path / "report.md").mkdir()
-    message = one_line(*run(capsys, "validate", "induction", *FEW, "--out", tmp_path))
-    assert "report.md: is a folder" in message
+    assert "report.md: is a folder" in refusal(capsys, "validate", "induction", *FEW, "--out", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
@@ -121,8 +108,8 @@ def test_output_that_cannot_be_written_is_one_line():
     command = [sys.executable, "-m", "retrieval_interp", "theory", "depth", "--json"]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    one_line(ended.returncode, "", ended.stderr)
-    assert "standard output cannot be written" in ended.stderr
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert ended.stderr.startswith("retrieval-interp: standard output cannot be written")
 
 
 def test_an_interrupted_command_says_so(capsys, monkeypatch, tmp_path):
@@ -130,8 +117,7 @@ def test_an_interrupted_command_says_so(capsys, monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(circuits, "validate", interrupted)
-    code, out, errors = run(capsys, "validate", "transformer_a", "--out", tmp_path / "new")
-    assert (code, out, errors) == (130, "", "interrupted\n")
+    assert run(capsys, "validate", "transformer_a", "--out", tmp_path / "new") == (130, "", "interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,7 +126,7 @@ def test_export_makes_a_small_model_directory_of_a_run(capsys, tmp_path, monkeyp
     whole, small = tmp_path / "run", tmp_path / "small"
     run(capsys, "train", "induction", "--steps", "3", "--no-compile", "--out", whole)
     export = ("models", "export", whole, small, "--json", "--checkpoint")
-    assert "step-0000002.safetensors: no such checkpoint" in one_line(*run(capsys, *export, 2))
+    assert "step-0000002.safetensors: no such checkpoint" in refusal(capsys, *export, 2)
     assert not small.exists()
     code, out, _ = run(capsys, *export, 3)
     assert (code, json.loads(out)["precision"]) == (0, "float16")
@@ -153,8 +139,8 @@ def test_export_makes_a_small_model_directory_of_a_run(capsys, tmp_path, monkeyp
     command = "retrieval-interp train induction --seed 0 --steps 3"
     assert json.loads((small / "config.json").read_text())["made"]["command"] == command
     assert command in (small / "README.md").read_text()
-    assert "already holds a model" in one_line(*run(capsys, *export, 3))
-    assert "name one with --circuit" in one_line(*run(capsys, "validate", small))
+    assert "already holds a model" in refusal(capsys, *export, 3)
+    assert "name one with --circuit" in refusal(capsys, "validate", small)
 
 
 @pytest.mark.parametrize("width", ["60", "80"])
@@ -221,15 +207,13 @@ def test_an_undecided_self_consistency_is_repeated_with_more_examples(monkeypatc
 
     monkeypatch.setattr(circuits, "self_consistency", undecided)
     monkeypatch.setattr(circuits, "path_patching", refused)
-    taken_apart(
-        Report.read(library.find("one_layer") / "report.json").model_copy(update={"n_examples": 512}), None, None
-    )
+    report = Report.read(library.find("one_layer") / "report.json")
+    taken_apart(report.model_copy(update={"n_examples": 512}), None, None)
     assert asked == [512, 2048, 4096]
 
 
 def test_discovery_of_a_model_that_does_not_solve_its_task_is_refused(capsys, tmp_path):
-    message = one_line(*run(capsys, "discover", "induction", "--threshold", "0.001", "--out", tmp_path))
-    assert "0.001" in message
+    assert "0.001" in refusal(capsys, "discover", "induction", "--threshold", "0.001", "--out", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -238,9 +222,7 @@ def test_the_shallowest_transformer_for_three_hops_has_three_heads_and_solves_th
     made, stored = json.loads(out), json.loads((library.data_folder() / "construction.json").read_text())
     assert code == 0
     assert (made["hops"], made["heads"], made["loss"]["mean"]) == (3, 3, pytest.approx(0, abs=1e-6))
-    assert {key: made[key] for key in ("hops", "heads", "command")} == {
-        key: stored[key] for key in ("hops", "heads", "command")
-    }
+    assert all(made[key] == stored[key] for key in ("hops", "heads", "command"))
     code, out, _ = run(capsys, "theory", "construct", 1, "--examples", 16)
     assert code == 0
     assert out.splitlines()[:-1] == ["L0H0 pair1.second -> pair1.first", "L1H0 query -> pair1.second"]
@@ -259,4 +241,4 @@ def test_facts_are_answered_in_so_many_layers_and_as_json(capsys, tmp_path):
     assert run(capsys, "theory", "facts", behind)[0] == 0
     round_and_round = tmp_path / "round.yaml"
     round_and_round.write_text("query: [a]\nasked: c\nfacts: {one: [b -> c, c -> b]}\n")
-    assert "the facts form a cycle: b -> c -> b" in one_line(*run(capsys, "theory", "facts", round_and_round))
+    assert "the facts form a cycle: b -> c -> b" in refusal(capsys, "theory", "facts", round_and_round)

@@ -5,17 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from retrieval_interp.cli import main
 from retrieval_interp.models import presets
 from retrieval_interp.training import training
 from tests.browser import assert_inked, opened
+from tests.command import exit_code, refusal
 from tests.sweeps import MICRO
-
-
-def view(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main(["view", *map(str, arguments)])
-    return ended.value.code
 
 
 @pytest.mark.slow
@@ -27,11 +21,11 @@ def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_trainin
     training.train_run(run, "cpu", compiled=False)
     shutil.copytree(run, tmp_path / "two")
     chosen = ("--layer", 1, "--head", 0, "--examples", 1, "--by", "position", "--out", tmp_path)
-    assert view(run, tmp_path / "two", *chosen) == 0
+    assert exit_code("view", run, tmp_path / "two", *chosen) == 0
     assert all(text in page.read_text() for text in ('"title": "one"', '"title": "two"', '"heads": ["L1H0"]'))
     assert "split by its position" in page.read_text()
     (run / "model.safetensors").unlink()
-    assert view(run, "--training", "--examples", 1, "--out", tmp_path) == 0
+    assert exit_code("view", run, "--training", "--examples", 1, "--out", tmp_path) == 0
     assert all(f'"step": {step}' in page.read_text() for step in (20, 40, 60))
 
 
@@ -46,16 +40,14 @@ def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_trainin
     ],
 )
 def test_what_cannot_be_shown_is_one_line_and_nothing_is_written(arguments, message, tmp_path, capsys):
-    assert view(*arguments, "--out", tmp_path) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    assert message in refusal(capsys, "view", *arguments, "--out", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
 def test_view_writes_one_offline_file_with_a_map_for_each_head_and_a_viewer_for_each_example(tmp_path):
     file = tmp_path / "attention.html"
-    assert view("transformer_a", "--examples", 2, "--out", tmp_path) == 0
+    assert exit_code("view", "transformer_a", "--examples", 2, "--out", tmp_path) == 0
     with opened(file) as (page, complaints):
         for example in range(2):
             assert_inked(page, f"#attention-viewer-{example}")

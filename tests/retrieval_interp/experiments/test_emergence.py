@@ -17,17 +17,11 @@ from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.training import training
 from retrieval_interp.training.curves import first_crossing
-from tests.command import exit_code
+from tests.command import exit_code, refusal
+from tests.handmade import walking_circuit
 
 # The induction head below, then one head for each further symbol.
-CIRCUIT = Circuit(
-    {
-        Head(0, 0): Previous(),
-        Head(1, 0): OneHot({"query": "pair1.second"}),
-        Head(2, 0): OneHot({"query": "pair2.second"}),
-        Head(3, 0): OneHot({"query": "pair3.second"}),
-    }
-)
+CIRCUIT = walking_circuit(3).with_head(Head(0, 0), Previous())
 PATHS = [str(path) for path in CIRCUIT.paths]
 LOG = [  # step, and the validation losses of x1, x2, x3
     (100, 0.9, 0.9, 0.9),
@@ -229,8 +223,5 @@ def test_bad_input_is_one_line_that_names_it(tmp_path, capsys, spoil, expected):
     written(tmp_path)
     for name in names.split():
         (tmp_path / name).write_text(content) if content else (tmp_path / name).unlink()
-    assert exit_code("study", "emergence", tmp_path, "--out", tmp_path / "out") == 2
-    out, errors = capsys.readouterr()
-    assert (out, errors.count("\n")) == ("", 1)
-    assert expected in errors
+    assert expected in refusal(capsys, "study", "emergence", tmp_path, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from circuits import BadInput, Circuit, Head, Task, evaluate, run_ablated
+from circuits import Circuit, Head, Task, evaluate, run_ablated
 from circuits.checks.content_or_position import mean_patterns
 from circuits.errors import Unsolved
 from circuits.mechanisms import Resample, Uniform
@@ -14,6 +14,7 @@ from retrieval_interp.language_tasks.metric import Metric, MetricTask
 from retrieval_interp.models.build import build
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.words import Kind, WordsTask
+from tests.refusals import assert_refused
 
 CIRCUITS = [Circuit({Head(0, 1): Uniform()}), Circuit({Head(1, 0): Resample(), Head(0, 0): Resample()})]
 
@@ -64,12 +65,10 @@ def test_a_model_that_does_not_do_the_task_is_refused(model, words):
 def test_a_model_that_is_too_short_or_knows_too_few_words_is_refused(words):
     other = WordsTask(Kind.induction)
     short = build(words, Architecture(1, 1, 16, 16).config(words), seed=0)
-    with pytest.raises(BadInput, match="24 tokens; the model reads 17"):
-        MetricTask.of(short, other.task)
+    assert_refused("24 tokens; the model reads 17", MetricTask.of, short, other.task)
     few = build(other, Architecture(1, 1, 16, 16).config(other), seed=0)
     few.cfg.d_vocab = 10
-    with pytest.raises(BadInput, match="the model has 10 tokens; its tokenizer has 60"):
-        MetricTask.of(few, words.task)
+    assert_refused("the model has 10 tokens; its tokenizer has 60", MetricTask.of, few, words.task)
 
 
 def test_a_bridge_of_a_folder_is_measured_on_padded_prompts_and_resampled_as_with_hooks(words, tmp_path):

@@ -6,16 +6,16 @@ from string import Formatter
 
 import pytest
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from tokenizers.trainers import BpeTrainer
+from tokenizers import Regex, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from circuits import BadInput
 from retrieval_interp.language_tasks import docstring, greater_than, ioi
 from retrieval_interp.language_tasks.language_task import NONE
 from retrieval_interp.language_tasks.registry import LANGUAGE_TASKS, language_task
 from retrieval_interp.language_tasks.template import word_tokenizer
 from retrieval_interp.tasks.words import Kind, WordsTask
+from tests.refusals import assert_refused
+from tests.tokenizing import byte_pairs, characters
 
 DOCSTRING_WORDS = {
     slot: docstring.FUNCTIONS if slot == "name" else docstring.WORDS if slot[0] == "w" else docstring.ARGUMENTS
@@ -34,23 +34,12 @@ def texts():
 
 @pytest.fixture(scope="module")
 def pairs():
-    """Byte-level pair encoding: a word is one token together with the space before it."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = BpeTrainer(vocab_size=2000, initial_alphabet=alphabet, show_progress=False, special_tokens=["<end>"])
-    tokenizer.train_from_iterator(texts(), trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+    return PreTrainedTokenizerFast(tokenizer_object=byte_pairs(texts(), 2000, "<end>"), eos_token="<end>")
 
 
 @pytest.fixture(scope="module")
 def letters():
-    """A tokenizer in which every character is a token."""
-    characters = sorted({*"".join(texts()), *"0123456789"})
-    tokenizer = Tokenizer(models.WordLevel({one: i for i, one in enumerate(characters)}))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    return characters([*texts(), "0123456789"])
 
 
 def years(but=()):
@@ -133,8 +122,8 @@ def test_every_year_has_a_later_one_where_99_is_no_token_and_a_year_that_is_miss
     examples = task.examples(500, seed=0)
     assert max(int(word_at(task, examples, one, "YY")) for one in range(500)) == 97
     assert side(task, examples, 0, 0)[-1] == "98"
-    with pytest.raises(BadInput, match=r"the years of greater_than: 97 .*\(50 are not\); expected 98"):
-        language_task("greater_than", years(but=("50", "99"))).examples(2, seed=0)
+    few = language_task("greater_than", years(but=("50", "99")))
+    assert_refused(r"the years of greater_than: 97 .*\(50 are not\); expected 98", few.examples, 2, seed=0)
 
 
 def test_the_next_argument_of_a_docstring_is_the_third_of_the_definition(pairs):
@@ -163,8 +152,7 @@ def test_the_same_seed_gives_the_same_prompts_and_another_seed_others(name, pair
 
 @pytest.mark.parametrize("name", ["ioi", "greater_than", "docstring"])
 def test_words_of_several_tokens_are_refused_in_one_line(name, letters):
-    with pytest.raises(BadInput, match=f"{name}: 0 are one token in this tokenizer"):
-        language_task(name, letters).examples(2, seed=0)
+    assert_refused(f"{name}: 0 are one token in this tokenizer", language_task(name, letters).examples, 2, seed=0)
 
 
 def test_words_of_several_tokens_are_left_out_if_enough_remain():
@@ -175,13 +163,12 @@ def test_words_of_several_tokens_are_left_out_if_enough_remain():
 
 
 def test_an_unknown_task_and_a_tokenizer_with_few_tokens_are_refused():
-    with pytest.raises(BadInput, match="unknown task 'ioy'; expected one of induction, ioi, greater_than, docstring"):
-        language_task("ioy", WordsTask(Kind.ioi).tokenizer)
-    with pytest.raises(BadInput, match="expected at least 48"):
-        language_task("induction", word_tokenizer(["a", "b"])).examples(1, seed=0)
+    expected = "unknown task 'ioy'; expected one of induction, ioi, greater_than, docstring"
+    assert_refused(expected, language_task, "ioy", WordsTask(Kind.ioi).tokenizer)
+    assert_refused("expected at least 48", language_task("induction", word_tokenizer(["a", "b"])).examples, 1, seed=0)
 
 
 @pytest.mark.parametrize("tokenizer", [None, "gpt2"])
 def test_what_is_no_tokenizer_is_named(tokenizer):
-    with pytest.raises(BadInput, match=f"ioi: the tokenizer is {tokenizer!r}; expected a tokenizer of transformers"):
-        unwrap(language_task)("ioi", tokenizer)  # without the check of its annotations
+    expected = f"ioi: the tokenizer is {tokenizer!r}; expected a tokenizer of transformers"
+    assert_refused(expected, unwrap(language_task), "ioi", tokenizer)  # without the check of its annotations

@@ -8,7 +8,7 @@ from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
 from retrieval_interp.prompts import formulation
 from tests.browser import opened
-from tests.command import run
+from tests.command import refusal, run
 from tests.llm_models import mock
 from tests.solver import solve
 
@@ -81,9 +81,4 @@ def test_prompts_shows_one_or_all(capsys) -> None:  # type: ignore[no-untyped-de
 )
 def test_bad_input_is_one_line_that_names_it(arguments, named: str, tmp_path: Path, capsys, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
-    code, out, errors = run(capsys, "llm", *arguments)
-    assert (code, out) == (2, "")
-    line = errors.strip().splitlines()[-1]
-    assert line.startswith("retrieval-interp: ")
-    assert named in line
-    assert "Traceback" not in errors
+    assert named in refusal(capsys, "llm", *arguments)

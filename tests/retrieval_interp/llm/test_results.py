@@ -1,15 +1,14 @@
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
-import pytest
 from inspect_ai.log import write_eval_log
 
-from circuits import BadInput
 from retrieval_interp.llm.page import accuracy_figure
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen, set_damaged_aside
 from retrieval_interp.results import Interval
 from tests.llm_models import mock, run, wrong
+from tests.refusals import assert_refused
 from tests.solver import solve
 
 
@@ -39,16 +38,13 @@ def test_results_show_every_task_with_wilsons_interval(tmp_path: Path) -> None:
 
 
 def test_folders_without_logs_and_damaged_logs_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no such folder"):
-        logs_in(tmp_path / "nowhere")
-    with pytest.raises(BadInput, match="logs is of these tasks"):
-        results(logs_in(tmp_path))
+    assert_refused("no such folder", logs_in, tmp_path / "nowhere")
+    assert_refused("logs is of these tasks", results, logs_in(tmp_path))
     run(mock(solve), tmp_path, samples=2)
     log = next(tmp_path.glob("*.eval"))
     log.write_bytes(log.read_bytes()[:300])
     said: list[str] = []
-    with pytest.raises(BadInput, match="logs is of these tasks"):
-        results([log], said.append)
+    assert_refused("logs is of these tasks", results, [log], said.append)
     assert said[0].startswith(f"{log}: left out, not a complete log of Inspect")
     other = tmp_path / "2026-01-01T00-00-00_equations_x.json"
     other.write_text('{"version": 2}')
@@ -65,12 +61,10 @@ def test_a_log_that_would_fill_the_memory_or_describes_no_task_is_left_out(tmp_p
     for odd in ({"steps": [2]}, {"steps": "many"}, {"chains": 10**30}, {"seed": {}}, {"attempts": 0.5}):
         log.eval.metadata.update({**own, **odd})
         write_eval_log(log, log.location)
-        with pytest.raises(BadInput, match="none of 1 logs is of these tasks"):
-            results([path])
+        assert_refused("none of 1 logs is of these tasks", results, [path])
     with ZipFile(path, "a", ZIP_DEFLATED) as packed, packed.open("summaries/9.json", "w") as bomb:
         for _ in range(257):  # a quarter of a MiB when packed
             bomb.write(bytes(2**20))
     said: list[str] = []
-    with pytest.raises(BadInput, match="logs is of these tasks"):
-        results([path], said.append)
+    assert_refused("logs is of these tasks", results, [path], said.append)
     assert said[0].endswith("bytes would be read at once; expected at most 268435456)")

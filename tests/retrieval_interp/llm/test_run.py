@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from inspect_ai import eval as evaluate
 
-from circuits import BadInput
 from retrieval_interp.llm.results import logs_in, results
 from retrieval_interp.llm.run import ask, chosen
 from retrieval_interp.llm.tasks import TASKS
 from retrieval_interp.prompts import formulation
 from tests.llm_models import mock, run
+from tests.refusals import assert_refused
 from tests.solver import solve
 
 
@@ -89,12 +89,10 @@ def test_the_questions_of_a_task_are_those_of_the_seed_with_their_chance_level()
     assert [sample.input for sample in task.dataset] == [question.prompt for question in questions]
     assert task.metadata is not None
     assert task.metadata["chance"] == 1 / 16
-    with pytest.raises(BadInput, match="attempts is 0; expected"):
-        TASKS["equations"](samples=2, attempts=0)
+    assert_refused("attempts is 0; expected", TASKS["equations"], samples=2, attempts=0)
 
 
 def test_a_missing_key_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     tasks = chosen(["kingdoms"], [1], samples=2, chains=4, seed=0, attempts=2)
-    with pytest.raises(BadInput, match="OPENAI_API_KEY"):
-        ask(tasks, ["openai/gpt-4o"], tmp_path, quiet=True)
+    assert_refused("OPENAI_API_KEY", ask, tasks, ["openai/gpt-4o"], tmp_path, quiet=True)

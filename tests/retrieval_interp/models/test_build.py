@@ -6,12 +6,12 @@ import pytest
 import torch
 from transformer_lens import ActivationCache
 
-from circuits import BadInput
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp import PRESETS, RetrievalTask, VectorTransformer, preset
 from retrieval_interp.models.library import data_folder
 from retrieval_interp.models.model_dir import CONFIG, read_config, task_from
 from retrieval_interp.models.presets import FAMILIES, Architecture, Recipe
+from tests.refusals import assert_refused
 
 TASK = RetrievalTask(n_steps=2)
 
@@ -73,8 +73,7 @@ def test_initial_weights_have_gpt2s_spread_or_transformer_lenss(initializer_rang
     ],
 )
 def test_wrong_inputs_are_refused_with_what_was_expected(small, given, message):
-    with pytest.raises(BadInput, match=message):
-        small(given)
+    assert_refused(message, small, given)
 
 
 def test_presets_have_the_papers_shape_and_families_one_for_each_depth():
@@ -90,8 +89,7 @@ def test_presets_have_the_papers_shape_and_families_one_for_each_depth():
         depths = [preset(f"{name}_{n}").architecture.n_layers for n in range(1, most + 1)]
         assert depths == [*range(1, most + 1)]
         for n in (0, most + 1, "03", "N"):
-            with pytest.raises(BadInput, match="unknown preset"):
-                preset(f"{name}_{n}")
+            assert_refused("unknown preset", preset, f"{name}_{n}")
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in data_folder().glob(f"*/{CONFIG}")))
@@ -103,8 +101,7 @@ def test_a_name_is_that_of_one_model_whether_it_is_loaded_or_trained(name):
         assert task_from(config, data_folder()) == chosen.task
         assert config["architecture"]["n_layers"] == chosen.architecture.n_layers
     else:
-        with pytest.raises(BadInput, match=name):
-            preset(name)
+        assert_refused(name, preset, name)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +118,7 @@ def test_a_name_is_that_of_one_model_whether_it_is_loaded_or_trained(name):
     ],
 )
 def test_an_unknown_preset_or_a_field_that_does_not_fit_is_refused(name, changes, said):
-    with pytest.raises(BadInput, match=said):
-        preset(name, **changes)
+    assert_refused(said, preset, name, **changes)
 
 
 def test_a_preset_with_changed_fields_takes_numbers_of_any_library():

@@ -6,11 +6,11 @@ import huggingface_hub
 import pytest
 from huggingface_hub import ModelCard, RepoUrl
 
-from circuits import BadInput
 from retrieval_interp import load
 from retrieval_interp.models.library import data_folder
 from retrieval_interp.publishing import sharing
 from retrieval_interp.publishing.card import model_card
+from tests.refusals import assert_refused
 
 
 @pytest.fixture
@@ -65,24 +65,20 @@ def test_what_was_pushed_loads_by_its_address(hub, folder):
 
 
 def test_without_a_repository_or_a_connection_the_message_is_one_line(hub, monkeypatch, folder):
-    with pytest.raises(BadInput, match=r"hf:nobody/nothing: cannot be downloaded \(404: nobody/nothing\)$"):
-        load("hf:nobody/nothing")
+    assert_refused(r"hf:nobody/nothing: cannot be downloaded \(404: nobody/nothing\)$", load, "hf:nobody/nothing")
 
     class Api:
         def create_repo(self, repo_id, exist_ok):
             raise Exception("Name or service not known\nmore lines")  # what an HTTP library raises is no OSError
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    with pytest.raises(BadInput, match=r"hf:a/b: cannot be uploaded \(Name or service not known\)$"):
-        sharing.push(folder, "hf:a/b")
+    assert_refused(r"hf:a/b: cannot be uploaded \(Name or service not known\)$", sharing.push, folder, "hf:a/b")
 
 
 def test_nothing_is_pushed_of_a_folder_without_a_whole_model(hub, folder):
     (folder / "model.safetensors").write_bytes(b"cut off")
-    with pytest.raises(BadInput, match="not a whole safetensors file"):
-        sharing.push(folder, "hf:someone/broken")
-    with pytest.raises(BadInput, match="expected an address like hf:owner/name"):
-        sharing.push(folder, "someone/induction")
+    assert_refused("not a whole safetensors file", sharing.push, folder, "hf:someone/broken")
+    assert_refused("expected an address like hf:owner/name", sharing.push, folder, "someone/induction")
     assert not hub.exists()
 
 
@@ -127,8 +123,7 @@ MADE = {"precision": "float32", "loss_float32": {"mean": 1}}
 def test_a_config_or_report_that_lacks_something_is_one_line(folder, file, content, message):
     old = json.loads((folder / "config.json").read_text()) if file == "config.json" else {}
     (folder / file).write_text(json.dumps({**old, **content}))
-    with pytest.raises(BadInput, match=message):
-        model_card(folder, "induction")
+    assert_refused(message, model_card, folder, "induction")
 
 
 def test_a_model_whose_circuit_was_not_found_says_so_on_its_card(folder):

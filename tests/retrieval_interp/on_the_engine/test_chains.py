@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import BadInput
 from circuits.flow.circuit_flow import circuit_flow
 from circuits.ground_truth import compile_circuit, solves
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+from tests.refusals import assert_refused
 
 
 @settings(max_examples=10)
@@ -46,5 +46,4 @@ def test_the_minimal_circuit_solves_its_task_in_the_fewest_layers(n_steps):
 
 
 def test_no_steps_have_no_circuit():
-    with pytest.raises(BadInput, match="0 steps; expected at least 1"):
-        minimal_circuit(0)
+    assert_refused("0 steps; expected at least 1", minimal_circuit, 0)

@@ -7,12 +7,7 @@ from retrieval_interp.tasks.conditional import ConditionalTask
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.retrieval import RetrievalTask, StepOrder
 
-TASKS = [
-    RetrievalTask(2),
-    RetrievalTask(2, step_order=StepOrder.FIRST_FIRST),
-    ConditionalTask(2),
-    EquationsTask(2),
-]
+TASKS = [RetrievalTask(2), RetrievalTask(2, step_order=StepOrder.FIRST_FIRST), ConditionalTask(2), EquationsTask(2)]
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)

@@ -14,22 +14,16 @@ import ray
 from ray._private import ray_constants, services
 from ray.cluster_utils import Cluster
 
-from circuits import BadInput
-from retrieval_interp import RetrievalTask
 from retrieval_interp.models import presets
-from retrieval_interp.models.presets import Architecture, Preset, Recipe
 from retrieval_interp.sweep import cluster as cluster_module
 from retrieval_interp.sweep.cluster import connect, on_cluster
 from retrieval_interp.sweep.plan import Run
 from retrieval_interp.sweep.run import results, sweep
+from tests.refusals import assert_refused
+from tests.sweeps import OTHER
 from tests.waiting import RELEASED, STARTED, train_when_released
 
 HERE = "127.0.0.1"
-TINY = Preset(
-    RetrievalTask(1, n_chains=2),
-    Architecture(1, 1, d_model=8, d_head=8),
-    Recipe(steps=20, batch=8, training_examples=64),
-)
 RUNS = [Run("waiting", seed) for seed in range(3)]
 START = services.start_ray_process
 AGENTS = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port")
@@ -89,15 +83,14 @@ def test_a_cluster_without_room_for_a_run_is_refused(monkeypatch: pytest.MonkeyP
     for name in ("init", "shutdown"):
         monkeypatch.setattr(ray, name, lambda **_: None)
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0}}] * 2)
-    with pytest.raises(BadInput, match="auto: a run takes 2 GPU; no node of the cluster has more than 1"):
-        connect("auto", 2.0)
+    assert_refused("auto: a run takes 2 GPU; no node of the cluster has more than 1", connect, "auto", 2.0)
 
 
 @pytest.mark.slow
 def test_every_run_is_finished_although_a_node_is_lost(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(presets.PRESETS, "waiting", TINY)
+    monkeypatch.setitem(presets.PRESETS, "waiting", OTHER)
     monkeypatch.setattr(cluster_module, "train", train_when_released)
     second = cluster.add_node(**a_node())
     task = connect(cluster.address, 1.0)

@@ -2,20 +2,19 @@ import re
 
 import pytest
 
-from circuits import BadInput
 from retrieval_interp.sweep.plan import PLANS, Run, find_plan, load_plan
 from tests.annotations import ROOT
 from tests.command import run
+from tests.refusals import assert_refused
 
 pytestmark = pytest.mark.usefixtures("micro_presets")
 
 
 def test_every_plan_can_be_loaded_and_is_named_by_the_help_the_documentation_and_the_refusal_of_another(capsys):
     plans = {path.stem: load_plan(path) for path in PLANS.glob("*.yaml")}
-    with pytest.raises(BadInput, match="nosuch: no such file") as refused:
-        find_plan("nosuch", "laptop")
+    refusal = assert_refused("nosuch: no such file", find_plan, "nosuch", "laptop")
     texts = (run(capsys, "study", "sweep", "--help")[1], (ROOT / "docs" / "commands.md").read_text())
-    for text in (*texts, str(refused.value)):
+    for text in (*texts, refusal):
         assert {"figure4", *plans} <= {*re.findall(r"\w+", text)}
     assert [len(load_plan(find_plan("figure4", scale))) for scale in ("paper", "laptop")] == [128, 36]
 
@@ -45,6 +44,4 @@ def test_a_plan_is_a_list_of_presets_with_seeds(tmp_path):
 def test_a_plan_that_is_none_is_one_clear_line(tmp_path, text, message):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    with pytest.raises(BadInput, match=r"mine\.yaml") as refused:
-        load_plan(path)
-    assert message in str(refused.value)
+    assert message in assert_refused(r"mine\.yaml", load_plan, path)

@@ -1,12 +1,12 @@
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput, Circuit, Head, OneHot
+from circuits import Circuit, Head, OneHot
 from circuits.flow.flow_check import flow_check
 from circuits.mechanisms import Previous
 from retrieval_interp.tasks.conditional import ConditionalTask
+from tests.refusals import assert_refused
 from tests.sequences import symbols_of
 
 tasks = st.builds(ConditionalTask, n_chains=st.integers(1, 5), n_dims=st.sampled_from([2, 4]))
@@ -67,5 +67,4 @@ def test_a_circuit_of_three_layers_is_sound_and_one_that_looks_with_x_alone_is_n
 
 def test_it_takes_three_layers_and_more_chains_than_fit_are_refused():
     assert ConditionalTask().facts.layers(causal=True) == 3
-    with pytest.raises(BadInput, match="n_chains is 101; expected a whole number from 1 to 100"):
-        ConditionalTask(n_chains=101)
+    assert_refused("n_chains is 101; expected a whole number from 1 to 100", ConditionalTask, n_chains=101)

@@ -1,32 +1,26 @@
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from tokenizers.trainers import BpeTrainer
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from circuits import BadInput, Task
+from circuits import Task
 from retrieval_interp.prompts import FORMULATIONS, Equations, formulation
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.prompted import ANSWER, Prompted, as_text, placed, prompt_layout, question_ids
 from retrieval_interp.theory.information_flow import layers_until
+from tests.refusals import assert_refused
+from tests.tokenizing import byte_pairs
 
 
 @pytest.fixture(scope="module")
 def bytes_tokenizer() -> PreTrainedTokenizerFast:
     """Byte-level pair encoding, as language models have it, trained here on some of the questions: words in pieces."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
     texts = [question.prompt for name in FORMULATIONS for question in formulation(name).questions(20, 0)]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(texts, BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False))
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    return PreTrainedTokenizerFast(tokenizer_object=byte_pairs(texts, 400))
 
 
 @pytest.mark.parametrize("name", FORMULATIONS)
-def test_every_symbol_is_found_at_its_last_token_whatever_the_tokenizer(
-    name: str, bytes_tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_every_symbol_is_found_at_its_last_token_whatever_the_tokenizer(name, bytes_tokenizer) -> None:
     for question in formulation(name).questions(10, 1):
         ids, places = placed(bytes_tokenizer, question)
         pieces = [bytes_tokenizer.decode(token) for token in ids]
@@ -52,15 +46,13 @@ def test_in_a_chat_the_question_stands_where_the_template_puts_it() -> None:
 
 def test_a_tokenizer_that_leaves_something_out_or_does_not_know_a_word_is_refused() -> None:
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(("a", "=", "b"))}))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split("7", "removed"), pre_tokenizers.WhitespaceSplit()]
-    )
+    without_7 = [pre_tokenizers.Split("7", "removed"), pre_tokenizers.WhitespaceSplit()]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(without_7)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     assert len(question_ids(fast, "a = b")[0]) == 3
-    with pytest.raises(BadInput, match="the tokenizer leaves out '7'"):
-        question_ids(fast, "a = 7")
-    with pytest.raises(BadInput, match="the tokenizer does not know '"):
-        placed(EquationsTask(n_steps=2).tokenizer, formulation("lives_with").questions(1, 0)[0])
+    assert_refused("the tokenizer leaves out '7'", question_ids, fast, "a = 7")
+    (other,) = formulation("lives_with").questions(1, 0)
+    assert_refused("the tokenizer does not know '", placed, EquationsTask(n_steps=2).tokenizer, other)
 
 
 @pytest.mark.parametrize("name", FORMULATIONS)
@@ -79,8 +71,7 @@ def test_every_formulation_is_a_task_for_the_circuit_tools(name: str, bytes_toke
 
 def test_too_different_lengths_are_refused(bytes_tokenizer: PreTrainedTokenizerFast, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("retrieval_interp.tasks.prompted.TRIES", 1)
-    with pytest.raises(BadInput, match="of 40 questions only"):
-        Prompted(formulation("relatives"), bytes_tokenizer).examples(40, seed=0)
+    assert_refused("of 40 questions only", Prompted(formulation("relatives"), bytes_tokenizer).examples, 40, seed=0)
 
 
 @pytest.mark.parametrize("n_steps", range(1, 8))
@@ -94,8 +85,7 @@ def test_a_model_of_another_vocabulary_and_impossible_numbers_of_examples_are_re
     task = EquationsTask(n_steps=2)
     assert set(task.layout.roles) == set(task.roles)
     examples = task.examples(2, seed=0)
-    with pytest.raises(BadInput, match="the model has 7 output tokens; its tokenizer has"):
-        task.losses(torch.zeros(2, examples.inputs.shape[1], 7), examples)
+    outputs = torch.zeros(2, examples.inputs.shape[1], 7)
+    assert_refused("the model has 7 output tokens; its tokenizer has", task.losses, outputs, examples)
     for n in (0, 10**30):
-        with pytest.raises(BadInput, match=f"the number of examples is {n}; expected a whole number from 1 to 1000000"):
-            task.examples(n, 0)
+        assert_refused(f"the number of examples is {n}; expected a whole number from 1 to 1000000", task.examples, n, 0)

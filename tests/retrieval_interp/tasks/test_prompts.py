@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits.errors import BadInput
 from retrieval_interp.prompts import (
     FORMULATIONS,
     Equations,
@@ -17,57 +16,51 @@ from retrieval_interp.prompts import (
     formulation,
 )
 from retrieval_interp.prompts.question import Question
+from tests.refusals import assert_refused
 from tests.solver import solve
 
 
-def text(facts: str, question: str) -> str:
-    return "\n".join([*" ".join(facts.split()).split(" / "), question])
+def text(said: str) -> str:
+    """A prompt of facts, with a slash between two of them, and the question in the last line."""
+    *facts, question = said.strip().split("\n")
+    return "\n".join([*" ".join(facts).split(" / "), question])
 
 
 # The five examples of appendix A, to the letter; below each the choices that make it, read off by hand.
 
-EQUATIONS = text(
-    """
+EQUATIONS = text("""
 b = 2 / c = 3 / d = 0 / a = 1 / e = b / g = a / h = d / f = c / k = e / i = f / l = g / j = h / n = k / p = l /
 o = i / m = j / q = n / s = p / r = o / t = m
-""",
-    "What is the value of s? Say directly only the numeric value, without any other words.",
-)
+What is the value of s? Say directly only the numeric value, without any other words.
+""")
 
-LIVES_WITH = text(
-    """
+LIVES_WITH = text("""
 Charlie lives in Cairo / David lives in Delhi / Alice lives in Berlin / Bob lives in Amsterdam / Henry lives
 with David / Eve lives with Charlie / Frank lives with Alice / Grace lives with Bob / Kate lives with Grace /
 Larry lives with Frank / Jack lives with Eve / Isabelle lives with Henry / Mary lives with Jack / Olivia lives
 with Isabelle / Nick lives with Kate / Peter lives with Larry / Rose lives with Peter / Queen lives with Nick /
 Tom lives with Olivia / Sam lives with Mary
-""",
-    "Where does Rose live? Say directly only the name of the city, without any other words.",
-)
+Where does Rose live? Say directly only the name of the city, without any other words.
+""")
 
-KINGDOMS = text(
-    """
+KINGDOMS = text("""
 Bob lives in Silvania. / Alice lives in Novaria. / Charlie lives in Aurora. / David lives in Florinia. /
 Silvanians believe in celestianism. / Novarians believe in harmonianism. / Aurorans believe in elysianism. /
 Florinians believe in luminism. / Luminists eat beef. / Elysianists eat pork. / Harmonianists eat lamb. /
 Celestianists eat chicken. / Beef contains Astralyte. / Chicken contains Nephryon. / Lamb contains Zephyrium. /
 Pork contains Virellium. / Zephyrium causes Chronogy. / Astralyte causes Aetherflux. / Virellium causes
 Somnosis. / Nephryon causes Synthemia.
-""",
-    "Who has Chronogy? Say directly the name without other words.",
-)
+Who has Chronogy? Say directly the name without other words.
+""")
 
-FUNCTIONS = text(
-    """
+FUNCTIONS = text("""
 a(0) = 3 / a(1) = 2 / a(2) = 0 / a(3) = 1 / b(0) = 1 / b(1) = 3 / b(2) = 2 / b(3) = 0 / c(0) = 1 / c(1) = 0 /
 c(2) = 3 / c(3) = 2 / d(0) = 1 / d(1) = 0 / d(2) = 2 / d(3) = 3 / e = b / f = a / g = c / h = d / i = 0 / j = 2
 / k = 3 / l = 1
-""",
-    "What is the value of f(i)? Say directly only the numeric value, without any other words.",
-)
+What is the value of f(i)? Say directly only the numeric value, without any other words.
+""")
 
-RELATIVES = text(
-    """
+RELATIVES = text("""
 Penny lives in Canada. / Lily lives in Brazil. / Isabelle lives in France. / Cathy lives in Kenya. / George
 lives in Italy. / Adam lives in Mexico. / Kevin lives in Peru. / Ed lives in Laos. / Hank lives in Germany. /
 Mike lives in Japan. / Jane lives in England. / Fred lives in Hungary. / Dana lives in Norway. / Olivia lives in
@@ -78,9 +71,8 @@ Hank. / Dianas brother is Bob. / Eves mother is Lily. / Eves sister is Cathy. / 
 brother is Kevin. / Doctors live with their brothers. / Lawyers live with their mothers. / Teachers live with
 their sisters. / Engineers live with their fathers. / John works as a doctor. / Chris works as an engineer. /
 Diana works as a teacher. / Eve works as a lawyer.
-""",
-    "Where does Eve live? Say directly only the name, without any other words.",
-)
+Where does Eve live? Say directly only the name, without any other words.
+""")
 
 GOLDEN: dict[str, tuple[Question, str, str, tuple[str, ...]]] = {
     "equations": (
@@ -222,8 +214,7 @@ def test_the_same_seed_gives_the_same_questions_and_another_gives_others() -> No
 def test_no_question_repeats_another_even_where_there_are_few() -> None:
     tiny = Equations(n_chains=2, n_steps=1)  # 2 orders of the answers, 2 of the lines, 2 to ask about: 8 questions
     assert len({question.prompt for question in tiny.questions(8, 0)}) == 8
-    with pytest.raises(BadInput, match="no more than 8 different questions"):
-        tiny.questions(9, 0)
+    assert_refused("no more than 8 different questions", tiny.questions, 9, 0)
 
 
 def test_variables_go_on_after_z_and_names_after_the_list() -> None:
@@ -249,5 +240,4 @@ def test_variables_go_on_after_z_and_names_after_the_list() -> None:
     ],
 )
 def test_impossible_sizes_are_refused_by_name(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        make()
+    assert_refused(said, make)

@@ -3,10 +3,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput
 from retrieval_interp import RetrievalTask
 from retrieval_interp.rng import RngStream
 from retrieval_interp.tasks.retrieval import StepOrder
+from tests.refusals import assert_refused
 from tests.sequences import symbols_of
 
 tasks = st.builds(
@@ -147,5 +147,4 @@ def test_chains_that_are_cut_off_are_the_same_chains_with_fewer_steps(n_steps, o
     ],
 )
 def test_impossible_tasks_are_refused(make, message):
-    with pytest.raises(BadInput, match=message):
-        make()
+    assert_refused(message, make)

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput
 from retrieval_interp.theory.chain_layout import chain_layout
 from retrieval_interp.theory.depth import bound_paper, depths, layers_by_position, layers_causal, layers_full
 from retrieval_interp.theory.figures import spread_figure
 from retrieval_interp.theory.information_flow import layers_until
 from tests.command import run
+from tests.refusals import assert_refused
 
 
 @pytest.mark.parametrize(("causal", "last_first"), [(False, True), (True, True), (True, False)])
@@ -50,8 +50,7 @@ def test_a_million_hops_are_known_at_once_and_no_hops_or_too_many_are_refused():
     assert (layers_full(10**6), layers_causal(10**6)) == (14, 21)  # 3^14 = 4782969 >= 4000001; 2^21 > 2000000
     assert bound_paper(10**6) == pytest.approx(13.206, abs=1e-3)
     for n_steps in (0, -3, 10**19):
-        with pytest.raises(BadInput, match=f"{n_steps} hops; expected a whole number from 1"):
-            depths([n_steps])
+        assert_refused(f"{n_steps} hops; expected a whole number from 1", depths, [n_steps])
 
 
 def test_the_command_prints_json_and_writes_a_table_and_a_page(tmp_path, capsys):

@@ -2,14 +2,13 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuits import BadInput
 from circuits.task import Layout
 from retrieval_interp.theory.chain_layout import chain_layout
 from retrieval_interp.theory.information_flow import layers_until, spread
+from tests.refusals import assert_refused
 
 
 def on_the_line(piece):
@@ -64,7 +63,5 @@ def test_what_stands_only_behind_is_never_known_with_a_mask():
 
 
 def test_what_is_no_chain_is_one_line():
-    with pytest.raises(BadInput, match="0 steps; expected at least 1"):
-        chain_layout(0)
-    with pytest.raises(BadInput, match="the order 1, 1; expected each of the steps 1 to 2 once"):
-        chain_layout(2, [1, 1])
+    assert_refused("0 steps; expected at least 1", chain_layout, 0)
+    assert_refused("the order 1, 1; expected each of the steps 1 to 2 once", chain_layout, 2, [1, 1])

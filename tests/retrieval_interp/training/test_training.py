@@ -23,6 +23,7 @@ from retrieval_interp.publishing.export import export
 from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.training import training, training_step
 from retrieval_interp.training.training_step import TrainingStep
+from tests.refusals import assert_refused
 
 MICRO = Preset(
     RetrievalTask(n_steps=1, n_chains=2),
@@ -122,8 +123,7 @@ def test_a_run_that_is_there_is_loaded_and_another_one_is_refused(tmp_path, monk
     again = train("micro", tmp_path, device="cpu", **changes)
     assert (again.model.W_E == model.W_E).all()
     for other in ({"steps": 5}, {**changes, "seed": 5}, {**changes, "lr": 0.1}):
-        with pytest.raises(BadInput, match="choose another folder"):
-            train("micro", tmp_path, device="cpu", **other)
+        assert_refused("choose another folder", train, "micro", tmp_path, device="cpu", **other)
 
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
@@ -133,8 +133,7 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
         training.train_run(run, "cpu", compiled=False)
     with training.alone_in(new), pytest.raises(BadInput, match=f"{new}: another process trains this run"):
         training.start_run(new, "micro")
-    with pytest.raises(BadInput, match="no such model directory"):
-        training.train_run(tmp_path / "nowhere")
+    assert_refused("no such model directory", training.train_run, tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -143,8 +142,7 @@ def test_a_run_without_its_state_is_refused_and_left_as_it_is(tmp_path):
     (run / "state.safetensors").unlink()
     for message in ("holds a model without state.safetensors", "goes to step 60, but state.safetensors is missing"):
         before = contents(run)
-        with pytest.raises(BadInput, match=message):
-            training.train_run(run, "cpu", compiled=False)
+        assert_refused(message, training.train_run, run, "cpu", compiled=False)
         assert contents(run) == before
         (run / "model.safetensors").unlink(missing_ok=True)
 
@@ -187,23 +185,18 @@ def test_a_run_that_diverges_at_a_checkpoint_step_names_the_state_that_is_really
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000020.safetensors"]
 
 
-def cut_off(path):
-    path.write_bytes(path.read_bytes()[:-100])
-
-
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
         ("log.jsonl", lambda path: path.write_text("garbage\n" + path.read_text()), "line 1: no log record"),
-        ("state.safetensors", cut_off, "not a whole safetensors file"),
+        ("state.safetensors", lambda own: os.truncate(own, own.stat().st_size - 100), "not a whole safetensors file"),
     ],
 )
 def test_a_damaged_log_or_state_is_refused_and_left_as_it_is(tmp_path, file, damage, message):
     advance(start(tmp_path), 25)
     damage(tmp_path / file)
     before = contents(tmp_path)
-    with pytest.raises(BadInput, match=message):
-        opened(tmp_path)
+    assert_refused(message, opened, tmp_path)
     assert contents(tmp_path) == before
 
 
@@ -220,8 +213,7 @@ def test_a_recipe_that_cannot_be_trained_is_refused_in_one_line_on_resuming(tmp_
     config = read_config(tmp_path)
     config["made"]["recipe"].update(change)
     (tmp_path / CONFIG).write_text(json.dumps(config))
-    with pytest.raises(BadInput, match=f"holds no training recipe .*{next(iter(change))}"):
-        opened(tmp_path)
+    assert_refused(f"holds no training recipe .*{next(iter(change))}", opened, tmp_path)
 
 
 def test_the_rate_rises_over_the_warm_up_stays_and_falls_to_zero_over_the_decay():
@@ -260,13 +252,11 @@ def test_a_compiler_that_fails_is_told_and_training_goes_on(tmp_path, monkeypatc
 
 
 def test_starting_on_a_folder_that_holds_a_run_or_on_no_device_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="device 'tpu' is not known"):
-        training.start_run(tmp_path / "new", "micro", device="tpu")
+    assert_refused("device 'tpu' is not known", training.start_run, tmp_path / "new", "micro", device="tpu")
     assert not (tmp_path / "new" / CONFIG).exists()
     training.start_run(tmp_path, "micro")
     before = contents(tmp_path)
-    with pytest.raises(BadInput, match="already holds a run; continue it with --resume"):
-        training.start_run(tmp_path, "micro")
+    assert_refused("already holds a run; continue it with --resume", training.start_run, tmp_path, "micro")
     assert contents(tmp_path) == before
 
 
@@ -276,12 +266,10 @@ def test_a_run_that_has_not_ended_is_refused_with_its_step_and_what_continues_it
     with pytest.raises(BadInput, match=re.escape(f"my run: the run is not finished; {continued}")):
         export(tmp_path / "my run", tmp_path / "to")
     advance(run, 3).save()
-    with pytest.raises(BadInput, match=f"not finished, .* step 3; {re.escape(continued)}"):
-        export(tmp_path / "my run", tmp_path / "to")
+    assert_refused(f"not finished, .* step 3; {re.escape(continued)}", export, tmp_path / "my run", tmp_path / "to")
     (tmp_path / "my run" / LOCK).unlink()
     (tmp_path / "my run" / "state.safetensors").unlink()  # as in the store of a sweep
-    with pytest.raises(BadInput, match="no such file"):
-        export(tmp_path / "my run", tmp_path / "to")
+    assert_refused("no such file", export, tmp_path / "my run", tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
 
