@@ -27,7 +27,7 @@ test: $(INSTALLED)
 
 test-transformer-lens-4: .venv-tl4/.installed
 	.venv-tl4/bin/pytest tests/circuits tests/retrieval_interp/models tests/retrieval_interp/tasks \
-		tests/retrieval_interp/language_tasks tests/retrieval_interp/llm
+		tests/retrieval_interp/language_tasks tests/retrieval_interp/llm tests/retrieval_interp/on_the_engine
 
 quick-transformer-lens-4: .venv-tl4/.installed
 	.venv-tl4/bin/pytest -m "not slow" tests/circuits/model tests/circuits/ablation \

@@ -109,7 +109,7 @@ def circuit_diagram(
     title = f"Circuit{f' of {circuit.name}' if circuit.name else ''}: {len(circuit.paths)} attention paths"
     title += f", and {len(fixed)} of fixed patterns (pale)" if fixed else ""
     n_rows = len(circuit.removable) - len(circuit.paths)
-    title += f"; not drawn: {n_rows} rows to fixed positions" if n_rows else ""
+    title += f"; rows to fixed positions, not drawn: {n_rows}" if n_rows else ""
     if composition is not None:
         said = add_edges(figure, composition, place, {(*path.head, source) for path, source, _ in drawn})
         title += f"; {said}"
