@@ -110,10 +110,10 @@ def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Flo
         BadInput: as ``ablated``; or a head is resampled, and the examples have no counterfactual inputs.
     """
     seen: Mapping[str, Tensor] = {}
-    if ablated_layers := {head.layer for head, mechanism in circuit.heads.items() if isinstance(mechanism, Resample)}:
+    if resampled_layers := {head.layer for head, mechanism in circuit.heads.items() if isinstance(mechanism, Resample)}:
         others = examples.counterfactuals()
         check_inputs(model, others)
-        names = [pattern_hook(layer) for layer in ablated_layers]
+        names = [pattern_hook(layer) for layer in resampled_layers]
         options = {"names_filter": names, "return_cache_object": False, **attention_mask(others)}
         _, seen = model.run_with_cache(others.inputs, **options)
     with ablating(model, circuit, examples.roles, seen):
@@ -144,10 +144,10 @@ def evaluate(
     """
     losses = torch.empty(len(circuits), len(examples), len(task.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
-    for circuit, part, some in each_loss(model, task, examples, circuits):
-        losses = losses.to(some.dtype)  # double precision for a model or a loss that has it
-        losses[circuit, part] = some
-        done += len(some)
+    for index, part, measured in each_loss(model, task, examples, circuits):
+        losses = losses.to(measured.dtype)  # double precision for a model or a loss that has it
+        losses[index, part] = measured
+        done += len(measured)
         if progress is not None:
             progress(done / work)
     return losses
@@ -240,11 +240,11 @@ class _Tree:
     @torch.no_grad()
     def _losses(self, residual: Float[Tensor, "example pos d_model"]) -> Float[Tensor, "example component"]:
         """Return the losses; the outputs that the task does not read are NaN, which reveals losses that read them."""
-        read = self.opened.read(residual[self.read])
-        if not read.isfinite().all():
+        rows = self.opened.read(residual[self.read])
+        if not rows.isfinite().all():
             raise BadInput("the model's outputs are NaN or infinite")
-        outputs = read.new_full((*residual.shape[:2], read.shape[-1]), torch.nan)
-        outputs[self.read] = read
+        outputs = rows.new_full((*residual.shape[:2], rows.shape[-1]), torch.nan)
+        outputs[self.read] = rows
         losses = losses_of(self.task, outputs, self.examples, finite=False)
         if not losses.isfinite().all():
             losses_of(self.task, outputs.nan_to_num(), self.examples)  # raises if these are not finite either

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -77,23 +77,26 @@ class AttentionPath:
         return as_text(handler, cls, cls.parse)
 
 
-class Heads(dict[Head, Mechanism]):
-    """The heads of a circuit, which do not change; a head may also be asked for as ``L5H0`` or (5, 0)."""
+class Heads(Mapping[Head, Mechanism]):
+    """The heads of a circuit, which do not change; a head may also be asked for as ``L5H0``."""
 
-    def __missing__(self, head: Any) -> Mechanism:
-        if isinstance(head, str) and (known := Head.of(head)) in self:
-            return self[known]
-        raise KeyError(head)
+    def __init__(self, heads: Iterable[tuple[Head, Mechanism]]) -> None:
+        self._heads = dict(heads)
 
-    def __contains__(self, head: object) -> bool:
-        return super().__contains__(Head.of(head) if isinstance(head, str) else head)
+    def __getitem__(self, head: Any) -> Mechanism:
+        try:
+            return self._heads[Head.of(head) if isinstance(head, str) else head]
+        except BadInput:
+            raise KeyError(head) from None
 
-    def get(self, head: Any, default: Any = None) -> Any:
-        """Return the mechanism of a head, or the default if the circuit does not name it."""
-        return super().get(Head.of(head) if isinstance(head, str) else head, default)
+    def __iter__(self) -> Iterator[Head]:
+        return iter(self._heads)
 
-    def __setitem__(self, head: Any, mechanism: Any) -> None:
-        raise TypeError("a circuit does not change; with_head makes another one")
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def __repr__(self) -> str:
+        return repr(self._heads)
 
 
 @dataclass(frozen=True)

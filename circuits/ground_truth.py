@@ -15,7 +15,7 @@ instances that the condition of a path leaves out: there, no position that the h
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -106,7 +106,7 @@ def compile_circuit(
     *,
     n_layers: int | None = None,
     n_heads: int | None = None,
-    distractors: Mapping[Head, Distractor] | None = None,
+    distractors: Mapping[Any, Distractor] | None = None,
     seed: int = 0,
 ) -> HookedTransformer:
     """Compile a circuit into a transformer that solves ``task`` with exactly the circuit's paths.
@@ -126,7 +126,7 @@ def compile_circuit(
     Raises:
         BadInput: the circuit does not fit the task or does not solve it, or has heads that are not one-hot.
     """
-    distractors = distractors or {}
+    distractors = {Head.of(head): one for head, one in (distractors or {}).items()}
     if not circuit.paths:
         raise BadInput("the circuit has no path; expected at least one")
     everything = Circuit({**circuit.heads, **{head: OneHot(one.rows) for head, one in distractors.items()}})

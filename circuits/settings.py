@@ -21,6 +21,7 @@ from circuits.results import Result
 Count = Annotated[int, Field(ge=2)]  # of examples; a standard error needs two
 Whole = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Settings(Result):
@@ -60,7 +61,7 @@ class Settings(Result):
     in_passing: Count = 512
     averaged: Count = 1024
     own_losses: Amount = 2.0
-    spare: Amount = 0.1
+    spare: Positive = 0.1
     all_subsets: Whole = 5
     merged_heads: Whole = 32
     attended: Amount = 0.5

@@ -28,7 +28,7 @@ class Experiment:
     """A circuit under test. Each check is a function of an experiment; what several of them need is measured once.
 
     Memory is bounded, whatever the number of examples, layers, heads and paths: one block of examples (sample.py), the
-    sequences that run at once (evaluation.py), and four bytes for each loss.
+    sequences that run at once (ablation.py), and four bytes for each loss.
 
     Attributes:
         model: the model.
@@ -104,11 +104,12 @@ def verdict(name: str, said: str, fails: Lists = NOTHING, undecided: Lists = NOT
 
 
 def is_low(name: str, what: str, loss: Loss, threshold: float) -> Verdict:
-    """Return whether a loss is below a threshold, by more than three standard errors."""
+    """Return whether a loss is below a threshold, by more than ``sure`` standard errors."""
     side: Decision = "holds" if loss.mean < threshold else "fails"
     sentence = f"{what} is {loss}, {'below' if side == 'holds' else 'not below'} the threshold {threshold:g}."
     if loss.near(threshold):
-        side, sentence = "undecided", f"{sentence} It is within three standard errors of it. {MORE}"
+        side = "undecided"
+        sentence += f" It is within {current().sure:g} standard errors of it. {MORE}"
     return Verdict(name=name, decision=side, sentence=sentence)
 
 

@@ -103,13 +103,13 @@ class Faithfulness(Result):
         apart = [out for out in self.knockouts if out.apart(threshold)]
         near = [out for out in self.knockouts if not out.apart(threshold) and not out.alike(threshold)]
         n = len(self.knockouts)
-        said = f"In {len(apart)} of {n} knockouts, circuit and model differ in loss by {threshold:g} or more."
+        said = f"In {len(apart)} of {n} knockouts, circuit and model clearly differ in loss by {threshold:g} or more."
         if apart and all(out.difference.mean > 0 for out in apart):
             said += " Heads outside the circuit do part of its work."
         if not apart:
             said += f" They differ most {self.knockouts[0]}."
-        undecided = {} if apart else {f"{MORE} It is undecided ": near}
-        return verdict("complete", said, {"They do ": apart}, undecided)
+        undecided = {} if apart else {f"{MORE} Undecided: ": near}
+        return verdict("complete", said, {"They differ ": apart}, undecided)
 
 
 def faithfulness(experiment: Experiment) -> Faithfulness:

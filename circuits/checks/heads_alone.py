@@ -61,7 +61,7 @@ def step_3(heads: Sequence[HeadAlone], threshold: float) -> Verdict:
     none = [one.head for one in heads if one.decision == "undecided" and one.simplest is None]
     near = [one.head for one in heads if one.decision == "undecided" and one.simplest]
     undecided = {
-        "Only step 5 can test, as no mechanism does so: ": none,
+        "No mechanism does so for these, which only step 5 can test: ": none,
         "More examples could decide ": near,
     }
     return verdict("step 3", said, {"The hypothesis is wrong for ": wrong}, undecided)

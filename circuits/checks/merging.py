@@ -108,7 +108,7 @@ def merging(experiment: Experiment, tried: Sequence[Merge], paths: Sequence[Path
     by_users = [head for head in experiment.circuit.heads_with_paths if not heads[head].builtin]
     undecided: Lists = {
         f"Fewer heads are enough. The loss stays below {low} after merging ": fewer,
-        f"{MORE} It is close to {low} after merging ": near,
+        f"{MORE} The loss is close to {low} after merging ": near,
     }
     if experiment.combined.mean >= strict:
         undecided = {"Not tested: the loss of the circuit is not below ": [low]}
@@ -116,13 +116,11 @@ def merging(experiment: Experiment, tried: Sequence[Merge], paths: Sequence[Path
         undecided = {"Not tested: heads with a mechanism of your own cannot be merged: ": by_users}
     if any(undecided.values()):
         return verdict("merges", "", undecided=undecided)
-    if not losses:
-        return verdict(
-            "merges",
-            "No two needed heads can be merged: they attend from one role to different ones, or are fewer than two.",
-        )
     needed = len({path.path.head for path in paths if path.needed == "directly"})
-    said = f"None of {len(tried)} merges of two heads keeps the loss below {low}. The best is {next(iter(losses))}."
-    if needed > most:
-        said += f" Only the {most} least costly of {needed} heads were tried."
-    return verdict("merges", said)
+    others = [needed - most] if needed > most else []
+    said = f"Needed heads: {needed}. No two can be merged, because they attend from one role to different ones."
+    if losses:
+        said = f"None of {len(tried)} merges of two heads keeps the loss below {low}. The best is {next(iter(losses))}."
+    elif needed < 2:
+        said = f"Needed heads: {needed}. There is nothing to merge."
+    return verdict("merges", said, undecided={"Not tried, of the needed heads: ": others})

@@ -202,12 +202,13 @@ def alternative_targets(paths: Sequence[PathResult], combined: Loss, strict: flo
     low, tried = f"{strict:.3g}", sum(len(path.retargeted) for path in paths)
     better = [f"{path.path} ({role} {path.retargeted[role]})" for path in paths for role in path.better_targets]
     as_good = [f"{path.path} ({', '.join(path.alternative_targets)})" for path in paths if path.alternative_targets]
-    undecided: Lists = {f"Another target keeps the loss below {low}, or close to it: ": as_good}
+    undecided: Lists = {"Another target keeps the loss low, or close to it: ": as_good}
     if combined.mean >= strict:
         undecided = {"Not tested: the loss of the circuit is not below ": [low]}
     elif paths and not tried:
         undecided = {"Not tested: no other target is possible for ": [path.path for path in paths]}
     if better:
         undecided = NOTHING
-    said = "" if better or any(undecided.values()) else f"None of {tried} other targets keeps the loss below {low}."
+    said = f"None of {tried} other targets keeps the loss low." if paths else "The circuit has no path."
+    said = "" if better or any(undecided.values()) else said
     return verdict("alternative targets", said, {"Another target gives a lower loss: ": better}, undecided)

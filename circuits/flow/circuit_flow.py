@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.errors import BadInput
-from circuits.mechanisms.one_hot import OneHot
+from circuits.mechanisms.mechanism import PREVIOUS
 from circuits.task import Known, Layout
 
 
@@ -38,10 +38,6 @@ class CircuitFlow(NamedTuple):
 
     known: tuple[Known, ...]
     carried: tuple[Carried, ...]
-
-    def layers_until(self, role: str, piece: str) -> int | None:
-        """Return the number of layers after which a role knows a piece; None if it never does."""
-        return next((t for t, known in enumerate(self.known) if piece in known[role]), None)
 
 
 def circuit_flow(
@@ -79,7 +75,7 @@ def circuit_flow(
 
 def path_ends(circuit: Circuit, path: AttentionPath, layout: Layout) -> tuple[tuple[str, str], ...]:
     """Return the sources and targets of a path; a ``Previous`` head joins all pairs."""
-    if not isinstance(circuit.heads[path.head], OneHot):
+    if (path.source, path.target) == PREVIOUS:
         return layout.joined
     for role in (path.source, path.target):
         if role not in layout.start:

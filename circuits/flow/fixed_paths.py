@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.one_hot import ON, Condition, OneHot
+from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.roles import Roles
+from circuits.settings import current
 from circuits.utils.lazy import torch
 
 FixedPaths = Mapping[AttentionPath, Condition | None]  # each with its condition; None if it holds on all instances
@@ -22,8 +23,8 @@ FixedPaths = Mapping[AttentionPath, Condition | None]  # each with its condition
 def fixed_paths(circuit: Circuit, roles: Roles) -> FixedPaths:
     """Return the paths of a circuit's fixed patterns, each with the labels of the main group with which it holds.
 
-    A path holds with a label of its target if the average attention along it is then at least half. If it holds with
-    some labels only, its two roles must stand at the same distance in all instances, as the members of a pair do:
+    A path holds with a label of its target if the average attention along it is then at least ``attended``. If it holds
+    with some labels only, its two roles must stand at the same distance in all instances, as the members of a pair do:
     otherwise a head that always looks at one position would have a path to every role that can stand there. Of two
     paths from one role on one instance, the one with more attention counts. A role that always shares its position with
     an earlier named role has no path of its own. One-hot heads are not considered.
@@ -59,7 +60,7 @@ def _seen(
     for target in roles.before(source):
         to, labels = roles.group("position", target).cpu(), roles.group(group, target).cpu()
         between = weights[at, to]
-        on = [label for label in labels.unique().tolist() if between[labels == label].mean() >= ON]
+        on = [label for label in labels.unique().tolist() if between[labels == label].mean() >= current().attended]
         there = torch.isin(labels, torch.tensor(on, dtype=labels.dtype))
         if there.all() or (on and (at - to).unique().numel() == 1):
             condition = None if there.all() else Condition(group, target, tuple(on))
@@ -79,7 +80,7 @@ def paths_on_average(circuit: Circuit, roles: Roles) -> FixedPaths:
             for target in roles.in_layer(head.layer).before(source)
         }
         target = max(average, key=average.__getitem__, default=None)
-        if target is not None and average[target] >= ON:
+        if target is not None and average[target] >= current().attended:
             paths[AttentionPath(head, source, target)] = None
     return paths
 

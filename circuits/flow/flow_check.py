@@ -64,7 +64,7 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
     known_in: dict[str, float] = {}
     by_label: dict[str, ByLabel] = {}
     for component, role in task.read_at.items():
-        layers = [flow.layers_until(role, component) for flow in flows]
+        layers = [next((t for t, known in enumerate(flow.known) if component in known[role]), None) for flow in flows]
         known_at[component] = max((after - 1 for after in layers if after is not None), default=None)
         known = torch.tensor([after is not None for after in layers])[of_instance]
         if role in roles.shared:  # known to one instance is known to all
@@ -78,7 +78,7 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
     fixed = fixed_paths(circuit, roles).items()
     when = {name: "" if layer is None else f" (after layer {layer})" for name, layer in known_at.items()}
     each = ", ".join(f"{name} {share:.2f}{when[name]}" for name, share in known_in.items())
-    said = f"By the circuit's paths alone, this share of instances knows what is read where it is read: {each}."
+    said = f"Share of instances in which the paths bring each answer to where it is read: {each}."
     holds = all(share == 1 for share in known_in.values())
     return FlowCheck(
         verdict=Verdict(name="flow check", decision="holds" if holds else "fails", sentence=said),

@@ -59,17 +59,13 @@ class ByLabel:
             means = {label: mean for label, one in enumerate(at.T) if (mean := Mean.of(one)).n_examples}
             splits += [cls(str(roles.main_group), role, means)] if means else []
         splits.sort(key=lambda split: split.role not in named)
-        return max(splits, key=lambda split: split.highest - (0.0 if worst else split.lowest), default=None)
+        lowest = {split.role: 0.0 if worst else min(mean.mean for mean in split.means.values()) for split in splits}
+        return max(splits, key=lambda split: split.highest - lowest[split.role], default=None)
 
     @property
     def highest(self) -> float:
         """The mean with the label that has the highest."""
         return max(mean.mean for mean in self.means.values())
-
-    @property
-    def lowest(self) -> float:
-        """The mean with the label that has the lowest."""
-        return min(mean.mean for mean in self.means.values())
 
     def __str__(self) -> str:
         each = ", ".join(f"{label}: {mean.mean:.2f}" for label, mean in self.means.items())

@@ -89,13 +89,15 @@ class SequentialTest:
         Args:
             circuits: the circuits to test.
             min_examples: the smallest number of examples for every loss, however early its decision is clear.
-            max_examples: the largest number of examples, even if a decision stays open; by default all examples.
+            max_examples: the largest number of examples, even if a decision stays open; by default all. With 0, nothing
+                is run, and all circuits must be known.
             progress: is called with the finished share of the first ``min_examples``, 0 to 1.
         """
         wanted = [*circuits.values()]
         self._run(wanted, min(min_examples, len(self.examples)), progress)
-        for enough in (min(n, len(self.examples)) for n in self.rounds if max_examples is None or n <= max_examples):
-            self._run([circuit for circuit in wanted if self._goes_on(circuit)], enough)
+        rounds = [n for n in self.rounds if max_examples is None or n <= max_examples]
+        for n in rounds or ([max_examples] if max_examples else []):
+            self._run([circuit for circuit in wanted if self._goes_on(circuit)], min(n, len(self.examples)))
         return {key: self._decided(circuit) for key, circuit in circuits.items()}
 
     def test_one(self, circuit: Circuit, *, max_examples: int | None = None) -> DecidedLoss:

@@ -19,7 +19,6 @@ from circuits.mechanisms.mechanism import ELSEWHERE, ROWS, Ends, Mechanism
 from circuits.roles import Roles, check_name
 from circuits.utils.lazy import torch
 
-ON = 0.5  # a path holds for a label if the average attention along it is higher than this
 POSITION = re.compile("position ([0-9]{1,6})")  # a fixed position as the target of a row
 MOST = 999_999  # the largest label
 
@@ -112,7 +111,7 @@ class OneHot(Mechanism):
         elsewhere: str | FixedPattern = "zero",
         where: Mapping[Ends, Condition] = MappingProxyType({}),
     ) -> None:
-        given = [*(rows.items() if isinstance(rows, Mapping) else rows)]
+        given = [*(rows.items() if isinstance(rows, Mapping) else rows or ())]
         if not isinstance(where, Mapping) or not all(isinstance(on, Condition) for on in where.values()):
             raise BadInput(f"the conditions are {where!r:.60}; expected {{(source, target): Condition(...)}}")
         for ends in given:

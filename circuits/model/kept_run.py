@@ -73,7 +73,7 @@ class KeptRun:
                 rows = opened.block(above, rows)
                 continue
             block = self.model.blocks[above]  # its last positions attend to the kept keys and values of those before
-            past = (kept[above][:, :first].repeat(n_variants, 1, 1, 1) for kept in (self.keys, self.values))
+            past = (all_[above][:, :first].repeat(n_variants, 1, 1, 1) for all_ in (self.keys, self.values))
             before = TransformerLensKeyValueCacheEntry(*past, frozen=True)
             normal = normalised(block.ln1, rows)
             middle = rows + block.attn(normal, normal, normal, past_kv_cache_entry=before)

@@ -1,4 +1,4 @@
-"""What the engine calls a transformer: a HookedTransformer or a TransformerBridge of TransformerLens.
+"""What the engine calls a transformer, a HookedTransformer or a TransformerBridge; its batches, inputs and windows.
 
 No file of ``circuits`` outside this folder imports TransformerLens; TransformerLens 4 has no HookedTransformer.
 """

@@ -28,7 +28,7 @@ MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 
 
 def tables(report: Report) -> dict[str, pd.DataFrame]:
-    """Return the tables of a report by their place on the page, without the columns in which nothing stands."""
+    """Return the tables of a report by their place on the page."""
     losses = {"unablated": report.unablated, "all heads replaced (step 5)": report.combined}
     rows: dict[str, dict[str, dict[str, Any]]] = {
         "losses": {name: {"loss ± standard error": loss, **loss.components} for name, loss in losses.items()},
@@ -50,12 +50,12 @@ def tables(report: Report) -> dict[str, pd.DataFrame]:
             for out in report.faithfulness.knockouts
         },
         "heads": {
-            str(one.head): {"hypothesis": one.hypothesis, **one.losses, "alone": one.decision} for one in report.heads
+            str(one.head): {"the hypothesis": one.hypothesis, **one.losses, "replaced alone": one.decision}
+            for one in report.heads
         },
         "paths": {str(one.path): _path_row(one) for one in report.paths},
     }
-    frames = {name: pd.DataFrame.from_dict(named, orient="index") for name, named in rows.items()}
-    return {name: table.astype(object).dropna(axis="columns", how="all") for name, table in frames.items()}
+    return {name: pd.DataFrame.from_dict(named, orient="index").astype(object) for name, named in rows.items()}
 
 
 def _path_row(one: PathResult) -> dict[str, Any]:
@@ -71,6 +71,7 @@ def _path_row(one: PathResult) -> dict[str, Any]:
 
 
 def _as_texts(table: pd.DataFrame) -> pd.DataFrame:
+    table = table.dropna(axis="columns", how="all")
     return table.map(lambda value: "" if pd.isna(value) else f"{value:.4f}" if isinstance(value, float) else str(value))
 
 

@@ -139,8 +139,10 @@ class Report(Result):
         If the circuit has fixed patterns, their numbers go into a fourth file, which ``Report.read`` reads.
 
         Raises:
-            BadInput: a file cannot be written to the folder.
+            BadInput: a file cannot be written to the folder, or the report's discovery found another circuit.
         """
+        if self.discovery is not None and self.discovery.circuit.digest != self.circuit.digest:
+            raise BadInput("the discovery of the report found another circuit; expected the one that was validated")
         from circuits.report.page import markdown, page
 
         folder = to_path(folder)

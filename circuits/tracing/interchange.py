@@ -35,7 +35,7 @@ from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean
 from circuits.losses.sample import stream_seed
 from circuits.model.kept_run import KeptRun, check_branching
-from circuits.model.transformer import Transformer, sequences_at_once
+from circuits.model.transformer import Transformer, sequences_at_once, windowed
 from circuits.results import Decision, Number, Result
 from circuits.roles import Roles
 from circuits.settings import current
@@ -154,6 +154,8 @@ def interchange(
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
     check_branching(model, examples)
     names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
+    if circuit is not None:
+        circuit.check(windowed(model, roles), model.cfg.n_layers, model.cfg.n_heads)
     predicted = {} if circuit is None else predicted_accuracy(circuit, task, names, model.cfg.n_layers)
     partner, treated = couples(roles, stream_seed(seed, "couples"))
     elsewhere = _random_positions(examples, treated, stream_seed(seed, "random positions"))
@@ -177,17 +179,17 @@ def interchange(
     control = kept.nanmean(dim=4)
     control[:, :, -1] = torch.nan
     cells = {}
-    for number, layer, role, index in product(*map(range, places), range(len(components))):
-        if components[index] in task.variables[number].components:
-            others = Mean.of(control[number, layer, role, :, index])
-            cells[number, layer, role, index] = Cell(
-                variable=task.variables[number].name,
+    for which, layer, role, place in product(*map(range, places), range(len(components))):
+        if components[place] in task.variables[which].components:
+            others = Mean.of(control[which, layer, role, :, place])
+            cells[which, layer, role, place] = Cell(
+                variable=task.variables[which].name,
                 layer=layers[layer],
                 role=(*names, RANDOM)[role],
-                component=components[index],
-                accuracy=Mean.of(swapped[number, layer, role, :, index]),
+                component=components[place],
+                accuracy=Mean.of(swapped[which, layer, role, :, place]),
                 control=others if others.n_examples else None,
-                predicted=predicted.get((number, layer, role, components[index])),
+                predicted=predicted.get((which, layer, role, components[place])),
             )
     alone = unpatched_control.nanmean(dim=1).nanmean(dim=0)
     result = InterchangeResult(

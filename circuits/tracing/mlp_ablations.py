@@ -75,10 +75,6 @@ class MLPReport(Result):
     losses: tuple[MLPLoss, ...]
     threshold: float
 
-    def loss(self, layer: int | None, role: str | None, instead: str) -> Loss:
-        """Return one loss; None stands for all layers or for all positions."""
-        return next(one.loss for one in self.losses if (one.layer, one.role, one.instead) == (layer, role, instead))
-
     def table(self) -> pandas.DataFrame:
         """Return one row for every layer, role and replacement; ``all`` stands for all layers, or for all positions."""
         rows = table(self.losses).astype({"layer": "Int64"}).astype({"layer": object})

@@ -24,4 +24,4 @@ def table(records: Iterable[Result]) -> pandas.DataFrame:
     rows = pandas.json_normalize([one.model_dump(mode="json") for one in records])
     nested = {name.rpartition(".")[0] for name in map(str, rows)}  # a column of its own only in records without it
     names = {name: name.removesuffix(".mean").replace(".standard_error", "_se") for name in map(str, rows)}
-    return rows.drop(columns=nested & {*rows}).rename(columns=names)
+    return rows.drop(columns=[name for name in nested & {*rows} if rows[name].isna().all()]).rename(columns=names)

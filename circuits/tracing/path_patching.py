@@ -19,7 +19,6 @@ from circuits.given import check_reading, examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean, per_example
 from circuits.losses.sample import stream_seed
-from circuits.mechanisms.one_hot import OneHot
 from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision
@@ -88,9 +87,9 @@ def path_patching(
     check_reading(model, task, many)
     paths = role_paths(circuit)
 
-    def measure(examples: Examples, chosen: Callable[[Patch], bool], progress: Progress) -> dict[Patch, Effects]:
+    def measure(examples: Examples, wanted: Callable[[Patch], bool], progress: Progress) -> dict[Patch, Effects]:
         """Return the effects of all patches, batch by batch; the loss is measured for some."""
-        n, n_instances = len(examples), examples.roles.positions.shape[2]
+        n, n_instances, split = len(examples), examples.roles.positions.shape[2], has_few_labels(examples.roles)
         between = examples.roles.shared if n_instances > 1 else examples.roles.names
         generator = torch.Generator().manual_seed(stream_seed(seed, "exchanged instances"))
         instances = exchanged(n, n_instances, generator).to(device)
@@ -100,10 +99,8 @@ def path_patching(
             here = slice(int(batch[0]), int(batch[-1]) + 1)
             run = Unablated(model, task, examples.take(here))
             for place, path in enumerate(paths):
-                mechanism = circuit.heads[path.head]
-                assert isinstance(mechanism, OneHot)
-                there = mechanism.holds(path.source, path.target, run.examples.roles)
-                for patch, effects in Receiver(run, path, there, instances[here], between).effects(chosen):
+                there = circuit.heads[path.head].holds(path.source, path.target, run.examples.roles)
+                for patch, effects in Receiver(run, path, there, instances[here], between, split).effects(wanted):
                     parts.setdefault(patch, []).append(effects)
                 progress((number + (place + 1) / len(paths)) / len(batches))
         return {
@@ -165,6 +162,7 @@ class Receiver:
         there: the instances on which the path holds.
         instances: for every instance, the one whose content it gets, if it is exchanged within the example.
         between: the roles whose content is exchanged between examples, not between instances.
+        split: whether attention is split by the main group.
     """
 
     run: Unablated
@@ -172,24 +170,25 @@ class Receiver:
     there: Bool[Tensor, "example instance"]
     instances: Int[Tensor, "example instance"]
     between: tuple[str, ...]
+    split: bool = False
 
     @cached_property
     def head(self) -> PatchedHead:
         """The head, read at the path's source."""
         return patched_head(self.run, self.path.head, self.run.examples.roles[self.path.source])
 
-    def effects(self, measured: Callable[[Patch], bool]) -> Iterator[tuple[Patch, Effects]]:
+    def effects(self, wanted: Callable[[Patch], bool]) -> Iterator[tuple[Patch, Effects]]:
         """Yield the effects of all patches; the loss is measured for some."""
         senders = (*senders_below(self.path.head.layer, self.run.model.cfg), ALL)
-        split, attention = has_few_labels(self.run.examples.roles), self.on_target(self.head.pattern)
+        attention = self.on_target(self.head.pattern)
         for which in "QKV":
             patches = [Patch(self.path, which, sender) for sender in senders]
             pattern, z = self.patched(which)
-            chosen = [index for index, patch in enumerate(patches) if measured(patch)]
+            chosen = [index for index, patch in enumerate(patches) if wanted(patch)]
             each = {"loss": dict(zip(chosen, self.losses(z[chosen]) - self.run.losses, strict=True))}
             if which != "V":
                 each["lost"] = dict(enumerate(attention - self.on_target(pattern)))
-                each["by_label"] = dict(enumerate(self.by_label(pattern))) if split else {}
+                each["by_label"] = dict(enumerate(self.by_label(pattern))) if self.split else {}
             for index, patch in enumerate(patches):
                 yield patch, {"attention": attention} | {name: of[index] for name, of in each.items() if index in of}
 

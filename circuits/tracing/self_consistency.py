@@ -127,7 +127,7 @@ def self_consistency(
     """Let the heads with paths of a circuit look for themselves among replaced heads.
 
     Args:
-        model: any HookedTransformer without padding.
+        model: any HookedTransformer or TransformerBridge without padding.
         task: the model's task; all examples have the same length.
         circuit: the circuit. Heads that it does not name are intact throughout; if there are any below a head with
             paths, the circuit is undecided at best.
@@ -239,9 +239,9 @@ def restoring(
 
     The loss is that with this head and the heads with paths intact.
     """
-    below = [head for head in circuit.heads if head.layer < intact[-1].layer and head not in intact]
-    tested = test.test({head: circuit.without_heads([head, *intact]) for head in below})
-    for head in sorted(below, key=lambda head: tested[head].loss.mean):
+    lower = [head for head in circuit.heads if head.layer < intact[-1].layer and head not in intact]
+    tested = test.test({head: circuit.without_heads([head, *intact]) for head in lower})
+    for head in sorted(lower, key=lambda head: tested[head].loss.mean):
         low_too = tested[head].decision == "below"
         if low_too and are_self_consistent(test, examples, circuit.without_heads([head]), intact):
             yield head, tested[head].loss
@@ -290,8 +290,9 @@ def _by_label(
     here = roles.positions.transpose(1, 2) == roles[path.target][..., None]  # roles that stand at the target
     here[..., roles.names.index(path.target)] = False
     attention = attention.masked_fill(here, 0.0)
-    for label in labels[there].unique().tolist():
-        each = per_example(attention.permute(2, 0, 1), (there & (labels == label)).float())  # [role, example]
+    for label in labels[there].unique().tolist() or [None]:  # a path that holds nowhere is undecided
+        holds = there if label is None else there & (labels == label)
+        each = per_example(attention.permute(2, 0, 1), holds.float())  # [role, example]
         on = dict(zip(roles.names, each, strict=True))
         others = {role: Mean.of(on[role]).mean for role in roles.distinct if role != path.target}
         target = Mean.of(on[path.target])

@@ -48,6 +48,6 @@ def print_discovery(discovery: "Discovery") -> None:
         )
     outcome = "within" if discovery.explains else "above"
     console.print(
-        f"The loss with all heads replaced is {discovery.combined}, "
-        f"{outcome} twice the unablated loss ({discovery.unablated}) plus a tenth of the threshold."
+        f"The loss with all heads replaced is {discovery.combined}, {outcome} the most that a circuit may have "
+        f"that explains all that the model does (its own is {discovery.unablated})."
     )

@@ -37,6 +37,15 @@ def test_paths_are_listed_from_the_lowest_layer_up_and_a_previous_head_is_one():
     ]
 
 
+def test_the_heads_of_a_circuit_do_not_change_and_only_those_are_in_it():
+    heads = Circuit({"L0H0": "uniform"}).heads
+    assert "L0H0" in heads
+    assert Head(0, 0) in heads
+    assert "L0H1" not in heads
+    assert "no head" not in heads
+    assert not any(hasattr(heads, name) for name in ("update", "pop", "__setitem__", "clear"))
+
+
 def test_the_order_of_rows_and_heads_and_the_name_do_not_count_for_equality():
     one = Circuit({Head(0, 0): OneHot({"a": "b", "c": "d"}), Head(1, 0): Uniform()}, name="one")
     two = Circuit({Head(1, 0): Uniform(), Head(0, 0): OneHot({"c": "d", "a": "b"})}, name="two")

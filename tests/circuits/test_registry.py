@@ -5,11 +5,23 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from circuits import Circuit, Head, Mechanism, evaluate, load_circuit, register, run_ablated, save_circuit, validate
+from circuits import (
+    Circuit,
+    Head,
+    Mechanism,
+    evaluate,
+    load_circuit,
+    path_patching,
+    register,
+    run_ablated,
+    save_circuit,
+    validate,
+)
 from circuits.circuit import AttentionPath
 from circuits.circuit_file import parse_circuit
 from circuits.explorer.drawing import Draft
 from circuits.figures.diagram import circuit_diagram
+from circuits.flow.flow_check import flow_check
 from circuits.mechanisms import Identity
 from tests.handmade import induction_circuit
 from tests.refusals import assert_refused
@@ -90,6 +102,10 @@ def test_their_paths_are_validated_and_drawn(model, task):
     report = validate(model, task, circuit, n_examples=64)
     assert report.decision == "holds"
     assert AttentionPath(Head(1, 0), "query", "pair1.second") in {result.path for result in report.paths}
+    assert report.flow == flow_check(induction_circuit(), task)
+    assert path_patching(model, task, circuit, n_examples=8) == path_patching(
+        model, task, induction_circuit(), n_examples=8
+    )
     drawn = circuit_diagram(circuit, task.examples(8, seed=0).roles, n_layers=2)
     assert len(drawn.layout.annotations) == 2
 

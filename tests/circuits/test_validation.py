@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from circuits import Circuit, FixedPattern, Head, OneHot, Report, Roles, load_circuit, save_circuit, validate
+from circuits import Circuit, FixedPattern, Head, OneHot, Report, Roles, discover, load_circuit, save_circuit, validate
 from circuits.checks.content_or_position import mean_patterns
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
@@ -226,6 +226,8 @@ def test_a_report_is_read_back_equal(model, task, circuit, tmp_path):
     assert load_circuit(tmp_path / "circuit.yaml").digest != fixed.digest
     again.save(tmp_path / "copy")  # without the model, and so without its attention
     assert Report.read(tmp_path / "copy" / "report.json") == report
+    other = discover(model, task, n_examples=32)
+    assert_refused("found another circuit", again.model_copy(update={"discovery": other}).save, tmp_path / "other")
     assert again.about({"note": "read"}).metadata == {"model": "handmade", "note": "read"}
 
 

@@ -46,7 +46,7 @@ def test_without_a_path_the_answer_that_it_carries_is_missing():
 
 def test_distractors_attend_somewhere_and_change_nothing():
     task = ChainTask(2)
-    noisy = {Head(1, 1): Distractor({"query": "pair2.second"}, noise=3.0)}
+    noisy = {"L1H1": Distractor({"query": "pair2.second"}, noise=3.0)}
     model, examples = compile_circuit(TWO_STEPS, task, distractors=noisy), task.examples(32, seed=0)
     with torch.no_grad():
         assert task.losses(model(examples.inputs), examples).mean() < 1e-3

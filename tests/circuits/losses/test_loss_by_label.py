@@ -24,4 +24,4 @@ def test_every_circuit_has_its_own_split_and_a_compiled_one_has_none_that_is_hig
     unablated, whole, broken = losses_by_label(model, task, examples, circuits)
     assert unablated.highest < 1e-6
     assert whole.highest < 1e-6
-    assert broken.lowest > 0.1
+    assert min(mean.mean for mean in broken.means.values()) > 0.1

@@ -34,6 +34,10 @@ def test_a_loss_that_chance_could_decide_is_measured_on_all_examples_and_stays_u
     assert in_passing.loss.n_examples == FEW
 
 
+def test_fewer_examples_than_the_first_round_has_are_enough_if_no_more_are_allowed(sequential, circuit):
+    assert sequential.test_one(circuit, max_examples=8).loss.n_examples == 8
+
+
 def test_what_was_measured_once_is_not_measured_again(sequential, circuit):
     sequential.test({"one": circuit, "other": circuit})
     n = sequential.n_evaluations

@@ -195,6 +195,12 @@ def test_an_odd_chain_out_keeps_its_symbol_and_two_chains_have_no_control():
     assert all(one.control.mean == 1 for one in odd.cells if one.control)
 
 
+@pytest.mark.parametrize("head", ["L9H0", "L0H9"])
+def test_a_circuit_that_does_not_fit_the_model_is_refused(head):
+    wrong = Circuit({head: {"query": "pair1.second"}})
+    assert_refused(f"{head} does not exist", interchange, compile_circuit(WALKING, TASK), TASK, circuit=wrong)
+
+
 def test_a_task_with_one_instance_is_refused():
     one = ChainTask(1, n_chains=1)
     assert_refused("one instance", interchange, compile_circuit(walking_circuit(1), one), one)

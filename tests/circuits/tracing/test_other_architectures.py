@@ -13,6 +13,7 @@ from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.tracing.patched_head import PatchedHead, ProductHead, patched_head
 from circuits.tracing.unablated import Unablated
 from tests.circuits.model.test_architectures import PROBLEM, RUNNING, model_of
+from tests.circuits.tracing.test_mlp_ablations import loss_of
 from tests.refusals import assert_refused
 
 HEAD = Head(1, 2)
@@ -140,8 +141,8 @@ def test_the_mean_of_an_mlp_is_that_of_plain_hooks(name):
         handle = model.blocks[1].mlp.register_forward_hook(put)
         expected = PROBLEM.losses(model(test.inputs), test).mean().item()
         handle.remove()
-    assert report.loss(1, None, "mean").mean == pytest.approx(expected, abs=1e-4)
-    assert report.loss(1, "b", "mean").mean != pytest.approx(report.unablated.mean, abs=1e-6)
+    assert loss_of(report, 1, None, "mean").mean == pytest.approx(expected, abs=1e-4)
+    assert loss_of(report, 1, "b", "mean").mean != pytest.approx(report.unablated.mean, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -71,6 +71,15 @@ def test_a_head_that_looks_at_another_role_than_the_circuit_says_is_not_self_con
     assert found.heads[1].restored_by == {}
 
 
+def test_a_path_that_holds_on_no_example_is_undecided():
+    model, task = one_step()
+    rows = [("query", "pair1.second"), ("query", "pair1.first")]
+    nowhere = OneHot(rows, where={rows[0]: Condition("slot", "query", 9)})
+    (_, high) = self_consistency(model, task, Circuit({LOW: JOIN, HIGH: nowhere}), n_examples=8).heads
+    along = next(one for one in high.attention if one.path == PATH)
+    assert (along.decision, along.label, along.attention.n_examples) == ("undecided", None, 0)
+
+
 class TwoNames(ChainTask):
     """The same task, but pair1.second has another name in the first instance, whose own role is elsewhere."""
 
