@@ -27,6 +27,7 @@ STREAM = "validation"  # the rng stream of the examples; discovery and averages 
 class Experiment:
     """A circuit under test. Each check is a function of an experiment; what several of them need is measured once.
 
+    It is refused (BadInput) if the circuit names no head or does not fit, or as the arguments of ``validate`` are.
     Memory is bounded, whatever the number of examples, layers, heads and paths: one block of examples (sample.py), the
     sequences that run at once (ablation.py), and four bytes for each loss.
 
