@@ -20,9 +20,11 @@ patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # the file w
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +32,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import yaml
-from pydantic import PlainSerializer, PlainValidator, ValidationInfo
+from pydantic import PlainSerializer, PlainValidator
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
@@ -38,11 +40,10 @@ from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import FIXED, NAMED, Ends, Mechanism
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.mechanisms.registry import registered
-from circuits.utils.files import read_bytes, read_text, to_path, write_atomically
+from circuits.utils.files import read_bytes, read_text, to_path, write_together
 from circuits.utils.yaml_file import LARGEST_FILE, parse
 
 PATTERNS = ".patterns.safetensors"
-REPORT_PATTERNS = f"report{PATTERNS}"  # beside report.json; a circuit.yaml in the same folder may be of another circuit
 LARGEST_PATTERNS = 2**28
 KINDS = ", ".join((*NAMED, *FIXED))
 
@@ -64,8 +65,8 @@ def save_circuit(circuit: Circuit, path: Path | str) -> None:
     if not isinstance(circuit, Circuit):
         raise BadInput(f"circuit: got {type(circuit).__name__}; expected Circuit")
     patterns = path.with_suffix(PATTERNS)
-    save_patterns(circuit, patterns)
-    write_atomically(path, dump_circuit(circuit, patterns.name))
+    numbers = {patterns: pack_patterns(circuit)} if fixed_patterns(circuit) else {}
+    write_together({**numbers, path: dump_circuit(circuit, patterns.name)})
 
 
 def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
@@ -115,8 +116,13 @@ def _at(place: str) -> Iterator[None]:
         raise _Placed(f"{place}: {error}") from error
 
 
-def parse_circuit(text: str, source: str = "circuit", folder: Path | None = None) -> Circuit:
-    """Read a circuit from YAML; ``source`` names it in errors, ``folder`` holds the file of its fixed patterns."""
+def parse_circuit(
+    text: str, source: str = "circuit", folder: Path | None = None, patterns: bytes | None = None
+) -> Circuit:
+    """Read a circuit from YAML; ``source`` names it in errors.
+
+    The numbers of its fixed patterns are in ``patterns``, or else in the file that it names, in ``folder``.
+    """
     document = parse(text, source)
     if not isinstance(document, dict) or "heads" not in document:
         raise BadInput(f"{source}: the key 'heads' is missing; expected a mapping")
@@ -127,7 +133,9 @@ def parse_circuit(text: str, source: str = "circuit", folder: Path | None = None
                 raise BadInput(f"unknown key {key!r}; expected {', '.join(said)}")
             if key == "heads" and not isinstance(value, dict):
                 raise BadInput("expected heads with their mechanisms, such as 'L0H0: uniform'")
-            said[key] = value if key == "heads" else _numbers(value, folder) if key == "patterns" else _text(value)
+            said[key] = (
+                value if key == "heads" else _numbers(value, folder, patterns) if key == "patterns" else _text(value)
+            )
     heads: dict[Head, Mechanism] = {}
     origin: dict[Head | AttentionPath, str] = {}
     for name, value in said["heads"].items():
@@ -217,7 +225,7 @@ def _value(said: Any) -> object:
         raise BadInput("expected a number, a text, or a list of these") from error
 
 
-def _numbers(said: Any, folder: Path | None) -> dict[Head, np.ndarray]:
+def _numbers(said: Any, folder: Path | None, content: bytes | None) -> dict[Head, np.ndarray]:
     """Return the numbers of the fixed patterns, ``[query, key]`` for each head, whose hash the circuit has."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -225,10 +233,11 @@ def _numbers(said: Any, folder: Path | None) -> dict[Head, np.ndarray]:
     if not isinstance(said, dict) or {*said} != {"file", "sha256"}:
         raise BadInput("expected the file of the fixed patterns: {file: NAME, sha256: HASH}")
     name, digest = _text(said["file"]), _text(said["sha256"])
-    if folder is None or Path(name).name != name:
+    if content is None and (folder is None or Path(name).name != name):
         raise BadInput(f"{name!r}; expected the name of a file in the folder of the circuit")
-    path = folder / name
-    content = read_bytes(path, "the fixed patterns of a circuit", LARGEST_PATTERNS)
+    path = (folder or Path()) / name
+    if content is None:
+        content = read_bytes(path, "the fixed patterns of a circuit", LARGEST_PATTERNS)
     try:
         numbers = {Head.of(name): weights for name, weights in load(content).items()}
         circuit = Circuit({head: FixedPattern(weights) for head, weights in numbers.items()})
@@ -251,30 +260,34 @@ def patterns_digest(circuit: Circuit) -> str:
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
-def save_patterns(circuit: Circuit, path: Path) -> None:
-    """Write the fixed patterns of a circuit in single precision; write no file if it has none."""
+def pack_patterns(circuit: Circuit) -> bytes:
+    """Return the fixed patterns of a circuit in single precision, as a file of safetensors."""
     from safetensors.numpy import save
 
-    if patterns := fixed_patterns(circuit):
-        write_atomically(path, save({str(head): fixed.array for head, fixed in patterns.items()}))
+    return save({str(head): fixed.array for head, fixed in fixed_patterns(circuit).items()})
 
 
 def _stored(circuit: Circuit) -> dict[str, str]:
     texts = {"name": circuit.name, "description": circuit.description}
-    return {**texts, "yaml": dump_circuit(circuit, REPORT_PATTERNS), "sha256": circuit.digest}
+    numbers = base64.b64encode(zlib.compress(pack_patterns(circuit))).decode() if fixed_patterns(circuit) else ""
+    return {**texts, "yaml": dump_circuit(circuit), "sha256": circuit.digest, "patterns": numbers}
 
 
-def _read_stored(stored: Any, info: ValidationInfo) -> Circuit:
+def _read_stored(stored: Any) -> Circuit:
     if isinstance(stored, Circuit):
         return stored
     if not isinstance(stored, Mapping) or not isinstance(stored.get("yaml"), str):
         raise BadInput("circuit.yaml is missing; expected the circuit's YAML")
-    circuit = parse_circuit(stored["yaml"], "circuit.yaml", (info.context or {}).get("folder"))
+    try:
+        packed = base64.b64decode(stored.get("patterns", ""), validate=True)
+        patterns = zlib.decompressobj().decompress(packed, LARGEST_PATTERNS) if packed else b""
+    except (TypeError, ValueError, zlib.error) as error:
+        raise BadInput(f"circuit.patterns is damaged ({error})") from error
+    circuit = parse_circuit(stored["yaml"], "circuit.yaml", patterns=patterns)
     if circuit.digest != stored.get("sha256"):
         raise BadInput("the circuit was changed; circuit.sha256 is the hash of another circuit")
     return circuit
 
 
 StoredCircuit = Annotated[Circuit, PlainValidator(_read_stored), PlainSerializer(_stored)]
-"""A circuit as a field of a result. The numbers of fixed patterns are in a file of their own: to read them back, the
-validation's context names its ``folder``."""
+"""A circuit as a field of a result: its YAML and, compressed, the numbers of its fixed patterns."""

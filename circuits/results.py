@@ -47,6 +47,8 @@ def as_text(handler: GetCoreSchemaHandler, kind: type, read: Callable[[Any], Any
     """Return pydantic's schema of a class that JSON holds as text, also as a key; ``read`` makes one from its text."""
 
     def made(value: Any) -> Any:
+        if not isinstance(value, kind | str):
+            raise ValueError(f"got {type(value).__name__}; expected a text")
         return value if isinstance(value, kind) else read(value)
 
     return handler.generate_schema(Annotated[Any, PlainValidator(made), PlainSerializer(str)])

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from circuits.errors import BadInput
 from circuits.results import Result
@@ -21,6 +21,7 @@ from circuits.results import Result
 Count = Annotated[int, Field(ge=2)]  # of examples; a standard error needs two
 Whole = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -64,15 +65,15 @@ class Settings(Result):
     spare: Positive = 0.1
     all_subsets: Whole = 5
     merged_heads: Whole = 32
-    attended: Amount = 0.5
-    likely: Amount = 0.3
-    followed: Amount = 0.25
-    carried: Amount = 0.22
+    attended: Share = 0.5
+    likely: Share = 0.3
+    followed: Share = 0.25
+    carried: Share = 0.22
     screened: Count = 64
-    noticed: Amount = 0.05
-    carries: Amount = 0.5
-    aim: Amount = 0.6
-    last: Amount = 0.9
+    noticed: Share = 0.05
+    carries: Share = 0.5
+    aim: Share = 0.6
+    last: Share = 0.9
     slack: Amount = 0.002
     missed: Amount = 2.0
 
@@ -97,8 +98,11 @@ def deciding(**changes: int | float) -> Iterator[Settings]:
         raise BadInput(f"no setting {sorted(unknown)[0]!r}; expected one of {', '.join(Settings.model_fields)}")
     try:
         changed = Settings(**{**current().model_dump(), **changes})
-    except ValueError as error:
-        raise BadInput(f"a setting of {changes}: {str(error).splitlines()[2].strip()}") from error
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        raise BadInput(f"the setting {wrong['loc'][0]} is {wrong['input']!r:.60}: {wrong['msg']}") from error
+    if changed.few > changed.enough:
+        raise BadInput(f"the setting few is {changed.few}; expected at most enough, {changed.enough}")
     token = _CURRENT.set(changed)
     try:
         yield changed

@@ -261,6 +261,8 @@ def check_task(task: Any, kind: type = Task) -> Any:
         raise BadInput(f"{said}; expected a task that is {kind.__name__}")
     for name in names:
         given = getattr(task, name)
-        if isinstance(given, str) or not len(given) or not all(isinstance(one, str) for one in given):
+        if isinstance(given, str) or not len(given) or not all(isinstance(one, str) and one for one in given):
             raise BadInput(f"{name} of the task is {given!r:.60}; expected names, such as ('answer',)")
+        if len({*given}) < len(given):
+            raise BadInput(f"{name} of the task repeats a name: {', '.join(given)}")
     return task

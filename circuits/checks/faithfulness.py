@@ -28,22 +28,22 @@ class Ablated(Result):
     """The losses under one kind of ablation.
 
     Attributes:
-        circuit: the loss with all heads outside the circuit ablated.
-        outside: the loss with the circuit's heads ablated and all others intact.
-        nothing: the loss with all heads ablated.
+        intact_circuit: the loss with all heads outside the circuit ablated.
+        intact_others: the loss with the circuit's heads ablated and all others intact.
+        intact_none: the loss with all heads ablated.
     """
 
-    circuit: Loss
-    outside: Loss
-    nothing: Loss
+    intact_circuit: Loss
+    intact_others: Loss
+    intact_none: Loss
 
     def recovered(self, unablated: Loss) -> float | None:
         """Return the share of the loss increase from ablating all heads that the circuit's heads recover.
 
         It is 1 if the circuit's heads alone do as well as the model, and None if ablating all heads costs nothing.
         """
-        lost = self.nothing.mean - unablated.mean
-        return (self.nothing.mean - self.circuit.mean) / lost if lost > 0 else None
+        lost = self.intact_none.mean - unablated.mean
+        return (self.intact_none.mean - self.intact_circuit.mean) / lost if lost > 0 else None
 
 
 class Knockout(Result):
@@ -51,14 +51,14 @@ class Knockout(Result):
 
     Attributes:
         heads: the heads that are knocked out.
-        circuit: the loss with these heads and all heads outside the circuit ablated.
-        model: the loss with these heads ablated and all others intact.
+        of_circuit: the loss with these heads and all heads outside the circuit ablated.
+        of_model: the loss with these heads ablated and all others intact.
         difference: the difference of the two losses, on the same examples.
     """
 
     heads: tuple[Head, ...]
-    circuit: Loss
-    model: Loss
+    of_circuit: Loss
+    of_model: Loss
     difference: Loss
 
     def apart(self, threshold: float) -> bool:
@@ -70,7 +70,7 @@ class Knockout(Result):
         return abs(self.difference.mean) + current().sure * self.difference.standard_error < threshold
 
     def __str__(self) -> str:
-        return f"without {listed(self.heads, ', ')} (circuit {self.circuit}, model {self.model})"
+        return f"without {listed(self.heads, ', ')} (circuit {self.of_circuit}, model {self.of_model})"
 
 
 class Faithfulness(Result):
@@ -91,9 +91,11 @@ class Faithfulness(Result):
         if len(self.heads) == n_heads:
             return verdict("faithful", f"The circuit has all {n_heads} heads, so there is no other head to ablate.")
         what = f"With the circuit's heads ({len(self.heads)}) intact and all others ablated ({STANDARD}) the loss"
-        low = is_low("faithful", what, self.ablations[STANDARD].circuit, threshold)
-        others = listed((f"{kind} {one.circuit}" for kind, one in self.ablations.items() if kind != STANDARD), ", ")
-        return low.model_copy(update={"sentence": f"{low.sentence} Other ablations: {others}."})
+        low = is_low("faithful", what, self.ablations[STANDARD].intact_circuit, threshold)
+        others = listed(
+            (f"{kind} {one.intact_circuit}" for kind, one in self.ablations.items() if kind != STANDARD), ", "
+        )
+        return low.model_copy(update={"sentence": f"{low.sentence} Other ablations: {listed(others, ', ')}."})
 
     def complete(self, threshold: float) -> Verdict:
         """Return whether circuit and model are alike after every knockout."""
@@ -130,10 +132,10 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
     varying = (head for head, mechanism in experiment.circuit.heads.items() if mechanism.varies)
     heads = tuple(sorted({*experiment.circuit.heads_with_paths, *varying}))
     outside = [head for head in means if head not in heads]
-    intact = {"circuit": heads, "outside": outside, "nothing": ()}
+    intact = {"intact_circuit": heads, "intact_others": outside, "intact_none": ()}
     ways = {(kind, what): Circuit(kinds[kind]).without_heads(intact[what]) for kind in kinds for what in intact}
     losses = dict(zip(ways, test.measure(ways.values(), enough), strict=True))
-    (losses[STANDARD, "circuit"],) = test.measure([ways[STANDARD, "circuit"]])
+    (losses[STANDARD, "intact_circuit"],) = test.measure([ways[STANDARD, "intact_circuit"]])
     ablations = {kind: Ablated(**{what: losses[kind, what] for what in intact}) for kind in kinds}
     n_heads = len(heads)
     sizes = range(1, n_heads + 1) if n_heads <= current().all_subsets else (1, 2, n_heads)
@@ -151,7 +153,7 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
         }
         measured = iter(test.measure([circuit for pair in pairs.values() for circuit in pair], n))
         for subset, pair in pairs.items():
-            both = {"circuit": next(measured), "model": next(measured), "difference": test.difference(*pair)}
+            both = {"of_circuit": next(measured), "of_model": next(measured), "difference": test.difference(*pair)}
             knockouts[subset] = Knockout(heads=subset, **both)
     widest_first = sorted(knockouts.values(), key=lambda out: -abs(out.difference.mean))
     return Faithfulness(heads=heads, ablations=ablations, knockouts=tuple(widest_first))

@@ -36,7 +36,7 @@ class Discovery(Result, extra="ignore"):
 
     Attributes:
         circuit: a mechanism for every head of the model.
-        heads: the content heads and the positional heads.
+        content_or_position: the content heads and the positional heads.
         unablated: the loss of the unablated model, on examples that no choice was made on.
         combined: the loss with every head replaced, on the same examples.
         trials: every change that was tried, with its loss.
@@ -47,7 +47,7 @@ class Discovery(Result, extra="ignore"):
     """
 
     circuit: StoredCircuit
-    heads: ContentOrPosition
+    content_or_position: ContentOrPosition
     unablated: Loss
     combined: Loss
     trials: tuple[Trial, ...]
@@ -156,7 +156,7 @@ def discover(
     tests = (test, *(one.test for one in fits), *intact.values())
     return Discovery(
         circuit=circuit,
-        heads=heads,
+        content_or_position=heads,
         unablated=unablated,
         combined=combined,
         trials=tuple(trial for one in fits for trial in one.trials),

@@ -30,7 +30,7 @@ class FlowCheck(Result):
         known_at: for every loss component, the layer after which it is known where it is read, in all instances in
             which it ever is; None if it never is.
         known_in: for every loss component, the share of instances in which it is known where it is read.
-        by_label: for the components that are known in some instances only, this share split by the main group.
+        known_by_label: for the components that are known in some instances only, this share split by the main group.
         redundant: the paths that carry nothing new to their source in any instance.
         forbidden: the paths that Assumption 1 forbids in every instance: below their layer, their ends share no piece
             that determines where to look.
@@ -41,7 +41,7 @@ class FlowCheck(Result):
     verdict: Verdict
     known_at: dict[str, int | None]
     known_in: dict[str, float]
-    by_label: dict[str, ByLabel]
+    known_by_label: dict[str, ByLabel]
     redundant: tuple[AttentionPath, ...]
     forbidden: tuple[AttentionPath, ...]
     fixed_paths: tuple[str, ...]
@@ -84,7 +84,7 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
         verdict=Verdict(name="flow check", decision="holds" if holds else "fails", sentence=said),
         known_at=known_at,
         known_in=known_in,
-        by_label=by_label,
+        known_by_label=by_label,
         redundant=tuple(sorted(allowed - useful)),
         forbidden=tuple(sorted({one.path for one in carried} - allowed)),
         fixed_paths=tuple(f"{path} on {on.text(path.target)}" if on else str(path) for path, on in fixed),

@@ -13,7 +13,7 @@ from circuits.attention import ATTENTION_EXAMPLES, role_attention
 from circuits.checks.content_or_position import ContentOrPosition
 from circuits.checks.experiment import Experiment
 from circuits.checks.removals import PathResult
-from circuits.circuit_file import REPORT_PATTERNS, dump_circuit
+from circuits.circuit_file import dump_circuit
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
@@ -34,17 +34,17 @@ def tables(report: Report) -> dict[str, pd.DataFrame]:
         "losses": {name: {"loss ± standard error": loss, **loss.components} for name, loss in losses.items()},
         "faithfulness": {
             kind: {
-                "outside the circuit ablated": one.circuit,
-                "the circuit's heads ablated": one.outside,
-                "all heads ablated": one.nothing,
+                "outside the circuit ablated": one.intact_circuit,
+                "the circuit's heads ablated": one.intact_others,
+                "all heads ablated": one.intact_none,
                 "share recovered": one.recovered(report.unablated),
             }
             for kind, one in report.faithfulness.ablations.items()
         },
         "completeness": {
             ", ".join(map(str, out.heads)): {
-                "circuit": out.circuit,
-                "model": out.model,
+                "circuit": out.of_circuit,
+                "model": out.of_model,
                 "difference": f"{out.difference.mean:+.4f}",
             }
             for out in report.faithfulness.knockouts
@@ -102,7 +102,7 @@ def page(report: Report, experiment: Experiment | None) -> str:
         figures={name: figure_element(figure, name) for name, figure in figures.items()},
         tables={name: _as_texts(table) for name, table in tables(report).items()},
         viewers=viewers,
-        circuit_yaml=dump_circuit(report.circuit, REPORT_PATTERNS),
+        circuit_yaml=dump_circuit(report.circuit),
     )
 
 

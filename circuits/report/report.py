@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from circuits.checks.content_or_position import ContentOrPosition
 from circuits.checks.experiment import Experiment
@@ -16,11 +16,12 @@ from circuits.checks.heads_alone import HeadAlone
 from circuits.checks.merging import Merge
 from circuits.checks.paper_protocol import PaperProtocol
 from circuits.checks.removals import PathResult
-from circuits.circuit_file import REPORT_PATTERNS, StoredCircuit, save_patterns
+from circuits.circuit_file import StoredCircuit
 from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
 from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
+from circuits.mechanisms.mechanism import REPLACEMENTS
 from circuits.results import PAGE, REPORT, SUMMARY, Decision, Result, Verdict, together
 from circuits.settings import Settings
 from circuits.tracing.edges import Composition
@@ -114,21 +115,23 @@ class Report(Result):
 
     @classmethod
     def read(cls, path: Path | str) -> Report:
-        """Read ``report.json`` and the file with its circuit's fixed patterns beside it.
+        """Read ``report.json``, or that of a folder.
 
         Raises:
             BadInput: the file is missing or damaged, of another schema, or its circuit was changed.
         """
         path = to_path(path)
+        path = path / REPORT if path.is_dir() else path
         text = read_text(path, "a report of `validate`")
         try:
-            version = json.loads(text, object_pairs_hook=_each_key_once).get("schema_version")
+            document = json.loads(text, object_pairs_hook=_each_key_once)
+            version = document.get("schema_version", document.get("schema"))
             if version == 6:
-                return cls.model_validate_json(text, context={"folder": path.parent})
+                return cls.model_validate_json(text)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise BadInput(f"{path}: not a report of `validate` ({where}: {first['msg']})") from error
+            said = ": ".join([".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")])
+            raise BadInput(f"{path}: not a report of `validate` ({said.removeprefix(': ')})") from error
         except (ValueError, AttributeError, RecursionError) as error:
             raise BadInput(f"{path}: not a report of `validate` ({error})") from error
         raise BadInput(f"{path}: a report of schema {version}; expected 6: validate again")
@@ -136,18 +139,13 @@ class Report(Result):
     def save(self, folder: Path | str) -> Path:
         """Write report.json, report.md and report.html into a folder, and return the path of the page.
 
-        If the circuit has fixed patterns, their numbers go into a fourth file, which ``Report.read`` reads.
-
         Raises:
-            BadInput: a file cannot be written to the folder, or the report's discovery found another circuit.
+            BadInput: a file cannot be written to the folder.
         """
-        if self.discovery is not None and self.discovery.circuit.digest != self.circuit.digest:
-            raise BadInput("the discovery of the report found another circuit; expected the one that was validated")
         from circuits.report.page import markdown, page
 
         folder = to_path(folder)
         files = {REPORT: self.model_dump_json() + "\n", SUMMARY: markdown(self), PAGE: page(self, self._experiment)}
-        save_patterns(self.circuit, folder / REPORT_PATTERNS)
         write_together({folder / name: content for name, content in files.items()})
         return folder / PAGE
 
@@ -168,7 +166,18 @@ class Report(Result):
         Raises:
             BadInput: they cannot be written as JSON.
         """
+        if not isinstance(metadata, Mapping):
+            raise BadInput(f"the metadata: got {type(metadata).__name__}; expected a mapping")
         return self.model_copy(update={"metadata": self.metadata | plain("the metadata", dict(metadata))})
+
+    @model_validator(mode="after")
+    def _follows(self) -> Report:
+        names, rows = [one.name for one in self.statements], [{*one.losses} for one in self.paths]
+        if names != [*STATEMENTS] or any(row != {*REPLACEMENTS} for row in rows):
+            raise BadInput("statements or losses without paths are missing or unknown")
+        if self.by(self.protocol).decision != self.decision:
+            raise BadInput(f"the decision is {self.decision!r}; expected what follows from the statements")
+        return self
 
     def __eq__(self, other: object) -> bool:
         """Compare the results, not the models that they were made with."""

@@ -128,8 +128,8 @@ class InterchangeResult(Result):
 def interchange(
     model: Transformer,
     task: Interchangeable,
-    *,
     circuit: Circuit | None = None,
+    *,
     n_examples: int = 256,
     seed: int = 0,
 ) -> InterchangeResult:

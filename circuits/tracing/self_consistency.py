@@ -71,7 +71,7 @@ class HeadConsistency(Result):
         decision: whether the head is self-consistent.
         loss: the loss with this head intact and all other heads of the circuit replaced.
         by_label: the loss for each label at the role with the highest; None if the task does not split its losses.
-        attention: the head's own attention along each path, label by label.
+        along: the head's own attention along each path, label by label.
         restored_by: for a head that is not self-consistent, the lower heads, each of which makes it self-consistent if
             it is intact as well, with the loss.
     """
@@ -80,7 +80,7 @@ class HeadConsistency(Result):
     decision: Decision
     loss: Loss
     by_label: ByLabel | None
-    attention: tuple[PathAttention, ...]
+    along: tuple[PathAttention, ...]
     restored_by: dict[Head, Loss] = Field(default_factory=dict)
 
 
@@ -216,7 +216,7 @@ def consistency(
     for head, loss, by_label in zip(heads, losses, splits, strict=True):
         along = tuple(one for one in attention if one.path.head == head)
         decision = together([low(loss, by_label, test.threshold), *(one.decision for one in along)])
-        result.append(HeadConsistency(head=head, decision=decision, loss=loss, by_label=by_label, attention=along))
+        result.append(HeadConsistency(head=head, decision=decision, loss=loss, by_label=by_label, along=along))
     return result
 
 

@@ -37,7 +37,7 @@ def print_discovery(discovery: "Discovery") -> None:
 
     console = Console()
     for head, mechanism in discovery.circuit.heads.items():
-        loss, looks = discovery.heads.alone[head], discovery.heads.looks_at(head)
+        loss, looks = discovery.content_or_position.alone[head], discovery.content_or_position.looks_at(head)
         console.print(Text(f"{head!s:>8}  {mechanism} (looks at {looks}; loss with its average alone {loss.mean:.4f})"))
     console.print(
         f"Discovery tried {len(discovery.trials)} changes and ran {discovery.n_evaluations} sequences for losses."

@@ -74,7 +74,7 @@ def examine(folder: Path, threshold: float) -> None:
         n *= 4
         report = circuits.validate(model, task, found.circuit, n_examples=n, **settings)
     roles = task.examples(ROLE_EXAMPLES, SELECT_ON).roles
-    content = [found.circuit.heads[head] for head in found.heads.content]
+    content = [found.circuit.heads[head] for head in found.content_or_position.content]
     finding |= {
         "found": found.found,
         "holds": found.found and report.decision == "holds",

@@ -268,7 +268,7 @@ def by_discovery(truth: GroundTruth, seed: int, n_examples: int = N_EXAMPLES) ->
         more = by_discovery(truth, seed, 4 * n_examples)
         return Found(more.heads, n_examples + more.sequences)
     scores = {}
-    for head, loss in found.heads.alone.items():
+    for head, loss in found.content_or_position.alone.items():
         own, cost = found.circuit.heads[head], max(loss.mean, 0.0)
         patterned = str(own) not in ("uniform", "identity")
         scores[head] = patterned + bool(own.paths or isinstance(own, OneHot)) + cost / (1 + cost)

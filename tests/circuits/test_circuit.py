@@ -3,7 +3,7 @@ import torch
 from safetensors.torch import save
 
 from circuits import AttentionPath, Circuit, FixedPattern, Head, OneHot, Roles, load_circuit, save_circuit
-from circuits.circuit_file import dump_circuit, parse_circuit, save_patterns
+from circuits.circuit_file import dump_circuit, pack_patterns, parse_circuit
 from circuits.mechanisms import Condition, Previous, Uniform
 from tests.refusals import assert_refused
 
@@ -116,7 +116,7 @@ def test_a_row_on_some_chains_is_written_as_a_person_would():
         (lambda path: path.unlink(), "no such file"),
         (lambda path: path.write_bytes(b"{}"), "not a file of fixed patterns"),
         (lambda path: path.write_bytes(b""), "the file is empty"),
-        (lambda path: save_patterns(Circuit({Head(0, 0): FixedPattern(torch.eye(2))}), path), "other fixed patterns"),
+        (lambda path: path.write_bytes(pack_patterns(Circuit({"L0H0": torch.eye(2)}))), "other fixed patterns"),
         (lambda path: path.write_bytes(save({"L0H0": -torch.eye(2)})), "not a weight"),
         (lambda path: path.write_bytes(save({"first": torch.eye(2)})), "'first' is not a head"),
     ],

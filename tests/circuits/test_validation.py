@@ -225,9 +225,11 @@ def test_a_report_is_read_back_equal(model, task, circuit, tmp_path):
     assert again.circuit.digest == fixed.digest
     assert load_circuit(tmp_path / "circuit.yaml").digest != fixed.digest
     again.save(tmp_path / "copy")  # without the model, and so without its attention
-    assert Report.read(tmp_path / "copy" / "report.json") == report
-    other = discover(model, task, n_examples=32)
-    assert_refused("found another circuit", again.model_copy(update={"discovery": other}).save, tmp_path / "other")
+    assert Report.read(tmp_path / "copy") == report
+    assert Report.model_validate_json(report.model_dump_json()) == report
+    with_discovery = report.model_copy(update={"discovery": discover(model, task, n_examples=32)})
+    with_discovery.save(tmp_path / "other")
+    assert Report.read(tmp_path / "other") == with_discovery
     assert again.about({"note": "read"}).metadata == {"model": "handmade", "note": "read"}
 
 

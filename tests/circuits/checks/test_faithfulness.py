@@ -32,8 +32,8 @@ def test_the_heads_that_do_the_work_are_faithful_and_complete():
     model, task = compiled(Head(1, 0))
     found = measured(model, task, Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER}))
     assert found.heads == (Head(0, 0), Head(1, 0))
-    assert found.ablations["mean"].circuit.mean < 0.001
-    assert found.ablations["mean"].outside.mean > 0.5
+    assert found.ablations["mean"].intact_circuit.mean < 0.001
+    assert found.ablations["mean"].intact_others.mean > 0.5
     assert found.ablations["mean"].recovered(Loss(0.0, 0.0, 64)) == pytest.approx(1.0, abs=1e-4)
     assert len(found.knockouts) == 3  # each head, and both
     assert all(out.alike(0.05) for out in found.knockouts)
@@ -43,7 +43,7 @@ def test_heads_without_those_that_the_answer_needs_are_not_faithful():
     model, task = compiled(Head(1, 0))
     found = measured(model, task, Circuit({Head(0, 0): JOIN, Head(1, 0): Uniform()}))
     assert found.heads == (Head(0, 0),)
-    assert found.ablations["mean"].circuit.mean > 0.5
+    assert found.ablations["mean"].intact_circuit.mean > 0.5
     assert found.ablations["mean"].recovered(Loss(0.0, 0.0, 64)) == pytest.approx(0.0, abs=0.01)
 
 
@@ -51,7 +51,7 @@ def test_a_backup_outside_makes_a_faithful_circuit_incomplete():
     model, task = compiled(Head(1, 0), Head(1, 1))
     named = Circuit({Head(0, 0): JOIN, Head(0, 1): Uniform(), Head(1, 0): ANSWER, Head(1, 1): Uniform()})
     found = measured(model, task, named)
-    assert found.ablations["mean"].circuit.mean < 0.05
+    assert found.ablations["mean"].intact_circuit.mean < 0.05
     apart = {out.heads for out in found.knockouts if out.apart(0.05)}
     # Without L1H0 the model still has its backup. L0H0 looks at positions alone: its average does as well.
     assert apart == {(Head(1, 0),), (Head(0, 0), Head(1, 0))}

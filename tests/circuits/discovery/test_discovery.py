@@ -92,13 +92,11 @@ def test_the_handmade_circuit_comes_out(model, task):
 def test_the_same_seed_gives_the_same_discovery_and_its_json_is_read_back(model, task):
     both = [discover(model, task, n_examples=64, seed=3) for _ in range(2)]
     assert both[0] == both[1]
-    again = Discovery.model_validate_json(both[0].model_dump_json())
-    means = {"heads": both[0].heads.model_copy(update={"means": {}})}  # these are in memory only
-    assert again == both[0].model_copy(update=means)
+    assert Discovery.model_validate_json(both[0].model_dump_json()) == both[0]
 
 
 def test_the_numbers_that_decide_can_be_given(model, task):
-    with deciding(attended=2.0, likely=2.0):  # attention shows no path
+    with deciding(attended=1.0, likely=1.0):  # attention shows no path
         found = discover(model, task, n_examples=64)
     assert not any(path.joins_roles for path in found.circuit.paths)
     assert not found.found

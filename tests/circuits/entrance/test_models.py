@@ -204,4 +204,4 @@ def test_attention_that_is_measured_by_itself_follows_declared_padding(model):
     for hook in hooks:
         hook.remove()
     expected = seen[0][:, 0, END, SOURCE].mean().item()
-    assert found.heads[0].attention[0].attention.mean == pytest.approx(expected, abs=1e-4)
+    assert found.heads[0].along[0].attention.mean == pytest.approx(expected, abs=1e-4)

@@ -42,7 +42,7 @@ def test_a_pattern_that_joins_the_pairs_of_one_slot_has_a_path_on_this_slot():
     assert "L0H0 pair1.second -> pair1.first on slot 1" in found.fixed_paths
     assert found.known_at == {"x1": 1, "x2": 2}
     assert found.verdict.decision == "fails"
-    assert {slot: share.mean for slot, share in found.by_label["x1"].means.items()} == {0: 0, 1: 1, 2: 0, 3: 0}
+    assert {slot: share.mean for slot, share in found.known_by_label["x1"].means.items()} == {0: 0, 1: 1, 2: 0, 3: 0}
     assert found.known_in["x1"] == pytest.approx(1 / 4)  # one of four slots
     assert found.known_in["x2"] == pytest.approx(1 / 16, abs=0.02)  # pair 1 and pair 2 both in slot 1
 

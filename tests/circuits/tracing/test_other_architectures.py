@@ -152,7 +152,7 @@ def test_heads_look_for_themselves_on_other_architectures(name):
     (own,) = (one for layer, one in attention_patterns(model_of(name), run) if layer == 1)
     b, a = (run.roles[role][:, 0] for role in ("b", "a"))
     expected = own[torch.arange(8), HEAD.index, b, a].mean().item()
-    assert found.heads[0].attention[0].attention.mean == pytest.approx(expected, abs=1e-5)
+    assert found.heads[0].along[0].attention.mean == pytest.approx(expected, abs=1e-5)
 
 
 def test_padding_is_refused():

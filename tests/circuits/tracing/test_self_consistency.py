@@ -31,8 +31,8 @@ def test_a_compiled_circuit_is_self_consistent():
     assert [one.head for one in found.heads] == [*circuit.heads]
     for one in found.heads:
         assert one.loss.mean < 1e-6
-        assert all(own.attention.mean > 0.999 for own in one.attention)
-    assert {own.label for own in found.heads[0].attention} == {0, 1, 2}
+        assert all(own.attention.mean > 0.999 for own in one.along)
+    assert {own.label for own in found.heads[0].along} == {0, 1, 2}
     assert SelfConsistency.model_validate_json(found.model_dump_json()) == found
 
 
@@ -47,8 +47,8 @@ def test_a_head_loses_its_way_if_the_circuit_takes_away_what_it_looks_for():
     assert high.decision == "fails"
     assert high.loss.mean > 0.5
     # No pair shares a symbol with the query: its attention is spread evenly over three instances.
-    assert min(one.attention.mean for one in high.attention) == pytest.approx(1 / 3, abs=1e-3)
-    assert high.attention[0].others["elsewhere"] == pytest.approx(2 / 3, abs=1e-3)
+    assert min(one.attention.mean for one in high.along) == pytest.approx(1 / 3, abs=1e-3)
+    assert high.along[0].others["elsewhere"] == pytest.approx(2 / 3, abs=1e-3)
 
 
 def test_the_lower_head_that_a_head_misses_is_named():
@@ -65,7 +65,7 @@ def test_a_head_that_looks_at_another_role_than_the_circuit_says_is_not_self_con
     wrong = Circuit({LOW: JOIN, HIGH: OneHot({"query": "pair1.first"})})
     found = self_consistency(model, task, wrong, n_examples=32)
     assert [one.decision for one in found.heads] == ["holds", "fails"] if found.combined.mean < 0.05 else ["fails"] * 2
-    others = found.heads[1].attention[0].others
+    others = found.heads[1].along[0].others
     assert max(others, key=others.get) == "pair1.second"
     assert found.heads[1].loss.mean < 1e-6  # intact, it does the right thing; but not what the circuit says
     assert found.heads[1].restored_by == {}
@@ -76,7 +76,7 @@ def test_a_path_that_holds_on_no_example_is_undecided():
     rows = [("query", "pair1.second"), ("query", "pair1.first")]
     nowhere = OneHot(rows, where={rows[0]: Condition("slot", "query", 9)})
     (_, high) = self_consistency(model, task, Circuit({LOW: JOIN, HIGH: nowhere}), n_examples=8).heads
-    along = next(one for one in high.attention if one.path == PATH)
+    along = next(one for one in high.along if one.path == PATH)
     assert (along.decision, along.label, along.attention.n_examples) == ("undecided", None, 0)
 
 
@@ -96,7 +96,7 @@ class TwoNames(ChainTask):
 def test_attention_on_the_target_is_not_counted_again_under_another_name():
     model, _ = one_step()
     found = self_consistency(model, TwoNames(1), Circuit({LOW: JOIN, HIGH: ANSWER}), n_examples=32)
-    for own in found.heads[1].attention:
+    for own in found.heads[1].along:
         assert own.attention.mean > 0.999
         assert own.others["other"] < 0.001
 
@@ -106,8 +106,8 @@ def test_only_the_instances_that_a_condition_covers_count():
     slot = Condition("slot", "pair1.second", (1, 2))
     some = OneHot({"query": "pair1.second"}, elsewhere="uniform", where={("query", "pair1.second"): slot})
     found = self_consistency(model, task, Circuit({LOW: JOIN, HIGH: some}), n_examples=32)
-    assert [own.label for own in found.heads[1].attention] == [1, 2]
-    assert all(own.decision == "holds" for own in found.heads[1].attention)
+    assert [own.label for own in found.heads[1].along] == [1, 2]
+    assert all(own.decision == "holds" for own in found.heads[1].along)
 
 
 def test_heads_below_are_replaced_and_heads_above_do_not_matter():
@@ -174,7 +174,7 @@ def test_a_loss_is_low_only_if_it_is_for_every_label(loss, of_a_label, decision)
 
 def test_without_a_group_attention_has_no_label(model, task, circuit):
     found = self_consistency(model, task, circuit, n_examples=16)
-    assert [own.label for one in found.heads for own in one.attention] == [None, None]
+    assert [own.label for one in found.heads for own in one.along] == [None, None]
     assert found.verdict.decision == "holds"
 
 

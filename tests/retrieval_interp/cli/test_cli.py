@@ -188,7 +188,7 @@ def test_the_circuit_of_a_transformer_that_somebody_else_trained_is_written_and_
 
 @pytest.mark.slow
 def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tmp_path, monkeypatch):
-    with deciding(attended=2.0, likely=2.0):  # attention shows no path
+    with deciding(attended=1.0, likely=1.0):  # attention shows no path
         code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path)
     assert code == 1
     assert "No circuit was found" in out

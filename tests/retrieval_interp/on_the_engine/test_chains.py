@@ -35,7 +35,7 @@ def test_the_minimal_circuit_solves_its_task_in_the_fewest_layers(n_steps):
     task, circuit = ChainTask(n_steps), minimal_circuit(n_steps)
     fewest = 1 + math.ceil(math.log2(n_steps + 1))
     flow = circuit_flow(circuit, task.layout)
-    assert flow.layers_until("query", f"x{n_steps}") == fewest
+    assert [f"x{n_steps}" in known["query"] for known in flow.known].index(True) == fewest
     assert all(carried.allowed and carried.new for carried in flow.carried)
     assert all(not solves(circuit.without(path, "zero"), task) for path in circuit.paths)
     if n_steps < 8:
