@@ -104,8 +104,8 @@ class Faithfulness(Result):
             return Verdict(name="complete", decision="fails", sentence=sentence)
         apart = [out for out in self.knockouts if out.apart(threshold)]
         near = [out for out in self.knockouts if not out.apart(threshold) and not out.alike(threshold)]
-        n = len(self.knockouts)
-        said = f"In {len(apart)} of {n} knockouts, circuit and model clearly differ in loss by {threshold:g} or more."
+        n = f"{len(apart) or 'none'} of {len(self.knockouts)}"
+        said = f"In {n} knockouts, circuit and model clearly differ in loss by {threshold:g} or more."
         if apart and all(out.difference.mean > 0 for out in apart):
             said += " Heads outside the circuit do part of its work."
         if not apart:

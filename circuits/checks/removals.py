@@ -187,7 +187,7 @@ def step_6(paths: Sequence[PathResult], combined: Loss, strict: float) -> Verdic
         sentence = f"Not tested: with every path in place the loss is not below {low}."
         return Verdict(name="step 6", decision="fails", sentence=sentence)
     by_need = {how: [path.path for path in paths if path.needed == how] for how in get_args(Needed)}
-    said = f"Without any one of {len(by_need['directly'])} of {len(paths)} paths the loss exceeds {low}."
+    said = f"The loss exceeds {low} without any one of these paths: {listed(by_need['directly']) or 'none'}."
     said = said if paths else "The circuit has no path, so no path is redundant."
     if by_need["indirectly"]:
         said += f" Without these it does so only while the heads above are intact: {listed(by_need['indirectly'])}."

@@ -49,7 +49,7 @@ def view(
 
     check_writable(out / PAGE)
     short = [Path(name).name for name in model_dirs]
-    names = {own if short.count(own) == 1 else path: path for own, path in zip(short, model_dirs, strict=True)}
+    names = {name if short.count(name) == 1 else path: path for name, path in zip(short, model_dirs, strict=True)}
     if len(names) < len(model_dirs):
         twice = next(name for name in model_dirs if model_dirs.count(name) > 1)
         raise BadInput(f"{twice} is given twice; expected different models")

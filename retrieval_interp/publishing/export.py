@@ -38,7 +38,7 @@ def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, An
     if missing := [path for path in kept if not path.exists()]:
         raise BadInput(f"{missing[0]}: no such checkpoint")
     model, task = load_model(run)
-    config, whole = model_dir.read_config(run), {name: own.clone() for name, own in model.state_dict().items()}
+    config, whole = model_dir.read_config(run), {name: value.clone() for name, value in model.state_dict().items()}
     halves, losses = _halved(whole), []
     for weights in (whole, halves):
         model.load_state_dict(weights)

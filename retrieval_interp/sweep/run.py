@@ -222,7 +222,7 @@ def read_runs(path: Path | str) -> pd.DataFrame:
         runs = pd.read_csv(StringIO(text), comment="#", dtype=COLUMNS, keep_default_na=False, na_values=empty)
         runs = runs[[*COLUMNS]]
         by_run = runs.groupby(["preset", "seed"], sort=False)
-        whole = all((*own["symbol"],) == preset(str(name)).task.loss_components for (name, _), own in by_run)
+        whole = all((*rows["symbol"],) == preset(str(name)).task.loss_components for (name, _), rows in by_run)
         steps = runs["fell"].dropna()
         sound = runs["loss"].between(0, float("inf"), inclusive="left") & (runs["seconds"] >= 0) & (runs["seed"] >= 0)
         if not whole or runs.empty or not sound.all() or not (steps.between(1, MOST_STEPS) & (steps % 1 == 0)).all():

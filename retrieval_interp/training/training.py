@@ -207,7 +207,7 @@ def train_command(config: dict[str, Any], path: Path) -> str:
     now["task"] = describe(model_dir.task_from(config, path))
     command = f"retrieval-interp train {name} --seed {seed} --steps {recipe.steps}"
     for field, value in (one for part in ("architecture", "task", "recipe") for one in now[part].items()):
-        if field != "steps" and any(value != own[field] for own in before.values() if field in own):
+        if field != "steps" and any(value != part[field] for part in before.values() if field in part):
             said = "none" if value is None else json.dumps(value, separators=(",", ":")).strip('"')
             command += f" --set {field}={said}"
     return command
