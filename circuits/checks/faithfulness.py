@@ -92,9 +92,7 @@ class Faithfulness(Result):
             return verdict("faithful", f"The circuit has all {n_heads} heads, so there is no other head to ablate.")
         what = f"With the circuit's heads ({len(self.heads)}) intact and all others ablated ({STANDARD}) the loss"
         low = is_low("faithful", what, self.ablations[STANDARD].intact_circuit, threshold)
-        others = listed(
-            (f"{kind} {one.intact_circuit}" for kind, one in self.ablations.items() if kind != STANDARD), ", "
-        )
+        others = [f"{kind} {one.intact_circuit}" for kind, one in self.ablations.items() if kind != STANDARD]
         return low.model_copy(update={"sentence": f"{low.sentence} Other ablations: {listed(others, ', ')}."})
 
     def complete(self, threshold: float) -> Verdict:

@@ -36,6 +36,8 @@ def test_the_heads_that_do_the_work_are_faithful_and_complete():
     assert found.ablations["mean"].intact_others.mean > 0.5
     assert found.ablations["mean"].recovered(Loss(0.0, 0.0, 64)) == pytest.approx(1.0, abs=1e-4)
     assert len(found.knockouts) == 3  # each head, and both
+    other = found.ablations["identity"].intact_circuit
+    assert found.faithful(4, 0.05).sentence.endswith(f"Other ablations: uniform {other}, identity {other}.")
     assert all(out.alike(0.05) for out in found.knockouts)
 
 
