@@ -22,7 +22,7 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from benchmarks.arguments import at_least
 from circuits.ablation import evaluate
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.circuit import Circuit
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
@@ -67,7 +67,7 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
     task = RandomTokens(None, model.cfg.d_vocab)
     with shown(None, "content or position") as progress:
         began, used = time.perf_counter(), time.process_time()
-        means = mean_patterns(model, MetricTask(task, model, Metric.probability, 1.0))
+        means = averages(model, MetricTask(task, model, Metric.probability, 1.0)).patterns
         averaged, averaging = time.perf_counter(), time.process_time()
         raw = MetricTask(task, model, Metric.kl, 1.0)
         whole = evaluate(model, raw, raw.examples(128, 1), [Circuit(means)]).mean().item()

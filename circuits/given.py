@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 import weakref
 from collections.abc import Hashable, Iterator, Mapping
@@ -50,6 +51,16 @@ def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu
             stacklevel=2,
         )
     return examples.to(device)
+
+
+def stream_seed(seed: int, stream: str) -> int:
+    """Return a seed derived from another seed and a name; its random numbers are independent of the other seed's.
+
+    Raises:
+        BadInput: the seed is not a whole number, or is out of range.
+    """
+    seed = whole("the seed", seed, 0, 2**63 - 1)
+    return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
 
 
 def _drawn(task: Task, n: int, seed: int) -> Examples:

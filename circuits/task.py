@@ -92,7 +92,7 @@ class Examples:
             BadInput: there are none.
         """
         if self.counterfactual is None:
-            raise BadInput("the examples have no counterfactual inputs; resample ablation takes the patterns from them")
+            raise BadInput("the examples have no counterfactual inputs; resample ablation takes the outputs from them")
         return replace(self, inputs=self.counterfactual, counterfactual=None)
 
 

@@ -7,18 +7,12 @@ rests on the loss: a positional head may still look at content that the loss har
 
 from collections.abc import Mapping
 
-from circuits.attention import position_attention
 from circuits.circuit import Circuit, Head
-from circuits.entrance import entrance
-from circuits.given import examples_of
 from circuits.losses.loss import Loss
-from circuits.losses.sample import stream_seed
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.model.transformer import Transformer
 from circuits.results import Result
 from circuits.settings import current
-from circuits.task import Examples, Task
 from circuits.utils.progress import Progress
 
 
@@ -48,27 +42,6 @@ class ContentOrPosition(Result):
         return "content" if head in self.content else "position"
 
 
-def mean_examples(model: Transformer, task: Task, seed: int = 0, n_examples: int | None = None) -> Examples:
-    """Return the examples that patterns are averaged over, from an rng stream of their own."""
-    return examples_of(
-        task, n_examples or current().averaged, stream_seed(seed, "means"), next(model.parameters()).device
-    )
-
-
-@entrance
-def mean_patterns(
-    model: Transformer, task: Task, seed: int = 0, n_examples: int | None = None
-) -> dict[Head, FixedPattern]:
-    """Return every head's average attention pattern, over examples from an rng stream of their own.
-
-    Raises:
-        BadInput: the seed or the number of examples cannot be used.
-    """
-    average = position_attention(model, mean_examples(model, task, seed, n_examples))
-    heads = [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
-    return {head: FixedPattern(average[head.layer, head.index], "mean") for head in heads}
-
-
 def content_or_position(
     test: SequentialTest, means: Mapping[Head, FixedPattern], progress: Progress = lambda share: None
 ) -> ContentOrPosition:
@@ -80,7 +53,7 @@ def content_or_position(
 
     Args:
         test: the sequential test of the model; a head alone takes fewer examples if they decide.
-        means: every head's average pattern (``mean_patterns``), over examples that are not in the test.
+        means: every head's average pattern (``circuits.averages``), over examples that are not in the test.
         progress: is called with the finished share, 0 to 1.
     """
     (unablated,) = test.measure([Circuit()])

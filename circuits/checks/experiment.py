@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_patterns
+from circuits.averages import Averages, averages
+from circuits.checks.content_or_position import ContentOrPosition, content_or_position
 from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
+from circuits.given import stream_seed
 from circuits.losses.loss import Loss, strict_threshold
-from circuits.losses.sample import Sample, stream_seed
+from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.model.transformer import Transformer
@@ -58,7 +60,7 @@ class Experiment:
         circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
         self.model, self.task, self.circuit = model, task, circuit
         self.n_examples, self.seed, self.threshold = n_examples, seed, threshold
-        self.test = SequentialTest(model, task, sample, threshold)
+        self.test = SequentialTest(model, task, sample, threshold, self.averages)
 
     @cached_property
     def unablated(self) -> Loss:
@@ -82,9 +84,14 @@ class Experiment:
         return self.test.with_threshold(strict_threshold(self.unablated, self.combined, self.threshold))
 
     @cached_property
+    def averages(self) -> Averages:
+        """What every head does on average, over examples that neither the test nor a discovery has."""
+        return averages(self.model, self.task, self.seed, stream=f"{STREAM} means")
+
+    @property
     def means(self) -> dict[Head, FixedPattern]:
-        """Every head's average pattern, over examples that are not in the test."""
-        return mean_patterns(self.model, self.task, self.seed)
+        """Every head's average pattern."""
+        return self.averages.patterns
 
     @cached_property
     def content_or_position(self) -> ContentOrPosition:

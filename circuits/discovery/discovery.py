@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from pydantic import computed_field
 
-from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_examples, mean_patterns
+from circuits.averages import Averages, averaged_examples
+from circuits.checks.content_or_position import ContentOrPosition, content_or_position
 from circuits.circuit import Circuit, Head
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
@@ -21,8 +22,9 @@ from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
 from circuits.entrance import entrance
 from circuits.errors import Unsolved
+from circuits.given import stream_seed
 from circuits.losses.loss import Loss, allowed_loss
-from circuits.losses.sample import Sample, stream_seed
+from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
 from circuits.results import Result
@@ -110,13 +112,13 @@ def discover(
             expected = f"expected a loss clearly below the threshold {threshold:g}"
             raise Unsolved(f"the unablated loss is {unablated}; {expected}")
         mean_over = min(n_examples, current().averaged)
-        means = mean_patterns(model, task, seed, mean_over)
+        averaged = averaged_examples(model, task, seed, mean_over)
+        means = Averages.of(model, averaged).patterns
         fewer = SequentialTest(model, task, drawn("content", max(2, n_examples // 2)), threshold)
         heads = content_or_position(fewer, means, part_of(progress, 0.0, 0.4))
         lowest = max(unablated.mean, 0.0)
         allowed = allowed_loss(unablated, threshold) - lowest
         aim, last = lowest + current().aim * allowed, lowest + current().last * allowed
-        averaged = mean_examples(model, task, seed, mean_over)
 
         def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
             observed = ObservedPaths(model, averaged, means, likely)

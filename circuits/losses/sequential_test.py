@@ -14,11 +14,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from circuits.ablation import each_loss
+from circuits.averages import Averages, averages
 from circuits.circuit import Circuit
 from circuits.errors import real
 from circuits.given import number_of_examples
 from circuits.losses.loss import Compared, Loss
 from circuits.losses.sample import Sample, blocks
+from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer, windowed
 from circuits.roles import Roles
 from circuits.settings import current
@@ -41,7 +43,14 @@ class DecidedLoss:
 class SequentialTest:
     """Tests circuits of one model against a threshold; every loss is measured only once."""
 
-    def __init__(self, model: Transformer, task: Task, examples: Examples | Sample, threshold: float) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        task: Task,
+        examples: Examples | Sample,
+        threshold: float,
+        averages: Averages | None = None,
+    ) -> None:
         """Make a test.
 
         Args:
@@ -49,6 +58,7 @@ class SequentialTest:
             task: its task.
             examples: all examples of the test; a circuit that is undecided on them stays undecided.
             threshold: a loss below it counts as low.
+            averages: the average outputs of idle heads, over other examples; by default as for ``evaluate``.
 
         Raises:
             BadInput: there are too few or too many examples, or the threshold is not a number above 0.
@@ -56,6 +66,7 @@ class SequentialTest:
         number_of_examples(len(examples))
         real("the threshold", threshold, above=0.0)
         self.model, self.task, self.examples, self.threshold = model, task, examples, threshold
+        self._averages = averages
         self.rounds = [current().few]
         while self.rounds[-1] < len(examples):
             self.rounds.append(4 * self.rounds[-1])
@@ -70,7 +81,7 @@ class SequentialTest:
 
     def with_threshold(self, threshold: float) -> "SequentialTest":
         """Return the same test against another threshold; what one has measured, the other does not measure again."""
-        other = SequentialTest(self.model, self.task, self.examples, threshold)
+        other = SequentialTest(self.model, self.task, self.examples, threshold, self._averages)
         other._losses = self._losses
         return other
 
@@ -132,10 +143,13 @@ class SequentialTest:
     ) -> None:
         """Run every circuit up to ``enough`` examples; circuits that start from the same example run together."""
         going_on: dict[int, list[Circuit]] = {}
-        for circuit in dict.fromkeys(circuits):
+        circuits = [*dict.fromkeys(circuits)]
+        for circuit in circuits:
             if self._n.get(circuit.digest, 0) < enough:
                 going_on.setdefault(self._n.get(circuit.digest, 0), []).append(circuit)
         work = sum(len(group) * (enough - start) for start, group in going_on.items())
+        if self._averages is None and any(Idle() in circuit.heads.values() for circuit in circuits):
+            self._averages = averages(self.model, self.task)
         done = 0
         for start, group in going_on.items():
             for block in blocks(start, enough):
@@ -143,7 +157,9 @@ class SequentialTest:
                 new = [circuit for circuit, n in zip(group, known, strict=True) if n < block.stop]
                 done += (block.stop - block.start) * (len(group) - len(new))
                 measured: list[list[Tensor]] = [[] for _ in new]
-                for index, _, losses in each_loss(self.model, self.task, self.examples.take(block), new):
+                for index, _, losses in each_loss(
+                    self.model, self.task, self.examples.take(block), new, self._averages
+                ):
                     measured[index].append(losses.cpu())
                     done += len(losses)
                     progress(done / work)

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.entrance import entrance
-from circuits.given import check_reading, examples_of
+from circuits.given import check_reading, examples_of, stream_seed
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean, per_example
-from circuits.losses.sample import stream_seed
 from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision

@@ -27,9 +27,10 @@ from torch import Tensor
 from circuits.ablation import ablating
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
+from circuits.given import stream_seed
 from circuits.losses.by_label import ByLabel, losses_by_label
 from circuits.losses.loss import Loss, Mean, per_example
-from circuits.losses.sample import Sample, stream_seed
+from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
 from circuits.model.layers import pattern_hook
 from circuits.model.transformer import Transformer, run, sequences_at_once

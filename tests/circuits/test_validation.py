@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from circuits import Circuit, FixedPattern, Head, OneHot, Report, Roles, discover, load_circuit, save_circuit, validate
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.checks.removals import _doubtful, alternative_targets, removals, step_6
@@ -216,7 +216,7 @@ def test_the_standard_error_is_the_spread_over_examples(model, task, circuit):
 
 
 def test_a_report_is_read_back_equal(model, task, circuit, tmp_path):
-    fixed = circuit.with_head(Head(0, 0), mean_patterns(model, task)[Head(0, 0)])
+    fixed = circuit.with_head(Head(0, 0), averages(model, task).patterns[Head(0, 0)])
     report = validate(model, task, fixed, n_examples=16).about({"model": "handmade"})
     save_circuit(Circuit({Head(0, 0): FixedPattern(torch.eye(4))}), tmp_path / "circuit.yaml")  # another circuit's
     report.save(tmp_path)

@@ -1,6 +1,7 @@
 """Resample ablation, held against hooks written by hand."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +10,6 @@ from circuits import Circuit, Head, Roles, evaluate, run_ablated
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.mechanisms import Resample, Uniform
-from tests.circuits.entrance.small import plain_outputs
 from tests.refusals import assert_refused
 
 HEADS = (Head(0, 1), Head(1, 0), Head(2, 1))
@@ -21,13 +21,19 @@ def examples(chains):
 
 
 def by_hand(model, examples, heads):
-    """The outputs with the patterns of some heads from a run on the counterfactual inputs."""
+    """The model's outputs with the outputs z of some heads from a run on the counterfactual inputs."""
     _, cache = model.run_with_cache(examples.counterfactual)
-    return plain_outputs(model, examples, {head: cache["pattern", head.layer][:, head.index] for head in heads})
+
+    def write(z, hook, head):
+        z[:, :, head.index] = cache["z", head.layer][:, :, head.index]
+        return z
+
+    hooks = [(f"blocks.{head.layer}.attn.hook_z", partial(write, head=head)) for head in heads]
+    return model.run_with_hooks(examples.inputs, fwd_hooks=hooks)
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_a_resampled_head_attends_as_on_the_counterfactual_input_and_nothing_else_changes(
+def test_a_resampled_head_writes_what_it_does_on_the_counterfactual_input_and_nothing_else_changes(
     random_model, chains, examples, n
 ):
     expected = by_hand(random_model, examples, HEADS[:n])
@@ -38,7 +44,7 @@ def test_a_resampled_head_attends_as_on_the_counterfactual_input_and_nothing_els
     assert not torch.allclose(losses, chains.losses(random_model(examples.inputs), examples), atol=1e-6)
 
 
-def test_with_every_head_replaced_the_patterns_are_those_of_the_same_head_and_example(random_model, chains, examples):
+def test_with_every_head_replaced_the_outputs_are_those_of_the_same_head_and_example(random_model, chains, examples):
     heads = [Head(layer, index) for layer in range(3) for index in range(2)]
     whole = Circuit(dict.fromkeys(heads, Resample()))
     mixed = whole.with_head(Head(1, 1), Uniform())

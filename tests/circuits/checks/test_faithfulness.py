@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from circuits import Circuit, FixedPattern, Head, OneHot, discover, validate
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
 from circuits.ground_truth import compile_circuit
@@ -65,7 +65,7 @@ def test_a_backup_outside_makes_a_faithful_circuit_incomplete():
 
 
 def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_which_it_leads(model, task):
-    mean = mean_patterns(model, task)[Head(0, 0)]
+    mean = averages(model, task).patterns[Head(0, 0)]
     circuit = Circuit({Head(0, 0): mean, Head(1, 0): OneHot({"query": "pair1.second"}, "identity")})
     report = validate(model, task, circuit, n_examples=64)
     assert report.decision == "holds"  # an average may stand for a head
@@ -113,4 +113,4 @@ def test_the_averages_come_from_examples_that_no_test_uses(model, task, circuit,
     of_averages = {seed for n, seed in drawn if n == 1024}
     assert of_averages
     assert not of_averages & {seed for n, seed in drawn if n != 1024}
-    assert isinstance(mean_patterns(model, task)[Head(0, 0)], FixedPattern)
+    assert isinstance(averages(model, task).patterns[Head(0, 0)], FixedPattern)

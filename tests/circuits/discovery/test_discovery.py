@@ -8,7 +8,8 @@ import torch
 from benchmarks.ground_truth.harder import divide, eliminate, soften
 from benchmarks.recovery import plant, recover
 from circuits import Circuit, Head, OneHot, attention, discover, validate
-from circuits.checks.content_or_position import content_or_position, mean_patterns
+from circuits.averages import Averages, averages
+from circuits.checks.content_or_position import content_or_position
 from circuits.circuit import AttentionPath
 from circuits.discovery.discovery import Discovery
 from circuits.discovery.fitting import Fitting
@@ -30,18 +31,18 @@ def compiled():
 
 
 def test_the_average_pattern_is_that_of_many_examples(random_model, chains):
-    means = mean_patterns(random_model, chains, seed=5)
+    means = averages(random_model, chains, seed=5).patterns
     assert set(means) == {Head(layer, head) for layer in range(3) for head in range(2)}
     weights = means[Head(2, 1)].weights
     assert torch.allclose(weights.sum(dim=1), torch.ones(len(weights)), atol=1e-5)
-    other = attention.position_attention(random_model, chains.examples(2048, seed=77))[2, 1]
+    other = Averages.of(random_model, chains.examples(2048, seed=77)).attention[2, 1]
     assert (weights - other).abs().max() < 0.05
 
 
 def test_heads_that_join_neighbours_are_positional_and_those_that_compare_symbols_look_at_content(compiled):
     model, task = compiled
     test = SequentialTest(model, task, task.examples(64, seed=1), 0.05)
-    found = content_or_position(test, mean_patterns(model, task))
+    found = content_or_position(test, averages(model, task).patterns)
     assert found.content == (Head(1, 0), Head(2, 0))
     assert found.positional == (Head(0, 0),)
     assert found.alone[Head(0, 0)].mean < 0.05 < found.alone[Head(1, 0)].mean
@@ -142,7 +143,7 @@ def test_attention_is_split_by_the_label_of_the_attended_chain(random_model, cha
 
 def test_a_row_that_became_simpler_can_stay_while_another_path_goes(compiled):
     model, task = compiled
-    means = mean_patterns(model, task)
+    means = averages(model, task).patterns
     seen = ObservedPaths(model, task.examples(64, 0), means)
     head, rows = Head(2, 0), [("query", "identity"), ("pair1.second", "pair1.first")]
     fitting = Fitting(SequentialTest(model, task, task.examples(32, 1), 0.05), seen, looking=[head])
@@ -155,7 +156,7 @@ def test_a_content_head_with_less_than_half_of_its_attention_on_its_target_still
     circuit = Circuit({low: OneHot({"pair1.second": "pair1.first"}), high: OneHot({"query": "pair1.second"})})
     model = compile_circuit(circuit, task)
     soften(model, [high], 0.42, task.n_chains, leak=True)
-    read = model, task.examples(64, 0), mean_patterns(model, task)
+    read = model, task.examples(64, 0), averages(model, task).patterns
     assert not ObservedPaths(*read).rows[high]
     assert [*ObservedPaths(*read, likely=[high]).rows[high]] == [("query", "pair1.second")]
     found = discover(model, task, n_examples=64)
@@ -169,7 +170,7 @@ def test_a_path_with_less_than_half_of_the_attention_shows_beside_a_clear_one_fr
     others = {Head(0, 0): {"pair1.second": "pair1.first"}, Head(2, 0): {"query": "pair2.second"}}
     model = compile_circuit(Circuit({**others, head: rows}), task)
     soften(model, [head], 0.42, task.n_chains, leak=True)
-    read = model, task.examples(64, 0), mean_patterns(model, task)
+    read = model, task.examples(64, 0), averages(model, task).patterns
     assert [*ObservedPaths(*read).rows[head]] == [("pair2.second", "pair2.first")]
     assert {*ObservedPaths(*read, likely=[head]).rows[head]} == {*rows.items()}
 
@@ -180,7 +181,7 @@ def test_a_head_that_always_attends_to_one_position_gets_it_as_its_row_and_not_t
     whole = Circuit({Head(0, 0): {"pair1.second": "pair1.first"}, path.head: {"query": "pair1.second"}})
     found_in_two = divide(whole, path, head, [1, 5], task).without_heads([head])
     model = eliminate(compile_circuit(found_in_two, task, n_heads=2), task, {head: {"query": 3}})
-    read = model, task.examples(64, 0), mean_patterns(model, task)
+    read = model, task.examples(64, 0), averages(model, task).patterns
     seen = ObservedPaths(*read)
     assert seen.rows[head]["query", "pair1.second"].condition is not None
     assert seen.positions(head) == {"query": "position 3"}

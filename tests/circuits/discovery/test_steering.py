@@ -1,7 +1,7 @@
 """Circuits whose heads would not find their place by themselves, in models whose circuit is known."""
 
 from circuits import Circuit, Head, OneHot
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
@@ -18,7 +18,7 @@ def steered(circuit):
     task = ChainTask(1)
     model = compile_circuit(Circuit({LOW: JOIN, HIGH: ANSWER}), task)
     examples = task.examples(64, 0)
-    observed = ObservedPaths(model, task.examples(64, 1), mean_patterns(model, task))
+    observed = ObservedPaths(model, task.examples(64, 1), averages(model, task).patterns)
     fitting = Fitting(SequentialTest(model, task, examples, 0.01), observed)
     found = steer(fitting, SequentialTest(model, task, examples, 0.05), examples, circuit)
     return found, fitting.trials, self_consistency(model, task, found, n_examples=64).verdict.decision

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 import circuits
 from circuits import Circuit, Examples, Roles, evaluate, run_ablated, validate
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.tracing.mlp_ablations import mlp_ablations
 from tests.architectures import LENGTH, SIZES, VOCABULARY
@@ -107,7 +107,7 @@ ON_MODELS = {
     **ENTRANCES,
     "run_ablated": lambda model, task: run_ablated(model, CIRCUIT, Copying().examples(4, 0)),
     "ablated": lambda model, task: circuits.ablated(model, CIRCUIT, Copying().examples(4, 0).roles),
-    "mean_patterns": lambda model, task: mean_patterns(model, task, n_examples=8),
+    "mean_patterns": lambda model, task: averages(model, task, n_examples=8).patterns,
     "attention_viewer": lambda model, task: circuits.attention_viewer(model, Copying().examples(4, 0)),
     "role_attention": lambda model, task: circuits.role_attention(model, Copying().examples(4, 0)),
 }

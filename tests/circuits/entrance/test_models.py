@@ -9,7 +9,7 @@ import torch
 
 import circuits
 from circuits import BadInput, Circuit, Examples, Roles, evaluate, validate
-from circuits.losses.sample import stream_seed
+from circuits.given import stream_seed
 from circuits.model.state import check_state, learned
 from tests.architectures import LENGTH, ONLY_3, bridge
 from tests.circuits.entrance.small import (

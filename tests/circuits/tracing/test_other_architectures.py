@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from circuits import Circuit, Head, OneHot, Roles, path_patching, self_consistency
-from circuits.losses.sample import stream_seed
+from circuits.given import stream_seed
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.layers import attention_patterns, layers
 from circuits.tracing.mlp_ablations import mlp_ablations

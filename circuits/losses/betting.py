@@ -1,0 +1,41 @@
+"""Decide whether a mean is below a limit, with a stated error, on as many examples as it takes.
+
+Evidence is the wealth of a gambler who bets on each example that the mean is below (or above) the limit, and who stakes
+what the examples before suggest (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by
+betting"). If the mean is at the limit or beyond, the wealth grows a hundredfold in at most 1% of cases, however heavy
+the tails are and whenever one stops. All that is asked is that the values are bounded: they are clipped to -1 and 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+from jaxtyping import Float
+
+from circuits.losses.loss import Compared
+from circuits.utils.lazy import torch
+
+STAKE = 0.9  # of what may be lost without going broke
+PRIOR = 0.05  # the variance that the first bets assume
+
+
+def decided(values: Float[torch.Tensor, " example"], limit: float, error: float) -> Compared:
+    """Return on which side of a limit the mean of values between -1 and 1 is; wrong in at most this share of cases.
+
+    The values are independent, in the order in which they were drawn. More of them never change a decision.
+    """
+    enough = math.log(1 / error)
+    if _log_wealth(values, limit, 1).amax() >= enough:
+        return "below"
+    return "above" if _log_wealth(values, limit, -1).amax() >= enough else "undecided"
+
+
+def _log_wealth(values: Float[torch.Tensor, " example"], limit: float, side: int) -> Float[torch.Tensor, " example"]:
+    """Return the logarithm of the wealth after every example; ``side`` is 1 for bets that the mean is below."""
+    x = values.double().clamp(-1, 1)
+    before, times = torch.zeros_like(x[:1]), torch.arange(1, len(x) + 1, device=x.device)
+    mean = torch.cat([before, (x.cumsum(0) / times)[:-1]])  # of the values before; 0 for the first
+    variance = torch.cat([before + PRIOR, ((PRIOR + (x - mean).square().cumsum(0)) / (times + 1))[:-1]])
+    gain = side * (limit - mean)
+    stake = (gain / (variance + gain.square())).clamp(0, STAKE / (1 - side * limit))
+    return torch.log1p(stake * side * (limit - x)).cumsum(0)
