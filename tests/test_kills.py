@@ -29,7 +29,9 @@ def train(folder):
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             main(["train", *started, "--no-compile", "--out", str(folder)])
-        except KeyboardInterrupt:  # just before or after the command, which ends with 130 by itself
+        except KeyboardInterrupt as stopped:  # of the command itself it is an error: it ends with 130
+            if stopped.__traceback__ is None or stopped.__traceback__.tb_next is not None:
+                raise
             sys.exit(BESIDE)
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
