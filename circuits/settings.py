@@ -40,7 +40,7 @@ class Settings(Result):
         all_subsets: up to this many heads, all sets of them are knocked out; of more, each one, each two, and all.
         merged_heads: the most heads that are tried for merges, whose number grows with its square.
         attended: the attention along a path that counts as looking there (paper, section 9.2, for emergence): more than
-            all else gets. Self-consistency asks for it; in discovery, a path holds for a label from there on.
+            all else gets. Self-consistency asks for it; in discovery and in fixed patterns, a path holds from there on.
         likely: the same in discovery, if such paths do not explain the model: a head that leaks to other instances may
             give its target less than half, and an MLP may still take what it has most of.
         followed: the attention that a Q or K edge of path patching must take. On transformers A to C, 363 of 454 edges

@@ -5,6 +5,7 @@ import random
 import re
 import signal
 import sys
+import traceback
 from multiprocessing import get_context
 
 import pytest
@@ -28,16 +29,20 @@ def train(folder):
         started = ["--resume"] if (folder / CONFIG).exists() else ["micro", "--set", "checkpoint_every=2"]
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            begun.set()
             main(["train", *started, "--no-compile", "--out", str(folder)])
-        except KeyboardInterrupt:  # just before or after the command, which ends with 130 by itself
+        except KeyboardInterrupt as stopped:
+            if main.__name__ in (frame.name for frame in traceback.extract_tb(stopped.__traceback__)):
+                raise  # of the command itself it is an error: it ends with 130
             sys.exit(BESIDE)
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
-    process = get_context("fork").Process(target=trained)
+    process, begun = get_context("fork").Process(target=trained), get_context("fork").Event()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # also in the process until the command runs
     process.start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    begun.wait(300)
     return process
 
 

@@ -118,7 +118,8 @@ def merging(experiment: Experiment, tried: Sequence[Merge], paths: Sequence[Path
         return verdict("merges", "", undecided=undecided)
     needed = len({path.path.head for path in paths if path.needed == "directly"})
     others = [needed - most] if needed > most else []
-    said = f"Needed heads: {needed}. No two can be merged, because they attend from one role to different ones."
+    beyond = ", or out of a window" if experiment.test.roles.windows else ""
+    said = f"Needed heads: {needed}. No two can be merged, because they attend from one role to different ones{beyond}."
     if losses:
         said = f"None of {len(tried)} merges of two heads keeps the loss below {low}. The best is {next(iter(losses))}."
     elif needed < 2:

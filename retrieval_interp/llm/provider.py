@@ -1,5 +1,6 @@
 """Language models of TransformerLens as models for Inspect: ``--model hooked/NAME``."""
 
+from functools import partial
 from typing import Any
 
 import anyio
@@ -70,7 +71,8 @@ class HookedAPI(ModelAPI):
         with torch.random.fork_rng(enabled=config.seed is not None):
             if config.seed is not None:
                 torch.manual_seed(config.seed)
-            written = model.generate(
+            generate = getattr(model, "generate", None) or partial(_written, model)
+            written = generate(
                 torch.tensor([read], device=model.cfg.device),
                 max_new_tokens=min(wanted, left),
                 stop_at_eos=bool(ends),
@@ -89,3 +91,23 @@ class HookedAPI(ModelAPI):
             input_tokens=len(read), output_tokens=len(written), total_tokens=len(read) + len(written)
         )
         return output
+
+
+def _written(
+    model: Transformer,
+    tokens: torch.Tensor,
+    *,
+    max_new_tokens: int,
+    eos_token_id: list[int],
+    temperature: float,
+    **_: Any,
+) -> torch.Tensor:
+    """Return tokens ``[1, pos]`` and those that the model adds, where it has no ``generate`` (TransformerLens 4)."""
+    for _step in range(max_new_tokens):
+        scores = model(tokens)[:, -1].float()
+        likely = (scores / temperature).softmax(dim=-1) if temperature else None
+        new = scores.argmax(dim=-1, keepdim=True) if likely is None else torch.multinomial(likely, 1)
+        tokens = torch.cat([tokens, new], dim=1)
+        if int(new) in eos_token_id:
+            break
+    return tokens

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -227,6 +228,11 @@ def test_a_report_is_read_back_equal(model, task, circuit, tmp_path):
     again.save(tmp_path / "copy")  # without the model, and so without its attention
     assert Report.read(tmp_path / "copy") == report
     assert Report.model_validate_json(report.model_dump_json()) == report
+    stored = json.loads(report.model_dump_json())
+    for damaged in ("", "AAAA", "no base64", 3):
+        stored["circuit"]["patterns"] = damaged
+        (tmp_path / "damaged.json").write_text(json.dumps(stored))
+        assert_refused("damaged.json: not a report of `validate`", Report.read, tmp_path / "damaged.json")
     with_discovery = report.model_copy(update={"discovery": discover(model, task, n_examples=32)})
     with_discovery.save(tmp_path / "other")
     assert Report.read(tmp_path / "other") == with_discovery

@@ -11,8 +11,8 @@ from circuits import Circuit, Examples, FixedPattern, Head, OneHot, Roles, evalu
 from circuits.averages import Averages
 from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.mechanisms.mechanism import head_pattern
+from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from tests.architectures import VOCABULARY, bridge
-from tests.circuits.entrance.small import small_model
 from tests.handmade import losses_by_hooks
 from tests.refusals import assert_refused
 
@@ -70,7 +70,10 @@ NAMES = ("hooked", "gpt2", "llama", "gemma2", "neox")
 
 @cache
 def model_of(name):
-    return small_model() if name == "hooked" else bridge(name)
+    if name != "hooked":
+        return bridge(name)
+    sizes = {"n_layers": 2, "n_heads": 4, "d_model": 32, "d_head": 8, "n_ctx": 32, "d_vocab": VOCABULARY}
+    return HookedTransformer(HookedTransformerConfig(**sizes, act_fn="gelu_new", d_mlp=48, seed=0, device="cpu")).eval()
 
 
 def shorter(circuit, n_positions):
