@@ -19,15 +19,22 @@ STAKE = 0.9  # of what may be lost without going broke
 PRIOR = 0.05  # the variance that the first bets assume
 
 
-def decided(values: Float[torch.Tensor, " example"], limit: float, error: float) -> Compared:
-    """Return on which side of a limit the mean of values between -1 and 1 is; wrong in at most this share of cases.
+def decided(values: Float[torch.Tensor, " example"], limit: float, error: float, above: float | None = None) -> Compared:
+    """Return on which side of a limit the mean of values between -1 and 1 is.
 
     The values are independent, in the order in which they were drawn. More of them never change a decision.
+
+    Args:
+        values: one value for each example.
+        limit: the limit, between -1 and 1.
+        error: the share of cases in which "below" may be wrong.
+        above: the same for "above"; by default ``error``, too.
     """
-    enough = math.log(1 / error)
-    if _log_wealth(values, limit, 1).amax() >= enough:
+    if len(values) and _log_wealth(values, limit, 1).amax() >= -math.log(error):
         return "below"
-    return "above" if _log_wealth(values, limit, -1).amax() >= enough else "undecided"
+    if len(values) and _log_wealth(values, limit, -1).amax() >= -math.log(error if above is None else above):
+        return "above"
+    return "undecided"
 
 
 def _log_wealth(values: Float[torch.Tensor, " example"], limit: float, side: int) -> Float[torch.Tensor, " example"]:

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jaxtyping import Bool, Float
 
 from circuits.circuit import Circuit
-from circuits.losses.loss import Mean
-from circuits.model.transformer import Transformer
+from circuits.losses.betting import decided
+from circuits.losses.loss import Compared, Mean
+from circuits.losses.sample import BLOCK
 from circuits.roles import Roles
+from circuits.settings import current
 from circuits.task import Examples, Task, WithInstances
 from circuits.utils.lazy import torch
+
+if TYPE_CHECKING:
+    from circuits.losses.sequential_test import SequentialTest
 
 MOST_LABELS = 16  # of a group by which means are split
 
@@ -89,29 +95,38 @@ def over_labels(
     return torch.einsum("...ei,eirl->...erl", values, of_label.to(values.dtype)) / of_label.sum(dim=1)
 
 
-def losses_by_label(
-    model: Transformer, task: Task, examples: Examples, circuits: Sequence[Circuit], named: Collection[str] = ()
-) -> list[ByLabel | None]:
-    """Return the loss under each circuit's ablation for every label, at the role whose highest loss is the highest.
+def excess_by_label(
+    test: SequentialTest, circuits: Sequence[Circuit], named: Collection[str] = ()
+) -> list[tuple[ByLabel | None, Compared]]:
+    """Return the excess of each circuit for every label, at the role whose highest is the highest, and a decision.
 
-    It is None if the task has no main group, or only gives losses averaged over several instances.
+    It is below if it is for every label at every role, on the first examples of a test. If the task has no main group,
+    or only gives losses averaged over several instances, there is nothing to split, and nothing above.
 
     Args:
-        model: the model.
-        task: its task.
-        examples: the examples to run.
-        circuits: the ablations; ``Circuit()`` is the unablated model.
+        test: the test, with its threshold.
+        circuits: the circuits.
         named: roles that come first where several have the same labels.
     """
     from circuits.ablation import evaluate
 
+    model, task, examples = test.model, test.task, test.examples.take(slice(0, BLOCK))
     roles, n_instances = examples.roles, examples.roles.positions.shape[2]
     if not has_few_labels(roles) or (n_instances > 1 and not isinstance(task, WithInstances)):
-        return [None] * len(circuits)
-    measured = evaluate(model, _EachInstance(task, n_instances), examples, circuits)
+        return [(None, "below")] * len(circuits)
+    measured = evaluate(model, _EachInstance(task, n_instances), examples, [Circuit(), *circuits], averages=test.averages)
     losses, asked = measured.unflatten(-1, (2, n_instances, -1)).double().mean(dim=-1).unbind(dim=2)
-    splits = [over_labels(loss, there > 0, roles) for loss, there in zip(losses, asked, strict=True)]
-    return [ByLabel.of(split, roles, named, worst=True) for split in splits]
+    excess = ((losses - losses[0]) / test.scale.width).clamp(-1, 1)
+    splits = [over_labels(one, there > 0, roles) for one, there in zip(excess[1:], asked[1:], strict=True)]
+    return [(ByLabel.of(split, roles, named, worst=True), _everywhere(split, test.threshold)) for split in splits]
+
+
+def _everywhere(values: Float[torch.Tensor, "example role label"], limit: float) -> Compared:
+    """Return whether the mean is below a limit for every label at every role."""
+    each = [one[~one.isnan()] for one in values.flatten(1).T]
+    each, error = [one for one in each if len(one)], current().error
+    sides = {decided(one.cpu(), limit, error, error / len(each)) for one in each}
+    return "above" if "above" in sides else "undecided" if "undecided" in sides else "below"
 
 
 class _EachInstance:

@@ -65,18 +65,6 @@ class Sender:
 EMBED, ALL = Sender(-1), Sender(-2)  # all senders at once
 
 
-def role_paths(circuit: Circuit) -> tuple[AttentionPath, ...]:
-    """Return all paths of a circuit that lead from a role to a role.
-
-    Raises:
-        BadInput: there is none.
-    """
-    paths = tuple(path for path in circuit.paths if path.joins_roles)
-    if not paths:
-        raise BadInput("the circuit has no path between roles; expected a one-hot head")
-    return paths
-
-
 class Edge(Result):
     """What a sender wrote, read by one input of one attention path.
 

@@ -23,7 +23,7 @@ from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision
 from circuits.settings import current
 from circuits.task import Examples, Task
-from circuits.tracing.edges import ALL, Composition, Edge, Sender, role_paths
+from circuits.tracing.edges import ALL, Composition, Edge, Sender
 from circuits.tracing.patched_head import Patched, PatchedHead, patched_head
 from circuits.tracing.unablated import Unablated, examples_at_once, senders_below
 from circuits.utils.progress import Progress, part_of, shown

@@ -1,0 +1,151 @@
+"""Minimality as in Wang et al. 2022 (section 4), for paths: does every path and every positional head matter?
+
+Step 6 of the paper's Appendix E makes the row of one path uniform or identity, and asks whether the loss of the whole
+circuit rises. A path can matter in two ways. It matters directly if it carries part of the answer: the loss rises with
+all heads replaced. It matters indirectly if it only tells the heads above where to attend. The circuit replaces the
+attention of these heads, so the loss rises only with the heads above some layer intact.
+
+A positional head, which has a fixed pattern, is made idle instead, in the circuit, and among the circuit's intact heads
+(its average output, or that on another example).
+
+What matters raises a loss by the least effect or more (``least``, settings.py), or above the threshold.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+from circuits.checks.experiment import MORE, Experiment, listed, verdict
+from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.losses.loss import Compared
+from circuits.losses.sequential_test import DecidedLoss
+from circuits.mechanisms.mechanism import REPLACEMENTS, Idle, Resample
+from circuits.results import Result, Verdict
+from circuits.settings import current
+
+Needed = Literal["directly", "indirectly", "undecided", "no"]
+Change = Callable[[Circuit], Circuit]
+Part = tuple[Head, AttentionPath | None]
+
+
+class Removal(Result):
+    """A circuit without one path, or with one positional head idle.
+
+    Attributes:
+        head: the head.
+        path: the path; None if the head is made idle.
+        losses: the loss with all heads replaced, by what the path's row becomes (``uniform``, ``identity``), or
+            ``idle``; its excess is that over the circuit's loss.
+        intact: if this is no clear effect, the loss with the highest excess with the heads above some layer intact, or
+            with all of the circuit's heads intact; the excess is that over the same with the part in place.
+        needed: ``directly`` if all ``losses`` show an effect; ``indirectly`` if each of them or its ``intact`` does;
+            ``no`` if for one way nothing does; else ``undecided``. It is ``undecided``, too, if the circuit's loss is
+            not low with the part in place.
+    """
+
+    head: Head
+    path: AttentionPath | None
+    losses: dict[str, DecidedLoss]
+    intact: dict[str, DecidedLoss]
+    needed: Needed
+
+    def __str__(self) -> str:
+        return f"{self.head} made idle" if self.path is None else str(self.path)
+
+
+def minimality(experiment: Experiment) -> tuple[Removal, ...]:
+    """Remove every path, and make every positional head idle, one at a time."""
+    circuit, test, settings = experiment.circuit, experiment.test, current()
+    ways: dict[Part, dict[str, Change]] = {
+        (path.head, path): {row: lambda one, path=path, row=row: _without(one, path, row) for row in REPLACEMENTS}
+        for path in circuit.removable
+    }
+    for head, mechanism in circuit.heads.items():
+        if not mechanism.paths and not mechanism.where and mechanism != Idle():
+            ways[head, None] = {"idle": lambda one, head=head: one.with_head(head, Idle())}
+    each = {(part, way): change for part, changes in ways.items() for way, change in changes.items()}
+    directly = _effects(experiment, circuit, each, min_examples=settings.enough)
+    clear = [part for part, changes in ways.items() if all(directly[part, way].decision == "above" for way in changes)]
+    rest = {(part, way): change for (part, way), change in each.items() if part not in clear}
+    intact: dict[tuple[Part, str], list[DecidedLoss]] = {one: [] for one in rest}
+    for layer, low in enumerate(experiment.up_to[:-1]):
+        below = {one: change for one, change in rest.items() if one[0][0].layer <= layer}
+        if low.decision != "above" and below:
+            for one, effect in _effects(experiment, circuit.up_to(layer), below).items():
+                intact[one].append(effect)
+    idle = {one: change for one, change in rest.items() if one[1] == "idle"}
+    for base in (Idle(), Resample()) if experiment.has_others else (Idle(),):
+        ablated = {one: lambda circuit, head=one[0][0], base=base: circuit.with_head(head, base) for one in idle}
+        for one, effect in _effects(experiment, Circuit(dict.fromkeys(experiment.outside, base)), ablated).items():
+            intact[one].append(effect)
+    solved = experiment.combined.decision == "below"
+    return tuple(_removal(part, [*changes], directly, intact, solved) for part, changes in ways.items())
+
+
+def _without(circuit: Circuit, path: AttentionPath, row: str) -> Circuit:
+    return circuit.without(path, row)
+
+
+def _effects(
+    experiment: Experiment, base: Circuit, changes: Mapping[tuple[Part, str], Change], min_examples: int = 0
+) -> dict[tuple[Part, str], DecidedLoss]:
+    """Change a circuit in each way, and decide whether this has an effect; none is shown on all examples only.
+
+    A loss that rises above the threshold is an effect, too.
+    """
+    test, least = experiment.test, current().least
+    changed = {one: change(base) for one, change in changes.items()}
+    options = {"than": base, "limit": least, "failing": "below"}
+    effects = test.test(changed, **options, min_examples=min_examples)
+    none = {one: changed[one] for one, effect in effects.items() if effect.decision != "above"}
+    effects |= test.test(none, **options, min_examples=experiment.n_examples)
+    if test.test_one(base).decision == "below":
+        over = {one: decided for one, decided in test.test(none).items() if decided.decision == "above"}
+        effects |= {one: DecidedLoss(effects[one].loss, "above", effects[one].excess) for one in over}
+    return effects
+
+
+def _removal(
+    part: Part,
+    ways: list[str],
+    directly: Mapping[tuple[Part, str], DecidedLoss],
+    intact: Mapping[tuple[Part, str], list[DecidedLoss]],
+    solved: bool,
+) -> Removal:
+    losses = {way: directly[part, way] for way in ways}
+    highest = {way: max(intact.get((part, way), ()), key=_rank, default=None) for way in ways}
+    shown: dict[str, Compared] = {}
+    for way, loss in losses.items():
+        sides = {loss.decision, *(one.decision for one in intact.get((part, way), ()))}
+        shown[way] = "above" if "above" in sides else "undecided" if "undecided" in sides else "below"
+    needed: Needed = "undecided"
+    if solved and "below" in shown.values():
+        needed = "no"
+    elif solved and {*shown.values()} == {"above"}:
+        needed = "directly" if all(loss.decision == "above" for loss in losses.values()) else "indirectly"
+    return Removal(
+        head=part[0],
+        path=part[1],
+        losses=losses,
+        intact={way: one for way, one in highest.items() if one is not None},
+        needed=needed,
+    )
+
+
+def _rank(one: DecidedLoss) -> tuple[bool, float]:
+    return one.decision == "above", one.excess
+
+
+def minimal(experiment: Experiment, parts: tuple[Removal, ...]) -> Verdict:
+    """Return whether every path and positional head matters."""
+    if experiment.combined.decision != "below":
+        said = "Not tested: the circuit's loss is not low with every path in place."
+        decision = "fails" if experiment.combined.decision == "above" else "undecided"
+        return Verdict(name="minimal", decision=decision, sentence=said)
+    by_need = {how: [str(one) for one in parts if one.needed == how] for how in get_args(Needed)}
+    effect = f"by {current().least:.3g} of the range or more"
+    said = f"The loss rises {effect} without any one of these: {listed(by_need['directly']) or 'none'}."
+    said = said if parts else "The circuit has no path and no positional head, so none is superfluous."
+    if by_need["indirectly"]:
+        said += f" Without these it does so with heads intact only: {listed(by_need['indirectly'])}."
+    no = {f"The loss does not rise {effect} without ": by_need["no"]}
+    return verdict("minimal", said, no, {f"{MORE} Undecided whether these matter: ": by_need["undecided"]})
