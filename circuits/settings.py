@@ -29,10 +29,9 @@ class Settings(Result):
 
     Attributes:
         error: the share of decisions on losses that may be wrong, whatever the tails of the losses are (betting.py).
-        searched: the same while discovery searches; what it finds is tested on other examples.
         least: the least effect: what changes the loss by less of the range (sequential_test.py) counts as no effect.
-        sure: standard errors; a larger difference is taken as real, where there is no test. Three are right in 99.7% of
-            cases if means are normal.
+        sure: standard errors; a larger difference is taken as real where discovery searches. Three are right in 99.7%
+            of cases if means are normal, which those of heavy-tailed losses are not.
         few: the fewest examples for any circuit: enough to see that a loss is far above the threshold.
         enough: the fewest examples for a loss below the threshold, and for every loss that a report shows.
         in_passing: the most examples for a candidate that is an intermediate step of a search.
@@ -58,7 +57,6 @@ class Settings(Result):
     """
 
     error: Share = 0.01
-    searched: Share = 0.1
     least: Share = 0.01
     sure: Amount = 3.0
     few: Count = 32

@@ -45,7 +45,9 @@ def solves(experiment: Experiment) -> Verdict:
     what = "With every head replaced or idle the loss"
     if not intact:
         return experiment.low("solves", what, experiment.combined)
-    low = experiment.low("solves", f"With {len(experiment.circuit.heads)} heads replaced or idle the loss", experiment.combined)
+    low = experiment.low(
+        "solves", f"With {len(experiment.circuit.heads)} heads replaced or idle the loss", experiment.combined
+    )
     decision: Decision = "undecided" if low.decision == "holds" else low.decision
     said = f"{low.sentence} The circuit leaves {len(intact)} heads intact and says nothing of them: {listed(intact)}."
     return Verdict(name="solves", decision=decision, sentence=said)

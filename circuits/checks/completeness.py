@@ -9,7 +9,7 @@ import random
 from itertools import combinations
 
 from circuits.checks.experiment import MORE, Experiment, listed, verdict
-from circuits.circuit import Circuit, Head
+from circuits.circuit import Head
 from circuits.losses.loss import Compared, Loss
 from circuits.losses.sequential_test import DecidedLoss
 from circuits.results import Number, Result, Verdict
@@ -39,7 +39,10 @@ class Knockout(Result):
 
 
 def completeness(experiment: Experiment, progress: Progress = lambda share: None) -> tuple[Knockout, ...]:
-    """Knock heads of the circuit out, on all examples; largest difference first."""
+    """Knock heads of the circuit out; largest difference first.
+
+    Single heads are knocked out on all examples, several on as many as the decision needs.
+    """
     test, heads, rng = experiment.test, experiment.heads, random.Random(experiment.seed)
     if not experiment.outside:
         return ()
@@ -49,9 +52,10 @@ def completeness(experiment: Experiment, progress: Progress = lambda share: None
     sets = [*dict.fromkeys(sets)]
     of_circuit = {subset: experiment.without(*experiment.outside, *subset) for subset in sets}
     of_model = {subset: experiment.without(*subset) for subset in sets}
-    options = {"min_examples": experiment.n_examples, "progress": progress}
-    higher = test.test(of_circuit, than=of_model, **options)
-    lower = test.test(of_model, than=of_circuit, **options)
+    singles = [subset for subset in sets if len(subset) == 1]
+    test.measure([ways[subset] for subset in singles for ways in (of_circuit, of_model)], progress=progress)
+    higher = test.test(of_circuit, than=of_model)
+    lower = test.test(of_model, than=of_circuit)
     knockouts = [
         Knockout(
             heads=subset,
@@ -74,7 +78,9 @@ def _either(higher: DecidedLoss, lower: DecidedLoss) -> Compared:
 def complete(experiment: Experiment, knockouts: tuple[Knockout, ...]) -> Verdict:
     """Return whether circuit and model are alike after every knockout."""
     if not experiment.heads:
-        return verdict("complete", "", {"All heads are idle, so none can be knocked out: ": ["the circuit does nothing"]})
+        return verdict(
+            "complete", "", {"All heads are idle, so none can be knocked out: ": ["the circuit does nothing"]}
+        )
     if not experiment.outside:
         return verdict("complete", f"The circuit has all {len(experiment.heads)} heads, so no other can do their work.")
     apart = [out for out in knockouts if out.decision == "above"]

@@ -10,7 +10,7 @@ from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import stream_seed
-from circuits.losses.loss import Compared, Loss
+from circuits.losses.loss import Compared
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern

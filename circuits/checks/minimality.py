@@ -12,13 +12,14 @@ What matters raises a loss by the least effect or more (``least``, settings.py),
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, get_args
 
-from circuits.checks.experiment import MORE, Experiment, listed, verdict
+from circuits.checks.experiment import DECISIONS, MORE, Experiment, listed, verdict
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.losses.loss import Compared
 from circuits.losses.sequential_test import DecidedLoss
-from circuits.mechanisms.mechanism import REPLACEMENTS, Idle, Resample
+from circuits.mechanisms.mechanism import REPLACEMENTS, Idle, Mechanism, Resample
 from circuits.results import Result, Verdict
 from circuits.settings import current
 
@@ -54,16 +55,16 @@ class Removal(Result):
 
 def minimality(experiment: Experiment) -> tuple[Removal, ...]:
     """Remove every path, and make every positional head idle, one at a time."""
-    circuit, test, settings = experiment.circuit, experiment.test, current()
+    circuit, enough = experiment.circuit, current().enough
     ways: dict[Part, dict[str, Change]] = {
-        (path.head, path): {row: lambda one, path=path, row=row: _without(one, path, row) for row in REPLACEMENTS}
+        (path.head, path): {row: partial(_without, path=path, row=row) for row in REPLACEMENTS}
         for path in circuit.removable
     }
     for head, mechanism in circuit.heads.items():
         if not mechanism.paths and not mechanism.where and mechanism != Idle():
-            ways[head, None] = {"idle": lambda one, head=head: one.with_head(head, Idle())}
+            ways[head, None] = {"idle": partial(_ablated, head=head, ablation=Idle())}
     each = {(part, way): change for part, changes in ways.items() for way, change in changes.items()}
-    directly = _effects(experiment, circuit, each, min_examples=settings.enough)
+    directly = _effects(experiment, circuit, each, min_examples=enough)
     clear = [part for part, changes in ways.items() if all(directly[part, way].decision == "above" for way in changes)]
     rest = {(part, way): change for (part, way), change in each.items() if part not in clear}
     intact: dict[tuple[Part, str], list[DecidedLoss]] = {one: [] for one in rest}
@@ -74,7 +75,7 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
                 intact[one].append(effect)
     idle = {one: change for one, change in rest.items() if one[1] == "idle"}
     for base in (Idle(), Resample()) if experiment.has_others else (Idle(),):
-        ablated = {one: lambda circuit, head=one[0][0], base=base: circuit.with_head(head, base) for one in idle}
+        ablated = {one: partial(_ablated, head=one[0][0], ablation=base) for one in idle}
         for one, effect in _effects(experiment, Circuit(dict.fromkeys(experiment.outside, base)), ablated).items():
             intact[one].append(effect)
     solved = experiment.combined.decision == "below"
@@ -85,6 +86,10 @@ def _without(circuit: Circuit, path: AttentionPath, row: str) -> Circuit:
     return circuit.without(path, row)
 
 
+def _ablated(circuit: Circuit, head: Head, ablation: Mechanism) -> Circuit:
+    return circuit.with_head(head, ablation)
+
+
 def _effects(
     experiment: Experiment, base: Circuit, changes: Mapping[tuple[Part, str], Change], min_examples: int = 0
 ) -> dict[tuple[Part, str], DecidedLoss]:
@@ -92,12 +97,10 @@ def _effects(
 
     A loss that rises above the threshold is an effect, too.
     """
-    test, least = experiment.test, current().least
-    changed = {one: change(base) for one, change in changes.items()}
-    options = {"than": base, "limit": least, "failing": "below"}
-    effects = test.test(changed, **options, min_examples=min_examples)
+    test, changed = experiment.test, {one: change(base) for one, change in changes.items()}
+    effects = test.costs(changed, base, min_examples)
     none = {one: changed[one] for one, effect in effects.items() if effect.decision != "above"}
-    effects |= test.test(none, **options, min_examples=experiment.n_examples)
+    effects |= test.costs(none, base, experiment.n_examples)
     if test.test_one(base).decision == "below":
         over = {one: decided for one, decided in test.test(none).items() if decided.decision == "above"}
         effects |= {one: DecidedLoss(effects[one].loss, "above", effects[one].excess) for one in over}
@@ -139,8 +142,7 @@ def minimal(experiment: Experiment, parts: tuple[Removal, ...]) -> Verdict:
     """Return whether every path and positional head matters."""
     if experiment.combined.decision != "below":
         said = "Not tested: the circuit's loss is not low with every path in place."
-        decision = "fails" if experiment.combined.decision == "above" else "undecided"
-        return Verdict(name="minimal", decision=decision, sentence=said)
+        return Verdict(name="minimal", decision=DECISIONS[experiment.combined.decision], sentence=said)
     by_need = {how: [str(one) for one in parts if one.needed == how] for how in get_args(Needed)}
     effect = f"by {current().least:.3g} of the range or more"
     said = f"The loss rises {effect} without any one of these: {listed(by_need['directly']) or 'none'}."

@@ -53,8 +53,12 @@ def paper_protocol(experiment: Experiment) -> PaperProtocol:
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, kind): Circuit({head: kind}) for head, kinds in tried.items() for kind in kinds}
     decided = test.test(singles)
-    close = {one: singles[one] for head, kinds in tried.items() for one in ((head, kind) for kind in kinds)
-             if all(decided[head, kind].decision != "below" for kind in kinds)}
+    close = {
+        one: singles[one]
+        for head, kinds in tried.items()
+        for one in ((head, kind) for kind in kinds)
+        if all(decided[head, kind].decision != "below" for kind in kinds)
+    }
     decided |= test.test(close, min_examples=experiment.n_examples)  # the mechanism with the lowest loss is chosen
     alone = {head: {kind.name: decided[head, kind] for kind in kinds} for head, kinds in tried.items()}
     chosen: dict[Head, Mechanism] = {}

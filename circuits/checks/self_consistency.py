@@ -29,10 +29,8 @@ from circuits.averages import Averages
 from circuits.checks.experiment import DECISIONS, Experiment
 from circuits.circuit import AttentionPath, Circuit, Head, role_paths
 from circuits.entrance import entrance
-from circuits.losses.betting import decided
 from circuits.losses.by_label import ByLabel, excess_by_label
 from circuits.losses.loss import Mean, per_example
-from circuits.losses.sample import BLOCK
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.model.layers import pattern_hook
 from circuits.model.transformer import Transformer, run, sequences_at_once
@@ -131,9 +129,7 @@ def self_consistency(
             of range.
     """
     heads_with_paths(circuit)  # raises if there is none
-    return steering_itself(
-        Experiment(model, task, circuit, n_examples=n_examples, seed=seed, threshold=threshold)
-    )
+    return steering_itself(Experiment(model, task, circuit, n_examples=n_examples, seed=seed, threshold=threshold))
 
 
 def steering_itself(experiment: Experiment) -> SelfConsistency:
@@ -188,17 +184,15 @@ def _named(circuit: Circuit) -> set[str]:
 def consistency(test: SequentialTest, circuit: Circuit, heads: Sequence[Head]) -> list[HeadConsistency]:
     """Return what some heads with paths do, each of them intact alone, on all examples of a test."""
     intact = {head: circuit.without_heads([head]) for head in heads}
-    losses = test.test(intact, min_examples=len(test.examples))
+    losses = test.test(intact, min_examples=len(test.first))
     splits = excess_by_label(test, [*intact.values()], _named(circuit))
-    attention = path_attention(test.model, circuit, test.examples.take(slice(0, BLOCK)), test.averages)
+    attention = path_attention(test, circuit, heads)
     result = []
     for head, (by_label, of_labels) in zip(heads, splits, strict=True):
         along = tuple(one for one in attention if one.path.head == head)
         low = [DECISIONS[losses[head].decision], DECISIONS[of_labels]]
         decision = together([*low, *(one.decision for one in along)])
-        result.append(
-            HeadConsistency(head=head, decision=decision, loss=losses[head], by_label=by_label, along=along)
-        )
+        result.append(HeadConsistency(head=head, decision=decision, loss=losses[head], by_label=by_label, along=along))
     return result
 
 
@@ -225,20 +219,27 @@ def restoring(test: SequentialTest, circuit: Circuit, intact: Sequence[Head]) ->
 
 
 @torch.no_grad()
-def path_attention(
-    model: Transformer, circuit: Circuit, examples: Examples, averages: Averages | None = None
-) -> list[PathAttention]:
-    """Return the attention that each head with paths pays by itself along its paths, with all heads below replaced.
+def path_attention(test: SequentialTest, circuit: Circuit, heads: Collection[Head]) -> list[PathAttention]:
+    """Return the attention that each of some heads pays by itself along its paths, with all heads below replaced.
 
     It is split by the labels of the main group at the path's target, where the path holds.
     """
-    roles, paths = examples.roles, role_paths(circuit)
+    examples, model = test.first, test.model
+    paths = [path for path in role_paths(circuit) if path.head in heads]
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     batches = [examples.take(slice(start, start + at_once)) for start in range(0, len(examples), at_once)]
-    parts = [_on_roles(model, circuit, batch, paths, averages) for batch in batches]
-    attention = map(torch.cat, zip(*parts, strict=True))
-    along = [one for path, on in zip(paths, attention, strict=True) for one in _by_label(circuit, path, roles, on)]
-    return [_decided(path, label, on, len(along)) for path, label, on in along]
+    parts = [_on_roles(model, circuit, batch, paths, test.averages) for batch in batches]
+    each = zip(paths, map(torch.cat, zip(*parts, strict=True)), strict=True)
+    along = [one for path, on in each for one in _by_label(circuit, path, examples.roles, on)]
+    decisions: dict[str, Decision] = {"below": "fails", "above": "holds", "undecided": "undecided"}
+    found = []
+    for path, label, on in along:
+        side = test.decide(on[path.target], current().attended, below_of=len(along))
+        target, others = Mean.of(on[path.target]), {role: Mean.of(on[role]).mean for role in on if role != path.target}
+        others["elsewhere"] = max(0.0, 1.0 - target.mean - sum(others.values()))  # other instances, and no role
+        one = PathAttention(path=path, label=label, attention=target, others=others, decision=decisions[side])
+        found.append(one)
+    return found
 
 
 def _on_roles(
@@ -256,7 +257,8 @@ def _on_roles(
         return pattern
 
     hooks = [(pattern_hook(layer), partial(see, layer=layer)) for layer in {path.head.layer for path in paths}]
-    with model.hooks(fwd_hooks=hooks), ablating(model, circuit, examples.roles, averages):
+    below = circuit.up_to(max(path.head.layer for path in paths))
+    with model.hooks(fwd_hooks=hooks), ablating(model, below, examples.roles, averages):
         run(model, examples)
     example = torch.arange(len(examples), device=examples.inputs.device)[:, None, None]
     to, sources = examples.roles.positions.transpose(1, 2), [examples.roles[path.source][..., None] for path in paths]
@@ -279,16 +281,3 @@ def _by_label(
         each = per_example(attention.permute(2, 0, 1), holds.float())  # [role, example]
         on = dict(zip(roles.names, each, strict=True))
         yield path, label if group else None, {role: on[role] for role in {path.target, *roles.distinct}}
-
-
-def _decided(
-    path: AttentionPath, label: int | None, on: dict[str, Float[Tensor, " example"]], n_paths: int
-) -> PathAttention:
-    """Decide whether the attention along a path, one of ``n_paths``, is enough."""
-    values = on[path.target]
-    error, limit = current().error, current().attended
-    side = decided(values[~values.isnan()].cpu(), limit, error / n_paths, error)
-    decision: Decision = {"below": "fails", "above": "holds", "undecided": "undecided"}[side]
-    target, others = Mean.of(values), {role: Mean.of(one).mean for role, one in on.items() if role != path.target}
-    others["elsewhere"] = max(0.0, 1.0 - target.mean - sum(others.values()))  # other instances, and no role
-    return PathAttention(path=path, label=label, attention=target, others=others, decision=decision)

@@ -78,9 +78,8 @@ def uniqueness(experiment: Experiment, parts: Sequence[Removal]) -> Uniqueness:
         for role in test.roles.in_layer(path.head.layer).before(path.source):
             if role not in (path.target, *_holding_the_same(experiment, path.target)):
                 ways[path, role] = circuit.retargeted(path, role)
-    options = {"than": circuit, "limit": current().least, "failing": "below"}
     targets: dict[AttentionPath, dict[str, DecidedLoss]] = {}
-    for (path, role), one in test.test(ways, **options).items():
+    for (path, role), one in test.costs(ways, circuit).items():
         targets.setdefault(path, {})[role] = one
     costs: dict[Head, float] = {}
     for part in parts:
@@ -89,7 +88,7 @@ def uniqueness(experiment: Experiment, parts: Sequence[Removal]) -> Uniqueness:
             costs[part.head] = max(costs.get(part.head, 0.0), least)
     needed = sorted(sorted(costs, key=costs.__getitem__)[: current().merged_heads])
     tried = [*merged(circuit, needed, test.roles)]
-    losses = test.test({place: one for place, (*_, one) in enumerate(tried)}, **options)
+    losses = test.costs({place: one for place, (*_, one) in enumerate(tried)}, circuit)
     best: dict[tuple[Head, Head], Merge] = {}
     for place, one in sorted(losses.items(), key=lambda item: item[1].loss.mean):
         giver, taker, _ = tried[place]
@@ -104,6 +103,7 @@ def _holding_the_same(experiment: Experiment, role: str) -> tuple[str, ...]:
     layout = experiment.task.layout
     symbols = {name: pieces - layout.places for name, pieces in layout.start.items()}
     return tuple(name for name in symbols if name != role and symbols[name] == symbols.get(role))
+
 
 def merged(circuit: Circuit, heads: Sequence[Head], roles: Roles) -> Iterator[tuple[Head, Head, Circuit]]:
     """Yield every merge of two of these heads: the giver, the taker, and the circuit after the merge.

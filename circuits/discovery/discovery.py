@@ -105,13 +105,15 @@ def discover(
         averaged = averaged_examples(model, task, seed, mean_over)
         averages = Averages.of(model, averaged)
         ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages)
-        given, searched = (averages, ranging.scale), current().searched
-        test = SequentialTest(model, task, sample, threshold, *given, error=searched)
+        given = averages, ranging.scale
+        test = SequentialTest(model, task, sample, threshold, *given, searching=True)
         aim, last = current().aim * threshold, current().last * threshold
         screening = test.with_threshold(aim)
         idle = idle_heads(screening, tuple(averages.patterns), part_of(progress, 0.0, 0.3))
         means = {head: mean for head, mean in averages.patterns.items() if head not in idle.heads}
-        fewer = SequentialTest(model, task, drawn("content", max(2, n_examples // 2)), threshold, *given, error=searched)
+        fewer = SequentialTest(
+            model, task, drawn("content", max(2, n_examples // 2)), threshold, *given, searching=True
+        )
         heads = content_or_position(fewer, means, idle, part_of(progress, 0.3, 0.5))
 
         def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
@@ -128,7 +130,10 @@ def discover(
         progress(0.6)
         looking = content(circuit)
         layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # the sets of intact heads above them differ
-        ways = {None: circuit, **{layer: intact_above(layer, circuit, looking) for layer in layers}}
+        ways: dict[int | None, Circuit] = {
+            None: circuit,
+            **{layer: intact_above(layer, circuit, looking) for layer in layers},
+        }
         measured = growing.test.test(ways, min_examples=n_few)
         slack = current().slack
         intact = {layer: test.with_threshold(max(threshold, measured[layer].excess + slack)) for layer in layers}

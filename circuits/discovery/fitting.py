@@ -115,9 +115,7 @@ class Fitting:
             progress(done / len(circuit.heads))
         return circuit
 
-    def _screened(
-        self, step: str, circuit: Circuit, changes: Sequence[Change], by_cost: bool = False
-    ) -> Sequence[int]:
+    def _screened(self, step: str, circuit: Circuit, changes: Sequence[Change], by_cost: bool = False) -> Sequence[int]:
         """Return the changes that are not clearly too costly on a few examples, in order, or cheapest first."""
         changed = {place: circuit.with_head(*change) for place, change in enumerate(changes)}
         seen = self.test.test(changed, max_examples=current().few)
@@ -180,8 +178,10 @@ class Fitting:
         for without in (circuit.with_head(head, row) for row in REPLACEMENTS):
             ways = {self.test: without, **self._intact_above(head, without)}
             bases = {self.test: circuit, **self._intact_above(head, circuit)}
-            options = {"limit": current().kept * current().least, "max_examples": current().in_passing}
-            costs = [test.test({None: way}, than=bases[test], **options)[None] for test, way in ways.items()]
+            limit, most = current().kept * current().least, current().in_passing
+            costs = [
+                test.test({0: way}, than=bases[test], limit=limit, max_examples=most)[0] for test, way in ways.items()
+            ]
             if not any(cost.decision == "above" for cost in costs):
                 return False
         return True

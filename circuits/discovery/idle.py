@@ -20,7 +20,9 @@ def idle_heads(test: SequentialTest, heads: Sequence[Head], progress: Progress =
     test allows, by bisection; then every other head is tried beside them, the cheapest first.
     """
     alone = test.test({head: _ablated(Idle(), [head]) for head in heads}, max_examples=current().few)
-    cheap = sorted((head for head in heads if alone[head].excess < current().least), key=lambda head: alone[head].excess)
+    cheap = sorted(
+        (head for head in heads if alone[head].excess < current().least), key=lambda head: alone[head].excess
+    )
     progress(0.3)
     least, most = 0, len(cheap)
     while least < most:

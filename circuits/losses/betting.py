@@ -19,7 +19,9 @@ STAKE = 0.9  # of what may be lost without going broke
 PRIOR = 0.05  # the variance that the first bets assume
 
 
-def decided(values: Float[torch.Tensor, " example"], limit: float, error: float, above: float | None = None) -> Compared:
+def decided(
+    values: Float[torch.Tensor, " example"], limit: float, error: float, above: float | None = None
+) -> Compared:
     """Return on which side of a limit the mean of values between -1 and 1 is.
 
     The values are independent, in the order in which they were drawn. More of them never change a decision.

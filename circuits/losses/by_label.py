@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING
 from jaxtyping import Bool, Float
 
 from circuits.circuit import Circuit
-from circuits.losses.betting import decided
 from circuits.losses.loss import Compared, Mean
-from circuits.losses.sample import BLOCK
 from circuits.roles import Roles
-from circuits.settings import current
 from circuits.task import Examples, Task, WithInstances
 from circuits.utils.lazy import torch
 
@@ -110,22 +107,23 @@ def excess_by_label(
     """
     from circuits.ablation import evaluate
 
-    model, task, examples = test.model, test.task, test.examples.take(slice(0, BLOCK))
+    model, task, examples = test.model, test.task, test.first
     roles, n_instances = examples.roles, examples.roles.positions.shape[2]
     if not has_few_labels(roles) or (n_instances > 1 and not isinstance(task, WithInstances)):
         return [(None, "below")] * len(circuits)
-    measured = evaluate(model, _EachInstance(task, n_instances), examples, [Circuit(), *circuits], averages=test.averages)
+    measured = evaluate(
+        model, _EachInstance(task, n_instances), examples, [Circuit(), *circuits], averages=test.averages
+    )
     losses, asked = measured.unflatten(-1, (2, n_instances, -1)).double().mean(dim=-1).unbind(dim=2)
     excess = ((losses - losses[0]) / test.scale.width).clamp(-1, 1)
     splits = [over_labels(one, there > 0, roles) for one, there in zip(excess[1:], asked[1:], strict=True)]
-    return [(ByLabel.of(split, roles, named, worst=True), _everywhere(split, test.threshold)) for split in splits]
+    return [(ByLabel.of(split, roles, named, worst=True), _everywhere(test, split)) for split in splits]
 
 
-def _everywhere(values: Float[torch.Tensor, "example role label"], limit: float) -> Compared:
-    """Return whether the mean is below a limit for every label at every role."""
-    each = [one[~one.isnan()] for one in values.flatten(1).T]
-    each, error = [one for one in each if len(one)], current().error
-    sides = {decided(one.cpu(), limit, error, error / len(each)) for one in each}
+def _everywhere(test: SequentialTest, values: Float[torch.Tensor, "example role label"]) -> Compared:
+    """Return whether the mean is below the threshold for every label at every role."""
+    each = [one for one in values.flatten(1).T if not one.isnan().all()]
+    sides = {test.decide(one, test.threshold, above_of=len(each)) for one in each}
     return "above" if "above" in sides else "undecided" if "undecided" in sides else "below"
 
 

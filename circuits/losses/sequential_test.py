@@ -23,8 +23,8 @@ from circuits.circuit import Circuit, Head
 from circuits.errors import Unsolved, real
 from circuits.given import number_of_examples
 from circuits.losses.betting import decided
-from circuits.losses.loss import Compared, Loss
-from circuits.losses.sample import Sample, blocks
+from circuits.losses.loss import Compared, Loss, Mean
+from circuits.losses.sample import BLOCK, Sample, blocks
 from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Number, Result
@@ -92,7 +92,7 @@ class SequentialTest:
         averages: Averages | None = None,
         scale: Range | None = None,
         absolute: bool = False,
-        error: float | None = None,
+        searching: bool = False,
     ) -> None:
         """Make a test.
 
@@ -104,7 +104,8 @@ class SequentialTest:
             averages: the average outputs of idle heads, over other examples; by default as for ``evaluate``.
             scale: the range; by default that on all examples.
             absolute: whether the threshold is a loss.
-            error: the share of decisions that may be wrong; by default ``error`` (settings.py).
+            searching: whether decisions are by three standard errors (``sure``, settings.py), which takes fewer
+                examples. It has no stated error: rare failures may be missed. Discovery searches with it.
 
         Raises:
             BadInput: there are too few or too many examples, or the threshold is not a number above 0.
@@ -112,7 +113,7 @@ class SequentialTest:
         number_of_examples(len(examples))
         real("the threshold", threshold, above=0.0)
         self.model, self.task, self.examples = model, task, examples
-        self.threshold, self.absolute, self.error = threshold, absolute, error or current().error
+        self.threshold, self.absolute, self.searching = threshold, absolute, searching
         self._averages = averages
         if scale is not None:
             self.scale = scale
@@ -130,13 +131,20 @@ class SequentialTest:
         Raises:
             Unsolved: the heads do nothing for the task.
         """
-        every = [Head(layer, index) for layer in range(self.model.cfg.n_layers) for index in range(self.model.cfg.n_heads)]
+        every = [
+            Head(layer, index) for layer in range(self.model.cfg.n_layers) for index in range(self.model.cfg.n_heads)
+        ]
         idle = Circuit(dict.fromkeys(every, Idle()))
         own, none = self.measure([OWN, idle])
         if not self.difference(idle, OWN).positive:
             said = f"the loss is {own}, and with all heads idle {none}"
             raise Unsolved(f"{said}; expected clearly more, for else there is nothing that a circuit explains")
         return Range(own=own, none=none)
+
+    @property
+    def first(self) -> Examples:
+        """The examples by which attention, and losses by label, are split: a block, in a search fewer."""
+        return self.examples.take(slice(0, current().enough if self.searching else BLOCK))
 
     @property
     def averages(self) -> Averages:
@@ -153,7 +161,7 @@ class SequentialTest:
     def with_threshold(self, threshold: float, absolute: bool = False) -> "SequentialTest":
         """Return the same test against another threshold; what one has measured, the other does not measure again."""
         given = self.model, self.task, self.examples, threshold, self._averages, self.scale
-        other = SequentialTest(*given, absolute, self.error)
+        other = SequentialTest(*given, absolute, self.searching)
         other._losses = self._losses
         return other
 
@@ -187,26 +195,27 @@ class SequentialTest:
         """
         others = than if isinstance(than, Mapping) else dict.fromkeys(circuits, than)
         limit = self.threshold if limit is None else limit
-        errors = {side: self.error / (max(1, len(circuits)) if side == failing else 1) for side in ("below", "above")}
+        several = {f"{failing}_of": max(1, len(circuits))}
+
+        def compared(key: Key) -> tuple[Circuit, ...]:
+            return (circuits[key],) if self.absolute else (circuits[key], others[key], OWN)
 
         def made(key: Key) -> DecidedLoss:
-            one, other = circuits[key], others[key]
-            n = min(self._n[circuit.digest] for circuit in ((one,) if self.absolute else (one, other, OWN)))
-            excess = self._excess(one, other, n)
+            one, n = circuits[key], min(self._n[circuit.digest] for circuit in compared(key))
+            excess = self._excess(one, others[key], n)
             at = limit / self.scale.width if self.absolute else limit
             loss = Loss.of(self._losses[one.digest][:n], self.task.loss_components)
-            return DecidedLoss(loss, decided(excess, at, errors["below"], errors["above"]), excess.mean().item())
+            return DecidedLoss(loss, self.decide(excess, at, **several), excess.mean().item())
 
         def goes_on(key: Key) -> bool:
-            if circuits[key].digest not in self._n or (not self.absolute and others[key].digest not in self._n):
+            if any(circuit.digest not in self._n for circuit in compared(key)):
                 return True
             one = made(key)
             few = one.loss.n_examples < current().enough
             return one.decision == "undecided" or (one.decision == "below" and few)
 
         def run(keys: Iterable[Key], n: int, progress: Callable[[float], None] = lambda share: None) -> None:
-            wanted = [one for key in keys for one in (circuits[key], *(() if self.absolute else (others[key], OWN)))]
-            self._run(wanted, min(n, len(self.examples)), progress)
+            self._run([one for key in keys for one in compared(key)], min(n, len(self.examples)), progress)
 
         run(circuits, min_examples, progress)
         rounds = [n for n in self.rounds if max_examples is None or n <= max_examples]
@@ -214,9 +223,23 @@ class SequentialTest:
             run([key for key in circuits if goes_on(key)], n)
         return {key: made(key) for key in circuits}
 
+    def costs(self, circuits: Mapping[Key, Circuit], than: Circuit, min_examples: int = 0) -> dict[Key, DecidedLoss]:
+        """Test whether changes of a circuit have the least effect; a statement fails if one of them has none."""
+        return self.test(circuits, than=than, limit=current().least, failing="below", min_examples=min_examples)
+
     def test_one(self, circuit: Circuit, *, max_examples: int | None = None) -> DecidedLoss:
         """Test one circuit."""
         return self.test({None: circuit}, max_examples=max_examples)[None]
+
+    def decide(self, values: Float[Tensor, " example"], limit: float, below_of: int = 1, above_of: int = 1) -> Compared:
+        """Return on which side of a limit the mean of values between -1 and 1 is; NaN is left out.
+
+        ``below_of`` and ``above_of`` are the numbers of decisions of which one on this side is enough.
+        """
+        values, error = values[~values.isnan()].cpu(), current().error
+        if self.searching:
+            return Mean.of(values).compared(limit)
+        return decided(values, limit, error / below_of, error / above_of)
 
     def _excess(self, one: Circuit, other: Circuit, n: int) -> Float[Tensor, " example"]:
         """Return the excess of one circuit over another on the first examples, between -1 and 1."""

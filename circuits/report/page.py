@@ -30,7 +30,7 @@ MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 def tables(report: Report) -> dict[str, pd.DataFrame]:
     """Return the tables of a report by their place on the page."""
     faithful = report.faithfulness
-    losses = {
+    losses: dict[str, Loss | DecidedLoss] = {
         "the model": report.scale.own,
         "all heads replaced or idle": report.combined,
         **{f"the circuit's heads alone ({kind})": one for kind, one in faithful.ablations.items()},
@@ -80,7 +80,7 @@ def _as_texts(table: pd.DataFrame) -> pd.DataFrame:
     return table.map(_as_text)
 
 
-def _as_text(value: object) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, DecidedLoss):
         return str(value.loss)
     return "" if pd.isna(value) else f"{value:.4f}" if isinstance(value, float) else str(value)

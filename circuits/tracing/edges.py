@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler
 
-from circuits.circuit import AttentionPath, Circuit
-from circuits.errors import BadInput
+from circuits.circuit import AttentionPath
 from circuits.heads import Head
 from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Mean

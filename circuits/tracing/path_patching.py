@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from circuits.circuit import AttentionPath, Circuit
+from circuits.circuit import AttentionPath, Circuit, role_paths
 from circuits.entrance import entrance
 from circuits.given import check_reading, examples_of, stream_seed
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels

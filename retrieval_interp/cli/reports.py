@@ -23,9 +23,8 @@ def print_report(report: "Report") -> None:
                 f"{verdict.name} ", (verdict.decision, COLOURS[verdict.decision]), f": {verdict.sentence}"
             )
             console.print(Padding(said, (0, 0, 0, 4)))
-    for result in (report.flow, report.self_consistency):
-        if result is not None:
-            console.print(Text(result.verdict.sentence))
+    for note in report.notes:
+        console.print(Text(note))
     name = report.circuit.name or "The circuit"
     console.print(Text(f"{name}: {report.headline}", f"bold {COLOURS[report.decision]}"))
 
@@ -37,8 +36,13 @@ def print_discovery(discovery: "Discovery") -> None:
 
     console = Console()
     for head, mechanism in discovery.circuit.heads.items():
-        loss, looks = discovery.content_or_position.alone[head], discovery.content_or_position.looks_at(head)
-        console.print(Text(f"{head!s:>8}  {mechanism} (looks at {looks}; loss with its average alone {loss.mean:.4f})"))
+        alone, looks = discovery.content_or_position.alone.get(head), discovery.content_or_position.looks_at(head)
+        said = (
+            f"looks at {looks}; loss with its average pattern alone {alone.loss.mean:.4f}"
+            if alone
+            else "its output is its average"
+        )
+        console.print(Text(f"{head!s:>8}  {mechanism} ({said})"))
     console.print(
         f"Discovery tried {len(discovery.trials)} changes and ran {discovery.n_evaluations} sequences for losses."
     )
@@ -46,8 +50,7 @@ def print_discovery(discovery: "Discovery") -> None:
         console.print(
             f"{discovery.n_undecided} changes were not made because the examples did not decide them; try more."
         )
-    outcome = "within" if discovery.explains else "above"
     console.print(
-        f"The loss with all heads replaced is {discovery.combined}, {outcome} the most that a circuit may have "
-        f"that explains all that the model does (its own is {discovery.unablated})."
+        f"The loss with all heads replaced or idle is {discovery.combined.loss}, {discovery.combined.decision} the threshold "
+        f"(the model's own is {discovery.scale.own}, with all heads idle {discovery.scale.none})."
     )

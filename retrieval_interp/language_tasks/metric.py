@@ -6,7 +6,7 @@
                         heads replaced by their average patterns
 
 With several right or wrong answers, their logits are joined by log-sum-exp: d is then the log of the odds. The loss of
-the unablated model is 0, on average. A threshold of 0.2 asks that 80% is kept. The averages of the unablated model are
+the unablated model is 0, on average. The averages of the unablated model are
 measured once, on examples of their own.
 """
 
@@ -32,7 +32,6 @@ from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, at_end
 
-THRESHOLD = 0.2  # the default: 80% is kept
 UNABLATED_EXAMPLES = 512  # for the averages of the unablated model
 
 
