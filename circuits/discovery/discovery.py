@@ -19,13 +19,14 @@ from circuits.circuit import Circuit, Head
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.content_or_position import ContentOrPosition, content_or_position
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
-from circuits.discovery.idle import idle_heads
+from circuits.discovery.idle import can_be_idle, idle_heads
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
 from circuits.entrance import entrance
 from circuits.given import stream_seed
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
+from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer
 from circuits.results import Result
 from circuits.settings import current
@@ -130,10 +131,8 @@ def discover(
         progress(0.6)
         looking = content(circuit)
         layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # the sets of intact heads above them differ
-        ways: dict[int | None, Circuit] = {
-            None: circuit,
-            **{layer: intact_above(layer, circuit, looking) for layer in layers},
-        }
+        ways: dict[int | None, Circuit] = {layer: intact_above(layer, circuit, looking) for layer in layers}
+        ways[None] = circuit
         measured = growing.test.test(ways, min_examples=n_few)
         slack = current().slack
         intact = {layer: test.with_threshold(max(threshold, measured[layer].excess + slack)) for layer in layers}
@@ -145,11 +144,15 @@ def discover(
         progress(0.7)
         circuit = fitting.simplify(circuit, part_of(progress, 0.7, 0.9))
         circuit = finishing.prune(circuit)
+        for head in [head for head, mechanism in circuit.heads.items() if not mechanism.paths]:
+            idle_now = [one for one, mechanism in circuit.heads.items() if mechanism == Idle()]
+            if head not in idle_now and can_be_idle(screening, head, idle_now):
+                circuit = finishing.tried("simplify", circuit, (head, Idle()))
         progress(0.95)
         if any(path.joins_roles for path in circuit.paths) and test.test_one(circuit).decision == "below":
             circuit = steer(finishing, test, circuit)
         fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given)
-        combined = fresh.test_one(circuit)
+        combined = fresh.test({None: circuit}, min_examples=n_examples)[None]
         progress(1.0)
     fits = (*grew, fitting, finishing)
     tests = (ranging, test, screening, fresh, *(one.test for one in fits), *intact.values())

@@ -99,8 +99,8 @@ class Fitting:
                 changes, done = [*ways(circuit)], set()
                 for place in self._screened("prune", circuit, changes, by_cost=True):
                     change = changes[place]
-                    if change[0] not in done and self._allowed("prune", circuit, change):
-                        circuit = circuit.with_head(*change)
+                    if change[0] not in done and (changed := self.tried("prune", circuit, change)) != circuit:
+                        circuit = changed
                         done.add(change[0])
         return circuit
 
@@ -109,8 +109,8 @@ class Fitting:
         for done, head in enumerate(reversed([*circuit.heads]), start=1):
             changes = [(head, simpler) for simpler in dict.fromkeys(self._simpler(head, circuit.heads[head]))]
             for place in self._screened("simplify", circuit, changes):
-                if self._allowed("simplify", circuit, changes[place]):
-                    circuit = circuit.with_head(*changes[place])
+                if (changed := self.tried("simplify", circuit, changes[place])) != circuit:
+                    circuit = changed
                     break
             progress(done / len(circuit.heads))
         return circuit
@@ -123,8 +123,8 @@ class Fitting:
         self.note(step, circuit, [changes[place] for place in seen if place not in left], None)
         return sorted(left, key=lambda place: seen[place].excess) if by_cost else left
 
-    def _allowed(self, step: str, circuit: Circuit, change: Change) -> bool:
-        """Return whether a change keeps all losses low enough, and costs little by itself; it is logged."""
+    def tried(self, step: str, circuit: Circuit, change: Change) -> Circuit:
+        """Return the circuit with a change, if it keeps all losses low enough and costs little by itself."""
         (head, mechanism), changed, most = change, circuit.with_head(*change), current().in_passing
         low = self.test.test_one(changed, max_examples=most).decision == "below"
         limit = current().kept * current().least
@@ -133,7 +133,7 @@ class Fitting:
             low = low and self._missed(head, circuit)
         low = low and self._guides(head, changed)
         self.note(step, circuit, [change], 0 if low else None)
-        return low
+        return changed if low else circuit
 
     def _fewer(self, circuit: Circuit) -> Iterator[Change]:
         """Yield every head with one path less; a content head without any path gets its average."""

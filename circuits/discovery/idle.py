@@ -33,10 +33,15 @@ def idle_heads(test: SequentialTest, heads: Sequence[Head], progress: Progress =
             most = middle - 1
     idle, rest = cheap[:least], cheap[least + 1 :]
     for done, head in enumerate(rest):
-        if all(one.decision == "below" for one in _tested(test, [*idle, head], idle)):
+        if can_be_idle(test, head, idle):
             idle.append(head)
         progress(0.3 + 0.7 * done / len(rest))
     return _ablated(Idle(), sorted(idle))
+
+
+def can_be_idle(test: SequentialTest, head: Head, idle: Sequence[Head]) -> bool:
+    """Return whether a head can be idle beside others, with little effect."""
+    return all(one.decision == "below" for one in _tested(test, [*idle, head], idle))
 
 
 def _tested(test: SequentialTest, heads: Sequence[Head], before: Sequence[Head] | None = None) -> list[DecidedLoss]:
