@@ -51,6 +51,6 @@ def print_discovery(discovery: "Discovery") -> None:
             f"{discovery.n_undecided} changes were not made because the examples did not decide them; try more."
         )
     console.print(
-        f"The loss with all heads replaced or idle is {discovery.combined.loss}, {discovery.combined.decision} the threshold "
-        f"(the model's own is {discovery.scale.own}, with all heads idle {discovery.scale.none})."
+        f"The loss with all heads replaced or idle is {discovery.combined.loss}, {discovery.combined.decision} "
+        f"the threshold (the model's own is {discovery.scale.own}, with all heads idle {discovery.scale.none})."
     )
