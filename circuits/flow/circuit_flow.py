@@ -41,7 +41,12 @@ class CircuitFlow(NamedTuple):
 
 
 def circuit_flow(
-    circuit: Circuit, layout: Layout, *, only: Collection[AttentionPath] | None = None, replaced: bool = False
+    circuit: Circuit,
+    layout: Layout,
+    *,
+    only: Collection[AttentionPath] | None = None,
+    fixed: Collection[AttentionPath] = (),
+    replaced: bool = False,
 ) -> CircuitFlow:
     """Follow information along a circuit's paths only. Rows that do not lead to a role carry nothing.
 
@@ -51,21 +56,23 @@ def circuit_flow(
         circuit: the circuit.
         layout: the layout of its roles.
         only: the paths to follow; by default all paths.
+        fixed: other paths, along which heads attend by position; their ends need not share anything.
         replaced: whether paths carry information even if their ends share none, as replaced or observed attention does.
 
     Raises:
         BadInput: a path names a role that the layout does not have, or leads to a later role.
     """
     states, carried = [dict(layout.start)], []
-    for layer in range(1 + max((head.layer for head in circuit.heads_with_paths), default=-1)):
+    paths = [*circuit.paths, *fixed]
+    for layer in range(1 + max((path.head.layer for path in paths), default=-1)):
         before, after = states[-1], dict(states[-1])
-        for path in circuit.paths:
-            if path.head.layer != layer or (only is not None and path not in only):
+        for path in paths:
+            if path.head.layer != layer or (only is not None and path not in only and path not in fixed):
                 continue
             for source, target in path_ends(circuit, path, layout):
                 shared = before[source] & before[target]
                 alike = any(shared <= before[other] for other in layout.alike.get(target, ()))
-                allowed = replaced or (bool(shared) and not alike)
+                allowed = replaced or path in fixed or (bool(shared) and not alike)
                 new = before[target] - before[source] if allowed else frozenset()
                 carried.append(Carried(AttentionPath(path.head, source, target), new, allowed))
                 after[source] |= new

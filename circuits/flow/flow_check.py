@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from jaxtyping import Int
+from collections.abc import Iterator
+
+from jaxtyping import Bool, Int
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.entrance import entrance
 from circuits.flow.circuit_flow import circuit_flow
-from circuits.flow.fixed_paths import fixed_paths, with_fixed_paths
+from circuits.flow.fixed_paths import fixed_paths
 from circuits.given import examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
-from circuits.mechanisms.one_hot import OneHot
+from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.mechanisms.one_hot import POSITION, OneHot
 from circuits.results import Result, Verdict
 from circuits.roles import Roles
+from circuits.settings import current
 from circuits.task import LaidOut, Task
 from circuits.utils.lazy import torch
 
@@ -23,6 +27,8 @@ class FlowCheck(Result):
     """The result of the flow check: the information that the paths of a circuit carry under Assumption 1.
 
     A path with a condition carries on those instances only on which it holds, so each instance has a flow of its own.
+    A head that attends by position carries from the role that stands there in the instance, if any, and needs to share
+    nothing with it.
 
     Attributes:
         verdict: holds if every loss component is known where it is read, in all instances; else fails. A circuit with a
@@ -56,10 +62,10 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
     if not isinstance(task, LaidOut):
         return None
     roles = examples_of(task, ROLE_EXAMPLES, 0).roles
-    explicit = with_fixed_paths(circuit, roles)
-    held, of_instance = _held(explicit, roles)
-    flows = [circuit_flow(explicit, task.layout, only=paths) for paths in held]
-    named = {role for path in explicit.paths for role in (path.source, path.target)}
+    held, of_instance = _held(circuit, roles)
+    by_content = {*circuit.paths}
+    flows = [circuit_flow(circuit, task.layout, only=paths & by_content, fixed=paths - by_content) for paths in held]
+    named = {role for paths in held for path in paths for role in (path.source, path.target)}
     known_at: dict[str, int | None] = {}
     known_in: dict[str, float] = {}
     by_label: dict[str, ByLabel] = {}
@@ -93,13 +99,38 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
 
 def _held(circuit: Circuit, roles: Roles) -> tuple[list[set[AttentionPath]], Int[torch.Tensor, "example instance"]]:
     """Return the different sets of paths that hold together on an instance, and the set of every instance."""
-    holds = torch.ones((*roles.positions[:, 0].shape, len(circuit.paths)), dtype=torch.bool)
-    if not circuit.paths:
-        return [set()], torch.zeros(holds.shape[:2], dtype=torch.long)
-    for index, path in enumerate(circuit.paths):
+    there: dict[AttentionPath, torch.Tensor] = {}
+    everywhere = torch.ones_like(roles.positions[:, 0], dtype=torch.bool)
+    for path in circuit.paths:
         mechanism = circuit.heads[path.head]
-        if isinstance(mechanism, OneHot):
-            holds[..., index] = mechanism.holds(path.source, path.target, roles)
-    sets, of_instance = holds.flatten(0, 1).unique(dim=0, return_inverse=True)
-    held = [{path for path, there in zip(circuit.paths, row, strict=True) if there} for row in sets.tolist()]
-    return held, of_instance.reshape(holds.shape[:2])
+        one_hot = isinstance(mechanism, OneHot)
+        there[path] = mechanism.holds(path.source, path.target, roles) if one_hot else everywhere
+    for path, on in _by_position(circuit, roles):
+        there[path] = on if path not in there else there[path] | on
+    if not there:
+        return [set()], torch.zeros_like(roles.positions[:, 0])
+    sets, of_instance = torch.stack([*there.values()], dim=2).flatten(0, 1).unique(dim=0, return_inverse=True)
+    held = [{path for path, here in zip(there, row, strict=True) if here} for row in sets.tolist()]
+    return held, of_instance.reshape(roles.positions[:, 0].shape)
+
+
+def _by_position(
+    circuit: Circuit, roles: Roles
+) -> Iterator[tuple[AttentionPath, Bool[torch.Tensor, "example instance"]]]:
+    """Yield the paths that fixed patterns and rows to fixed positions have on some instances, and on which.
+
+    A fixed pattern has one where the position of the source gives that of the target ``attended`` or more.
+    """
+    for head, mechanism in circuit.heads.items():
+        for source in roles.distinct:
+            for target in roles.in_layer(head.layer).before(source):
+                at, to = roles.group("position", source), roles.group("position", target)
+                there = torch.zeros_like(at, dtype=torch.bool)
+                if isinstance(mechanism, FixedPattern):
+                    there = (mechanism.weights[at.cpu(), to.cpu()] >= current().attended).to(at.device)
+                elif isinstance(mechanism, OneHot):
+                    for ends in mechanism.rows:
+                        if ends[0] == source and (place := POSITION.fullmatch(ends[1])):
+                            there = there | (mechanism.holds(*ends, roles) & (to == int(place[1])))
+                if there.any():
+                    yield AttentionPath(head, source, target), there
