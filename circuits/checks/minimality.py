@@ -8,10 +8,13 @@ attention of these heads, so the loss rises only with the heads above some layer
 A positional head, which has a fixed pattern, is made idle instead, in the circuit, and among the circuit's intact heads
 (its average output, or that on another example).
 
+Of what does neither, a part may back up another one: its effect is also measured with one other head with paths idle
+(the set K of Wang et al.).
+
 What matters raises a loss by the least effect or more (``least``, settings.py), or above the threshold.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Literal, get_args
 
@@ -23,9 +26,10 @@ from circuits.mechanisms.mechanism import REPLACEMENTS, Idle, Mechanism, Resampl
 from circuits.results import Result, Verdict
 from circuits.settings import current
 
-Needed = Literal["directly", "indirectly", "undecided", "no"]
+Needed = Literal["directly", "indirectly", "as a backup", "undecided", "no"]
 Change = Callable[[Circuit], Circuit]
 Part = tuple[Head, AttentionPath | None]
+Way = tuple[Part, str]  # of removing a part
 
 
 class Removal(Result):
@@ -39,8 +43,8 @@ class Removal(Result):
         intact: if this is no clear effect, the loss with the highest excess with the heads above some layer intact, or
             with all of the circuit's heads intact; the excess is that over the same with the part in place.
         needed: ``directly`` if all ``losses`` show an effect; ``indirectly`` if each of them or its ``intact`` does;
-            ``no`` if for one way nothing does; else ``undecided``. It is ``undecided``, too, if the circuit's loss is
-            not low with the part in place.
+            ``as a backup`` if it does with another head with paths idle; ``no`` if for one way nothing does; else
+            ``undecided``. It is ``undecided``, too, if the circuit's loss is not low with the part in place.
     """
 
     head: Head
@@ -55,44 +59,57 @@ class Removal(Result):
 
 def minimality(experiment: Experiment) -> tuple[Removal, ...]:
     """Remove every path, and make every positional head idle, one at a time."""
-    circuit, enough = experiment.circuit, current().enough
+    circuit = experiment.circuit
     ways: dict[Part, dict[str, Change]] = {
-        (path.head, path): {row: partial(_without, path=path, row=row) for row in REPLACEMENTS}
+        (path.head, path): {row: partial(Circuit.without, path=path, instead=row) for row in REPLACEMENTS}
         for path in circuit.removable
     }
     for head, mechanism in circuit.heads.items():
         if not mechanism.paths and not mechanism.where and mechanism != Idle():
             ways[head, None] = {"idle": partial(_ablated, head=head, ablation=Idle())}
     each = {(part, way): change for part, changes in ways.items() for way, change in changes.items()}
-    directly = _effects(experiment, circuit, each, min_examples=enough)
+    directly = _effects(experiment, circuit, each, min_examples=current().enough)
     clear = [part for part, changes in ways.items() if all(directly[part, way].decision == "above" for way in changes)]
-    rest = {(part, way): change for (part, way), change in each.items() if part not in clear}
-    intact: dict[tuple[Part, str], list[DecidedLoss]] = {one: [] for one in rest}
-    for layer, low in enumerate(experiment.up_to[:-1]):
-        below = {one: change for one, change in rest.items() if one[0][0].layer <= layer}
-        if low.decision != "above" and below:
-            for one, effect in _effects(experiment, circuit.up_to(layer), below).items():
-                intact[one].append(effect)
-    idle = {one: change for one, change in rest.items() if one[1] == "idle"}
-    for base in (Idle(), Resample()) if experiment.has_others else (Idle(),):
-        ablated = {one: partial(_ablated, head=one[0][0], ablation=base) for one in idle}
-        for one, effect in _effects(experiment, Circuit(dict.fromkeys(experiment.outside, base)), ablated).items():
-            intact[one].append(effect)
+    rest = {one: change for one, change in each.items() if one[0] not in clear}
+
+    levels = [circuit.up_to(layer) for layer, low in enumerate(experiment.up_to[:-1]) if low.decision != "above"]
+    intact = _in_each(experiment, levels, rest)
+    for ablation in (Idle(), Resample()) if experiment.has_others else (Idle(),):
+        changed = {one: partial(_ablated, head=one[0][0], ablation=ablation) for one in rest if one[1] == "idle"}
+        alone = _effects(experiment, Circuit(dict.fromkeys(experiment.outside, ablation)), changed)
+        intact = {one: [*effects, *([alone[one]] if one in alone else [])] for one, effects in intact.items()}
+
     solved = experiment.combined.decision == "below"
-    return tuple(_removal(part, [*changes], directly, intact, solved) for part, changes in ways.items())
-
-
-def _without(circuit: Circuit, path: AttentionPath, row: str) -> Circuit:
-    return circuit.without(path, row)
+    open_ = {one: change for one, change in rest.items() if solved and _shown(directly[one], intact[one]) != "above"}
+    looking = circuit.heads_with_paths
+    knocked_out = [
+        base.with_head(head, Idle()) for base in (circuit, *levels) for head in looking if head in base.heads
+    ]
+    backups = _in_each(experiment, knocked_out, open_)
+    return tuple(_removal(part, [*changes], directly, intact, backups, solved) for part, changes in ways.items())
 
 
 def _ablated(circuit: Circuit, head: Head, ablation: Mechanism) -> Circuit:
     return circuit.with_head(head, ablation)
 
 
+def _in_each(
+    experiment: Experiment, bases: Iterable[Circuit], changes: Mapping[Way, Change]
+) -> dict[Way, list[DecidedLoss]]:
+    """Return the effects of changes of several circuits; a path can be removed only where the circuit has it."""
+    effects: dict[Way, list[DecidedLoss]] = {one: [] for one in changes}
+    for base in bases if changes else ():
+        there = {
+            (part, way): one for (part, way), one in changes.items() if part[1] is None or part[1] in base.removable
+        }
+        for one, effect in _effects(experiment, base, there).items():
+            effects[one].append(effect)
+    return effects
+
+
 def _effects(
-    experiment: Experiment, base: Circuit, changes: Mapping[tuple[Part, str], Change], min_examples: int = 0
-) -> dict[tuple[Part, str], DecidedLoss]:
+    experiment: Experiment, base: Circuit, changes: Mapping[Way, Change], min_examples: int = 0
+) -> dict[Way, DecidedLoss]:
     """Change a circuit in each way, and decide whether this has an effect; none is shown on all examples only.
 
     A loss that rises above the threshold is an effect, too.
@@ -110,21 +127,26 @@ def _effects(
 def _removal(
     part: Part,
     ways: list[str],
-    directly: Mapping[tuple[Part, str], DecidedLoss],
-    intact: Mapping[tuple[Part, str], list[DecidedLoss]],
+    directly: Mapping[Way, DecidedLoss],
+    intact: Mapping[Way, list[DecidedLoss]],
+    backups: Mapping[Way, list[DecidedLoss]],
     solved: bool,
 ) -> Removal:
     losses = {way: directly[part, way] for way in ways}
     highest = {way: max(intact.get((part, way), ()), key=_rank, default=None) for way in ways}
-    shown: dict[str, Compared] = {}
-    for way, loss in losses.items():
-        sides = {loss.decision, *(one.decision for one in intact.get((part, way), ()))}
-        shown[way] = "above" if "above" in sides else "undecided" if "undecided" in sides else "below"
+    alone = {_shown(loss, intact.get((part, way), ())) for way, loss in losses.items()}
+    beside = {
+        _shown(loss, [*intact.get((part, way), ()), *backups.get((part, way), ())]) for way, loss in losses.items()
+    }
     needed: Needed = "undecided"
-    if solved and "below" in shown.values():
-        needed = "no"
-    elif solved and {*shown.values()} == {"above"}:
+    if not solved:
+        pass
+    elif alone == {"above"}:
         needed = "directly" if all(loss.decision == "above" for loss in losses.values()) else "indirectly"
+    elif beside == {"above"}:
+        needed = "as a backup"
+    elif "below" in beside:
+        needed = "no"
     return Removal(
         head=part[0],
         path=part[1],
@@ -132,6 +154,12 @@ def _removal(
         intact={way: one for way, one in highest.items() if one is not None},
         needed=needed,
     )
+
+
+def _shown(loss: DecidedLoss, others: Iterable[DecidedLoss]) -> Compared:
+    """Return whether one of these losses shows an effect."""
+    sides = {loss.decision, *(one.decision for one in others)}
+    return "above" if "above" in sides else "undecided" if "undecided" in sides else "below"
 
 
 def _rank(one: DecidedLoss) -> tuple[bool, float]:
@@ -149,5 +177,7 @@ def minimal(experiment: Experiment, parts: tuple[Removal, ...]) -> Verdict:
     said = said if parts else "The circuit has no path and no positional head, so none is superfluous."
     if by_need["indirectly"]:
         said += f" Without these it does so with heads intact only: {listed(by_need['indirectly'])}."
+    if by_need["as a backup"]:
+        said += f" Without these it does so with another head idle only: {listed(by_need['as a backup'])}."
     no = {f"The loss does not rise {effect} without ": by_need["no"]}
     return verdict("minimal", said, no, {f"{MORE} Undecided whether these matter: ": by_need["undecided"]})

@@ -1,6 +1,7 @@
 """Appendix E of the paper to the letter. ``validation.py`` runs more checks and allows more mechanisms.
 
-Heads without a path are uniform or identity. Heads with paths are zero everywhere except for their ones.
+Heads without a path are uniform or identity. Heads with paths are zero everywhere except for their ones. A head of the
+circuit that has such a mechanism keeps it; of any other, the paths are kept, and the simplest mechanism is chosen.
 
     step 3      for each head alone, one of these mechanisms keeps the loss below the threshold; the simplest is chosen
     step 5      all chosen mechanisms together keep the loss below the threshold
@@ -82,7 +83,10 @@ def paper_protocol(experiment: Experiment) -> PaperProtocol:
 def _mechanisms(mechanism: Mechanism) -> list[Mechanism]:
     """Return the mechanisms that Appendix E allows for a head, simplest first; a hypothesis with a path is last."""
     simple: list[Mechanism] = [Uniform(), Identity()]
-    if isinstance(mechanism, OneHot) and mechanism.paths:
+    one_hot = isinstance(mechanism, OneHot) and mechanism.paths
+    if mechanism in simple or (one_hot and mechanism == OneHot(mechanism.paths)):
+        return [mechanism]
+    if isinstance(mechanism, OneHot) and one_hot:
         where = {ends: condition for ends, condition in mechanism.where if ends in mechanism.paths}
         return [*simple, OneHot(mechanism.paths, "zero", where)]
     return [*simple, mechanism] if mechanism.paths else simple

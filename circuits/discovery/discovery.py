@@ -11,6 +11,7 @@ The stages:
 """
 
 from collections.abc import Sequence
+from typing import get_args
 
 from pydantic import computed_field
 
@@ -20,15 +21,17 @@ from circuits.circuit_file import StoredCircuit
 from circuits.discovery.content_or_position import ContentOrPosition, content_or_position
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.idle import can_be_idle, idle_heads
+from circuits.discovery.literal import literal_circuit
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
 from circuits.entrance import entrance
+from circuits.errors import BadInput
 from circuits.given import stream_seed
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer
-from circuits.results import Result
+from circuits.results import Protocol, Result
 from circuits.settings import current
 from circuits.task import Task
 from circuits.utils.progress import part_of, shown
@@ -39,7 +42,8 @@ class Discovery(Result, extra="ignore"):
 
     Attributes:
         circuit: a mechanism for every head of the model.
-        content_or_position: the content heads and the positional heads; all others are idle.
+        content_or_position: the content heads and the positional heads; all others are idle. None if
+            the protocol is ``paper``.
         scale: the model's own loss, and that with all heads idle.
         combined: the loss with every head replaced or idle, on examples that no choice was made on.
         trials: every change that was tried, with its loss.
@@ -50,7 +54,7 @@ class Discovery(Result, extra="ignore"):
     """
 
     circuit: StoredCircuit
-    content_or_position: ContentOrPosition
+    content_or_position: ContentOrPosition | None
     scale: Range
     combined: DecidedLoss
     trials: tuple[Trial, ...]
@@ -79,6 +83,7 @@ def discover(
     n_examples: int = 1024,
     threshold: float = 0.05,
     seed: int = 0,
+    protocol: Protocol = "extended",
 ) -> Discovery:
     """Find the circuit of a model.
 
@@ -91,11 +96,16 @@ def discover(
         threshold: a loss counts as low if it exceeds the model's own by less than this share of the range, which is the
             loss with all heads idle minus the model's own.
         seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples.
+        protocol: the mechanisms to search with: all (``extended``), or those of Appendix E (``paper``), for which the
+            threshold is a loss.
 
     Raises:
         Unsolved: the model's heads do nothing for the task.
         BadInput: a number is out of range.
     """
+
+    if protocol not in get_args(Protocol):
+        raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")
 
     def drawn(stream: str, n: int) -> Sample:
         return Sample(task, n, stream_seed(seed, stream), next(model.parameters()).device)
@@ -109,6 +119,20 @@ def discover(
         given = averages, ranging.scale
         test = SequentialTest(model, task, sample, threshold, *given, searching=True)
         aim, last = current().aim * threshold, current().last * threshold
+        if protocol == "paper":
+            literal = literal_circuit(test.with_threshold(threshold, absolute=True), averaged, progress)
+            fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute=True)
+            return Discovery(
+                circuit=literal,
+                content_or_position=None,
+                scale=ranging.scale,
+                combined=fresh.test({None: literal}, min_examples=n_examples)[None],
+                trials=(),
+                threshold=threshold,
+                seed=seed,
+                n_evaluations=sum(one.n_evaluations for one in (ranging, test, fresh)),
+                n_readings=2 * mean_over,
+            )
         screening = test.with_threshold(aim)
         idle = idle_heads(screening, tuple(averages.patterns), part_of(progress, 0.0, 0.3))
         means = {head: mean for head, mean in averages.patterns.items() if head not in idle.heads}

@@ -33,7 +33,13 @@ from circuits.viewer import attention_viewer, warn_if_large
 HERE = Path(__file__).parent
 AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
 IN_PASSING = 64  # examples for the test whether paths are needed
-NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": "undecided", "no": "not needed"}
+NEEDED = {
+    "directly": "needed",
+    "indirectly": "needed indirectly",
+    "as a backup": "a backup",
+    "undecided": "undecided",
+    "no": "not needed",
+}
 INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # readable on white and on black
 CLEAR = "rgba(0, 0, 0, 0)"
 BARS = {"unablated": ("#8a8a8a", ""), "with the circuit": ("#0072B2", "/")}  # colour and pattern

@@ -94,7 +94,7 @@ def page(report: Report, experiment: Experiment | None) -> str:
         experiment: the experiment that made it; None for a report that was read from a file.
     """
     figures = {"losses": loss_figure(report)}
-    if report.discovery:
+    if report.discovery and report.discovery.content_or_position:
         figures["content-or-position"] = content_figure(report.discovery.content_or_position)
     viewers = []
     if experiment is not None:

@@ -22,14 +22,13 @@ from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, Range
-from circuits.results import PAGE, REPORT, SUMMARY, Decision, Result, Verdict, together
+from circuits.results import PAGE, REPORT, SUMMARY, Decision, Protocol, Result, Verdict, together
 from circuits.settings import Settings
 from circuits.tracing.edges import Composition
 from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
 
-Protocol = Literal["extended", "paper"]  # every check, or Appendix E to the letter
 STATEMENTS = ("solves", "agrees", "faithful", "complete", "carries", "minimal")  # a circuit holds if all of them hold
 
 

@@ -40,6 +40,12 @@ class ProtocolChoice(StrEnum):
     paper = "paper"
 
 
+Protocols = Annotated[
+    ProtocolChoice,
+    typer.Option(help="All mechanisms and checks, or those of the paper's Appendix E, with its absolute threshold."),
+]
+
+
 @app.command()
 def demo() -> None:
     """Validate the circuit of transformer_a, and write the report to reports/transformer_a."""
@@ -56,9 +62,7 @@ def validate(
     threshold: Threshold = 0.05,
     language_task: LanguageTaskName = None,
     metric: MetricName = None,
-    protocol: Annotated[
-        ProtocolChoice, typer.Option(help="Checks that decide: all of them, or only Appendix E of the paper.")
-    ] = ProtocolChoice.extended,
+    protocol: Protocols = ProtocolChoice.extended,
     as_json: Json = False,
 ) -> None:
     """Test whether a circuit solves, agrees, and is faithful, complete, carrying and minimal.
@@ -95,6 +99,7 @@ def discover(
     threshold: Threshold = 0.05,
     language_task: LanguageTaskName = None,
     metric: MetricName = None,
+    protocol: Protocols = ProtocolChoice.extended,
     as_json: Json = False,
 ) -> None:
     """Find the circuit of a transformer, and validate it on fresh examples, as validate does.
@@ -108,9 +113,11 @@ def discover(
     out = out or Path("reports") / name
     check_folder(out)
     model, task = opened(model_dir, language_task, metric)
-    discovery = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed)
+    chosen: dict[str, Any] = {"threshold": threshold, "seed": seed}
+    discovery = circuits.discover(model, task, n_examples=examples, **chosen, protocol=protocol.value)
     about = facts(model_dir, model, task)
     options = {"seed": seed, "threshold": f"{threshold:g}", "examples": examples}
+    options |= {"protocol": protocol.value} if protocol == ProtocolChoice.paper else {}
     options |= {key: about[key] for key in ("task", "metric") if key in about}
     command = " ".join(
         [f"retrieval-interp discover {model_dir}", *(f"--{key} {value}" for key, value in options.items())]
@@ -125,11 +132,11 @@ def discover(
         typer.echo(f"No circuit was found: the loss of the best candidate is {discovery.combined}.", err=as_json)
         if (out / "circuit.yaml").exists():
             typer.echo(f"{out / 'circuit.yaml'} is older, and not the circuit of this report.", err=as_json)
-    report = circuits.validate(model, task, circuit, n_examples=examples, seed=seed, threshold=threshold)
+    report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
     for _ in range(REPEATS):
         if report.more_examples_could_decide:
             examples *= 4
-            report = circuits.validate(model, task, circuit, n_examples=examples, seed=seed, threshold=threshold)
+            report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
     report = report.model_copy(update={"discovery": discovery})
     if discovery.found:
         report = taken_apart(report, model, task)

@@ -36,13 +36,10 @@ def print_discovery(discovery: "Discovery") -> None:
 
     console = Console()
     for head, mechanism in discovery.circuit.heads.items():
-        alone, looks = discovery.content_or_position.alone.get(head), discovery.content_or_position.looks_at(head)
-        said = (
-            f"looks at {looks}; loss with its average pattern alone {alone.loss.mean:.4f}"
-            if alone
-            else "its output is its average"
-        )
-        console.print(Text(f"{head!s:>8}  {mechanism} ({said})"))
+        looks = discovery.content_or_position
+        alone = looks.alone.get(head) if looks else None
+        said = f" (looks at {looks.looks_at(head)}; by its average alone {alone.loss})" if looks and alone else ""
+        console.print(Text(f"{head!s:>8}  {mechanism}{said}"))
     console.print(
         f"Discovery tried {len(discovery.trials)} changes and ran {discovery.n_evaluations} sequences for losses."
     )
