@@ -120,7 +120,8 @@ def discover(
         test = SequentialTest(model, task, sample, threshold, *given, searching=True)
         aim, last = current().aim * threshold, current().last * threshold
         if protocol == "paper":
-            literal = literal_circuit(test.with_threshold(threshold, absolute=True), averaged, progress)
+            absolute = test.with_threshold(threshold, absolute=True)
+            literal = literal_circuit(absolute, averaged, progress)
             fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute=True)
             return Discovery(
                 circuit=literal,
@@ -130,7 +131,7 @@ def discover(
                 trials=(),
                 threshold=threshold,
                 seed=seed,
-                n_evaluations=sum(one.n_evaluations for one in (ranging, test, fresh)),
+                n_evaluations=sum(one.n_evaluations for one in (ranging, absolute, fresh)),
                 n_readings=2 * mean_over,
             )
         screening = test.with_threshold(aim)
