@@ -18,6 +18,7 @@ from circuits.model.layers import attention
 from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.roles import Roles
 from circuits.settings import current
+from circuits.split import part, sizes
 from circuits.task import Examples, Task
 
 
@@ -74,7 +75,8 @@ def averaged_examples(
 ) -> Examples:
     """Return the examples that are averaged over, from an rng stream of their own; 1,024 by default."""
     n, device = n_examples or current().averaged, next(model.parameters()).device
-    return examples_of(task, n, stream_seed(seed, stream), device)
+    there = sizes(task).get(stream, n)  # a data set may have fewer
+    return examples_of(part(task, stream), min(n, there), stream_seed(seed, stream), device)
 
 
 @entrance

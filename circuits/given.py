@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from circuits.errors import BadInput, whole
 from circuits.model.state import learned
 from circuits.model.transformer import Transformer, run, spread
+from circuits.split import Part
 from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
 
@@ -41,6 +42,8 @@ def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu
         BadInput: the task gives something else, fewer or more examples, or lacks one of its roles; it gives the same
             examples for every seed, or others for the same one.
     """
+    if isinstance(task, Part):
+        return _drawn(task, n, seed).to(device)
     others, examples = _of_another_seed(task, n), _drawn(task, n, seed)
     there = {*_rows(examples)} if len(examples) >= len(others) else set()
     shared = sum(one in there for one in others)

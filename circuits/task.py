@@ -17,6 +17,7 @@ A task may have more, each of which unlocks a function:
     variables, exchanged, distances       Interchangeable    interchange
     instance_losses                       WithInstances      losses split by label: self_consistency, discover
     differences                           Comparable         validate compares outputs instead of losses
+    data                                  OnData             a fixed data set, which discover and validate split
     counterfactual inputs of Examples                        resample ablation, instead of the example before
 """
 
@@ -130,6 +131,15 @@ class WithInstances(Task, Protocol):
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch instance component"]:
         """Return the loss components of every instance; NaN for instances that are not asked for an answer."""
+
+
+@runtime_checkable
+class OnData(Task, Protocol):
+    """A task with a fixed data set: discover and validate take different examples of it (circuits/split.py)."""
+
+    @property
+    def data(self) -> Examples:
+        """All examples."""
 
 
 @runtime_checkable

@@ -24,6 +24,7 @@ from circuits.entrance import entrance
 from circuits.model.transformer import Transformer
 from circuits.report.report import Report, decided, statements_of
 from circuits.settings import current
+from circuits.split import sizes
 from circuits.task import Task
 from circuits.utils.progress import part_of, shown
 
@@ -88,6 +89,7 @@ def validate(
         scale=scale,
         combined=experiment.combined,
         up_to=experiment.up_to,
+        split=sizes(task),
         agreement=agrees,
         faithfulness=faithful,
         knockouts=knockouts,

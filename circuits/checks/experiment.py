@@ -17,6 +17,7 @@ from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer
 from circuits.results import Decision, Verdict
+from circuits.split import part
 from circuits.task import Task
 
 Lists = Mapping[str, Sequence[object]]
@@ -60,7 +61,7 @@ class Experiment:
     ) -> None:
         if not circuit.heads:
             raise BadInput("the circuit names no head; there is nothing to validate")
-        sample = Sample(task, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
+        sample = Sample(part(task, STREAM), n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
         circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
         self.model, self.task, self.circuit = model, task, circuit
         self.n_examples, self.seed, self.threshold = n_examples, seed, threshold

@@ -33,6 +33,7 @@ from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer
 from circuits.results import Protocol, Result
 from circuits.settings import current
+from circuits.split import part
 from circuits.task import Task
 from circuits.utils.progress import part_of, shown
 
@@ -108,7 +109,7 @@ def discover(
         raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")
 
     def drawn(stream: str, n: int) -> Sample:
-        return Sample(task, n, stream_seed(seed, stream), next(model.parameters()).device)
+        return Sample(part(task, stream), n, stream_seed(seed, stream), next(model.parameters()).device)
 
     with shown(None, "discovering") as progress:
         sample, n_few = drawn("discovery", n_examples), max(2, min(n_examples, current().enough))

@@ -63,6 +63,7 @@ class Report(Result):
         scale: the model's own loss, and that with all heads idle.
         combined: the loss with all named heads replaced or idle.
         up_to: for every layer, the loss with the named heads up to this layer replaced and those above intact.
+        split: the number of examples for each purpose, if the task has a fixed data set; else empty.
         agreement: how far the circuit's outputs are from the model's.
         faithfulness: the losses of the circuit's heads without the others.
         knockouts: heads of the circuit made idle, in the circuit and in the model.
@@ -87,6 +88,7 @@ class Report(Result):
     scale: Range
     combined: DecidedLoss
     up_to: tuple[DecidedLoss, ...]
+    split: dict[str, int]
     agreement: Agreement
     faithfulness: Faithfulness
     knockouts: tuple[Knockout, ...]
@@ -196,7 +198,9 @@ class Report(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """What stands beside the verdict: the nulls, and other circuits that do as well."""
-        return (*self.faithfulness.notes, *self.uniqueness.notes)
+        parts = ", ".join(f"{n} for {purpose}" for purpose, n in self.split.items())
+        split = [f"The data set is fixed; its examples are split: {parts}."] if parts else []
+        return (*self.faithfulness.notes, *self.uniqueness.notes, *split)
 
     @property
     def more_examples_could_decide(self) -> bool:
