@@ -32,6 +32,7 @@ class Settings(Result):
         least: the least effect: what changes the loss by less of the range (sequential_test.py) counts as no effect.
         sure: standard errors; a larger difference is taken as real where discovery searches. Three are right in 99.7%
             of cases if means are normal, which those of heavy-tailed losses are not.
+        glanced: the examples on which discovery leaves out changes that are clearly too costly.
         few: the fewest examples for any circuit: enough to see that a loss is far above the threshold.
         enough: the fewest examples for a loss below the threshold, and for every loss that a report shows.
         in_passing: the most examples for a candidate that is an intermediate step of a search.
@@ -59,6 +60,7 @@ class Settings(Result):
     error: Share = 0.01
     least: Share = 0.01
     sure: Amount = 3.0
+    glanced: Count = 8
     few: Count = 32
     enough: Count = 128
     in_passing: Count = 512

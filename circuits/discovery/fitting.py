@@ -76,15 +76,16 @@ class Fitting:
         while loss.excess >= self.test.threshold:
             changes = [change for head in circuit.heads for change in self._others(head, circuit.heads[head])]
             changed = [circuit.with_head(*change) for change in changes]
-            losses = self.test.test(dict(enumerate(changed)), min_examples=enough, max_examples=enough)
-            best = min(losses, key=lambda place: losses[place].excess, default=None)
+            seen = self.test.test(dict(enumerate(changed)), max_examples=current().glanced)
+            best = min(seen, key=lambda place: seen[place].excess, default=None)
             if best is not None:
+                loss = self.test.test({0: changed[best]}, min_examples=enough, max_examples=enough)[0]
                 gain = self.test.difference(changed[best], circuit)
                 best = best if gain.mean < -current().sure * gain.standard_error else None
             self.note("grow", circuit, changes, best)
             if best is None:
                 break
-            circuit, loss = changed[best], losses[best]
+            circuit = changed[best]
         return circuit
 
     def prune(self, circuit: Circuit) -> Circuit:
@@ -118,7 +119,7 @@ class Fitting:
     def _screened(self, step: str, circuit: Circuit, changes: Sequence[Change], by_cost: bool = False) -> Sequence[int]:
         """Return the changes that are not clearly too costly on a few examples, in order, or cheapest first."""
         changed = {place: circuit.with_head(*change) for place, change in enumerate(changes)}
-        seen = self.test.test(changed, max_examples=current().few)
+        seen = self.test.test(changed, max_examples=current().glanced)
         left = [place for place, tested in seen.items() if tested.decision != "above"]
         self.note(step, circuit, [changes[place] for place in seen if place not in left], None)
         return sorted(left, key=lambda place: seen[place].excess) if by_cost else left
@@ -126,12 +127,13 @@ class Fitting:
     def tried(self, step: str, circuit: Circuit, change: Change) -> Circuit:
         """Return the circuit with a change, if it keeps all losses low enough and costs little by itself."""
         (head, mechanism), changed, most = change, circuit.with_head(*change), current().in_passing
-        low = self.test.test_one(changed, max_examples=most).decision == "below"
+        low = self._guides(head, changed, current().glanced)
+        low = low and self.test.test_one(changed, max_examples=most).decision == "below"
         limit = current().kept * current().least
         low = low and self.test.test({0: changed}, than=circuit, limit=limit, max_examples=most)[0].decision == "below"
-        if step == "simplify" and mechanism.paths:  # a head gets no path that nobody would miss
+        if mechanism.paths and not circuit.heads[head].paths:  # a head gets no path that nobody would miss
             low = low and self._missed(head, circuit)
-        low = low and self._guides(head, changed)
+        low = low and self._guides(head, changed, most)
         self.note(step, circuit, [change], 0 if low else None)
         return changed if low else circuit
 
@@ -186,10 +188,10 @@ class Fitting:
                 return False
         return True
 
-    def _guides(self, head: Head, changed: Circuit) -> bool:
+    def _guides(self, head: Head, changed: Circuit, n: int) -> bool:
         """Whether after a change of this head no loss is clearly too high with the content heads above intact."""
         ways = self._intact_above(head, changed).items()
-        return all(test.test_one(way, max_examples=current().in_passing).decision != "above" for test, way in ways)
+        return all(test.test_one(way, max_examples=n).decision != "above" for test, way in ways)
 
     def _intact_above(self, head: Head, circuit: Circuit) -> dict[SequentialTest, Circuit]:
         """Return each test with content heads above intact that a change of this head affects, with its circuit.
@@ -201,7 +203,8 @@ class Fitting:
 
     def note(self, step: str, circuit: Circuit, changes: Sequence[Change], taken: int | None) -> None:
         """Add changes of a circuit to the log; one of them may have been taken."""
-        tested = self.test.test({place: circuit.with_head(*one) for place, one in enumerate(changes)}, max_examples=0)
+        ways = {place: circuit.with_head(*one) for place, one in enumerate(changes)}
+        tested = self.test.test(ways, max_examples=current().glanced)
         for place, (head, mechanism) in enumerate(changes):
             loss, kept = tested[place], place == taken
             self.trials.append(Trial(step=step, head=head, mechanism=str(mechanism), tested=loss, taken=kept))

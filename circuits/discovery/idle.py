@@ -19,7 +19,7 @@ def idle_heads(test: SequentialTest, heads: Sequence[Head], progress: Progress =
     Each head is idle alone first, on few examples. Then the cheapest are idle together, as many as the threshold of the
     test allows, by bisection; then every other head is tried beside them, the cheapest first.
     """
-    alone = test.test({head: _ablated(Idle(), [head]) for head in heads}, max_examples=current().few)
+    alone = test.test({head: _ablated(Idle(), [head]) for head in heads}, max_examples=current().glanced)
     cheap = sorted(
         (head for head in heads if alone[head].excess < current().least), key=lambda head: alone[head].excess
     )

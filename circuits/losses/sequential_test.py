@@ -117,7 +117,7 @@ class SequentialTest:
         self._averages = averages
         if scale is not None:
             self.scale = scale
-        self.rounds = [current().few]
+        self.rounds = [current().glanced if searching else current().few]
         while self.rounds[-1] < len(examples):
             self.rounds.append(4 * self.rounds[-1])
         self.n_evaluations = 0
@@ -298,13 +298,13 @@ class SequentialTest:
                 ):
                     measured[index].append(losses.cpu())
                     done += len(losses)
+                    self.n_evaluations += len(losses)
                     progress(done / work)
                 for circuit, parts in zip(new, measured, strict=True):
                     before = self._losses.get(circuit.digest, parts[0][:0])
                     more = torch.cat(parts)[len(before) - block.start :]
                     self._losses[circuit.digest] = torch.cat([before, more])
             self._n |= dict.fromkeys((circuit.digest for circuit in group), enough)
-        self.n_evaluations += work
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""

@@ -31,7 +31,8 @@ from torch import Tensor
 
 from benchmarks.ground_truth.levels import COMPILED, LEVELS
 from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth
-from circuits import Head, OneHot, discover, role_attention
+from circuits import Circuit, Head, OneHot, discover, evaluate, role_attention
+from circuits.averages import Averages
 from circuits.errors import Unsolved
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.ground_truth.chains import ChainTask
@@ -256,9 +257,9 @@ def by_edges(method: Callable[[Measured], Edges]) -> Callable[[GroundTruth, int]
 
 
 def by_discovery(truth: GroundTruth, seed: int, n_examples: int = N_EXAMPLES) -> Found:
-    """Return 2 for a head with a path or a row to a position, 1 for another pattern, 0 for uniform and identity.
+    """Return 2 for a head with a path or a row to a position, 1 for another pattern, 0 for uniform, identity and idle.
 
-    Added, below 1, is what the head's mean ablation alone costs. A model that does not solve its task gets 0.
+    Added, below 1, is what the head's average pattern alone costs. A model whose heads do nothing gets 0.
     """
     try:
         found = discover(truth.model, truth.task, n_examples=n_examples, threshold=THRESHOLD, seed=SEED)
@@ -267,12 +268,22 @@ def by_discovery(truth: GroundTruth, seed: int, n_examples: int = N_EXAMPLES) ->
             return Found(dict.fromkeys(truth.all_heads, 0.0), n_examples)
         more = by_discovery(truth, seed, 4 * n_examples)
         return Found(more.heads, n_examples + more.sequences)
-    scores = {}
-    for head, loss in found.content_or_position.alone.items():
-        own, cost = found.circuit.heads[head], max(loss.mean, 0.0)
-        patterned = str(own) not in ("uniform", "identity")
+    scores = dict.fromkeys(truth.all_heads, 0.0)
+    assert found.content_or_position is not None
+    for head, one in found.content_or_position.alone.items():
+        own, cost = found.circuit.heads[head], max(one.loss.mean, 0.0)
+        patterned = str(own) not in ("uniform", "identity", "idle")
         scores[head] = patterned + bool(own.paths or isinstance(own, OneHot)) + cost / (1 + cost)
     return Found(scores, found.n_evaluations + found.n_readings)
+
+
+def by_ablation(truth: GroundTruth, seed: int) -> Found:
+    """Return what making a head idle, alone, does to the loss of each example, on average (mean ablation)."""
+    over, on = (truth.task.examples(N_EXAMPLES, SEED + place) for place in (1, 0))
+    ways = [Circuit(), *(Circuit({head: "idle"}) for head in truth.all_heads)]
+    own, *losses = evaluate(truth.model, truth.task, on, ways, averages=Averages.of(truth.model, over)).mean(dim=2)
+    scores = {head: float((loss - own).abs().mean()) for head, loss in zip(truth.all_heads, losses, strict=True)}
+    return Found(scores, N_EXAMPLES * (1 + len(ways)))
 
 
 def by_attention(truth: GroundTruth, seed: int) -> Found:
@@ -294,6 +305,7 @@ METHODS: dict[str, Callable[[GroundTruth, int], Found]] = {
     "ACDC once": by_edges(lambda on: survival(on, ONCE)),
     "EAP": by_edges(eap),
     "EAP-IG": by_edges(lambda on: eap(on, 5)),
+    "ablation": by_ablation,
     "attention": by_attention,
     "chance": by_chance,
 }
