@@ -8,8 +8,8 @@ attention of these heads, so the loss rises only with the heads above some layer
 A positional head, which has a fixed pattern, is made idle instead, in the circuit, and among the circuit's intact heads
 (its average output, or that on another example).
 
-Of what does neither, a part may back up another one: its effect is also measured with one other head with paths idle
-(the set K of Wang et al.).
+Of what does neither, a path may back up another one: if another head has the same path, the effect is also measured
+without that (the set K of Wang et al.).
 
 What matters raises a loss by the least effect or more (``least``, settings.py), or above the threshold.
 """
@@ -43,7 +43,7 @@ class Removal(Result):
         intact: if this is no clear effect, the loss with the highest excess with the heads above some layer intact, or
             with all of the circuit's heads intact; the excess is that over the same with the part in place.
         needed: ``directly`` if all ``losses`` show an effect; ``indirectly`` if each of them or its ``intact`` does;
-            ``as a backup`` if it does with another head with paths idle; ``no`` if for one way nothing does; else
+            ``as a backup`` if it does without the same path of another head; ``no`` if for one way nothing does; else
             ``undecided``. It is ``undecided``, too, if the circuit's loss is not low with the part in place.
     """
 
@@ -81,16 +81,21 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
 
     solved = experiment.combined.decision == "below"
     open_ = {one: change for one, change in rest.items() if solved and _shown(directly[one], intact[one]) != "above"}
-    looking = circuit.heads_with_paths
-    knocked_out = [
-        base.with_head(head, Idle()) for base in (circuit, *levels) for head in looking if head in base.heads
-    ]
-    backups = _in_each(experiment, knocked_out, open_)
+    backups: dict[Way, list[DecidedLoss]] = {one: [] for one in open_}
+    for twin in circuit.paths if open_ else ():
+        same = {one: change for one, change in open_.items() if one[0][1] and _are_twins(one[0][1], twin)}
+        without = [base.without(twin, "identity") for base in (circuit, *levels) if twin in base.paths]
+        for one, effects in _in_each(experiment, without, same).items():
+            backups[one] += effects
     return tuple(_removal(part, [*changes], directly, intact, backups, solved) for part, changes in ways.items())
 
 
 def _ablated(circuit: Circuit, head: Head, ablation: Mechanism) -> Circuit:
     return circuit.with_head(head, ablation)
+
+
+def _are_twins(path: AttentionPath, other: AttentionPath) -> bool:
+    return path.head != other.head and (path.source, path.target) == (other.source, other.target)
 
 
 def _in_each(
@@ -178,6 +183,6 @@ def minimal(experiment: Experiment, parts: tuple[Removal, ...]) -> Verdict:
     if by_need["indirectly"]:
         said += f" Without these it does so with heads intact only: {listed(by_need['indirectly'])}."
     if by_need["as a backup"]:
-        said += f" Without these it does so with another head idle only: {listed(by_need['as a backup'])}."
+        said += f" Without these it does so only without the same path of another head, too: {listed(by_need['as a backup'])}."
     no = {f"The loss does not rise {effect} without ": by_need["no"]}
     return verdict("minimal", said, no, {f"{MORE} Undecided whether these matter: ": by_need["undecided"]})
