@@ -183,6 +183,6 @@ def minimal(experiment: Experiment, parts: tuple[Removal, ...]) -> Verdict:
     if by_need["indirectly"]:
         said += f" Without these it does so with heads intact only: {listed(by_need['indirectly'])}."
     if by_need["as a backup"]:
-        said += f" Without these it does so only without the same path of another head, too: {listed(by_need['as a backup'])}."
+        said += f" These matter once the same path of another head is gone: {listed(by_need['as a backup'])}."
     no = {f"The loss does not rise {effect} without ": by_need["no"]}
     return verdict("minimal", said, no, {f"{MORE} Undecided whether these matter: ": by_need["undecided"]})
