@@ -67,10 +67,11 @@ def agreement(experiment: Experiment) -> Agreement:
     of = "outputs" if isinstance(experiment.task, Comparable) else "losses"
     said = f"The circuit's {of} are {share.mean().item():.4f} of the range from the model's"
     correlation = torch.corrcoef(torch.stack([own, combined]))[0, 1].item()
+    alike = f" The errors correlate by {correlation:.2f}." if correlation == correlation else ""
     everywhere = Verdict(
         name="agrees",
         decision=DECISIONS[side],
-        sentence=f"{said}; the limit is {limit:.3g}. The errors correlate by {correlation:.2f}.",
+        sentence=f"{said}; the limit is {limit:.3g}.{alike}",
     )
     failed = own - own.mean() >= settings.failed * width
     n_failed, nearer = int(failed.sum()), (apart - combined)[failed] / (apart + combined)[failed].clamp(min=1e-12)
