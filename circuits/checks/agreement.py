@@ -5,6 +5,8 @@ wrong. Its outputs are therefore compared with the model's (the equivalence of S
 those that the model fails.
 """
 
+from math import isfinite
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -28,15 +30,15 @@ class Agreement(Result):
         apart: the average distance, as a share of the range; an example counts at most 1.
         n_failed: the examples that the model fails: their loss exceeds its average by ``failed`` of the range or more.
         nearer: on these, the average of (distance from the model - loss) / (distance from the model + loss): below 0
-            if the circuit is nearer to the model's answers than to the right ones. NaN without any.
-        correlation: the correlation of the losses of circuit and model over all examples; NaN if one does not vary.
+            if the circuit is nearer to the model's answers than to the right ones. None without any.
+        correlation: the correlation of the losses of circuit and model over all examples; None if one does not vary.
     """
 
     verdicts: tuple[Verdict, ...]
     apart: Number
     n_failed: int
-    nearer: Number
-    correlation: Number
+    nearer: float | None
+    correlation: float | None
 
 
 def solves(experiment: Experiment) -> Verdict:
@@ -67,10 +69,11 @@ def agreement(experiment: Experiment) -> Agreement:
     of = "outputs" if isinstance(experiment.task, Comparable) else "losses"
     said = f"The circuit's {of} are {share.mean().item():.4f} of the range from the model's"
     correlation = torch.corrcoef(torch.stack([own, combined]))[0, 1].item()
+    alike = f" The errors correlate by {correlation:.2f}." if isfinite(correlation) else ""
     everywhere = Verdict(
         name="agrees",
         decision=DECISIONS[side],
-        sentence=f"{said}; the limit is {limit:.3g}. The errors correlate by {correlation:.2f}.",
+        sentence=f"{said}; the limit is {limit:.3g}.{alike}",
     )
     failed = own - own.mean() >= settings.failed * width
     n_failed, nearer = int(failed.sum()), (apart - combined)[failed] / (apart + combined)[failed].clamp(min=1e-12)
@@ -88,8 +91,8 @@ def agreement(experiment: Experiment) -> Agreement:
         verdicts=(everywhere, failures),
         apart=share.mean().item(),
         n_failed=n_failed,
-        nearer=nearer.mean().item(),
-        correlation=correlation,
+        nearer=nearer.mean().item() if n_failed else None,
+        correlation=correlation if isfinite(correlation) else None,
     )
 
 

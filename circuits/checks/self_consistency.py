@@ -29,7 +29,8 @@ from circuits.averages import Averages
 from circuits.checks.experiment import DECISIONS, Experiment
 from circuits.circuit import AttentionPath, Circuit, Head, role_paths
 from circuits.entrance import entrance
-from circuits.losses.by_label import ByLabel, excess_by_label
+from circuits.losses.by_label import ByLabel
+from circuits.losses.excess_by_label import excess_by_label
 from circuits.losses.loss import Mean, per_example
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.model.layers import pattern_hook

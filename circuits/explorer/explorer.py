@@ -197,7 +197,9 @@ class Explorer(ipywidgets.VBox):
     def _minimal(self) -> str:
         """Test for every path of the circuit whether it is needed (Appendix E, step 6)."""
         asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": self.threshold}
-        parts = minimality(Experiment(self.model, self.task, self.draft.circuit, **asked))
+        experiment = Experiment(self.model, self.task, self.draft.circuit, **asked)
+        experiment.test.searching = True  # with a stated error so few examples never show that nothing is lost
+        parts = minimality(experiment)
         self._labels = {one.path: NEEDED[one.needed] for one in parts if one.path is not None}
         said = "; ".join(f"{one}: {NEEDED[one.needed]}" for one in parts) or "the circuit has no path"
         hint = " (all are, if the circuit's loss is not low)" if "undecided" in self._labels.values() else ""

@@ -28,7 +28,7 @@ def decided(
 
     Args:
         values: one value for each example.
-        limit: the limit, between -1 and 1.
+        limit: the limit.
         error: the share of cases in which "below" may be wrong.
         above: the same for "above"; by default ``error``, too.
     """
@@ -46,5 +46,6 @@ def _log_wealth(values: Float[torch.Tensor, " example"], limit: float, side: int
     mean = torch.cat([before, (x.cumsum(0) / times)[:-1]])  # of the values before; 0 for the first
     variance = torch.cat([before + PRIOR, ((PRIOR + (x - mean).square().cumsum(0)) / (times + 1))[:-1]])
     gain = side * (limit - mean)
-    stake = (gain / (variance + gain.square())).clamp(0, STAKE / (1 - side * limit))
+    worst = 1 - side * limit  # what one example may cost; nothing if no value is beyond the limit
+    stake = (gain / (variance + gain.square())).clamp(0, STAKE / worst if worst > 0 else math.inf)
     return torch.log1p(stake * side * (limit - x)).cumsum(0)

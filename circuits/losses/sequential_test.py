@@ -20,7 +20,7 @@ from torch import Tensor
 from circuits.ablation import each_loss
 from circuits.averages import Averages, averages
 from circuits.circuit import Circuit, Head
-from circuits.errors import Unsolved, real
+from circuits.errors import BadInput, Unsolved, real
 from circuits.given import number_of_examples
 from circuits.losses.betting import decided
 from circuits.losses.loss import Compared, Loss, Mean
@@ -108,10 +108,11 @@ class SequentialTest:
                 examples. It has no stated error: rare failures may be missed. Discovery searches with it.
 
         Raises:
-            BadInput: there are too few or too many examples, or the threshold is not a number above 0.
+            BadInput: there are too few or too many examples, or the threshold is not a number above 0, or no share.
         """
         number_of_examples(len(examples))
-        real("the threshold", threshold, above=0.0)
+        if real("the threshold", threshold, above=0.0) >= 1 and not (absolute or searching):
+            raise BadInput(f"the threshold is {threshold:g}; expected a share of the range, below 1")
         self.model, self.task, self.examples = model, task, examples
         self.threshold, self.absolute, self.searching = threshold, absolute, searching
         self._averages = averages
@@ -202,8 +203,9 @@ class SequentialTest:
 
         def made(key: Key) -> DecidedLoss:
             one, n = circuits[key], min(self._n[circuit.digest] for circuit in compared(key))
-            excess = self._excess(one, others[key], n)
-            at = limit / self.scale.width if self.absolute else limit
+            unit = max(self.scale.width, 2 * limit) if self.absolute else self.scale.width  # a loss may be any number
+            excess = self._excess(one, others[key], n, unit)
+            at = limit / unit if self.absolute else limit
             loss = Loss.of(self._losses[one.digest][:n], self.task.loss_components)
             return DecidedLoss(loss, self.decide(excess, at, **several), excess.mean().item())
 
@@ -241,13 +243,13 @@ class SequentialTest:
             return Mean.of(values).compared(limit)
         return decided(values, limit, error / below_of, error / above_of)
 
-    def _excess(self, one: Circuit, other: Circuit, n: int) -> Float[Tensor, " example"]:
+    def _excess(self, one: Circuit, other: Circuit, n: int, unit: float) -> Float[Tensor, " example"]:
         """Return the excess of one circuit over another on the first examples, between -1 and 1."""
 
         def over_the_model(circuit: Circuit) -> Float[Tensor, " example"]:
             losses = self._losses[circuit.digest][:n].double().mean(dim=1)
             own = 0.0 if self.absolute else self._losses[OWN.digest][:n].double().mean(dim=1)
-            return ((losses - own) / self.scale.width).clamp(-1, 1)
+            return ((losses - own) / unit).clamp(-1, 1)
 
         excess = over_the_model(one)
         return excess if self.absolute or other == OWN else (excess - over_the_model(other)).clamp(-1, 1)

@@ -1,0 +1,64 @@
+"""Appendix E to the letter, on circuits whose truth is compiled or written by hand."""
+
+import torch
+
+from circuits import Circuit, FixedPattern, Head, OneHot, validate
+from circuits.averages import averages
+from circuits.checks.experiment import Experiment
+from circuits.checks.paper_protocol import paper_protocol
+from circuits.ground_truth import compile_circuit
+from circuits.mechanisms import Previous, Uniform
+from tests.handmade import ChainTask
+
+ANSWER = OneHot({"query": "pair1.second"})
+JOIN = OneHot({"pair1.second": "pair1.first"})
+
+
+def by_the_letter(model, task, circuit, **settings):
+    return paper_protocol(Experiment(model, task, circuit, **{"n_examples": 256, **settings}))
+
+
+def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_which_it_leads(model, task):
+    mean = averages(model, task).patterns[Head(0, 0)]
+    circuit = Circuit({Head(0, 0): mean, Head(1, 0): OneHot({"query": "pair1.second"}, "identity")})
+    found = by_the_letter(model, task, circuit)
+    assert found.circuit.heads == {Head(0, 0): JOIN, Head(1, 0): ANSWER}
+    assert found.decision == "holds"
+    n = mean.weights.shape[0]
+    nowhere = circuit.with_head(Head(0, 0), FixedPattern(0.6 * torch.eye(n) + 0.4 * torch.eye(n).roll(-1, 1).tril()))
+    report = validate(model, task, nowhere, n_examples=256).by("paper")
+    assert report.paper.circuit.heads[Head(0, 0)].name in ("uniform", "identity")
+    (step_3, *_) = report.paper.verdicts
+    assert step_3.decision == "fails"  # nothing but its average or the path can stand for the joining head alone
+    assert report.headline == "fails, by Appendix E to the letter"
+
+
+def test_a_circuit_of_paths_holds_by_the_letter_too(model, task):
+    found = by_the_letter(model, task, Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER}))
+    assert found.decision == "holds"
+    assert {path.head for path in found.without} == {Head(0, 0), Head(1, 0)}
+    assert found.combined.loss.mean < 0.001
+
+
+def test_by_the_letter_the_threshold_is_a_loss_and_the_models_own_loss_counts(model, task, circuit):
+    """Without L1H0's path the query attends to all positions alike: nothing is left, and the loss is 0.92."""
+    (without,) = (one for path, one in by_the_letter(model, task, circuit).without.items() if path.head.layer == 1)
+    assert without.decision == "above"
+    more = by_the_letter(model, task, circuit, threshold=without.loss.mean + 0.05)
+    assert [one.decision for path, one in more.without.items() if path.head.layer == 1] == ["below"]
+    assert more.verdicts[2].decision == "fails"
+    assert "It stays below without L1H0 query -> pair1.second" in more.verdicts[2].sentence
+
+
+def test_by_the_letter_a_head_that_uniform_attention_can_replace_is_uniform_whatever_is_said_of_it():
+    task = ChainTask(1)
+    named = Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): JOIN})  # L1H1 joins too late for anybody
+    found = by_the_letter(compile_circuit(named, task), task, named)
+    assert found.circuit.heads == {Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): Uniform()}
+    assert {path.head for path in found.without} == {Head(0, 0), Head(1, 0)}
+
+
+def test_by_the_letter_an_idle_head_is_uniform_or_identity_too(model, task):
+    found = by_the_letter(model, task, Circuit({Head(0, 0): "idle", Head(1, 0): ANSWER}))
+    assert {*found.alone[Head(0, 0)]} == {"uniform", "identity"}
+    assert found.verdicts[0].decision == "fails"  # the joining head is neither
