@@ -46,8 +46,8 @@ class Faithfulness(Result):
         """What the nulls and the average patterns say, beside the verdict."""
         low = sum(one.decision != "above" for one in self.random_heads)
         at_random = f"{low} of {len(self.random_heads)} random sets of {len(self.heads)} heads do not clearly fail"
-        need = {"below": "No head outside the circuit needs content", "above": "Heads outside the circuit need content"}
-        said = need.get(self.patterns.decision, "Undecided whether heads outside the circuit need content")
+        need = {"below": "No head without a path needs content", "above": "Heads without a path need content"}
+        said = need.get(self.patterns.decision, "Undecided whether heads without a path need content")
         return (
             *([f"{at_random}; the best has the loss {self.random_heads[0].loss}."] if self.random_heads else ()),
             f"{said}: with their average patterns, which depend on positions only, the loss is {self.patterns.loss}.",
@@ -65,7 +65,7 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
     kinds = {kind: one for kind, one in ABLATIONS.items() if experiment.has_others or kind != "resample"}
     n = experiment.n_examples
     ablations = test.test({kind: Circuit(dict.fromkeys(outside, one)) for kind, one in kinds.items()}, min_examples=n)
-    looking = [head for head, mechanism in experiment.circuit.heads.items() if mechanism.varies or mechanism.paths]
+    looking = [head for head, mechanism in experiment.circuit.heads.items() if mechanism.varies]
     means = Circuit(experiment.means)
     fixed = test.test({"patterns": means.without_heads(looking), "positions": means}, min_examples=current().enough)
     drawn, rng = [], random.Random(experiment.seed)
