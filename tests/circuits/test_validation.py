@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from circuits.checks.removals import _doubtful, alternative_targets, removals, step_6
 
 from circuits import Circuit, FixedPattern, Head, OneHot, Report, Roles, discover, load_circuit, save_circuit, validate
 from circuits.averages import averages
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
-from circuits.checks.removals import _doubtful, alternative_targets, removals, step_6
 from circuits.circuit import AttentionPath
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
