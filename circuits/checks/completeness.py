@@ -1,7 +1,7 @@
 """Completeness as in Wang et al. 2022 (section 4): do no other heads do the circuit's work?
 
-After a knockout of any of its heads, the circuit (all others ablated, too) and the model must have the same loss. A
-head is knocked out by its average output, whether it looks at content or attends by position. Every head is, every two
+After a knockout of any of its heads, the circuit (all others ablated, too) and the model must have the same loss, or
+both be as bad as without any head: beyond that there is nothing to compare. A head is knocked out by its average output, whether it looks at content or attends by position. Every head is, every two
 heads, and random sets of them.
 """
 
@@ -25,7 +25,7 @@ class Knockout(Result):
         of_circuit: the loss with these heads and all heads outside the circuit idle.
         of_model: the loss with these heads idle and all others intact.
         difference: the first minus the second on the same examples, as a share of the range.
-        decision: whether the size of the difference is below the threshold.
+        decision: whether the size of the difference is below the threshold, or both losses are as high as without heads.
     """
 
     heads: tuple[Head, ...]
@@ -56,13 +56,14 @@ def completeness(experiment: Experiment, progress: Progress = lambda share: None
     test.measure([ways[subset] for subset in singles for ways in (of_circuit, of_model)], progress=progress)
     higher = test.test(of_circuit, than=of_model)
     lower = test.test(of_model, than=of_circuit)
+    broken = {subset for subset in sets if experiment.broken(of_circuit[subset]) and experiment.broken(of_model[subset])}
     knockouts = [
         Knockout(
             heads=subset,
             of_circuit=higher[subset].loss,
             of_model=lower[subset].loss,
             difference=higher[subset].excess,
-            decision=_either(higher[subset], lower[subset]),
+            decision="below" if subset in broken else _either(higher[subset], lower[subset]),
         )
         for subset in sets
     ]

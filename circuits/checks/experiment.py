@@ -12,7 +12,7 @@ from circuits.errors import BadInput
 from circuits.given import stream_seed
 from circuits.losses.loss import Compared
 from circuits.losses.sample import Sample
-from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
+from circuits.losses.sequential_test import OWN, DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer
@@ -92,6 +92,12 @@ class Experiment:
     def means(self) -> dict[Head, FixedPattern]:
         """Every head's average pattern."""
         return self.averages.patterns
+
+    def broken(self, circuit: Circuit) -> bool:
+        """Whether a circuit, measured before, is as bad as no heads but for the threshold; an example counts up to 2."""
+        own, losses = (one.double().mean(dim=1) for one in self.test.each([OWN, circuit], self.test.n_of(circuit)))
+        halved = (losses - own) / self.scale.width / 2
+        return self.test.decide(halved, (1 - self.threshold) / 2) == "above"
 
     def without(self, *heads: Head) -> Circuit:
         """Return the model with some heads idle."""

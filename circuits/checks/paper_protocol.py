@@ -83,12 +83,12 @@ def paper_protocol(experiment: Experiment) -> PaperProtocol:
 def _mechanisms(mechanism: Mechanism) -> list[Mechanism]:
     """Return the mechanisms that Appendix E allows for a head, simplest first; a hypothesis with a path is last."""
     simple: list[Mechanism] = [Uniform(), Identity()]
-    one_hot = isinstance(mechanism, OneHot) and mechanism.paths
-    if mechanism in simple or (one_hot and mechanism == OneHot(mechanism.paths)):
-        return [mechanism]
-    if isinstance(mechanism, OneHot) and one_hot:
+    if isinstance(mechanism, OneHot) and mechanism.paths:
         where = {ends: condition for ends, condition in mechanism.where if ends in mechanism.paths}
-        return [*simple, OneHot(mechanism.paths, "zero", where)]
+        literal = OneHot(mechanism.paths, "zero", where)
+        return [literal] if mechanism == literal and not where else [*simple, literal]
+    if mechanism in simple:
+        return [mechanism]
     return [*simple, mechanism] if mechanism.paths else simple
 
 

@@ -308,6 +308,10 @@ class SequentialTest:
                     self._losses[circuit.digest] = torch.cat([before, more])
             self._n |= dict.fromkeys((circuit.digest for circuit in group), enough)
 
+    def n_of(self, circuit: Circuit) -> int:
+        """Return the number of examples that a circuit was measured on."""
+        return self._n[circuit.digest]
+
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""
         n = min(self._n[one.digest], self._n[other.digest])
