@@ -66,9 +66,8 @@ def test_an_absolute_threshold_is_a_loss_whatever_range_and_own_loss_are(model, 
 
 
 def test_a_share_of_the_range_is_below_1(model, task, circuit):
-    assert_refused(
-        "the threshold is 1; expected a share of the range, below 1", validate, model, task, circuit, threshold=1.0
-    )
+    said = "expected a share of the range, below 1"
+    assert_refused(f"the threshold is 1; {said}", validate, model, task, circuit, threshold=1.0)
     assert_refused(f"the threshold is 1.5; {said}", discover, model, task, threshold=1.5)
 
 
