@@ -8,7 +8,7 @@ from circuits.averages import averages
 from circuits.checks.experiment import Experiment
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.ground_truth import compile_circuit
-from circuits.mechanisms import Previous, Uniform
+from circuits.mechanisms import Uniform
 from tests.handmade import ChainTask
 
 ANSWER = OneHot({"query": "pair1.second"})
@@ -24,7 +24,7 @@ def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_wh
     circuit = Circuit({Head(0, 0): mean, Head(1, 0): OneHot({"query": "pair1.second"}, "identity")})
     found = by_the_letter(model, task, circuit)
     assert found.circuit.heads == {Head(0, 0): JOIN, Head(1, 0): ANSWER}
-    assert found.decision == "holds"
+    assert (found.decision, len(found.without)) == ("holds", 2)
     n = mean.weights.shape[0]
     nowhere = circuit.with_head(Head(0, 0), FixedPattern(0.6 * torch.eye(n) + 0.4 * torch.eye(n).roll(-1, 1).tril()))
     report = validate(model, task, nowhere, n_examples=256).by("paper")
@@ -32,13 +32,6 @@ def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_wh
     (step_3, *_) = report.paper.verdicts
     assert step_3.decision == "fails"  # nothing but its average or the path can stand for the joining head alone
     assert report.headline == "fails, by Appendix E to the letter"
-
-
-def test_a_circuit_of_paths_holds_by_the_letter_too(model, task):
-    found = by_the_letter(model, task, Circuit({Head(0, 0): Previous(), Head(1, 0): ANSWER}))
-    assert found.decision == "holds"
-    assert {path.head for path in found.without} == {Head(0, 0), Head(1, 0)}
-    assert found.combined.loss.mean < 0.001
 
 
 def test_by_the_letter_the_threshold_is_a_loss_and_the_simplest_mechanism_below_it_is_taken(model, task, circuit):
