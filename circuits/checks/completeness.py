@@ -56,7 +56,9 @@ def completeness(experiment: Experiment, progress: Progress = lambda share: None
     test.measure([ways[subset] for subset in singles for ways in (of_circuit, of_model)], progress=progress)
     higher = test.test(of_circuit, than=of_model)
     lower = test.test(of_model, than=of_circuit)
-    broken = {subset for subset in sets if experiment.broken(of_circuit[subset]) and experiment.broken(of_model[subset])}
+    broken = {
+        subset for subset in sets if experiment.broken(of_circuit[subset]) and experiment.broken(of_model[subset])
+    }
     knockouts = [
         Knockout(
             heads=subset,

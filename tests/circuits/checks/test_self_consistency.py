@@ -43,10 +43,7 @@ def test_a_head_loses_its_way_if_the_circuit_takes_away_what_it_looks_for():
     experiment = Experiment(model, task, blind, n_examples=128)
     assert experiment.combined.loss.mean < 1e-6
     checked = carries(experiment)
-    assert [(one.name, one.decision) for one in checked.verdicts] == [
-        ("flow check", "fails"),
-        ("self-consistent", "fails"),
-    ]
+    assert {one.name: one.decision for one in checked.verdicts} == {"flow check": "fails", "self-consistent": "fails"}
     (high,) = checked.self_consistency.heads
     assert high.decision == "fails"
     assert high.loss.excess == pytest.approx(1.0, abs=0.01)
@@ -117,14 +114,6 @@ def test_only_the_instances_that_a_condition_covers_count():
     assert all(own.decision == "holds" for own in found.heads[1].along)
 
 
-def test_heads_below_are_replaced_and_heads_above_do_not_matter():
-    model, task = one_step(n_layers=3)
-    uniform = FixedPattern(torch.ones(9, 9).tril() / torch.arange(1, 10)[:, None], "mean")
-    found = self_consistency(model, task, Circuit({LOW: JOIN, HIGH: ANSWER, Head(2, 0): uniform}), n_examples=128)
-    assert [one.head for one in found.heads] == [LOW, HIGH]
-    assert found.verdict.decision == "holds"
-
-
 def test_a_label_whose_loss_is_high_is_not_hidden_by_the_average():
     """Pair 1 is joined in two of three slots only, so the answering head by itself misses the third."""
     model, task = one_step(n_layers=3)
@@ -159,16 +148,14 @@ def test_a_task_that_gives_averages_only_is_not_split():
     assert found.verdict.decision == "holds"
 
 
-def test_without_a_group_attention_has_no_label(model, task, circuit):
-    found = self_consistency(model, task, circuit, n_examples=128)
-    assert [own.label for one in found.heads for own in one.along] == [None, None]
-    assert found.verdict.decision == "holds"
-
-
-def test_few_examples_never_show_that_the_circuit_steers_itself(model, task, circuit):
-    found = self_consistency(model, task, circuit, n_examples=32)
-    assert [own.decision for one in found.heads for own in one.along] == ["holds", "holds"]  # far from a half
-    assert (found.intact.decision, found.verdict.decision) == ("undecided", "undecided")  # not so far from 5%
+@pytest.mark.parametrize(("n_examples", "decision"), [(128, "holds"), (32, "undecided")])
+def test_without_a_group_attention_has_no_label_and_few_examples_show_no_more_than_it(
+    model, task, circuit, n_examples, decision
+):
+    found = self_consistency(model, task, circuit, n_examples=n_examples)
+    along = [own for one in found.heads for own in one.along]
+    assert [(own.label, own.decision) for own in along] == [(None, "holds")] * 2  # far from a half
+    assert found.verdict.decision == decision  # a loss is not so far from 5% of the range
 
 
 def test_a_circuit_without_paths_cannot_be_self_consistent_and_no_head_of_it_has_to_find_its_way(model, task):
