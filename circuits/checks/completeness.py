@@ -1,8 +1,8 @@
 """Completeness as in Wang et al. 2022 (section 4): do no other heads do the circuit's work?
 
 After a knockout of any of its heads, the circuit (all others ablated, too) and the model must have the same loss, or
-both be as bad as without any head: beyond that there is nothing to compare. A head is knocked out by its average output, whether it looks at content or attends by position. Every head is, every two
-heads, and random sets of them.
+both be as bad as without any head: beyond that there is nothing to compare. A head is knocked out by its average
+output, whether it looks at content or attends by position. Every head is, every two heads, and random sets of them.
 """
 
 import random
@@ -25,7 +25,8 @@ class Knockout(Result):
         of_circuit: the loss with these heads and all heads outside the circuit idle.
         of_model: the loss with these heads idle and all others intact.
         difference: the first minus the second on the same examples, as a share of the range.
-        decision: whether the size of the difference is below the threshold, or both losses are as high as without heads.
+        decision: whether the size of the difference is below the threshold, or both losses are as high as
+            without heads.
     """
 
     heads: tuple[Head, ...]

@@ -94,7 +94,7 @@ class Experiment:
         return self.averages.patterns
 
     def broken(self, circuit: Circuit) -> bool:
-        """Whether a circuit, measured before, is as bad as no heads but for the threshold; an example counts up to 2."""
+        """Whether a circuit that was measured is as bad as no heads, but for the threshold; examples count up to 2."""
         own, losses = (one.double().mean(dim=1) for one in self.test.each([OWN, circuit], self.test.n_of(circuit)))
         halved = (losses - own) / self.scale.width / 2
         return self.test.decide(halved, (1 - self.threshold) / 2) == "above"
