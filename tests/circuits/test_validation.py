@@ -18,7 +18,6 @@ from tests.refusals import assert_refused
 
 TASK, TRUE = ChainTask(2, n_chains=2), doubling_circuit()
 WHOLE = Circuit({**TRUE.heads, **dict.fromkeys(("L0H1", "L1H1", "L2H1"), "idle")})
-JOIN = TRUE.heads[Head(0, 0)]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def test_a_circuit_one_edit_away_does_not_hold(planted, edit):
     assert {one.decision for one in report.statements} == {"holds", "fails"}
 
 
-def test_a_path_moved_to_another_head_is_not_faithful(planted):
+def test_a_circuit_with_a_path_moved_to_another_head_neither_solves_nor_is_faithful(planted):
     moved = WHOLE.with_head("L2H0", "idle").with_head("L2H1", TRUE.heads[Head(2, 0)])
     report = validate(planted, TASK, moved, n_examples=128)
     assert {"solves", "faithful"} <= not_holding(report)  # L2H1 writes nothing, wherever it looks
@@ -75,7 +74,6 @@ def test_a_path_moved_to_another_head_is_not_faithful(planted):
 def test_a_circuit_that_is_silent_about_a_head_is_undecided(model, task, circuit):
     report = validate(model, task, circuit.without_heads([Head(0, 0)]), n_examples=256)
     assert report.headline == "undecided (solves: undecided; carries: undecided)"
-    assert report.more_examples_could_decide
 
 
 def test_the_same_seed_gives_the_same_report_and_another_seed_other_losses(model, task, circuit, right):

@@ -144,9 +144,7 @@ def test_without_heads_outside_or_inside_there_is_nothing_to_knock_out(planted, 
     assert said in complete(experiment, ()).sentence
 
 
-JOINS, FETCH = (
-    AttentionPath.parse(text) for text in ("L0H0 pair1.second -> pair1.first", "L1H0 query -> pair1.second")
-)
+JOINS, FETCH = TRUE.paths
 
 
 def removed(model, circuit, n_examples=1024):
