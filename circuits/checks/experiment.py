@@ -15,7 +15,7 @@ from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import OWN, DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Idle
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision, Verdict
 from circuits.split import part
 from circuits.task import Task
@@ -62,7 +62,7 @@ class Experiment:
         if not circuit.heads:
             raise BadInput("the circuit names no head; there is nothing to validate")
         sample = Sample(part(task, STREAM), n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
-        circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
+        circuit.check(windowed(model, sample.roles), model.cfg.n_layers, model.cfg.n_heads)
         self.model, self.task, self.circuit = model, task, circuit
         self.n_examples, self.seed, self.threshold = n_examples, seed, threshold
         self.averages = averages(model, task, seed, stream=f"{STREAM} means")

@@ -204,8 +204,8 @@ class Report(Result):
 
     @property
     def more_examples_could_decide(self) -> bool:
-        """Whether more examples could change the verdict: nothing fails, and something is undecided."""
-        return self.decision == "undecided" and bool(self.circuit.heads)
+        """Whether more examples could change the verdict: nothing fails, and no head is left intact."""
+        return self.decision == "undecided" and {*self.faithfulness.heads} <= {*self.circuit.heads}
 
     def plot(self) -> plotly.graph_objects.Figure:
         """Plot the loss without each attention path."""
