@@ -119,18 +119,26 @@ def _by_position(
 ) -> Iterator[tuple[AttentionPath, Bool[torch.Tensor, "example instance"]]]:
     """Yield the paths that fixed patterns and rows to fixed positions have on some instances, and on which.
 
-    A fixed pattern has one where the position of the source gives that of the target ``attended`` or more.
+    A fixed pattern has one where the position of the source gives that of the target ``attended`` or more; that of the
+    other rows of a one-hot head counts where no row of the source holds.
     """
     for head, mechanism in circuit.heads.items():
+        rest = mechanism.elsewhere if isinstance(mechanism, OneHot) else mechanism
         for source in roles.distinct:
+            at = roles.group("position", source)
+            fixed, free = [], torch.ones_like(at, dtype=torch.bool)
+            if isinstance(mechanism, OneHot):
+                for ends in (row for row in mechanism.rows if row[0] == source):
+                    holds = mechanism.holds(*ends, roles)
+                    free &= ~holds
+                    if place := POSITION.fullmatch(ends[1]):
+                        fixed.append((int(place[1]), holds))
             for target in roles.in_layer(head.layer).before(source):
-                at, to = roles.group("position", source), roles.group("position", target)
-                there = torch.zeros_like(at, dtype=torch.bool)
-                if isinstance(mechanism, FixedPattern):
-                    there = (mechanism.weights[at.cpu(), to.cpu()] >= current().attended).to(at.device)
-                elif isinstance(mechanism, OneHot):
-                    for ends in mechanism.rows:
-                        if ends[0] == source and (place := POSITION.fullmatch(ends[1])):
-                            there = there | (mechanism.holds(*ends, roles) & (to == int(place[1])))
+                to = roles.group("position", target)
+                there = torch.zeros_like(free)
+                for number, holds in fixed:
+                    there |= holds & (to == number)
+                if isinstance(rest, FixedPattern):
+                    there |= free & (rest.weights[at.cpu(), to.cpu()] >= current().attended).to(at.device)
                 if there.any():
                     yield AttentionPath(head, source, target), there
