@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from circuits import AttentionPath, Circuit, Head, OneHot, discover, validate
+from circuits import Circuit, Head, OneHot, discover, validate
 from circuits.averages import averages
 from circuits.checks.completeness import complete, completeness
 from circuits.checks.experiment import STREAM, Experiment
