@@ -61,7 +61,7 @@ def test_a_task_that_does_not_say_what_its_roles_know_has_no_answer():
 
 
 def test_what_one_instance_needs_may_wait_at_a_position_of_another_one():
-    """Two chains: both queries look at position 3, where slot 1 has its symbol, and to which that of slot 0 is copied."""
+    """Both queries look at position 3: the symbol of slot 1 stands there, and that of slot 0 is copied to it."""
     task, looks = ChainTask(1, n_chains=2), OneHot({"query": "position 3"})
     assert flow_check(Circuit({"L1H0": looks}), task).known_in == {"x1": 0.5}
     copied = FixedPattern(torch.eye(6)[[0, 1, 2, 1, 4, 5]])
