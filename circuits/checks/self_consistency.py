@@ -41,6 +41,9 @@ from circuits.settings import current
 from circuits.task import Examples, Task
 
 
+RESTORING = 3  # lower heads that are tried for each head that is not self-consistent
+
+
 class PathAttention(Result):
     """A head's own attention along a path, on the instances with one label.
 
@@ -207,15 +210,15 @@ def are_self_consistent(test: SequentialTest, circuit: Circuit, intact: Sequence
 
 
 def restoring(test: SequentialTest, circuit: Circuit, intact: Sequence[Head]) -> Iterator[tuple[Head, DecidedLoss]]:
-    """Yield the heads below, each of which makes heads with paths self-consistent if it is intact as well; best first.
+    """Yield heads below, each of which makes heads with paths self-consistent if it is intact as well; best first.
 
-    The loss is that with this head and the heads with paths intact.
+    The loss is that with this head and the heads with paths intact. Only the ``RESTORING`` best are tried.
     """
     lower = [head for head in circuit.heads if head.layer < intact[-1].layer and head not in intact]
     tested = test.test({head: circuit.without_heads([head, *intact]) for head in lower})
-    for head in sorted(lower, key=lambda head: tested[head].loss.mean):
-        low_too = tested[head].decision == "below"
-        if low_too and are_self_consistent(test, circuit.without_heads([head]), intact):
+    low = [head for head in lower if tested[head].decision == "below"]
+    for head in sorted(low, key=lambda head: tested[head].loss.mean)[:RESTORING]:
+        if are_self_consistent(test, circuit.without_heads([head]), intact):
             yield head, tested[head]
 
 
