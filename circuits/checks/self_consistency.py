@@ -40,7 +40,6 @@ from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples, Task
 
-
 RESTORING = 3  # lower heads that are tried for each head that is not self-consistent
 
 
