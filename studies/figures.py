@@ -28,8 +28,9 @@ def peers(table: pd.DataFrame) -> go.Figure:
     """The area under the ROC curve, over all levels, and the sequences of each method."""
     means = table.groupby("method", as_index=False)[["area", "sequences"]].mean()
     named = {"x": "sequences", "y": "area", "text": "method", "log_x": True, "range_x": (10, 30_000)}
-    points = express.scatter(means[means["sequences"] > 0].sort_values("sequences"), **named)
-    return points.update_traces(textposition=["bottom center", "top center"] * 3, cliponaxis=False)
+    means = means[means["sequences"] > 0].sort_values("sequences")
+    sides = [("bottom center", "top center")[place % 2] for place in range(len(means))]
+    return express.scatter(means, **named).update_traces(textposition=sides, cliponaxis=False)
 
 
 def recipe(table: pd.DataFrame) -> go.Figure:

@@ -42,7 +42,7 @@ def train(folder):
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # also in the process until the command runs
     process.start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    begun.wait(300)
+    assert begun.wait(300), "the training did not begin"
     return process
 
 

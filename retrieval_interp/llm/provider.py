@@ -7,6 +7,7 @@ import anyio
 import torch
 from inspect_ai.model import ChatMessage, GenerateConfig, ModelAPI, ModelOutput, ModelUsage, StopReason
 from inspect_ai.tool import ToolChoice, ToolInfo
+from transformer_lens.utilities import sample_logits
 
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
@@ -104,10 +105,8 @@ def _written(
 ) -> torch.Tensor:
     """Return tokens ``[1, pos]`` and those that the model adds, where it has no ``generate`` (TransformerLens 4)."""
     for _step in range(max_new_tokens):
-        scores = model(tokens)[:, -1].float()
-        likely = (scores / temperature).softmax(dim=-1) if temperature else None
-        new = scores.argmax(dim=-1, keepdim=True) if likely is None else torch.multinomial(likely, 1)
-        tokens = torch.cat([tokens, new], dim=1)
+        new = sample_logits(model(tokens)[:, -1].float(), temperature=temperature)
+        tokens = torch.cat([tokens, new[:, None]], dim=1)
         if int(new) in eos_token_id:
             break
     return tokens
