@@ -43,7 +43,7 @@ class Settings(Result):
             pairs; and the random sets of heads that the circuit's heads are compared with.
         merged_heads: the most heads that are tried for merges, whose number grows with its square.
         attended: the attention along a path that counts as looking there (paper, section 9.2, for emergence): more than
-            all else gets. Self-consistency asks for it; in discovery and in fixed patterns, a path holds from there on.
+            all else gets. In discovery and in fixed patterns, a path holds from there on.
         likely: the same in discovery, if such paths do not explain the model: a head that leaks to other instances may
             give its target less than half, and an MLP may still take what it has most of.
         followed: the attention that a Q or K edge of path patching must take. On transformers A to C, 363 of 454 edges
@@ -51,7 +51,8 @@ class Settings(Result):
         carried: the share of the loss of all senders that a V edge must return. A squared error grows with the square
             of what is exchanged, so half of it returns a quarter; a little less, so that such an edge holds.
         screened, noticed: path patching measures losses for edges that lose this much attention on so many examples.
-        carries: the interchange accuracy from which on a role carries a variable: in most cases.
+        carries: the interchange accuracy from which on a role carries a variable, and the share of instances in which
+            the target of a self-consistent path gets most attention: in most cases.
         aim, last: the shares of the threshold that discovery may use while mechanisms are chosen, and in the last
             pruning. The rest is a margin, because other examples may be harder.
         slack: how much simpler mechanisms may raise a loss that is already too high; without it none would be tried.

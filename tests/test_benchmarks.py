@@ -92,4 +92,4 @@ def test_the_benchmark_of_size_looks_at_every_head_on_as_many_prompts_as_decide(
     result = size.measure(model, 256)
     assert result["heads"] == 4
     assert result["sequences"] == 2 * 256 + 4 * 128  # the range on all prompts, and four heads
-    assert result["content_heads"] == 2
+    assert result["content_heads"] == 1

@@ -26,7 +26,7 @@ class Agreement(Result):
     """How far a circuit's outputs are from the model's.
 
     Attributes:
-        verdicts: agrees on all examples, and on those that the model fails.
+        verdicts: agrees on all examples, and on those that the model fails, if these are not too few (``few``).
         apart: the average distance, as a share of the range; an example counts at most 1.
         n_failed: the examples that the model fails: their loss exceeds its average by ``failed`` of the range or more.
         nearer: on these, the average of (distance from the model - loss) / (distance from the model + loss): below 0
@@ -51,7 +51,8 @@ def solves(experiment: Experiment) -> Verdict:
         "solves", f"With {len(experiment.circuit.heads)} heads replaced or idle the loss", experiment.combined
     )
     decision: Decision = "undecided" if low.decision == "holds" else low.decision
-    said = f"{low.sentence} The circuit leaves {len(intact)} heads intact and says nothing of them: {listed(intact)}."
+    what = f"{len(intact)} head{'' if len(intact) == 1 else 's'} intact and says nothing of"
+    said = f"{low.sentence} The circuit leaves {what} {'it' if len(intact) == 1 else 'them'}: {listed(intact)}."
     return Verdict(name="solves", decision=decision, sentence=said)
 
 
@@ -70,25 +71,19 @@ def agreement(experiment: Experiment) -> Agreement:
     said = f"The circuit's {of} are {share.mean().item():.4f} of the range from the model's"
     correlation = torch.corrcoef(torch.stack([own, combined]))[0, 1].item()
     alike = f" The errors correlate by {correlation:.2f}." if isfinite(correlation) else ""
-    everywhere = Verdict(
-        name="agrees",
-        decision=DECISIONS[side],
-        sentence=f"{said}; the limit is {limit:.3g}.{alike}",
-    )
     failed = own - own.mean() >= settings.failed * width
     n_failed, nearer = int(failed.sum()), (apart - combined)[failed] / (apart + combined)[failed].clamp(min=1e-12)
-    there = f"The model fails {n_failed} of {len(own)} examples"
-    on_failed: Decision = "holds"
-    if n_failed < settings.few:
-        said = f"{there}: too few to say more of them."
-    else:
+    there, few = f"The model fails {n_failed} of {len(own)} examples", n_failed < settings.few
+    said += f"; the limit is {limit:.3g}.{alike}{f' {there}: too few to compare the two there.' if few else ''}"
+    verdicts = [Verdict(name="agrees", decision=DECISIONS[side], sentence=said)]
+    if not few:
         on_failed = DECISIONS[decided(nearer, 0.0, settings.error)]
         more = {"holds": "nearer to the model's answers", "fails": "nearer to the right ones", "undecided": "undecided"}
         said = f"{there}. There the circuit is {more[on_failed]} ({nearer.mean().item():+.2f} between -1 and 1)."
         said += f" {MORE}" if on_failed == "undecided" else ""
-    failures = Verdict(name="agrees on the model's failures", decision=on_failed, sentence=said)
+        verdicts.append(Verdict(name="agrees on the model's failures", decision=on_failed, sentence=said))
     return Agreement(
-        verdicts=(everywhere, failures),
+        verdicts=tuple(verdicts),
         apart=share.mean().item(),
         n_failed=n_failed,
         nearer=nearer.mean().item() if n_failed else None,

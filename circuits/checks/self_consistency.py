@@ -1,12 +1,13 @@
 """Self-consistency: do the heads of a circuit look where the circuit says, once the circuit has replaced the others?
 
 Elsewhere the circuit says where heads look. Here each head with paths between roles is intact and looks for itself,
-in the residual stream that the replaced heads below it have made. A path is self-consistent if the head pays it at
-least ``attended`` attention, for every label of the task's main group that its condition covers. A head is
-self-consistent if all its paths are, and the loss with this head alone intact is low. A circuit is self-consistent if
-all its heads with paths are, and the loss with all of them intact at once is low. If the task gives the losses of every
-instance, they must be low for every label as well. So a missing path to a key or a query is seen (K- and
-Q-composition), which costs nothing while attention is replaced.
+in the residual stream that the replaced heads below it have made. A path is self-consistent if its target gets more
+attention than any other position in most instances, for every label of the task's main group that its condition covers:
+with less than half of the attention, too, because an MLP may take what it has most of. A head is self-consistent if all
+its paths are, and the loss with this head alone intact is low. A circuit is self-consistent if all its heads with paths
+are, and the loss with all of them intact at once is low. If the task gives the losses of every instance, they must be
+low for every label as well. So a missing path to a key or a query is seen (K- and Q-composition), which costs nothing
+while attention is replaced.
 
 A head that is not self-consistent misses something that a replaced head below it writes. Each head below is therefore
 left intact as well, one at a time. If this makes the head self-consistent, an edge from the lower to the upper head is
@@ -40,6 +41,7 @@ from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples, Task
 
+MOST = "most"  # beside the roles: whether the target gets most
 RESTORING = 3  # lower heads that are tried for each head that is not self-consistent
 
 
@@ -51,12 +53,14 @@ class PathAttention(Result):
         label: the label of the main group at the path's target; None if the task has no group.
         attention: the attention on the target.
         others: the average attention on every other role of the instance, and ``elsewhere``.
-        decision: whether the attention is enough.
+        most: the share of the instances in which no other position gets as much attention as the target.
+        decision: whether these are most instances.
     """
 
     path: AttentionPath
     label: int | None
     attention: Mean
+    most: Mean
     others: dict[str, Number]
     decision: Decision
 
@@ -237,10 +241,14 @@ def path_attention(test: SequentialTest, circuit: Circuit, heads: Collection[Hea
     decisions: dict[str, Decision] = {"below": "fails", "above": "holds", "undecided": "undecided"}
     found = []
     for path, label, on in along:
-        side = test.decide(on[path.target], current().attended, below_of=len(along))
-        target, others = Mean.of(on[path.target]), {role: Mean.of(on[role]).mean for role in on if role != path.target}
+        most = on.pop(MOST)
+        side = test.decide(most, current().carries, below_of=len(along))
+        means = {role: Mean.of(attention) for role, attention in on.items()}
+        target, others = means.pop(path.target), {role: other.mean for role, other in means.items()}
         others["elsewhere"] = max(0.0, 1.0 - target.mean - sum(others.values()))  # other instances, and no role
-        one = PathAttention(path=path, label=label, attention=target, others=others, decision=decisions[side])
+        one = PathAttention(
+            path=path, label=label, attention=target, others=others, most=Mean.of(most), decision=decisions[side]
+        )
         found.append(one)
     return found
 
@@ -252,7 +260,10 @@ def _on_roles(
     paths: Collection[AttentionPath],
     averages: Averages | None,
 ) -> list[Float[Tensor, "example instance role"]]:
-    """Return for every path the head's own attention from the source to each role of the instance."""
+    """Return for every path the head's own attention from the source to each role of the instance.
+
+    The last number is 1 if no other position gets as much as the target, and else 0.
+    """
     seen: dict[int, Tensor] = {}
 
     def see(pattern: Tensor, hook: torch.nn.Module, layer: int) -> Tensor:
@@ -264,9 +275,14 @@ def _on_roles(
     with model.hooks(fwd_hooks=hooks), ablating(model, below, examples.roles, averages):
         run(model, examples)
     example = torch.arange(len(examples), device=examples.inputs.device)[:, None, None]
-    to, sources = examples.roles.positions.transpose(1, 2), [examples.roles[path.source][..., None] for path in paths]
-    each = zip(paths, sources, strict=True)
-    return [seen[path.head.layer][example, path.head.index, source, to] for path, source in each]
+    to, found = examples.roles.positions.transpose(1, 2), []
+    for path in paths:
+        rows = seen[path.head.layer][example[..., 0], path.head.index, examples.roles[path.source]]  # [..., key]
+        target = examples.roles[path.target][..., None]
+        others = rows.scatter(2, target, 0.0).amax(dim=2, keepdim=True)
+        most = (rows.gather(2, target) > others).to(rows.dtype)
+        found.append(torch.cat([rows.gather(2, to), most], dim=2))
+    return found
 
 
 def _by_label(
@@ -278,9 +294,9 @@ def _by_label(
     labels = roles.group(group, path.target) if group else torch.zeros_like(roles[path.target])
     here = roles.positions.transpose(1, 2) == roles[path.target][..., None]  # roles that stand at the target
     here[..., roles.names.index(path.target)] = False
-    attention = attention.masked_fill(here, 0.0)
+    attention = torch.cat([attention[..., :-1].masked_fill(here, 0.0), attention[..., -1:]], dim=2)
     for label in labels[there].unique().tolist() or [None]:  # a path that holds nowhere is undecided
         holds = there if label is None else there & (labels == label)
         each = per_example(attention.permute(2, 0, 1), holds.float())  # [role, example]
-        on = dict(zip(roles.names, each, strict=True))
-        yield path, label if group else None, {role: on[role] for role in {path.target, *roles.distinct}}
+        on = dict(zip((*roles.names, MOST), each, strict=True))
+        yield path, label if group else None, {role: on[role] for role in {path.target, *roles.distinct, MOST}}

@@ -56,7 +56,7 @@ class Uniqueness(Result):
         tried = sum(map(len, self.targets.values()))
         other = [f"{path} ({role})" for path, role in self.as_good]
         fewer = [str(merge) for merge in self.merges if merge.tested.decision != "above"]
-        said = f"{tried} other targets of paths and {len(self.merges)} merges of heads were tried"
+        said = f"Tried: other targets of paths, {tried}; merges of heads, {len(self.merges)}"
         if not other and not fewer:
             return (f"{said}; none does as well.",)
         found = [f"another target: {listed(other)}"] * bool(other) + [f"fewer heads: {listed(fewer)}"] * bool(fewer)

@@ -1,7 +1,8 @@
-"""Information flow along the paths of a circuit (paper, section 5 and appendix B).
+"""Information flow along the paths of a circuit, role by role (paper, section 5 and appendix B).
 
-A position can attend to another position only if they share a piece of information (Assumption 1). It then takes all
-pieces from there (Assumption 2).
+This is the flow of one instance, for any circuit and layout; position_flow.py has that on given examples. A position
+can attend to another position only if they share a piece of information (Assumption 1). It then takes all pieces from
+there (Assumption 2).
 """
 
 from collections.abc import Collection
@@ -45,7 +46,6 @@ def circuit_flow(
     layout: Layout,
     *,
     only: Collection[AttentionPath] | None = None,
-    fixed: Collection[AttentionPath] = (),
     replaced: bool = False,
 ) -> CircuitFlow:
     """Follow information along a circuit's paths only. Rows that do not lead to a role carry nothing.
@@ -56,23 +56,22 @@ def circuit_flow(
         circuit: the circuit.
         layout: the layout of its roles.
         only: the paths to follow; by default all paths.
-        fixed: other paths, along which heads attend by position; their ends need not share anything.
         replaced: whether paths carry information even if their ends share none, as replaced or observed attention does.
 
     Raises:
         BadInput: a path names a role that the layout does not have, or leads to a later role.
     """
     states, carried = [dict(layout.start)], []
-    paths = [*circuit.paths, *fixed]
+    paths = [path for path in circuit.paths if only is None or path in only]
     for layer in range(1 + max((path.head.layer for path in paths), default=-1)):
         before, after = states[-1], dict(states[-1])
         for path in paths:
-            if path.head.layer != layer or (only is not None and path not in only and path not in fixed):
+            if path.head.layer != layer:
                 continue
             for source, target in path_ends(circuit, path, layout):
                 shared = before[source] & before[target]
                 alike = any(shared <= before[other] for other in layout.alike.get(target, ()))
-                allowed = replaced or path in fixed or (bool(shared) and not alike)
+                allowed = replaced or (bool(shared) and not alike)
                 new = before[target] - before[source] if allowed else frozenset()
                 carried.append(Carried(AttentionPath(path.head, source, target), new, allowed))
                 after[source] |= new

@@ -31,7 +31,8 @@ def decisions(found):
 def test_the_circuit_of_a_model_solves_and_agrees(model, circuit):
     experiment, found = measured(model, circuit)
     assert solves(experiment).decision == "holds"
-    assert decisions(found) == ["holds", "holds"]
+    assert decisions(found) == ["holds"]  # the model fails no example, so nothing is said of these
+    assert "fails 0 of 512 examples: too few" in found.verdicts[0].sentence
     assert (found.apart, found.n_failed) == (pytest.approx(0.0, abs=1e-4), 0)
 
 
@@ -54,7 +55,7 @@ def test_a_head_left_intact_fails_where_the_model_does_and_says_nothing_of_itsel
     assert (found.nearer, found.correlation) == (pytest.approx(-1.0, abs=0.01), pytest.approx(1.0, abs=1e-3))
     said = solves(experiment)
     assert said.decision == "undecided"
-    assert said.sentence.endswith("The circuit leaves 1 heads intact and says nothing of them: L1H0.")
+    assert said.sentence.endswith("The circuit leaves 1 head intact and says nothing of it: L1H0.")
 
 
 class EitherMember(InductionTask):

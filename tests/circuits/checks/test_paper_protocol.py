@@ -36,15 +36,18 @@ def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_wh
 
 def test_by_the_letter_the_threshold_is_a_loss_and_the_simplest_mechanism_below_it_is_taken(model, task, circuit):
     """With uniform attention of L1H0 nothing is left: the loss is 0.92."""
-    strict, lenient = (by_the_letter(model, task, circuit, threshold=threshold) for threshold in (0.9, 0.95))
+    own = circuit.with_head(Head(1, 0), OneHot({"query": "pair1.second"}, "uniform"))  # no mechanism of the paper
+    strict, lenient = (by_the_letter(model, task, own, threshold=threshold) for threshold in (0.9, 0.95))
     assert strict.alone[Head(1, 0)]["uniform"].loss.mean == pytest.approx(0.92, abs=0.01)
     assert [found.circuit.heads[Head(1, 0)] for found in (strict, lenient)] == [ANSWER, Uniform()]
 
 
 def test_by_the_letter_a_head_that_uniform_attention_can_replace_is_uniform_whatever_is_said_of_it():
     task = ChainTask(1)
-    named = Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): JOIN})  # L1H1 joins too late for anybody
-    found = by_the_letter(compile_circuit(named, task), task, named)
+    late_head, late = Head(1, 1), OneHot({"pair1.second": "pair1.first"}, "uniform")
+    named = Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER, late_head: late})  # L1H1 joins too late for anybody
+    model = compile_circuit(named.with_head(late_head, JOIN), task)
+    found = by_the_letter(model, task, named)
     assert found.circuit.heads == {Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): Uniform()}
     assert {path.head for path in found.without} == {Head(0, 0), Head(1, 0)}
 

@@ -8,7 +8,7 @@ import torch
 from circuits import AttentionPath, Circuit, FixedPattern, Head, OneHot, Roles
 from circuits.checks.carries import carries
 from circuits.checks.experiment import Experiment
-from circuits.checks.self_consistency import SelfConsistency, self_consistency
+from circuits.checks.self_consistency import SelfConsistency, path_attention, self_consistency
 from circuits.ground_truth import compile_circuit
 from circuits.mechanisms import Condition, Uniform
 from tests.handmade import ChainTask, walking_circuit
@@ -73,6 +73,16 @@ def test_a_head_that_looks_at_another_role_than_the_circuit_says_is_not_self_con
     assert max(others, key=others.get) == "pair1.second"
     assert found.heads[1].loss.loss.mean < 1e-6  # intact, it does the right thing; but not what the circuit says
     assert found.heads[1].restored_by == {}
+
+
+@pytest.mark.parametrize(("strength", "most"), [(0.01, True), (0.0, False)])
+def test_a_head_looks_where_no_other_position_gets_as_much_attention_even_if_it_is_less_than_half(strength, most):
+    model, task = one_step()
+    model.blocks[1].attn.W_Q.data.mul_(strength)  # at 0, all positions get the same
+    circuit = Circuit({LOW: JOIN, HIGH: ANSWER})
+    for own in path_attention(Experiment(model, task, circuit, n_examples=64).test, circuit, [HIGH]):
+        assert own.attention.mean < 0.5
+        assert (own.most.mean, own.decision) == (most, "holds" if most else "fails")
 
 
 def test_a_path_that_holds_on_no_example_is_undecided():

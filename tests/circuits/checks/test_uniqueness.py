@@ -29,7 +29,7 @@ def test_every_path_that_matters_directly_is_led_to_every_other_role_that_its_so
     assert found.targets[FETCH]["pair1.first"].loss.mean == pytest.approx(2.0, abs=1e-3)
     assert found.targets[FETCH]["pair1.first"].excess == 1.0
     assert found.as_good == found.merges == ()
-    assert found.notes == ("1 other targets of paths and 0 merges of heads were tried; none does as well.",)
+    assert found.notes == ("Tried: other targets of paths, 1; merges of heads, 0; none does as well.",)
 
 
 class WithATwin:

@@ -212,4 +212,4 @@ LOW, HIGH, OPEN = (DecidedLoss(Loss(0.0, 0.0, 64), side, 0.0) for side in ("belo
 def test_a_path_can_go_if_one_and_the_same_row_loses_nothing(directly, intact, needed):
     part = FETCH.head, FETCH
     shown = ({(part, way): one for way, one in own.items()} for own in (directly, intact))
-    assert _removal(part, ["uniform", "identity"], *shown, solved=True).needed == needed
+    assert _removal(part, ["uniform", "identity"], *shown, {}, solved=True).needed == needed

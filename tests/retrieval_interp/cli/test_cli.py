@@ -169,19 +169,19 @@ def somebody_elses_model(folder):
 @pytest.mark.slow
 def test_the_circuit_of_a_transformer_that_somebody_else_trained_is_written_and_its_report_verified(capsys, tmp_path):
     theirs, out = somebody_elses_model(tmp_path / "theirs"), tmp_path / "report"
-    code, document, _ = run(capsys, "discover", theirs, "--threshold", "0.1", *FEW, "--out", out, "--json")
-    assert code == 0
+    code, document, _ = run(capsys, "discover", theirs, "--examples", "128", "--out", out, "--json")
     report, circuit = json.loads(document), load_circuit(out / "circuit.yaml")
+    assert code == (report["decision"] != "holds")
     assert report["discovery"]["found"] is True
     assert report["circuit"]["sha256"] == circuit.digest
     assert "L1H0 query -> pair1.second" in map(str, circuit.paths)
-    assert report["content_or_position"]["content"] == ["L1H0"]
+    assert report["discovery"]["content_or_position"]["content"] == ["L1H0"]
     assert json.loads((out / "report.json").read_text()) == report
-    report["self_consistency"]["combined"]["mean"] += 0.01
+    report["combined"]["loss"]["mean"] += 0.01
     (out / "report.json").write_text(json.dumps(report))
     code, printed, _ = run(capsys, "reproduce", out)
     assert code == 1
-    assert printed.splitlines()[0].startswith("self_consistency.combined.mean: reported")
+    assert printed.splitlines()[0].startswith("combined.loss.mean: reported")
     assert "not reproduced: values that differ: 1" in printed
 
 
@@ -195,8 +195,11 @@ def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tm
 
 
 def test_discovery_of_a_model_that_does_not_solve_its_task_is_refused(capsys, tmp_path):
-    assert "0.001" in refusal(capsys, "discover", "induction", "--threshold", "0.001", "--out", tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    theirs, out = somebody_elses_model(tmp_path / "theirs"), tmp_path / "report"
+    weights = load_file(theirs / "model.safetensors")
+    save_file({name: tensor * ("W_O" not in name) for name, tensor in weights.items()}, theirs / "model.safetensors")
+    assert "with all heads idle" in refusal(capsys, "discover", theirs, "--out", out)
+    assert not out.exists()
 
 
 def test_the_shallowest_transformer_for_three_hops_has_three_heads_and_solves_the_task(capsys):
