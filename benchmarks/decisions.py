@@ -2,10 +2,11 @@
 
     python -m benchmarks.decisions [MODEL ...] [--times 1000] [--json]
 
-4,096 losses of each circuit are taken for the truth, and samples of 32 to 1,024 are drawn from them. Each is decided
-against the true mean itself: then every decision is a wrong one. With betting, any look at a sample counts, as in a
-sequential test; the rule before (three standard errors) is measured beside it, after 128, 512 and 1,024 examples.
-``needed`` is the number of examples after which half of the samples are decided against the threshold of 0.05.
+4,096 losses of each circuit (one of them in bfloat16) are taken for the truth, and samples of 32 to 1,024 are drawn
+from them. Each is decided against the true mean itself: then every decision is a wrong one. With betting, any look at a
+sample counts, as in a sequential test; the rule before (three standard errors) is measured beside it, after 128, 512
+and 1,024 examples. ``needed`` is the number of examples after which half of the samples are decided against the
+threshold of 0.05.
 
 Success, written down before the first run: at most 1% wrong by betting, for every model and circuit. The exit code is 0
 if so, and 1 if not.
@@ -32,16 +33,20 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.model.transformer import Transformer
 from circuits.settings import DEFAULT
 from retrieval_interp.models import library
+from retrieval_interp.models.language import on_task
 from retrieval_interp.models.provenance import versions
 
-MODELS, N, LOOKS, LIMIT, WRONG = (
-    ("transformer_a", "no_mlp", "induction"),
-    4096,
-    (32, 64, 128, 256, 512, 1024),
-    0.05,
-    0.01,
-)
+MODELS = ("transformer_a", "no_mlp", "induction", "ioi", "transformer_a:bfloat16")
+N, LOOKS, LIMIT, WRONG = 4096, (32, 64, 128, 256, 512, 1024), 0.05, 0.01
 BEFORE = (128, 512, 1024)
+
+
+def loaded(name: str) -> tuple[Transformer, Task, Circuit]:
+    """Return a model, by name; ``ioi`` on the language task of that name, ``MODEL:bfloat16`` in that precision."""
+    name, _, precision = name.partition(":")
+    circuit = load_circuit(library.find(name) / "circuit.yaml")
+    model, task = on_task(name, "ioi") if name == "ioi" else library.load(name)[:2]
+    return (model.to(torch.bfloat16) if precision == "bfloat16" else model), task, circuit
 
 
 def excesses(model: Transformer, task: Task, circuit: Circuit) -> Iterator[tuple[str, Float[Tensor, " example"]]]:
@@ -78,8 +83,7 @@ def main() -> int:
     arguments = parser.parse_args()
     rows = []
     for name in arguments.models:
-        model, task, circuit = library.load(name)
-        for what, values in excesses(model, task, circuit or load_circuit(library.find(name) / "circuit.yaml")):
+        for what, values in excesses(*loaded(name)):
             skew = ((values - values.mean()) ** 3).mean() / values.std(correction=0) ** 3
             row = {"model": name, "losses": what, "mean": values.mean().item(), "skew": skew.item()}
             rows.append({**row, **wrong(values, arguments.times)})

@@ -212,15 +212,16 @@ def main() -> int:
     true, edited = rows[rows["kind"] == "true"], rows[rows["kind"] != "true"]
     by_level, by_edit = table(true, "level"), table(edited, "kind")
     passed = bool(true["holds"].mean() >= HOLDING and (by_edit["rate"] <= WRONG).all())
+    wrong = rows[rows["holds"] != (rows["kind"] == "true")]
     command = f"python -m benchmarks.verdicts --seeds {arguments.seeds} --level {' '.join(arguments.level)} --json"
     if arguments.json:
         tables = {"true": by_level.to_dict("index"), "edits": by_edit.to_dict("index")}
-        document = {"command": command, **versions(), "passed": passed, **tables, "circuits": rows.to_dict("records")}
+        each = {"wrong": wrong.to_dict("records"), "circuits": rows.drop(columns="sentence").to_dict("records")}
+        document = {"command": command, **versions(), "passed": passed, **tables, **each}
         print(json.dumps(document))
         return not passed
     print("True circuits that hold", by_level.round(3).to_string(), sep="\n")
     print("Circuits one edit away that hold", by_edit.round(3).to_string(), sep="\n")
-    wrong = rows[rows["holds"] != (rows["kind"] == "true")]
     print(wrong[["level", "seed", "kind", "by", "decision"]].to_string())
     print("passed" if passed else "not passed")
     return not passed

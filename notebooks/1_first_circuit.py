@@ -146,5 +146,5 @@ explore(model, task, circuit)
 # 2. L2H0 finds its symbol in three of four slots. Let it find the symbol in all of them, with
 #    `Circuit({**circuit.heads, "L2H0": {"query": "pair1.second"}})`. Does the loss rise or fall? Where does the model get the
 #    fourth symbol from?
-# 3. Add a path that does nothing. Which step of `validate` notices it?
-# 4. Replace the uniform heads with `"identity"`. Does the circuit still account for the output?
+# 3. Add a path that does nothing. Which statement of `validate` notices it?
+# 4. Give an idle head the pattern `"previous"`. Does the circuit still solve the task? Which statement notices the head?

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from circuits.ablation import ablating
 from circuits.averages import Averages
-from circuits.checks.experiment import DECISIONS, Experiment
+from circuits.checks.experiment import DECISIONS, Experiment, listed
 from circuits.circuit import AttentionPath, Circuit, Head, role_paths
 from circuits.entrance import entrance
 from circuits.losses.by_label import ByLabel
@@ -60,9 +60,14 @@ class PathAttention(Result):
     path: AttentionPath
     label: int | None
     attention: Mean
-    most: Mean
     others: dict[str, Number]
+    most: Mean
     decision: Decision
+
+    def said(self, group: str | None) -> str:
+        """Return the path without its head, the label and the share: ``query -> pair1.second on slot 2: 0.31``."""
+        where = "" if self.label is None else f" on {group} {self.label}"
+        return f"{self.path.source} -> {self.path.target}{where}: {self.most.mean:.2f}"
 
 
 class HeadConsistency(Result):
@@ -160,7 +165,10 @@ def steering_itself(experiment: Experiment) -> SelfConsistency:
     highest = f" (up to {by_label.highest:.4f} by {by_label.group} of {by_label.role})" if by_label else ""
     said = f"With all heads with paths intact the loss is {intact.loss}: {experiment.excess(intact)}{highest}"
     said += f"; lower heads that the circuit does not name, and that stay intact: {unnamed}" if unnamed else ""
-    said += "".join(f"; {one.head} by itself {one.decision}" for one in heads if one.decision != "holds")
+    for one in (one for one in heads if one.decision != "holds"):
+        astray = [way.said(test.roles.main_group) for way in one.along if way.decision != "holds"]
+        where = f" (how often the target gets most attention: {listed(astray)})" if astray else ""
+        said += f"; {one.head} by itself {one.decision}{where}"
     back = {**restored, **{head: loss for one in heads for head, loss in one.restored_by.items()}}
     said += f"; restored with {' or '.join(map(str, back))} intact as well" if back else ""
     return SelfConsistency(

@@ -64,9 +64,9 @@ def _part_row(report: Report, one: Removal) -> dict[str, Any]:
     targets = report.uniqueness.targets.get(one.path, {}) if one.path else {}
     best = min(targets.items(), key=lambda item: item[1].loss.mean, default=None)
     return {
-        **{_way(way): loss for way, loss in one.losses.items()},
-        **{f"with heads intact, {way}": loss for way, loss in one.intact.items()},
         "matters": one.needed,
+        **{_way(way): one.losses.get(way) for way in ("uniform", "identity", "idle")},
+        **{f"with heads intact, {way}": loss for way, loss in one.intact.items()},
         "best other target": None if best is None else f"{best[0]}: {best[1].loss}",
     }
 
