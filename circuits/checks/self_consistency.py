@@ -162,13 +162,10 @@ def steering_itself(experiment: Experiment) -> SelfConsistency:
     unnamed = sum(Head(layer, index) not in circuit.heads for layer in lower for index in range(n_heads))
     decision = together([all_low, *(head.decision for head in heads)])
     decision = "undecided" if unnamed and decision == "holds" else decision
-    highest = f" (up to {by_label.highest:.4f} by {by_label.group} of {by_label.role})" if by_label else ""
-    said = f"With all heads with paths intact the loss is {intact.loss}: {experiment.excess(intact)}{highest}"
+    said = f"With all heads with paths intact the loss is {intact.loss}: {experiment.excess(intact)}"
+    said += f" ({_highest(by_label)})" if by_label else ""
     said += f"; lower heads that the circuit does not name, and that stay intact: {unnamed}" if unnamed else ""
-    for one in (one for one in heads if one.decision != "holds"):
-        astray = [way.said(test.roles.main_group) for way in one.along if way.decision != "holds"]
-        where = f" (how often the target gets most attention: {listed(astray)})" if astray else ""
-        said += f"; {one.head} by itself {one.decision}{where}"
+    said += "".join(f"; {_fault(one, test.roles.main_group)}" for one in heads if one.decision != "holds")
     back = {**restored, **{head: loss for one in heads for head, loss in one.restored_by.items()}}
     said += f"; restored with {' or '.join(map(str, back))} intact as well" if back else ""
     return SelfConsistency(
@@ -180,6 +177,18 @@ def steering_itself(experiment: Experiment) -> SelfConsistency:
         unnamed=unnamed,
         restored_by=restored,
     )
+
+
+def _highest(split: ByLabel) -> str:
+    return f"up to {split.highest:.4f} by {split.group} of {split.role}"
+
+
+def _fault(one: HeadConsistency, group: str | None) -> str:
+    """Return what a head by itself does wrong, or may."""
+    said = f"{one.head} by itself {one.decision}: an excess of {one.loss.excess:.4f}"
+    said += f", {_highest(one.by_label)}" if one.by_label else ""
+    astray = [way.said(group) for way in one.along if way.decision != "holds"]
+    return f"{said}; how often the target gets most attention: {listed(astray)}" if astray else said
 
 
 def heads_with_paths(circuit: Circuit) -> tuple[Head, ...]:

@@ -60,7 +60,7 @@ def test_the_lower_head_that_a_head_misses_is_named():
     (high,) = found.heads
     assert [*high.restored_by] == [LOW]
     assert high.restored_by[LOW].loss.mean < 1e-6
-    assert "L1H0 by itself fails (how often" in found.verdict.sentence
+    assert "L1H0 by itself fails: an excess of 1.0000" in found.verdict.sentence
     assert found.verdict.sentence.endswith("restored with L0H0 intact as well.")
 
 
