@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.ground_truth.harder import divide, eliminate, soften
 from benchmarks.recovery import plant, recover
-from circuits import Circuit, Head, OneHot, attention, discover, validate
+from circuits import Circuit, Head, OneHot, Roles, attention, discover, validate
 from circuits.averages import Averages, averages
 from circuits.circuit import AttentionPath
 from circuits.discovery.content_or_position import content_or_position
@@ -96,6 +96,38 @@ def test_the_same_seed_gives_the_same_discovery_and_its_json_is_read_back(model,
     both = [discover(model, task, n_examples=128, seed=3) for _ in range(2)]
     assert both[0] == both[1]
     assert Discovery.model_validate_json(both[0].model_dump_json()) == both[0]
+
+
+class FirstsOnly:
+    """One pair and its query; the answer stands at the second member of the pair, which has no name."""
+
+    roles = ("query", "pair1.first")
+
+    def __init__(self):
+        self.whole = ChainTask(1, n_chains=1)
+        self.loss_components, self.output_roles, self.losses = ("x1",), ("query",), self.whole.losses
+
+    def examples(self, n, seed):
+        examples = self.whole.examples(n, seed)
+        named = [examples.roles.names.index(role) for role in self.roles]
+        groups = {name: own[:, named] for name, own in examples.roles.groups.items()}
+        return replace(examples, roles=Roles(self.roles, examples.roles.positions[:, named], groups))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_paper_s_mechanisms_alone_are_searched_and_none_may_be_found(named):
+    """No path can lead to a position without a name; an average pattern does."""
+    planted = Circuit({"L0H0": {"pair1.second": "pair1.first"}, "L1H0": {"query": "pair1.second"}})
+    model = compile_circuit(planted, ChainTask(1, n_chains=1))
+    task = ChainTask(1, n_chains=1) if named else FirstsOnly()
+    literal = discover(model, task, n_examples=256, protocol="paper")
+    assert literal.found == named
+    if named:
+        assert literal.circuit.heads[Head(1, 0)] == planted.heads[Head(1, 0)]
+        assert validate(model, task, literal.circuit, n_examples=256, seed=1).by("paper").decision == "holds"
+    else:
+        assert not any(path.head == (1, 0) for path in literal.circuit.paths)
+        assert discover(model, task, n_examples=256).found
 
 
 def test_the_numbers_that_decide_can_be_given(model, task):
