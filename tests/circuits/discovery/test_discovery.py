@@ -13,6 +13,7 @@ from circuits.circuit import AttentionPath
 from circuits.discovery.content_or_position import content_or_position
 from circuits.discovery.discovery import Discovery
 from circuits.discovery.fitting import Fitting
+from circuits.discovery.idle import idle_heads
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.ground_truth import compile_circuit
@@ -38,6 +39,17 @@ def test_the_average_pattern_is_that_of_many_examples(random_model, chains):
     assert torch.allclose(weights.sum(dim=1), torch.ones(len(weights)), atol=1e-5)
     other = Averages.of(random_model, chains.examples(2048, seed=77)).attention[2, 1]
     assert (weights - other).abs().max() < 0.05
+
+
+def test_heads_whose_outputs_can_be_averaged_are_idle_and_positional_heads_are_not():
+    """L0H0 attends by position: its average pattern does all its work, its average output none."""
+    task = ChainTask(2)
+    model = compile_circuit(doubling_circuit(), task, n_layers=4, n_heads=2)
+    test = SequentialTest(model, task, task.examples(128, seed=1), 0.05, searching=True)
+    every = [Head(layer, index) for layer in range(4) for index in range(2)]
+    idle = idle_heads(test, every)
+    assert {*every} - {*idle.heads} == {*doubling_circuit().heads}
+    assert {own.name for own in idle.heads.values()} == {"idle"}
 
 
 def test_heads_that_join_neighbours_are_positional_and_those_that_compare_symbols_look_at_content(compiled):
