@@ -1,15 +1,14 @@
 """Search with the mechanisms of the paper's Appendix E alone: uniform, identity, and one-hot rows, zero elsewhere.
 
-Each head starts with the simplest of them that keeps the loss low when it alone is replaced; if none does, with the one
-that has the lowest loss. Then one head at a time gets another mechanism, as long as this lowers the loss with all heads
-replaced, until it is low. Last, paths are left out, and heads made uniform or identity, as the loss allows.
+Each head starts with the simplest of them that keeps the loss low when it alone is replaced (step 3); if none does,
+with the one that has the lowest loss. Then one head at a time gets another such mechanism, as long as this lowers the
+loss with all heads replaced, until it is low (step 5). Last, paths are left out, and heads made uniform or identity, as
+both losses allow.
 """
-
-from collections.abc import Iterator
 
 from circuits.attention import role_attention
 from circuits.circuit import Circuit, Head
-from circuits.losses.sequential_test import SequentialTest
+from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
 from circuits.mechanisms.one_hot import OneHot
 from circuits.settings import current
@@ -29,13 +28,13 @@ def literal_circuit(test: SequentialTest, examples: Examples, progress: Progress
         progress: is called with the finished share, 0 to 1.
     """
     enough, choices = current().enough, _choices(test, examples)
-    singles = {(head, one): Circuit({head: one}) for head, kinds in choices.items() for one in kinds}
-    alone = test.test(singles)
+    alone = _alone(test, choices)
     progress(0.3)
     heads: dict[Head, Mechanism] = {}
     for head, kinds in choices.items():
         best = min(kinds, key=lambda one: alone[head, one].loss.mean)
-        heads[head] = next((one for one in kinds if alone[head, one].decision == "below"), best)
+        enough_alone = [one for one in kinds if alone[head, one].decision == "below"]
+        choices[head], heads[head] = enough_alone or kinds, (enough_alone or [best])[0]
     circuit = Circuit(heads)
     (loss,) = test.measure([circuit], enough)
     while loss.mean >= test.threshold:
@@ -49,11 +48,16 @@ def literal_circuit(test: SequentialTest, examples: Examples, progress: Progress
     smaller: Circuit | None = circuit
     while smaller is not None:
         circuit = smaller
-        decided = test.test({one: one for one in _smaller(circuit)})
+        ways = [circuit.with_head(head, one) for head, kinds in _simpler(test, circuit).items() for one in kinds]
+        decided = test.test({one: one for one in ways})
         low = [one for one, tested in decided.items() if tested.decision == "below"]
         smaller = min(low, key=lambda one: decided[one].loss.mean, default=None)
     progress(1.0)
     return circuit
+
+
+def _alone(test: SequentialTest, choices: Choices) -> dict[tuple[Head, Mechanism], DecidedLoss]:
+    return test.test({(head, one): Circuit({head: one}) for head, kinds in choices.items() for one in kinds})
 
 
 def _choices(test: SequentialTest, examples: Examples) -> Choices:
@@ -80,10 +84,12 @@ def _choices(test: SequentialTest, examples: Examples) -> Choices:
     return choices
 
 
-def _smaller(circuit: Circuit) -> Iterator[Circuit]:
-    """Yield the circuit with one path less, and with one head with paths uniform or identity."""
-    for head, mechanism in circuit.heads.items():
-        if isinstance(mechanism, OneHot):
-            yield from (circuit.with_head(head, one) for one in SIMPLEST)
-            if len(mechanism.rows) > 1:
-                yield from (circuit.with_head(head, mechanism.without_row(*row)) for row in mechanism.rows)
+def _simpler(test: SequentialTest, circuit: Circuit) -> Choices:
+    """Return what may stand for each head with paths: uniform, identity, or one path less, if it keeps the loss low."""
+    with_paths = {head: own for head, own in circuit.heads.items() if isinstance(own, OneHot)}
+    choices: Choices = {
+        head: [*SIMPLEST, *(own.without_row(*row) for row in own.rows if len(own.rows) > 1)]
+        for head, own in with_paths.items()
+    }
+    alone = _alone(test, choices)
+    return {head: [one for one in kinds if alone[head, one].decision == "below"] for head, kinds in choices.items()}
