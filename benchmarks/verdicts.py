@@ -44,7 +44,6 @@ from retrieval_interp.models.provenance import versions
 
 HOLDING, WRONG = 0.95, 0.05  # the goals
 LOW = 0.05
-TEN = 10  # at most so many random draws for an edit that changes something
 
 
 def true_circuit(truth: GroundTruth) -> Circuit:

@@ -14,8 +14,8 @@ SHARES = {  # of the examples, by stream; discovery has the first five, validati
     "means": 1,
     "range": 1,
     "content": 1,
-    "discovery": 3,
-    "discovered": 1,
+    "discovery": 4,
+    "discovered": 4,
     "validation means": 1,
     "validation": 4,
 }
@@ -58,3 +58,10 @@ def sizes(task: Task) -> dict[str, int]:
     if not isinstance(task, OnData):
         return {}
     return {stream: len(task.data) * share // sum(SHARES.values()) for stream, share in SHARES.items()}
+
+
+def at_most(task: Task, n: int, stream: str | None = None) -> int:
+    """Return ``n``, or the number of examples in a part of the task's data set (by default in all) if it is smaller."""
+    if not isinstance(task, OnData):
+        return n
+    return min(n, len(task.data) if stream is None else sizes(task)[stream])

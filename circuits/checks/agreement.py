@@ -72,9 +72,12 @@ def agreement(experiment: Experiment) -> Agreement:
     correlation = torch.corrcoef(torch.stack([own, combined]))[0, 1].item()
     alike = f" The errors correlate by {correlation:.2f}." if isfinite(correlation) else ""
     failed = own - own.mean() >= settings.failed * width
-    n_failed, nearer = int(failed.sum()), (apart - combined)[failed] / (apart + combined)[failed].clamp(min=1e-12)
-    there, few = f"The model fails {n_failed} of {len(own)} examples", n_failed < settings.few
-    said += f"; the limit is {limit:.3g}.{alike}{f' {there}: too few to compare the two there.' if few else ''}"
+    n_failed, few = int(failed.sum()), int(failed.sum()) < settings.few
+    nearer = ((apart - combined)[failed] / (apart + combined)[failed].clamp(min=1e-12)).clamp(-1, 1)
+    there = f"The model fails {n_failed} of {len(own)} examples"
+    to = f"nearer to {'the right answers' if nearer.sum() > 0 else 'its answers'} ({nearer.mean().item():+.2f})"
+    too_few = f" {there}, too few to decide{f'; there the circuit is {to}' if n_failed else ''}." if few else ""
+    said += f"; the limit is {limit:.3g}.{alike}{too_few}"
     verdicts = [Verdict(name="agrees", decision=DECISIONS[side], sentence=said)]
     if not few:
         on_failed = DECISIONS[decided(nearer, 0.0, settings.error)]

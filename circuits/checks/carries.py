@@ -33,5 +33,8 @@ def carries(experiment: Experiment) -> Carries:
     if any(path.joins_roles for path in experiment.circuit.paths):
         itself = steering_itself(experiment)
     no_path = verdict("self-consistent", "The circuit has no path between roles, so no head has to find one.")
-    verdicts = [flow.verdict] if flow else []
+    verdicts, unnamed = [flow.verdict] if flow else [], len(experiment.all_heads) - len(experiment.circuit.heads)
+    if flow and unnamed and flow.verdict.decision == "fails":
+        said = f"{flow.verdict.sentence} Heads that the circuit does not name may bring more: {unnamed}."
+        verdicts = [flow.verdict.model_copy(update={"decision": "undecided", "sentence": said})]
     return Carries(verdicts=(*verdicts, itself.verdict if itself else no_path), flow=flow, self_consistency=itself)

@@ -14,7 +14,7 @@ from circuits.losses.loss import Compared
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import OWN, DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import Idle
+from circuits.mechanisms.mechanism import Idle, Resample
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision, Verdict
 from circuits.split import part
@@ -45,7 +45,7 @@ class Experiment:
         has_others: whether the examples have counterfactual inputs, from which outputs can be resampled.
         all_heads: the heads of the model.
         heads: the circuit's heads: all that are not idle.
-        outside: the idle heads.
+        outside: the idle heads, and those whose output is resampled.
     """
 
     @entrance
@@ -69,7 +69,8 @@ class Experiment:
         self.test = SequentialTest(model, task, sample, threshold, self.averages)
         self.has_others = sample.first.counterfactual is not None
         self.all_heads = tuple(self.averages.patterns)
-        self.outside = tuple(head for head, mechanism in circuit.heads.items() if mechanism == Idle())
+        ablated = (head for head, mechanism in circuit.heads.items() if isinstance(mechanism, Idle | Resample))
+        self.outside = tuple(ablated)
         self.heads = tuple(head for head in self.all_heads if head not in self.outside)
 
     @property
@@ -111,8 +112,8 @@ class Experiment:
         return Verdict(name=name, decision=decision, sentence=f"{said} {MORE}" if decision == "undecided" else said)
 
     def excess(self, one: DecidedLoss) -> str:
-        """Return an excess in words."""
-        return f"{one.excess:.4f} of the range above the model's own"
+        """Return how far a loss is above the model's own in words; examples count whole, and not at most 1."""
+        return f"{self.scale.share(one.loss):.4f} of the range above the model's own"
 
 
 DECISIONS: Mapping[Compared, Decision] = {"below": "holds", "above": "fails", "undecided": "undecided"}
@@ -138,4 +139,4 @@ def is_low(name: str, what: str, one: DecidedLoss, threshold: float) -> Verdict:
 def listed(things: Iterable[object], separator: str = "; ", most: int = 6) -> str:
     """Return things as text, at most ``most`` of them."""
     texts = [str(one) for one in things]
-    return separator.join(texts[:most]) + (" ..." if len(texts) > most else "")
+    return separator.join(texts[:most]) + (f"{separator}and {len(texts) - most} more" if len(texts) > most else "")

@@ -4,7 +4,7 @@ The circuit's heads are all that are not idle. They stay intact and compute thei
 others are ablated. Both ablations of the field must leave the loss low: ``mean``, a head's average output by position
 (Wang et al.), and ``resample``, its output on another example (Chan et al. 2022).
 
-Two nulls show what such a result is worth: as many random heads, and no head at all that looks at content.
+Two nulls show what such a result is worth: as many random heads, and all heads at their average patterns.
 """
 
 import random

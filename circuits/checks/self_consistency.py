@@ -316,4 +316,8 @@ def _by_label(
         holds = there if label is None else there & (labels == label)
         each = per_example(attention.permute(2, 0, 1), holds.float())  # [role, example]
         on = dict(zip((*roles.names, MOST), each, strict=True))
-        yield path, label if group else None, {role: on[role] for role in {path.target, *roles.distinct, MOST}}
+        yield (
+            path,
+            label if group else None,
+            {role: on[role] for role in dict.fromkeys((path.target, *roles.distinct, MOST))},
+        )

@@ -33,7 +33,7 @@ from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer
 from circuits.results import Protocol, Result
 from circuits.settings import current
-from circuits.split import part
+from circuits.split import at_most, part
 from circuits.task import Task
 from circuits.utils.progress import part_of, shown
 
@@ -109,6 +109,7 @@ def discover(
         raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")
 
     def drawn(stream: str, n: int) -> Sample:
+        n = n if stream in ("discovery", "discovered") else at_most(task, n, stream)
         return Sample(part(task, stream), n, stream_seed(seed, stream), next(model.parameters()).device)
 
     with shown(None, "discovering") as progress:

@@ -9,6 +9,7 @@ from circuits.flow.position_flow import PositionFlow
 from circuits.given import examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.results import Result, Verdict
+from circuits.split import at_most
 from circuits.task import LaidOut, Task
 from circuits.utils.lazy import torch
 
@@ -52,7 +53,7 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
     """
     if not isinstance(task, LaidOut):
         return None
-    examples = examples_of(task, ROLE_EXAMPLES, 0)
+    examples = examples_of(task, at_most(task, ROLE_EXAMPLES), 0)
     roles = examples.roles
     flow = PositionFlow(circuit, task.layout, roles, examples.inputs.shape[1])
     named = {role for path in circuit.paths if path.joins_roles for role in (path.source, path.target)}

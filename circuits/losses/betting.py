@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from circuits.losses.loss import Compared
 from circuits.utils.lazy import torch
@@ -32,11 +32,14 @@ def decided(
         error: the share of cases in which "below" may be wrong.
         above: the same for "above"; by default ``error``, too.
     """
-    if len(values) and _log_wealth(values, limit, 1).amax() >= -math.log(error):
-        return "below"
-    if len(values) and _log_wealth(values, limit, -1).amax() >= -math.log(error if above is None else above):
-        return "above"
-    return "undecided"
+    below = _first(_log_wealth(values, limit, 1) >= -math.log(error))
+    other = _first(_log_wealth(values, limit, -1) >= -math.log(error if above is None else above))
+    return "undecided" if below == other else "below" if below < other else "above"
+
+
+def _first(there: Bool[torch.Tensor, " example"]) -> float:
+    """Return the first example that is true; infinity if none is."""
+    return float(there.int().argmax()) if there.any() else math.inf
 
 
 def _log_wealth(values: Float[torch.Tensor, " example"], limit: float, side: int) -> Float[torch.Tensor, " example"]:

@@ -4,10 +4,11 @@ Every circuit sees the same examples in the same order. What is tested is its *e
 circuit minus that under the model, as a share of the *range*; or the difference of two circuits' excesses. The range is
 what the model's heads do for the task: its loss with all heads idle minus its own. An example counts at most 1 in
 either direction: nothing is worse than no heads, and decisions have a stated error whatever the tails of the losses are
-(betting.py). All circuits start on a few examples. One whose excess is clearly too large stops there; the others go on
-until they are decided or no examples are left.
+(betting.py). No loss is low whose average is not, if examples count whole. All circuits start on a few examples. One
+whose excess is clearly too large stops there; the others go on until they are decided or no examples are left.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -207,7 +208,11 @@ class SequentialTest:
             excess = self._excess(one, others[key], n, unit)
             at = limit / unit if self.absolute else limit
             loss = Loss.of(self._losses[one.digest][:n], self.task.loss_components)
-            return DecidedLoss(loss, self.decide(excess, at, **several), excess.mean().item())
+            side = self.decide(excess, at, **several)
+            if side == "below" and not self.searching:  # a few examples may count more than 1
+                whole = self._excess(one, others[key], n, unit, bounded=False)
+                side = "below" if whole.mean().item() < at else "undecided"
+            return DecidedLoss(loss, side, excess.mean().item())
 
         def goes_on(key: Key) -> bool:
             if any(circuit.digest not in self._n for circuit in compared(key)):
@@ -243,16 +248,19 @@ class SequentialTest:
             return Mean.of(values).compared(limit)
         return decided(values, limit, error / below_of, error / above_of)
 
-    def _excess(self, one: Circuit, other: Circuit, n: int, unit: float) -> Float[Tensor, " example"]:
-        """Return the excess of one circuit over another on the first examples, between -1 and 1."""
+    def _excess(
+        self, one: Circuit, other: Circuit, n: int, unit: float, bounded: bool = True
+    ) -> Float[Tensor, " example"]:
+        """Return the excess of one circuit over another on the first examples; between -1 and 1 if it is bounded."""
+        most = 1.0 if bounded else math.inf
 
         def over_the_model(circuit: Circuit) -> Float[Tensor, " example"]:
             losses = self._losses[circuit.digest][:n].double().mean(dim=1)
             own = 0.0 if self.absolute else self._losses[OWN.digest][:n].double().mean(dim=1)
-            return ((losses - own) / unit).clamp(-1, 1)
+            return ((losses - own) / unit).clamp(-most, most)
 
         excess = over_the_model(one)
-        return excess if self.absolute or other == OWN else (excess - over_the_model(other)).clamp(-1, 1)
+        return excess if self.absolute or other == OWN else (excess - over_the_model(other)).clamp(-most, most)
 
     def measure(
         self,

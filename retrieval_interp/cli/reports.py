@@ -40,9 +40,8 @@ def print_discovery(discovery: "Discovery") -> None:
         alone = looks.alone.get(head) if looks else None
         said = f" (looks at {looks.looks_at(head)}; by its average alone {alone.loss})" if looks and alone else ""
         console.print(Text(f"{head!s:>8}  {mechanism}{said}"))
-    console.print(
-        f"Discovery tried {len(discovery.trials)} changes and ran {discovery.n_evaluations} sequences for losses."
-    )
+    tried = f"tried {len(discovery.trials)} changes and " if discovery.trials else ""
+    console.print(f"Discovery {tried}ran {discovery.n_evaluations} sequences for losses.")
     if discovery.n_undecided:
         console.print(
             f"{discovery.n_undecided} changes were not made because the examples did not decide them; try more."

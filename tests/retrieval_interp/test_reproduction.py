@@ -37,6 +37,11 @@ def test_a_report_that_was_just_made_is_reproduced_and_other_versions_are_named(
     assert "is reproduced: every number agrees" in printed
 
 
+def test_the_order_of_keys_is_no_difference_and_a_missing_key_is_one():
+    assert [*differences({"a": 1.0, "b": 2.0}, {"b": 2.0, "a": 1.0})] == []
+    assert [one.key for one in differences({"a": {"b": 2.0}}, {"a": {}})] == ["a"]
+
+
 @pytest.mark.slow
 def test_a_changed_number_and_a_changed_decision_are_named(report, tmp_path, capsys):
     report["parts"][0]["losses"]["uniform"]["loss"]["mean"] += 0.01

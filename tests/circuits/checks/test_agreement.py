@@ -32,7 +32,7 @@ def test_the_circuit_of_a_model_solves_and_agrees(model, circuit):
     experiment, found = measured(model, circuit)
     assert solves(experiment).decision == "holds"
     assert decisions(found) == ["holds"]  # the model fails no example, so nothing is said of these
-    assert "fails 0 of 512 examples: too few" in found.verdicts[0].sentence
+    assert "fails 0 of 512 examples, too few" in found.verdicts[0].sentence
     assert (found.apart, found.n_failed) == (pytest.approx(0.0, abs=1e-4), 0)
 
 

@@ -142,6 +142,8 @@ def test_a_label_whose_loss_is_high_is_not_hidden_by_the_average():
 
 def test_a_circuit_that_leaves_lower_heads_intact_is_undecided():
     model, task = one_step()
+    both = carries(Experiment(model, task, Circuit({HIGH: ANSWER}), n_examples=128)).verdicts
+    assert [(one.name, one.decision) for one in both] == [("flow check", "undecided"), ("self-consistent", "undecided")]
     found = self_consistency(model, task, Circuit({HIGH: ANSWER}), n_examples=128)
     assert (found.unnamed, found.intact.decision, found.verdict.decision) == (1, "below", "undecided")
 

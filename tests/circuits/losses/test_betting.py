@@ -33,3 +33,5 @@ def test_more_examples_never_change_a_decision():
         known = [decision for decision in made if decision != "undecided"]
         assert len({*known}) <= 1
         assert made == ["undecided"] * (4 - len(known)) + known
+    turning = torch.cat([torch.ones(100), -torch.ones(2000)])
+    assert decided(turning[:100], 0.05, 0.01) == decided(turning, 0.05, 0.01) == "above"
