@@ -122,7 +122,7 @@ def discover(
         test = SequentialTest(model, task, sample, threshold, *given, searching=True)
         aim, last = current().aim * threshold, current().last * threshold
         if protocol == "paper":
-            absolute = test.with_threshold(threshold, absolute=True)
+            absolute = test.with_threshold(last, absolute=True)  # with a margin, as below
             literal = literal_circuit(absolute, averaged, progress)
             fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute=True)
             return Discovery(
