@@ -147,7 +147,7 @@ def recover(planted: Planted) -> dict[str, object]:
         "found": len(paths),
         "precision": len(useful) / len(paths) if paths else 0.0,
         "recall": 1 - missing / len(needed) if needed else 1.0,
-        "loss": found.combined.mean,
+        "loss": found.combined.loss.mean,
         "wrong": [str(path) for path in sorted(paths - known)],
         "missed": [str(path) for path in sorted(needed - paths)],
     }

@@ -22,7 +22,7 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from benchmarks.arguments import at_least
 from circuits.ablation import evaluate
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.circuit import Circuit
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
@@ -31,8 +31,10 @@ from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.progress import shown
 from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers
-from retrieval_interp.language_tasks.metric import THRESHOLD, Metric, MetricTask
+from retrieval_interp.language_tasks.metric import Metric, MetricTask
 from retrieval_interp.models.provenance import versions
+
+THRESHOLD = 0.2  # of the range: 80% is kept
 
 GPT2 = {"n_layers": 12, "n_heads": 12, "d_model": 768, "d_head": 64, "d_mlp": 3072, "n_ctx": 1024, "d_vocab": 50257}
 TOKENS = 20
@@ -67,18 +69,17 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
     task = RandomTokens(None, model.cfg.d_vocab)
     with shown(None, "content or position") as progress:
         began, used = time.perf_counter(), time.process_time()
-        means = mean_patterns(model, MetricTask(task, model, Metric.probability, 1.0))
+        means = averages(model, MetricTask(task, model, Metric.probability, 1.0)).patterns
         averaged, averaging = time.perf_counter(), time.process_time()
         raw = MetricTask(task, model, Metric.kl, 1.0)
         whole = evaluate(model, raw, raw.examples(128, 1), [Circuit(means)]).mean().item()
         task = MetricTask(task, model, Metric.kl, whole)
-        test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD)
+        test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD, searching=True)
         single = {head: Circuit({head: mean}) for head, mean in means.items()}
         decided = test.test(single, min_examples=current().enough, progress=progress)
-        alone = {head: one.loss for head, one in decided.items()}
         ended, ending = time.perf_counter(), time.process_time()
     return {
-        "heads": len(alone),
+        "heads": len(decided),
         "prompts": n_prompts,
         "tokens": TOKENS,
         "cores": torch.get_num_threads(),
@@ -87,7 +88,7 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
         "processor_seconds_averages": round(averaging - used, 1),
         "processor_seconds_alone": round(ending - averaging, 1),
         "sequences": test.n_evaluations,
-        "content_heads": sum(loss.mean >= THRESHOLD for loss in alone.values()),
+        "content_heads": sum(one.excess >= THRESHOLD for one in decided.values()),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "weights_mib": sum(p.numel() * p.element_size() for p in model.parameters()) // 2**20,
         **versions(),

@@ -2,6 +2,7 @@ from .ablation import ablated as ablated
 from .ablation import evaluate as evaluate
 from .ablation import run_ablated as run_ablated
 from .attention import role_attention as role_attention
+from .checks.self_consistency import self_consistency as self_consistency
 from .circuit import AttentionPath as AttentionPath
 from .circuit import Circuit as Circuit
 from .circuit import Head as Head
@@ -20,7 +21,6 @@ from .task import Examples as Examples
 from .task import Task as Task
 from .tracing.interchange import interchange as interchange
 from .tracing.path_patching import path_patching as path_patching
-from .tracing.self_consistency import self_consistency as self_consistency
 from .validation import validate as validate
 from .viewer import attention_viewer as attention_viewer
 

@@ -18,26 +18,31 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from circuits.averages import Averages
+from circuits.averages import averages as averages_of
 from circuits.circuit import Circuit, Head, Layer, check_all
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import check_reading, losses_of, read_positions
-from circuits.mechanisms.mechanism import Mechanism, Resample, head_pattern
+from circuits.mechanisms.mechanism import Idle, Mechanism, OutputAblation, Resample, head_pattern
 from circuits.model import transformer
-from circuits.model.layers import attention_patterns, check_edits, layers, pattern_hook
+from circuits.model.layers import attention, check_edits, layers, output_hook, pattern_hook
 from circuits.model.transformer import Transformer, attention_mask, check_inputs, run, sequences_at_once, windowed
 from circuits.roles import Roles
 from circuits.task import Examples, Task
 
 
 @entrance
-def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> AbstractContextManager[Transformer]:
+def ablated(
+    model: Transformer, circuit: Circuit, roles: Roles, averages: Averages | None = None
+) -> AbstractContextManager[Transformer]:
     """Ablate a model within a ``with`` block: the circuit's heads are replaced, all others are intact.
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
         circuit: the hypothesis.
         roles: the roles of the batch that will be run, which name its padding (``valid``) if it has any.
+        averages: the average outputs of idle heads (``circuits.averages``).
 
     Returns:
         a context manager; it gives the model, whose outputs are ``[batch, pos, d_out]`` as ever.
@@ -47,14 +52,18 @@ def ablated(model: Transformer, circuit: Circuit, roles: Roles) -> AbstractConte
             On leaving the block: some of the hooks were not called, because the model was run above or below their
             layers, or not at all, or something (such as torch.compile) ran it without its hooks.
     """
-    return ablating(model, circuit, roles)
+    return ablating(model, circuit, roles, averages)
 
 
 @contextmanager
 def ablating(
-    model: Transformer, circuit: Circuit, roles: Roles, resampled: Mapping[str, Tensor] | None = None
+    model: Transformer,
+    circuit: Circuit,
+    roles: Roles,
+    averages: Averages | None = None,
+    resampled: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Transformer]:
-    """As ``ablated``, for a model that was checked; with the patterns of layers in another run, by their hook points.
+    """As ``ablated``, for a model that was checked; with the outputs z of another run, by their hook points.
 
     The hooks are those of TransformerLens, which also act on a run from or to a layer.
     """
@@ -68,14 +77,26 @@ def ablating(
         _check_run(pattern, roles)
         pattern = pattern.clone()
         for index, mechanism in circuit.layer(layer):
-            if isinstance(mechanism, Resample) and resampled is not None:
-                replacement = resampled[pattern_hook(layer)][:, index]
-            else:
+            if mechanism not in of_output:
                 replacement = head_pattern(Head(layer, index), mechanism, roles.in_layer(layer), pattern.shape[-1])
-            pattern[:, index] = replacement.to(pattern.dtype)
+                pattern[:, index] = replacement.to(pattern.dtype)
         return pattern
 
-    with model.hooks(fwd_hooks=[(pattern_hook(layer), partial(override, layer=layer)) for layer in sorted(silent)]):
+    def write(z: Tensor, hook: Any, layer: int) -> Tensor:
+        by_head = z.reshape(*z.shape[:2], model.cfg.n_heads, -1).clone()  # some architectures have them side by side
+        for index, mechanism in circuit.layer(layer):
+            if isinstance(mechanism, Resample) and resampled:
+                other = resampled[output_hook(layer)].reshape(by_head.shape)
+                by_head[:, :, index] = other[:, :, index]
+            elif mechanism in of_output and averages:
+                by_head[:, :, index] = averages.output(Head(layer, index), roles, z.shape[1]).to(z.dtype)
+        return by_head.reshape(z.shape)
+
+    of_output = [Idle()] * bool(averages) + [Resample()] * bool(resampled)  # others are refused, as without a pattern
+    hooks = [(pattern_hook(layer), partial(override, layer=layer)) for layer in sorted(silent)]
+    written = {head.layer for head, mechanism in circuit.heads.items() if mechanism in of_output}
+    hooks += [(output_hook(layer), partial(write, layer=layer)) for layer in sorted(written)]
+    with model.hooks(fwd_hooks=hooks):
         yield model
     if silent:
         raise BadInput(
@@ -103,8 +124,10 @@ def _check_run(pattern: Float[Tensor, "batch head query key"], roles: Roles) -> 
 
 
 @entrance
-def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Float[Tensor, "batch pos d_out"]:
-    """Return the model's outputs on the examples under the circuit's ablation.
+def run_ablated(
+    model: Transformer, circuit: Circuit, examples: Examples, averages: Averages | None = None
+) -> Float[Tensor, "batch pos d_out"]:
+    """Return the model's outputs on the examples under the circuit's ablation; ``averages`` are those of idle heads.
 
     Raises:
         BadInput: as ``ablated``; or a head is resampled, and the examples have no counterfactual inputs.
@@ -113,10 +136,10 @@ def run_ablated(model: Transformer, circuit: Circuit, examples: Examples) -> Flo
     if resampled_layers := {head.layer for head, mechanism in circuit.heads.items() if isinstance(mechanism, Resample)}:
         others = examples.counterfactuals()
         check_inputs(model, others)
-        names = [pattern_hook(layer) for layer in resampled_layers]
+        names = [output_hook(layer) for layer in resampled_layers]
         options = {"names_filter": names, "return_cache_object": False, **attention_mask(others)}
         _, seen = model.run_with_cache(others.inputs, **options)
-    with ablating(model, circuit, examples.roles, seen):
+    with ablating(model, circuit, examples.roles, averages, seen):
         return run(model, examples)
 
 
@@ -127,6 +150,7 @@ def evaluate(
     examples: Examples,
     circuits: Sequence[Circuit],
     progress: Callable[[float], None] | None = None,
+    averages: Averages | None = None,
 ) -> Float[Tensor, "circuit example component"]:
     """Return the loss components of every example under every circuit's ablation.
 
@@ -136,6 +160,7 @@ def evaluate(
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
         progress: is called with the finished share, 0 to 1, if it is given.
+        averages: the average outputs of idle heads; by default those over 1,024 examples of the task, seed 0.
 
     Raises:
         BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions
@@ -144,7 +169,7 @@ def evaluate(
     """
     losses = torch.empty(len(circuits), len(examples), len(task.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
-    for index, part, measured in each_loss(model, task, examples, circuits):
+    for index, part, measured in each_loss(model, task, examples, circuits, averages):
         losses = losses.to(measured.dtype)  # double precision for a model or a loss that has it
         losses[index, part] = measured
         done += len(measured)
@@ -154,7 +179,11 @@ def evaluate(
 
 
 def each_loss(
-    model: Transformer, task: Task, examples: Examples, circuits: Sequence[Circuit]
+    model: Transformer,
+    task: Task,
+    examples: Examples,
+    circuits: Sequence[Circuit],
+    averages: Averages | None = None,
 ) -> Iterator[tuple[int, slice, Float[Tensor, "example component"]]]:
     """Yield the index of a circuit, a slice of the examples and the losses there; each circuit has its slices in order.
 
@@ -166,15 +195,17 @@ def each_loss(
     check_reading(model, task, examples)
     examples = replace(examples, roles=windowed(model, examples.roles))
     check_all(circuits, examples.roles, cfg.n_layers, cfg.n_heads)
-    resampled = any(isinstance(mechanism, Resample) for circuit in circuits for mechanism in circuit.heads.values())
-    if resampled:
+    ablations = {mechanism for circuit in circuits for mechanism in circuit.heads.values()} & {Idle(), Resample()}
+    if Idle() in ablations and averages is None:
+        averages = averages_of(model, task)
+    if resampled := Resample() in ablations:
         examples.counterfactuals()  # raises if there are none
     n_kept = cfg.n_heads * (cfg.n_layers if resampled else 1)  # heads whose patterns are in memory at once
     n_outputs = cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab
     at_once = sequences_at_once(n_kept, examples.inputs.shape[1], n_outputs)
     for start in range(0, len(examples), at_once):
         part = slice(start, min(start + at_once, len(examples)))
-        tree = _Tree(model, task, examples.take(part), circuits)
+        tree = _Tree(model, task, examples.take(part), circuits, averages)
         with torch.no_grad():
             embedded = tree.opened.embed()
         for members, losses in tree.losses(0, embedded, range(len(circuits))):
@@ -185,8 +216,16 @@ def each_loss(
 class _Tree:
     """Circuits on one batch of examples."""
 
-    def __init__(self, model: Transformer, task: Task, examples: Examples, circuits: Sequence[Circuit]) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        task: Task,
+        examples: Examples,
+        circuits: Sequence[Circuit],
+        averages: Averages | None,
+    ) -> None:
         self.opened, self.task, self.examples, self.circuits = layers(model, examples), task, examples, circuits
+        self.averages = averages
         self.n_layers, self.read = model.cfg.n_layers, read_positions(task, examples)
         self.roles = [examples.roles.in_layer(layer) for layer in range(self.n_layers)]
         self.patterns: dict[Hashable, Tensor] = {}
@@ -210,19 +249,28 @@ class _Tree:
         self, layer: int, residual: Float[Tensor, "example pos d_model"], heads: Layer
     ) -> Float[Tensor, "example pos d_model"]:
         """Return the residual stream after a layer with some heads replaced."""
-        patterns = [(index, self._pattern(Head(layer, index), mechanism)) for index, mechanism in heads]
+        by_kind: dict[bool, list[tuple[int, Tensor]]] = {False: [], True: []}
+        for index, mechanism in heads:
+            of_output = isinstance(mechanism, OutputAblation)
+            made = (self._output if of_output else self._pattern)(Head(layer, index), mechanism)
+            by_kind[of_output].append((index, made))
 
-        def replaced(pattern: Tensor) -> Tensor:
-            pattern = pattern.clone()
-            for index, replacement in patterns:
-                pattern[:, index] = replacement.to(pattern.dtype)
-            return pattern
+        def replaced(values: Tensor, dim: int) -> Tensor:
+            values = values.clone()
+            for index, new in by_kind[dim == 2]:
+                values.select(dim, index).copy_(new)
+            return values
 
-        return self.opened.block(layer, residual, replaced if patterns else None)
+        edit = partial(replaced, dim=1) if by_kind[False] else None
+        return self.opened.block(layer, residual, edit, {"z": partial(replaced, dim=2)} if by_kind[True] else None)
+
+    def _output(self, head: Head, mechanism: Mechanism) -> Float[Tensor, "#example pos d_head"]:
+        if isinstance(mechanism, Resample):
+            return self._resampled[head.layer][:, :, head.index]
+        assert self.averages is not None
+        return self.averages.output(head, self.examples.roles, self.examples.inputs.shape[1])
 
     def _pattern(self, head: Head, mechanism: Mechanism) -> Float[Tensor, "#example query key"]:
-        if isinstance(mechanism, Resample):
-            return self._resampled[head.layer][:, head.index]
         roles = self.roles[head.layer]
         key = mechanism, roles.window
         if key not in self.patterns:
@@ -233,9 +281,9 @@ class _Tree:
         return self.patterns[key]
 
     @cached_property
-    def _resampled(self) -> list[Float[Tensor, "example head query key"]]:
-        """The patterns of every layer on the counterfactual inputs."""
-        return [pattern for _, pattern in attention_patterns(self.opened.model, self.examples.counterfactuals())]
+    def _resampled(self) -> list[Float[Tensor, "example pos head d_head"]]:
+        """The outputs z of every layer on the counterfactual inputs."""
+        return [z for _, _, z in attention(self.opened.model, self.examples.counterfactuals())]
 
     @torch.no_grad()
     def _losses(self, residual: Float[Tensor, "example pos d_model"]) -> Float[Tensor, "example component"]:

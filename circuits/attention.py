@@ -1,4 +1,4 @@
-"""Average attention: from role to role within an instance, and from position to position."""
+"""Average attention from role to role within an instance."""
 
 from collections.abc import Iterator
 
@@ -52,14 +52,3 @@ def patterns(
         batch = examples.take(part)
         for layer, pattern in attention_patterns(model, batch):
             yield part, batch, layer, pattern
-
-
-def position_attention(model: Transformer, examples: Examples) -> Float[Tensor, "layer head query key"]:
-    """Return the average attention from position to position, over examples; positions count from the first token.
-
-    With padding, a position is averaged over the examples that are that long.
-    """
-    total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads, *2 * [examples.inputs.shape[1]])
-    for _, batch, layer, pattern in patterns(model, examples):
-        total[layer] += batch.roles.aligned(pattern).float().sum(dim=0).cpu()
-    return total / examples.roles.times(examples.inputs.shape[1]).clamp(min=1)[:, None].cpu()

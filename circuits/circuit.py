@@ -263,6 +263,18 @@ class Circuit:
         return f"{self.origin[what]}: " if what in self.origin else ""
 
 
+def role_paths(circuit: Circuit) -> tuple[AttentionPath, ...]:
+    """Return all paths of a circuit that lead from a role to a role.
+
+    Raises:
+        BadInput: there is none.
+    """
+    paths = tuple(path for path in circuit.paths if path.joins_roles)
+    if not paths:
+        raise BadInput("the circuit has no path between roles; expected a one-hot head")
+    return paths
+
+
 def check_all(circuits: Iterable[Circuit], roles: Roles | Sequence[str], n_layers: int, n_heads: int) -> None:
     """Check that circuits fit a model and its examples; a head that is the same in many circuits is checked once.
 

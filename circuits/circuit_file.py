@@ -13,7 +13,7 @@ heads:
       - {to: pair2.first, slot: [1]}
       - position 3                   # the default row; or a role, uniform, identity, previous or zero
   L3H0: mean                         # the head's average; or map: one key for each query; or given: any numbers
-  L4H0: resample                   # ablated: it attends as on the counterfactual input of the same example
+  L4H0: idle                       # its output is its average, by position; or resample: that of a counterfactual
   L5H0: {mechanism: window, width: 3}     # a mechanism of your own (mechanisms/registry.py)
 patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # the file with the numbers of fixed patterns
 """

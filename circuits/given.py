@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 import weakref
 from collections.abc import Hashable, Iterator, Mapping
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float
 from circuits.errors import BadInput, whole
 from circuits.model.state import learned
 from circuits.model.transformer import Transformer, run, spread
+from circuits.split import Part
 from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
 
@@ -40,6 +42,8 @@ def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu
         BadInput: the task gives something else, fewer or more examples, or lacks one of its roles; it gives the same
             examples for every seed, or others for the same one.
     """
+    if isinstance(task, Part):
+        return _drawn(task, n, seed).to(device)
     others, examples = _of_another_seed(task, n), _drawn(task, n, seed)
     there = {*_rows(examples)} if len(examples) >= len(others) else set()
     shared = sum(one in there for one in others)
@@ -50,6 +54,16 @@ def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu
             stacklevel=2,
         )
     return examples.to(device)
+
+
+def stream_seed(seed: int, stream: str) -> int:
+    """Return a seed derived from another seed and a name; its random numbers are independent of the other seed's.
+
+    Raises:
+        BadInput: the seed is not a whole number, or is out of range.
+    """
+    seed = whole("the seed", seed, 0, 2**63 - 1)
+    return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
 
 
 def _drawn(task: Task, n: int, seed: int) -> Examples:

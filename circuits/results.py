@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 
 REPORT, PAGE, SUMMARY = "report.json", "report.html", "report.md"  # the files of a report
 Decision = Literal["holds", "fails", "undecided"]
+Protocol = Literal["extended", "paper"]  # every check, or Appendix E of the paper to the letter
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null in JSON is NaN
 
 

@@ -145,20 +145,24 @@ class Roles:
         alone = torch.diag_embed((self.valid & (left == 0)[..., 0]).to(pattern.dtype)) * was
         return torch.where(left == 0, alone, kept * (was / left.clamp(min=torch.finfo(pattern.dtype).tiny)))
 
-    def aligned(self, pattern: Shaped[torch.Tensor, "*part query key"]) -> Shaped[torch.Tensor, "*part query key"]:
-        """Return attention patterns, ``[batch, ..., query, key]``, counted from the first token; 0 at padding."""
+    def aligned(self, values: Shaped[torch.Tensor, "batch ..."], *dims: int) -> Shaped[torch.Tensor, "batch ..."]:
+        """Return values for each position, counted from the first token along some dimensions; 0 at padding.
+
+        The first of these dimensions is that of the position itself, such as the query of an attention pattern.
+        """
         if self.valid is None:
-            return pattern
-        rows = self.valid.reshape(len(self), *[1] * (pattern.ndim - 3), -1, 1)
-        return _shifted(pattern * rows, self.first)
+            return values
+        shape = [len(self), *[1] * (values.ndim - 1)]
+        shape[dims[0]] = -1
+        return _moved(values * self.valid.reshape(shape), self.first, dims)
 
     def from_first_token(
-        self, pattern: Shaped[torch.Tensor, "one query key"]
-    ) -> Shaped[torch.Tensor, "#batch query key"]:
-        """Return a pattern that counts from the first token as one for every example that counts its padding."""
+        self, values: Shaped[torch.Tensor, "one ..."], *dims: int
+    ) -> Shaped[torch.Tensor, "#batch ..."]:
+        """Return values that count from the first token as those for every example, which count its padding."""
         if self.valid is None:
-            return pattern
-        return _shifted(pattern.expand(len(self), -1, -1), -self.first)
+            return values
+        return _moved(values.expand(len(self), *values.shape[1:]), -self.first, dims)
 
     def group(self, group: str, role: str) -> Int[torch.Tensor, "batch instance"]:
         """Return the labels of a group at one role, ``[batch, instance]``.
@@ -305,12 +309,13 @@ def as_tensor(what: str, given: object) -> torch.Tensor:
     return made if made.is_floating_point() or made.is_complex() or made.dtype == torch.bool else made.long()
 
 
-def _shifted(
-    pattern: Shaped[torch.Tensor, "*part query key"], by: Int[torch.Tensor, " batch"]
-) -> Shaped[torch.Tensor, "*part query key"]:
-    """Return patterns whose query and key p are those at p + ``by`` of the same example; 0 beyond the end."""
-    n_positions = pattern.shape[-1]
-    at = torch.arange(n_positions, device=pattern.device) + by.reshape(-1, *[1] * (pattern.ndim - 2))
-    there, to = (at >= 0) & (at < n_positions), at.clamp(0, n_positions - 1)  # [batch, ..., pos]
-    shifted = pattern.take_along_dim(to[..., :, None], -2).take_along_dim(to[..., None, :], -1)
-    return shifted * there[..., :, None] * there[..., None, :]
+def _moved(
+    values: Shaped[torch.Tensor, "batch ..."], by: Int[torch.Tensor, " batch"], dims: tuple[int, ...]
+) -> Shaped[torch.Tensor, "batch ..."]:
+    """Return values whose entry p along some dimensions is that at p + ``by`` of the same example; 0 beyond the end."""
+    for dim in dims:
+        n, shape = values.shape[dim], [len(by), *[1] * (values.ndim - 1)]
+        shape[dim] = -1
+        at = (torch.arange(n, device=values.device) + by[:, None]).reshape(shape)
+        values = values.take_along_dim(at.clamp(0, n - 1), dim) * ((at >= 0) & (at < n))
+    return values

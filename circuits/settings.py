@@ -22,25 +22,28 @@ Count = Annotated[int, Field(ge=2)]  # of examples; a standard error needs two
 Whole = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Settings(Result):
     """The numbers that decide.
 
     Attributes:
-        sure: standard errors; a larger difference is taken as real. Three are right in 99.7% of cases if means are
-            normal, which those of heavy-tailed losses are not.
+        error: the share of decisions on losses that may be wrong, whatever the tails of the losses are (betting.py).
+        least: the least effect: what changes the loss by less of the range (sequential_test.py) counts as no effect.
+        sure: standard errors; a larger difference is taken as real where discovery searches. Three are right in 99.7%
+            of cases if means are normal, which those of heavy-tailed losses are not.
+        glanced: the examples on which discovery leaves out changes that are clearly too costly.
         few: the fewest examples for any circuit: enough to see that a loss is far above the threshold.
         enough: the fewest examples for a loss below the threshold, and for every loss that a report shows.
         in_passing: the most examples for a candidate that is an intermediate step of a search.
         averaged: the examples in a head's average pattern.
-        own_losses, spare: a circuit explains all that the model does if its loss is at most so many times the model's
-            own plus this share of the threshold; without a path the loss must exceed that (strict_threshold).
-        all_subsets: up to this many heads, all sets of them are knocked out; of more, each one, each two, and all.
+        kept: discovery keeps what costs at least so many least effects, so that it clearly has one on other examples.
+        failed: the model fails an example if its loss is more than this share of the range above its average.
+        random_sets: the sets of three or more of the circuit's heads that are knocked out, beside all single ones and
+            pairs; and the random sets of heads that the circuit's heads are compared with.
         merged_heads: the most heads that are tried for merges, whose number grows with its square.
         attended: the attention along a path that counts as looking there (paper, section 9.2, for emergence): more than
-            all else gets. Self-consistency asks for it; in discovery and in fixed patterns, a path holds from there on.
+            all else gets. In discovery and in fixed patterns, a path holds from there on.
         likely: the same in discovery, if such paths do not explain the model: a head that leaks to other instances may
             give its target less than half, and an MLP may still take what it has most of.
         followed: the attention that a Q or K edge of path patching must take. On transformers A to C, 363 of 454 edges
@@ -48,22 +51,24 @@ class Settings(Result):
         carried: the share of the loss of all senders that a V edge must return. A squared error grows with the square
             of what is exchanged, so half of it returns a quarter; a little less, so that such an edge holds.
         screened, noticed: path patching measures losses for edges that lose this much attention on so many examples.
-        carries: the interchange accuracy from which on a role carries a variable: in most cases.
-        aim, last: the shares of the allowed increase of the loss that discovery may use while mechanisms are chosen,
-            and in the last pruning. The rest is a margin, because other examples may be harder.
+        carries: the interchange accuracy from which on a role carries a variable, and the share of instances in which
+            the target of a self-consistent path gets most attention: in most cases.
+        aim, last: the shares of the threshold that discovery may use while mechanisms are chosen, and in the last
+            pruning. The rest is a margin, because other examples may be harder.
         slack: how much simpler mechanisms may raise a loss that is already too high; without it none would be tried.
-        missed: a head gets a path only if its loss without any is more than so many times the allowed one; validation
-            calls a path that costs less weak.
     """
 
+    error: Share = 0.01
+    least: Share = 0.01
     sure: Amount = 3.0
+    glanced: Count = 8
     few: Count = 32
     enough: Count = 128
     in_passing: Count = 512
     averaged: Count = 1024
-    own_losses: Amount = 2.0
-    spare: Positive = 0.1
-    all_subsets: Whole = 5
+    kept: Amount = 2.0
+    failed: Share = 0.25
+    random_sets: Whole = 10
     merged_heads: Whole = 32
     attended: Share = 0.5
     likely: Share = 0.3
@@ -75,7 +80,6 @@ class Settings(Result):
     aim: Share = 0.6
     last: Share = 0.9
     slack: Amount = 0.002
-    missed: Amount = 2.0
 
 
 DEFAULT = Settings()

@@ -16,7 +16,9 @@ A task may have more, each of which unlocks a function:
     layout, read_at                       LaidOut            flow_check; what ``interchange`` compares a circuit with
     variables, exchanged, distances       Interchangeable    interchange
     instance_losses                       WithInstances      losses split by label: self_consistency, discover
-    counterfactual inputs of Examples                        resample ablation
+    differences                           Comparable         validate compares outputs instead of losses
+    data                                  OnData             a fixed data set, which discover and validate split
+    counterfactual inputs of Examples                        resample ablation, instead of the example before
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class Examples:
             BadInput: there are none.
         """
         if self.counterfactual is None:
-            raise BadInput("the examples have no counterfactual inputs; resample ablation takes the patterns from them")
+            raise BadInput("the examples have no counterfactual inputs; resample ablation takes the outputs from them")
         return replace(self, inputs=self.counterfactual, counterfactual=None)
 
 
@@ -129,6 +131,28 @@ class WithInstances(Task, Protocol):
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch instance component"]:
         """Return the loss components of every instance; NaN for instances that are not asked for an answer."""
+
+
+@runtime_checkable
+class OnData(Task, Protocol):
+    """A task with a fixed data set: discover and validate take different examples of it (circuits/split.py)."""
+
+    @property
+    def data(self) -> Examples:
+        """All examples."""
+
+
+@runtime_checkable
+class Comparable(Task, Protocol):
+    """A task that says how far apart two answers are, for the statement that a circuit agrees with its model."""
+
+    def differences(
+        self,
+        outputs: Float[torch.Tensor, "batch pos d_out"],
+        others: Float[torch.Tensor, "batch pos d_out"],
+        examples: Examples,
+    ) -> Float[torch.Tensor, "batch component"]:
+        """Return what the losses of outputs would be if other outputs were right."""
 
 
 Known = Mapping[str, frozenset[str]]  # the pieces that every role knows

@@ -1,33 +1,32 @@
-"""Test a circuit against a model (paper, Appendix E).
+"""Test a circuit against a model. Each line says what holds if the statement holds, and where it is tested:
 
-Steps 1 and 2 of Appendix E state the hypothesis. The other steps run here, on fresh examples. Each line says what holds
-if the step holds, and where it is tested:
+    solves      the circuit does the task as well as the model, with every head replaced or idle (checks/agreement.py)
+    agrees      its outputs are the model's (Shi et al. 2024; checks/agreement.py)
+    faithful    its heads alone are enough, all others ablated (Wang et al. 2022; checks/faithfulness.py)
+    complete    no other heads do their work (Wang et al. 2022; checks/completeness.py)
+    carries     the answer can flow along it, and it steers itself (Geiger et al. 2021; checks/carries.py)
+    minimal     no path and no positional head is superfluous (Wang et al. 2022; checks/minimality.py)
 
-    unablated            the model solves its task
-    step 3               each head alone can be replaced with its hypothesised mechanism (checks/heads_alone.py)
-    step 4               every head of the model has a mechanism
-    step 5               all heads can be replaced at once
-    faithful             the circuit's heads are enough (Wang et al. 2022; checks/faithfulness.py)
-    complete             no other heads do their work (Wang et al. 2022; checks/faithfulness.py)
-    step 6               no attention path can be removed (checks/removals.py)
-    alternative targets  no attention path could lead to another role instead (ours: not in the paper)
-    merges               no two heads can be merged into one (the paper's transformer A, section 8.2; checks/merging.py)
+A circuit holds if all of these hold. Beside them stand other circuits that do as well (checks/uniqueness.py), and
+Appendix E of the paper to the letter (checks/paper_protocol.py).
 """
 
-from circuits.checks.experiment import Experiment, is_low
+from circuits.checks.agreement import agreement, solves
+from circuits.checks.carries import carries
+from circuits.checks.completeness import complete, completeness
+from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import faithfulness
-from circuits.checks.heads_alone import each_head_alone, step_3, step_4
-from circuits.checks.merging import merges, merging
+from circuits.checks.minimality import minimal, minimality
 from circuits.checks.paper_protocol import paper_protocol
-from circuits.checks.removals import alternative_targets, removals, step_6
+from circuits.checks.uniqueness import uniqueness
 from circuits.circuit import Circuit
 from circuits.entrance import entrance
-from circuits.flow.flow_check import flow_check
 from circuits.model.transformer import Transformer
 from circuits.report.report import Report, decided, statements_of
 from circuits.settings import current
+from circuits.split import sizes
 from circuits.task import Task
-from circuits.utils.progress import shown
+from circuits.utils.progress import part_of, shown
 
 
 @entrance
@@ -40,7 +39,7 @@ def validate(
     seed: int = 0,
     threshold: float = 0.05,
 ) -> Report:
-    """Test a circuit against a model (paper, Appendix E, steps 3 to 6). Every check can also be called by itself.
+    """Test a circuit against a model. Every check can also be called by itself.
 
     Args:
         model: any HookedTransformer or TransformerBridge without hooks of its own.
@@ -48,56 +47,56 @@ def validate(
         circuit: the hypothesis.
         n_examples: the number of fresh examples.
         seed: the seed of the examples; the same seed gives the same report.
-        threshold: a loss below it counts as low; the paper uses 0.05.
+        threshold: a loss counts as low if it exceeds the model's own by less than this share of the range, which is the
+            loss with all heads idle minus the model's own. For Appendix E to the letter it is a loss, as in the paper.
 
     Raises:
         BadInput: the circuit names no head or does not fit the model, or a number is out of range.
+        Unsolved: the model's heads do nothing for the task.
     """
     experiment = Experiment(model, task, circuit, n_examples=n_examples, seed=seed, threshold=threshold)
     with shown(None, "validating") as progress:
-        unablated, combined, strict = experiment.unablated, experiment.combined, experiment.strict.threshold
-        heads = each_head_alone(experiment)
-        progress(0.3)
-        paths = removals(experiment)
-        progress(0.5)
-        merged = merges(experiment, paths)
-        progress(0.6)
-        looks = experiment.content_or_position
+        scale, solved, agrees = experiment.scale, solves(experiment), agreement(experiment)
+        progress(0.1)
         faithful = faithfulness(experiment)
+        progress(0.2)
+        knockouts = completeness(experiment, part_of(progress, 0.2, 0.6))
+        carried = carries(experiment)
+        progress(0.7)
+        parts = minimality(experiment)
+        progress(0.8)
+        others = uniqueness(experiment, parts)
         progress(0.9)
         paper = paper_protocol(experiment)
     statements = statements_of(
-        (
-            is_low("unablated", "The unablated loss", unablated, threshold),
-            step_3(heads, threshold),
-            step_4([head for head in looks.alone if head not in circuit.heads]),
-            is_low("step 5", "With all heads replaced the loss", combined, threshold),
-            faithful.faithful(len(looks.alone), threshold),
-            faithful.complete(threshold),
-            step_6(paths, combined, strict),
-            alternative_targets(paths, combined, strict),
-            merging(experiment, merged, paths),
-        )
+        {
+            "solves": (solved,),
+            "agrees": agrees.verdicts,
+            "faithful": faithful.verdicts,
+            "complete": (complete(experiment, knockouts),),
+            "carries": carried.verdicts,
+            "minimal": (minimal(experiment, parts),),
+        }
     )
     report = Report(
         decision=decided(statements),
         statements=statements,
         circuit=circuit,
         threshold=threshold,
-        strict_threshold=strict,
         n_examples=experiment.n_examples,
         seed=experiment.seed,
         settings=current(),
-        unablated=unablated,
-        combined=combined,
+        scale=scale,
+        combined=experiment.combined,
         up_to=experiment.up_to,
-        heads=heads,
-        paths=paths,
-        merges=merged,
-        content_or_position=looks,
+        split=sizes(task),
+        agreement=agrees,
         faithfulness=faithful,
+        knockouts=knockouts,
+        carries=carried,
+        parts=parts,
+        uniqueness=others,
         paper=paper,
-        flow=flow_check(circuit, task),
     )
     report._experiment = experiment
     return report

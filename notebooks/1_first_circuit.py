@@ -57,8 +57,8 @@ attention_viewer(model, examples, example=0, layer=4)
 # %% [markdown]
 # ## Step 2: state a hypothesis
 #
-# A `Circuit` gives each head a mechanism. `uniform` and `identity` heads are supposed to move nothing that matters. Heads with
-# a fixed pattern (`previous`, `mean`, `map`) attend alike in every example. One-hot heads have paths from role to role, in all
+# A `Circuit` gives each head a mechanism. An `idle` head is supposed to write nothing that matters: its output is its average.
+# Heads with a fixed pattern (`uniform`, `identity`, `previous`, `mean`, `map`) attend alike in every example. One-hot heads have paths from role to role, in all
 # slots or in some of them: L2H0 has its path in three of the four slots, which the average above does not show. This circuit is
 # in `circuit.yaml` beside the weights, and you can write your own. In the diagram below, paler arrows are fixed patterns that
 # lead from role to role. The two members of a pair stand side by side, so a head can join them by position alone.
@@ -94,10 +94,12 @@ dict(zip(task.loss_components, losses.tolist()))
 # %% [markdown]
 # `validate` runs these and other checks on fresh examples:
 #
-# - *step 3* replaces each head alone, *step 4* asks whether every head has a mechanism, *step 5* replaces all heads at once;
-# - *faithful*: the circuit's heads stay intact, and all others are ablated;
+# - *solves*: every head is replaced or idle, and the loss stays low;
+# - *agrees*: the circuit's outputs are the model's;
+# - *faithful*: the circuit's heads stay intact, and the outputs of all others are ablated;
 # - *complete*: heads of the circuit are knocked out, in the circuit and in the model, and the losses are compared;
-# - *step 6* removes each path, *alternative targets* retargets each path, and *merges* gives the paths of one head to another.
+# - *carries*: the answer can flow along the paths, and each head finds its targets by itself;
+# - *minimal*: without any path, or with any positional head idle, the loss rises.
 
 # %%
 from circuits import validate
@@ -110,10 +112,9 @@ for verdict in report.verdicts:
 report.paths_table().round(3)
 
 # %% [markdown]
-# `needed: directly` means that the loss rises without the path. `needed: indirectly` means that the loss stays low without
-# the path if the heads above have their patterns replaced, but rises if these heads compute their own attention. The path
-# only tells them where to look. `alternative_targets` lists the roles to which the path can lead instead without raising the
-# loss.
+# A path matters *directly* if the loss rises without it, and *indirectly* if the loss stays low while the heads above have
+# their patterns replaced, but rises if these heads compute their own attention: the path only tells them where to look.
+# `report.notes` says which other circuits do as well, and what random heads do.
 
 # %%
 report.plot()
@@ -145,5 +146,5 @@ explore(model, task, circuit)
 # 2. L2H0 finds its symbol in three of four slots. Let it find the symbol in all of them, with
 #    `Circuit({**circuit.heads, "L2H0": {"query": "pair1.second"}})`. Does the loss rise or fall? Where does the model get the
 #    fourth symbol from?
-# 3. Add a path that does nothing. Which step of `validate` notices it?
-# 4. Replace the uniform heads with `"identity"`. Does the circuit still account for the output?
+# 3. Add a path that does nothing. Which statement of `validate` notices it?
+# 4. Give an idle head the pattern `"previous"`. Does the circuit still solve the task? Which statement notices the head?

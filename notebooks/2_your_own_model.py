@@ -113,7 +113,7 @@ attention_viewer(model, examples, example=0)
 #
 # The textbook explanation has two heads. A head in the lower layer attends to the token before. A head in the upper layer
 # attends from the second occurrence of a token to what came after the first. We give these mechanisms to the two heads that
-# look most like it, and make the other two uniform.
+# look most like it, and say that the other two are idle: they write nothing that matters.
 
 # %%
 from circuits import Circuit
@@ -124,9 +124,9 @@ upper = int(attention[1, :, again, following].argmax())
 textbook = Circuit(
     {
         f"L0H{lower}": "previous",
-        f"L0H{1 - lower}": "uniform",
+        f"L0H{1 - lower}": "idle",
         f"L1H{upper}": {"again": "next"},
-        f"L1H{1 - upper}": "uniform",
+        f"L1H{1 - upper}": "idle",
     },
     name="textbook",
 )

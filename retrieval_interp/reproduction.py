@@ -79,7 +79,7 @@ def differences(reported: Any, measured: Any, key: str = "") -> Iterator[Differe
     """
     if type(reported) is type(measured):
         ours, theirs = _entries(reported), _entries(measured)
-        if ours is not None and theirs is not None and [*ours] == [*theirs]:
+        if ours is not None and theirs is not None and ours.keys() == theirs.keys():
             for name, value in ours.items():
                 dot = "." if key and not name.startswith("[") else ""
                 yield from differences(value, theirs[name], f"{key}{dot}{name}")

@@ -91,5 +91,5 @@ def test_the_benchmark_of_size_looks_at_every_head_on_as_many_prompts_as_decide(
     model = size.of_shape(n_layers=2, n_heads=2, d_model=16, d_head=8, d_mlp=16, n_ctx=20, d_vocab=50)
     result = size.measure(model, 256)
     assert result["heads"] == 4
-    assert result["sequences"] == 128 + 3 * 256  # one head is far from the threshold, three are close to it
-    assert result["content_heads"] == 2
+    assert result["sequences"] == 2 * 256 + 4 * 128  # the range on all prompts, and four heads
+    assert result["content_heads"] == 1

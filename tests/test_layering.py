@@ -17,7 +17,7 @@ from tests.annotations import MODULES, ROOT
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
         *("errors", "results", "settings", "utils", "roles", "task", "heads", "mechanisms", "circuit"),
-        *("circuit_file", "model", "given", "entrance", "attention"),
+        *("circuit_file", "model", "split", "given", "entrance", "attention", "averages"),
         *("ablation", "losses", "flow", "checks"),
         *("tracing", "discovery", "figures", "viewer"),
         *("report", "validation", "explorer", "ground_truth"),

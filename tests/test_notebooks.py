@@ -14,7 +14,7 @@ SOURCES = sorted(HERE.glob("[0-9]*.py"))
 # Small models show as well that a cell runs; the notebooks that are kept were made without these changes.
 FEWER = {
     "1_first_circuit": {"transformer_a": "induction", "layer=4": "layer=1", '"pattern", 5': '"pattern", 1'},
-    "2_your_own_model": {"STEPS = 400": "STEPS = 20", "discover(model, task)": "discover(model, task, threshold=2)"},
+    "2_your_own_model": {"STEPS = 400": "STEPS = 20", "discover(model, task)": "discover(model, task, threshold=0.9)"},
     "3_the_paper": {'"steps": 500, "b': '"steps": 100, "b', "examples(512": "examples(64"},
 }
 EACH = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)

@@ -65,7 +65,7 @@ def discovered(truth: GroundTruth) -> dict[str, Any]:
         "head_recall": len(right) / max(len(truth.true_heads), 1),
         "seconds": round(seconds, 2),
         "sequences": found.n_evaluations,
-        "loss": found.combined.mean,
+        "loss": found.combined.loss.mean,
         "wrong": [*map(str, sorted(paths - planted))],
         "missed": [*map(str, sorted(path for one in truth.needed if not one & paths for path in one))],
     }

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_patterns
+from circuits.averages import averages
 from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.losses.loss import Loss, strict_threshold
-from circuits.losses.sample import Sample, stream_seed
-from circuits.losses.sequential_test import SequentialTest
+from circuits.given import stream_seed
+from circuits.losses.loss import Compared
+from circuits.losses.sample import Sample
+from circuits.losses.sequential_test import OWN, DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.model.transformer import Transformer
+from circuits.mechanisms.mechanism import Idle, Resample
+from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision, Verdict
-from circuits.settings import current
+from circuits.split import part
 from circuits.task import Task
 
 Lists = Mapping[str, Sequence[object]]
@@ -37,8 +39,13 @@ class Experiment:
         circuit: the hypothesis.
         n_examples: the number of fresh examples.
         seed: their seed; the same seed gives the same results.
-        threshold: a loss below it counts as low; the paper uses 0.05.
+        threshold: an excess loss below this share of the range counts as low.
         test: the sequential test against the threshold.
+        averages: what every head does on average, over examples that neither the test nor a discovery has.
+        has_others: whether the examples have counterfactual inputs, from which outputs can be resampled.
+        all_heads: the heads of the model.
+        heads: the circuit's heads: all that are not idle.
+        outside: the idle heads, and those whose output is resampled.
     """
 
     @entrance
@@ -54,44 +61,62 @@ class Experiment:
     ) -> None:
         if not circuit.heads:
             raise BadInput("the circuit names no head; there is nothing to validate")
-        sample = Sample(task, n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
-        circuit.check(sample.roles, model.cfg.n_layers, model.cfg.n_heads)
+        sample = Sample(part(task, STREAM), n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
+        circuit.check(windowed(model, sample.roles), model.cfg.n_layers, model.cfg.n_heads)
         self.model, self.task, self.circuit = model, task, circuit
         self.n_examples, self.seed, self.threshold = n_examples, seed, threshold
-        self.test = SequentialTest(model, task, sample, threshold)
+        self.averages = averages(model, task, seed, stream=f"{STREAM} means")
+        self.test = SequentialTest(model, task, sample, threshold, self.averages)
+        self.has_others = sample.first.counterfactual is not None
+        self.all_heads = tuple(self.averages.patterns)
+        ablated = (head for head, mechanism in circuit.heads.items() if isinstance(mechanism, Idle | Resample))
+        self.outside = tuple(ablated)
+        self.heads = tuple(head for head in self.all_heads if head not in self.outside)
+
+    @property
+    def scale(self) -> Range:
+        """The model's own loss, and that with all heads idle."""
+        return self.test.scale
 
     @cached_property
-    def unablated(self) -> Loss:
-        """The loss of the unablated model."""
-        return self.test.measure([Circuit()])[0]
+    def combined(self) -> DecidedLoss:
+        """The loss with all named heads replaced or idle, on all examples."""
+        return self.test.test({None: self.circuit}, min_examples=self.n_examples)[None]
 
     @cached_property
-    def combined(self) -> Loss:
-        """The loss with all named heads replaced (step 5)."""
-        return self.test.measure([self.circuit])[0]
-
-    @cached_property
-    def up_to(self) -> tuple[Loss, ...]:
+    def up_to(self) -> tuple[DecidedLoss, ...]:
         """For every layer, the loss with the named heads up to this layer replaced and those above intact."""
         layers = {layer: self.circuit.up_to(layer) for layer in range(self.model.cfg.n_layers)}
-        return tuple(decided.loss for decided in self.test.test(layers).values())
+        return tuple(self.test.test(layers).values())
 
-    @cached_property
-    def strict(self) -> SequentialTest:
-        """The test against the strict threshold for single paths."""
-        return self.test.with_threshold(strict_threshold(self.unablated, self.combined, self.threshold))
-
-    @cached_property
+    @property
     def means(self) -> dict[Head, FixedPattern]:
-        """Every head's average pattern, over examples that are not in the test."""
-        return mean_patterns(self.model, self.task, self.seed)
+        """Every head's average pattern."""
+        return self.averages.patterns
 
-    @cached_property
-    def content_or_position(self) -> ContentOrPosition:
-        """The content heads and the positional heads of the model, on examples of their own."""
-        n, device = min(self.n_examples, current().enough), next(self.model.parameters()).device
-        sample = Sample(self.task, n, stream_seed(self.seed, f"{STREAM} of content"), device)
-        return content_or_position(SequentialTest(self.model, self.task, sample, self.threshold), self.means)
+    def broken(self, circuit: Circuit) -> bool:
+        """Whether a circuit that was measured is as bad as no heads, but for the threshold; examples count up to 2."""
+        own, losses = (one.double().mean(dim=1) for one in self.test.each([OWN, circuit], self.test.n_of(circuit)))
+        halved = (losses - own) / self.scale.width / 2
+        return self.test.decide(halved, (1 - self.threshold) / 2) == "above"
+
+    def without(self, *heads: Head) -> Circuit:
+        """Return the model with some heads idle."""
+        return Circuit(dict.fromkeys(heads, Idle()))
+
+    def low(self, name: str, what: str, one: DecidedLoss) -> Verdict:
+        """Return whether a loss is low, with the numbers."""
+        decision = DECISIONS[one.decision]
+        than = {"below": "below", "above": "not below", "undecided": "not clearly on one side of"}[one.decision]
+        said = f"{what} is {one.loss}: {self.excess(one)}, {than} {self.threshold:.3g}."
+        return Verdict(name=name, decision=decision, sentence=f"{said} {MORE}" if decision == "undecided" else said)
+
+    def excess(self, one: DecidedLoss) -> str:
+        """Return how far a loss is above the model's own in words; examples count whole, and not at most 1."""
+        return f"{self.scale.share(one.loss):.4f} of the range above the model's own"
+
+
+DECISIONS: Mapping[Compared, Decision] = {"below": "holds", "above": "fails", "undecided": "undecided"}
 
 
 def verdict(name: str, said: str, fails: Lists = NOTHING, undecided: Lists = NOTHING) -> Verdict:
@@ -104,17 +129,14 @@ def verdict(name: str, said: str, fails: Lists = NOTHING, undecided: Lists = NOT
     return Verdict(name=name, decision=decision, sentence=" ".join([said, *lists] if said else lists))
 
 
-def is_low(name: str, what: str, loss: Loss, threshold: float) -> Verdict:
-    """Return whether a loss is below a threshold, by more than ``sure`` standard errors."""
-    side: Decision = "holds" if loss.mean < threshold else "fails"
-    sentence = f"{what} is {loss}, {'below' if side == 'holds' else 'not below'} the threshold {threshold:g}."
-    if loss.near(threshold):
-        side = "undecided"
-        sentence += f" It is within {current().sure:g} standard errors of it. {MORE}"
-    return Verdict(name=name, decision=side, sentence=sentence)
+def is_low(name: str, what: str, one: DecidedLoss, threshold: float) -> Verdict:
+    """Return whether a loss is below a threshold that is a loss, as in the paper."""
+    side = {"below": "below", "above": "not below", "undecided": "not clearly on one side of"}[one.decision]
+    sentence = f"{what} is {one.loss}, {side} the threshold {threshold:g}."
+    return Verdict(name=name, decision=DECISIONS[one.decision], sentence=sentence)
 
 
 def listed(things: Iterable[object], separator: str = "; ", most: int = 6) -> str:
     """Return things as text, at most ``most`` of them."""
     texts = [str(one) for one in things]
-    return separator.join(texts[:most]) + (" ..." if len(texts) > most else "")
+    return separator.join(texts[:most]) + (f"{separator}and {len(texts) - most} more" if len(texts) > most else "")

@@ -1,6 +1,7 @@
 """Appendix E of the paper to the letter. ``validation.py`` runs more checks and allows more mechanisms.
 
-Heads without a path are uniform or identity. Heads with paths are zero everywhere except for their ones.
+Heads without a path are uniform or identity. Heads with paths are zero everywhere except for their ones. A head of the
+circuit that has such a mechanism keeps it; of any other, the paths are kept, and the simplest mechanism is chosen.
 
     step 3      for each head alone, one of these mechanisms keeps the loss below the threshold; the simplest is chosen
     step 5      all chosen mechanisms together keep the loss below the threshold
@@ -14,7 +15,7 @@ from circuits.checks.experiment import Experiment, is_low, listed, verdict
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import StoredCircuit
 from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
-from circuits.losses.loss import Loss
+from circuits.losses.sequential_test import DecidedLoss
 from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
 from circuits.mechanisms.one_hot import OneHot
 from circuits.results import Decision, Result, Verdict, together
@@ -35,9 +36,9 @@ class PaperProtocol(Result):
     """
 
     circuit: StoredCircuit
-    alone: dict[Head, dict[str, Loss]]
-    combined: Loss
-    without: dict[AttentionPath, Loss]
+    alone: dict[Head, dict[str, DecidedLoss]]
+    combined: DecidedLoss
+    without: dict[AttentionPath, DecidedLoss]
     verdicts: tuple[Verdict, ...]
     decision: Decision
 
@@ -45,27 +46,29 @@ class PaperProtocol(Result):
 def paper_protocol(experiment: Experiment) -> PaperProtocol:
     """Test the paths of a circuit, including those of fixed patterns, by Appendix E to the letter.
 
-    Step 5 uses all examples. Single heads and paths use as many as their decision needs.
+    The threshold is a loss here, as in the paper. Step 5 uses all examples. Single heads and paths use as many as their
+    decision needs.
     """
-    test, circuit = experiment.test, experiment.circuit
+    test, circuit = experiment.test.with_threshold(experiment.threshold, absolute=True), experiment.circuit
     explicit = with_fixed_paths(circuit, test.roles, paths_on_average)
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, kind): Circuit({head: kind}) for head, kinds in tried.items() for kind in kinds}
     decided = test.test(singles)
-    none_low = [head for head, kinds in tried.items() if all(decided[head, kind].decision != "below" for kind in kinds)]
-    close = [(head, kind) for head in none_low for kind in tried[head]]  # the mechanism with the lowest loss is chosen
-    losses = {one: loss.loss for one, loss in decided.items()}
-    losses |= zip(close, test.measure(singles[one] for one in close), strict=True)
-    alone = {head: {kind.name: losses[head, kind] for kind in kinds} for head, kinds in tried.items()}
+    close = {
+        one: singles[one]
+        for head, kinds in tried.items()
+        for one in ((head, kind) for kind in kinds)
+        if all(decided[head, kind].decision != "below" for kind in kinds)
+    }
+    decided |= test.test(close, min_examples=experiment.n_examples)  # the mechanism with the lowest loss is chosen
+    alone = {head: {kind.name: decided[head, kind] for kind in kinds} for head, kinds in tried.items()}
     chosen: dict[Head, Mechanism] = {}
     for head, kinds in tried.items():
-        means = {kind: losses[head, kind].mean for kind in kinds}
-        best = kinds[-1] if kinds[-1].paths else min(means, key=means.__getitem__)
-        chosen[head] = next((kind for kind, mean in means.items() if mean < test.threshold), best)
+        best = kinds[-1] if kinds[-1].paths else min(kinds, key=lambda kind: decided[head, kind].loss.mean)
+        chosen[head] = next((kind for kind in kinds if decided[head, kind].loss.mean < test.threshold), best)
     literal = Circuit(chosen, circuit.name)
-    (combined,) = test.measure([literal])
-    removed = test.test({path: literal.without(path) for path in literal.paths})
-    without = {path: one.loss for path, one in removed.items()}
+    combined = test.test({None: literal}, min_examples=experiment.n_examples)[None]
+    without = test.test({path: literal.without(path) for path in literal.paths}, failing="below")
     verdicts = (
         _step_3(alone, test.threshold),
         is_low("step 5", "With all heads replaced the loss", combined, test.threshold),
@@ -82,28 +85,33 @@ def _mechanisms(mechanism: Mechanism) -> list[Mechanism]:
     simple: list[Mechanism] = [Uniform(), Identity()]
     if isinstance(mechanism, OneHot) and mechanism.paths:
         where = {ends: condition for ends, condition in mechanism.where if ends in mechanism.paths}
-        return [*simple, OneHot(mechanism.paths, "zero", where)]
+        literal = OneHot(mechanism.paths, "zero", where)
+        return [literal] if mechanism == literal and not where else [*simple, literal]
+    if mechanism in simple:
+        return [mechanism]
     return [*simple, mechanism] if mechanism.paths else simple
 
 
-def _step_3(alone: dict[Head, dict[str, Loss]], threshold: float) -> Verdict:
-    best = {head: min(losses.values(), key=lambda loss: loss.mean) for head, losses in alone.items()}
-    near = [f"{head} ({loss})" for head, loss in best.items() if loss.near(threshold)]
-    none = [f"{head} ({loss})" for head, loss in best.items() if loss.mean >= threshold and not loss.near(threshold)]
+def _step_3(alone: dict[Head, dict[str, DecidedLoss]], threshold: float) -> Verdict:
+    best = {head: min(losses.values(), key=lambda one: one.loss.mean) for head, losses in alone.items()}
+    near = [f"{head} ({one.loss})" for head, one in best.items() if one.decision == "undecided"]
+    none = [f"{head} ({one.loss})" for head, one in best.items() if one.decision == "above"]
     low = len(alone) - len(none) - len(near)
     said = f"Replaced alone, {low} of {len(alone)} heads have a mechanism with a loss below {threshold:g}."
     return verdict("step 3", said, {"None does for ": none}, {CLOSE: near})
 
 
-def _step_6(circuit: Circuit, without: dict[AttentionPath, Loss], combined: Loss, threshold: float) -> Verdict:
-    if combined.mean >= threshold:
+def _step_6(
+    circuit: Circuit, without: dict[AttentionPath, DecidedLoss], combined: DecidedLoss, threshold: float
+) -> Verdict:
+    if combined.decision == "above":
         sentence = f"Not tested: with every path in place the loss is not below {threshold:g}."
         return Verdict(name="step 6", decision="fails", sentence=sentence)
     first = min((head.layer for head in circuit.heads_with_paths), default=0)
-    above = {path: loss for path, loss in without.items() if path.head.layer != first}
-    near = [f"{path} ({loss})" for path, loss in above.items() if loss.near(threshold)]
-    low = [f"{path} ({loss})" for path, loss in above.items() if loss.mean < threshold and not loss.near(threshold)]
-    excepted = [path for path, loss in without.items() if loss.mean < threshold and path.head.layer == first]
+    above = {path: one for path, one in without.items() if path.head.layer != first}
+    near = [f"{path} ({one.loss})" for path, one in above.items() if one.decision == "undecided"]
+    low = [f"{path} ({one.loss})" for path, one in above.items() if one.decision == "below"]
+    excepted = [path for path, one in without.items() if one.decision == "below" and path.head.layer == first]
     missed = len(without) - len(low) - len(near) - len(excepted)
     said = f"Without any one of {missed} paths the loss is {threshold:g} or more."
     if excepted:

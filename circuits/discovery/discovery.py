@@ -2,31 +2,38 @@
 
 The stages:
 
-    1. content or position    find the heads that their average pattern can replace; it depends on positions only
-    2. content heads          give them paths where their attention is near 1, each on the instances where it is; on all
+    1. idle heads             find the heads whose outputs can be ablated; nothing more is asked of them
+    2. content or position    find the heads that their average pattern can replace; it depends on positions only
+    3. content heads          give them paths where their attention is near 1, each on the instances where it is; on all
                               other instances they get fixed positions or their average
-    3. all heads replaced     remove redundant paths, and make every head as simple as the loss allows
-    4. paths' heads intact    give heads back what the heads with paths above them need in order to look by themselves
+    4. all heads replaced     remove redundant paths, and make every head as simple as the loss allows
+    5. paths' heads intact    give heads back what the heads with paths above them need in order to look by themselves
 """
 
 from collections.abc import Sequence
+from typing import get_args
 
 from pydantic import computed_field
 
-from circuits.checks.content_or_position import ContentOrPosition, content_or_position, mean_examples, mean_patterns
+from circuits.averages import Averages, averaged_examples
 from circuits.circuit import Circuit, Head
 from circuits.circuit_file import StoredCircuit
+from circuits.discovery.content_or_position import ContentOrPosition, content_or_position
 from circuits.discovery.fitting import Fitting, Trial, content, intact_above
+from circuits.discovery.idle import can_be_idle, idle_heads
+from circuits.discovery.literal import literal_circuit
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
 from circuits.entrance import entrance
-from circuits.errors import Unsolved
-from circuits.losses.loss import Loss, allowed_loss
-from circuits.losses.sample import Sample, stream_seed
-from circuits.losses.sequential_test import SequentialTest
+from circuits.errors import BadInput
+from circuits.given import stream_seed
+from circuits.losses.sample import Sample
+from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
+from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer
-from circuits.results import Result
+from circuits.results import Protocol, Result
 from circuits.settings import current
+from circuits.split import at_most, part
 from circuits.task import Task
 from circuits.utils.progress import part_of, shown
 
@@ -36,20 +43,21 @@ class Discovery(Result, extra="ignore"):
 
     Attributes:
         circuit: a mechanism for every head of the model.
-        content_or_position: the content heads and the positional heads.
-        unablated: the loss of the unablated model, on examples that no choice was made on.
-        combined: the loss with every head replaced, on the same examples.
+        content_or_position: the content heads and the positional heads; all others are idle. None if
+            the protocol is ``paper``.
+        scale: the model's own loss, and that with all heads idle.
+        combined: the loss with every head replaced or idle, on examples that no choice was made on.
         trials: every change that was tried, with its loss.
-        threshold: the threshold; a loss below it counts as low.
+        threshold: an excess loss below this share of the range counts as low.
         seed: the seed of the examples.
         n_evaluations: the number of sequences that were run to measure losses.
-        n_readings: the number of sequences that were run to read attention patterns.
+        n_readings: the number of sequences that were run to read attention patterns and outputs.
     """
 
     circuit: StoredCircuit
-    content_or_position: ContentOrPosition
-    unablated: Loss
-    combined: Loss
+    content_or_position: ContentOrPosition | None
+    scale: Range
+    combined: DecidedLoss
     trials: tuple[Trial, ...]
     threshold: float
     seed: int
@@ -59,14 +67,8 @@ class Discovery(Result, extra="ignore"):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def found(self) -> bool:
-        """Whether the combined loss is below the threshold by more than three standard errors."""
-        return self.combined.mean < self.threshold and not self.combined.near(self.threshold)
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def explains(self) -> bool:
-        """Whether the combined loss is at most twice the unablated loss, plus a tenth of the threshold."""
-        return self.combined.mean <= allowed_loss(self.unablated, self.threshold)
+        """Whether the loss with every head replaced or idle is low."""
+        return self.combined.decision == "below"
 
     @property
     def n_undecided(self) -> int:
@@ -82,6 +84,7 @@ def discover(
     n_examples: int = 1024,
     threshold: float = 0.05,
     seed: int = 0,
+    protocol: Protocol = "extended",
 ) -> Discovery:
     """Find the circuit of a model.
 
@@ -91,73 +94,99 @@ def discover(
             instances only, by the labels of a group of the examples, or by position if they have no groups.
         n_examples: the number of examples for the choices; the final losses are measured on as many others. Patterns
             are averaged over as many others, too, but at most 1,024.
-        threshold: a loss below it counts as low; the paper uses 0.05.
+        threshold: a loss counts as low if it exceeds the model's own by less than this share of the range, which is the
+            loss with all heads idle minus the model's own.
         seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples.
+        protocol: the mechanisms to search with: all (``extended``), or those of Appendix E (``paper``), for which the
+            threshold is a loss.
 
     Raises:
-        Unsolved: the model does not solve the task.
+        Unsolved: the model's heads do nothing for the task.
         BadInput: a number is out of range.
     """
 
+    if protocol not in get_args(Protocol):
+        raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")
+
     def drawn(stream: str, n: int) -> Sample:
-        return Sample(task, n, stream_seed(seed, stream), next(model.parameters()).device)
+        n = n if stream in ("discovery", "discovered") else at_most(task, n, stream)
+        return Sample(part(task, stream), n, stream_seed(seed, stream), next(model.parameters()).device)
 
     with shown(None, "discovering") as progress:
-        sample = drawn("discovery", n_examples)
-        test = SequentialTest(model, task, sample, threshold)
-        (unablated,) = test.measure([Circuit()])
-        if unablated.mean >= threshold or unablated.near(threshold):
-            expected = f"expected a loss clearly below the threshold {threshold:g}"
-            raise Unsolved(f"the unablated loss is {unablated}; {expected}")
+        sample, n_few = drawn("discovery", n_examples), max(2, min(n_examples, current().enough))
         mean_over = min(n_examples, current().averaged)
-        means = mean_patterns(model, task, seed, mean_over)
-        fewer = SequentialTest(model, task, drawn("content", max(2, n_examples // 2)), threshold)
-        heads = content_or_position(fewer, means, part_of(progress, 0.0, 0.4))
-        lowest = max(unablated.mean, 0.0)
-        allowed = allowed_loss(unablated, threshold) - lowest
-        aim, last = lowest + current().aim * allowed, lowest + current().last * allowed
-        averaged = mean_examples(model, task, seed, mean_over)
+        averaged = averaged_examples(model, task, seed, mean_over)
+        averages = Averages.of(model, averaged)
+        ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages)
+        given = averages, ranging.scale
+        test = SequentialTest(model, task, sample, threshold, *given, searching=True)
+        aim, last = current().aim * threshold, current().last * threshold
+        if protocol == "paper":
+            absolute = test.with_threshold(last, absolute=True)  # with a margin, as below
+            literal = literal_circuit(absolute, averaged, progress)
+            fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute=True)
+            return Discovery(
+                circuit=literal,
+                content_or_position=None,
+                scale=ranging.scale,
+                combined=fresh.test({None: literal}, min_examples=n_examples)[None],
+                trials=(),
+                threshold=threshold,
+                seed=seed,
+                n_evaluations=sum(one.n_evaluations for one in (ranging, absolute, fresh)),
+                n_readings=2 * mean_over,
+            )
+        screening = test.with_threshold(aim)
+        idle = idle_heads(screening, tuple(averages.patterns), part_of(progress, 0.0, 0.3))
+        means = {head: mean for head, mean in averages.patterns.items() if head not in idle.heads}
+        fewer = SequentialTest(
+            model, task, drawn("content", max(2, n_examples // 2)), threshold, *given, searching=True
+        )
+        heads = content_or_position(fewer, means, idle, part_of(progress, 0.3, 0.5))
 
         def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
             observed = ObservedPaths(model, averaged, means, likely)
             paths = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}
             growing = Fitting(test.with_threshold(aim), observed)
-            return growing.grow(Circuit({**means, **paths})), growing
+            return growing.grow(Circuit({**idle.heads, **means, **paths})), growing
 
         circuit, growing = grown(likely=())
         grew = [growing]
         if test.test_one(circuit).decision == "above":  # content heads may give their targets less than half
             circuit, growing = grown(likely=heads.content)
             grew.append(growing)
-        progress(0.5)
+        progress(0.6)
         looking = content(circuit)
         layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # the sets of intact heads above them differ
-        ways = [circuit, *(intact_above(layer, circuit, looking) for layer in layers)]
-        combined, *losses = growing.test.measure(ways)
-        intact = {
-            layer: test.with_threshold(max(threshold, loss.mean + current().slack))
-            for layer, loss in zip(layers, losses, strict=True)
-        }
+        ways: dict[int | None, Circuit] = {layer: intact_above(layer, circuit, looking) for layer in layers}
+        ways[None] = circuit
+        measured = growing.test.test(ways, min_examples=n_few)
+        slack = current().slack
+        intact = {layer: test.with_threshold(max(threshold, measured[layer].excess + slack)) for layer in layers}
         fitting, finishing = (
-            Fitting(test.with_threshold(max(limit, combined.mean + current().slack)), growing.observed, looking, intact)
+            Fitting(test.with_threshold(max(limit, measured[None].excess + slack)), growing.observed, looking, intact)
             for limit in (aim, last)
         )
         circuit = fitting.prune(circuit)
-        progress(0.6)
-        circuit = fitting.simplify(circuit, part_of(progress, 0.6, 0.9))
+        progress(0.7)
+        circuit = fitting.simplify(circuit, part_of(progress, 0.7, 0.9))
         circuit = finishing.prune(circuit)
+        for head in [head for head, mechanism in circuit.heads.items() if not mechanism.paths]:
+            idle_now = [one for one, mechanism in circuit.heads.items() if mechanism == Idle()]
+            if head not in idle_now and can_be_idle(screening, head, idle_now):
+                circuit = finishing.tried("simplify", circuit, (head, Idle()))
         progress(0.95)
         if any(path.joins_roles for path in circuit.paths) and test.test_one(circuit).decision == "below":
-            circuit = steer(finishing, test, sample.first, circuit)
-        fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold)
-        unablated, combined = fresh.measure([Circuit(), circuit])
+            circuit = steer(finishing, test, circuit)
+        fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given)
+        combined = fresh.test({None: circuit}, min_examples=n_examples)[None]
         progress(1.0)
     fits = (*grew, fitting, finishing)
-    tests = (test, *(one.test for one in fits), *intact.values())
+    tests = (ranging, test, screening, fresh, *(one.test for one in fits), *intact.values())
     return Discovery(
         circuit=circuit,
         content_or_position=heads,
-        unablated=unablated,
+        scale=ranging.scale,
         combined=combined,
         trials=tuple(trial for one in fits for trial in one.trials),
         threshold=threshold,

@@ -7,14 +7,14 @@
 The log has every change that was tried, with its loss.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from circuits.circuit import Circuit, Head
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import ELSEWHERE, REPLACEMENTS, SIMPLE, Mechanism
+from circuits.mechanisms.mechanism import ELSEWHERE, REPLACEMENTS, SIMPLE, Idle, Mechanism
 from circuits.mechanisms.one_hot import OneHot
 from circuits.results import Result
 from circuits.settings import current
@@ -71,50 +71,71 @@ class Fitting:
 
         It ends when the loss is low enough, or no change lowers it by more than three standard errors.
         """
-        (loss,) = self.test.measure([circuit], current().enough)
-        while loss.mean >= self.test.threshold:
+        enough = current().enough
+        loss = self.test.test({None: circuit}, min_examples=enough, max_examples=enough)[None]
+        while loss.excess >= self.test.threshold:
             changes = [change for head in circuit.heads for change in self._others(head, circuit.heads[head])]
             changed = [circuit.with_head(*change) for change in changes]
-            losses = self.test.measure(changed, current().enough)
-            best = min(range(len(losses)), key=lambda place: losses[place].mean, default=None)
+            seen = self.test.test(dict(enumerate(changed)), max_examples=current().glanced)
+            best = min(seen, key=lambda place: seen[place].excess, default=None)
             if best is not None:
+                loss = self.test.test({0: changed[best]}, min_examples=enough, max_examples=enough)[0]
                 gain = self.test.difference(changed[best], circuit)
                 best = best if gain.mean < -current().sure * gain.standard_error else None
             self.note("grow", circuit, changes, best)
             if best is None:
                 break
-            circuit, loss = changed[best], losses[best]
+            circuit = changed[best]
         return circuit
 
     def prune(self, circuit: Circuit) -> Circuit:
-        """Remove paths, the least costly first, as long as the losses stay low enough."""
-        smaller: Circuit | None = circuit
-        while smaller is not None:
-            circuit = smaller
-            smaller = self._changed("prune", circuit, [*self._fewer(circuit)])
-            smaller = smaller or self._changed("prune", circuit, [*_emptied(circuit)])
+        """Remove paths, the least costly first, as long as the losses stay low enough.
+
+        A path is left out, or its row is made uniform or identity. In each pass a head loses one path at most.
+        """
+        before: Circuit | None = None
+        while circuit != before:
+            before = circuit
+            for ways in (self._fewer, _emptied):
+                changes, done = [*ways(circuit)], set()
+                for place in self._screened("prune", circuit, changes, by_cost=True):
+                    change = changes[place]
+                    if change[0] not in done and (changed := self.tried("prune", circuit, change)) != circuit:
+                        circuit = changed
+                        done.add(change[0])
         return circuit
 
     def simplify(self, circuit: Circuit, progress: Progress) -> Circuit:
         """Give every head, from the last to the first, its simplest mechanism that keeps the losses low enough."""
         for done, head in enumerate(reversed([*circuit.heads]), start=1):
             changes = [(head, simpler) for simpler in dict.fromkeys(self._simpler(head, circuit.heads[head]))]
-            circuit = self._changed("simplify", circuit, changes) or circuit
+            for place in self._screened("simplify", circuit, changes):
+                if (changed := self.tried("simplify", circuit, changes[place])) != circuit:
+                    circuit = changed
+                    break
             progress(done / len(circuit.heads))
         return circuit
 
-    def _changed(self, step: str, circuit: Circuit, changes: Sequence[Change]) -> Circuit | None:
-        """Apply the first change that keeps all losses low enough, in pruning the least costly; None if none does."""
-        changed = [circuit.with_head(*change) for change in changes]
-        decided = self.test.test(dict(enumerate(changed)), max_examples=current().in_passing)
-        low: Iterable[int] = [place for place, tested in decided.items() if tested.decision == "below"]
-        if step == "prune":
-            low = sorted(low, key=lambda place: decided[place].loss.mean)
-        else:  # a head gets no path that nobody would miss
-            low = (place for place in low if not changes[place][1].paths or self._missed(changes[place][0], circuit))
-        best = next((place for place in low if self._guides(changes[place][0], changed[place])), None)
-        self.note(step, circuit, changes, best)
-        return None if best is None else changed[best]
+    def _screened(self, step: str, circuit: Circuit, changes: Sequence[Change], by_cost: bool = False) -> Sequence[int]:
+        """Return the changes that are not clearly too costly on a few examples, in order, or cheapest first."""
+        changed = {place: circuit.with_head(*change) for place, change in enumerate(changes)}
+        seen = self.test.test(changed, max_examples=current().glanced)
+        left = [place for place, tested in seen.items() if tested.decision != "above"]
+        self.note(step, circuit, [changes[place] for place in seen if place not in left], None)
+        return sorted(left, key=lambda place: seen[place].excess) if by_cost else left
+
+    def tried(self, step: str, circuit: Circuit, change: Change) -> Circuit:
+        """Return the circuit with a change, if it keeps all losses low enough and costs little by itself."""
+        (head, mechanism), changed, most = change, circuit.with_head(*change), current().in_passing
+        low = self._guides(head, changed, current().glanced)
+        low = low and self.test.test_one(changed, max_examples=most).decision == "below"
+        limit = current().kept * current().least
+        low = low and self.test.test({0: changed}, than=circuit, limit=limit, max_examples=most)[0].decision == "below"
+        if mechanism.paths and not circuit.heads[head].paths:  # a head gets no path that nobody would miss
+            low = low and self._missed(head, circuit)
+        low = low and self._guides(head, changed, most)
+        self.note(step, circuit, [change], 0 if low else None)
+        return changed if low else circuit
 
     def _fewer(self, circuit: Circuit) -> Iterator[Change]:
         """Yield every head with one path less; a content head without any path gets its average."""
@@ -129,17 +150,21 @@ class Fitting:
                         yield head, mechanism.without_row(*ends)
 
     def _others(self, head: Head, mechanism: Mechanism) -> Iterator[Change]:
-        """Yield the other mechanisms of a head: all of its paths, or something simpler."""
+        """Yield the other mechanisms of a head that is not idle: all of its paths, or something simpler."""
+        if mechanism == Idle():
+            return
         rows = self.observed.rows[head]
         if rows and isinstance(mechanism, FixedPattern):
             yield head, self.observed.mechanism(head, rows)
         yield from ((head, other) for other in dict.fromkeys(self._simpler(head, mechanism)) if other != mechanism)
 
     def _simpler(self, head: Head, mechanism: Mechanism) -> Iterator[Mechanism]:
-        """Yield the mechanisms that could replace that of a head, simplest first.
+        """Yield the mechanisms that could replace that of a head, simplest first; none for an idle head.
 
         No path, fixed positions that roles attend to, paths, a map of all positions.
         """
+        if mechanism == Idle():
+            return
         if isinstance(mechanism, FixedPattern):
             yield from SIMPLE.values()
             if places := self.observed.positions(head):
@@ -151,19 +176,22 @@ class Fitting:
             yield mechanism.as_map
 
     def _missed(self, head: Head, circuit: Circuit) -> bool:
-        """Whether the loss is much too high when a head is made uniform or identity."""
+        """Whether making a head uniform or identity has an effect on a loss, either way."""
         for without in (circuit.with_head(head, row) for row in REPLACEMENTS):
             ways = {self.test: without, **self._intact_above(head, without)}
-            losses = {test: test.test_one(way, max_examples=current().in_passing).loss for test, way in ways.items()}
-            least = {test: loss.mean - current().sure * loss.standard_error for test, loss in losses.items()}
-            if not any(loss > current().missed * test.threshold for test, loss in least.items()):
+            bases = {self.test: circuit, **self._intact_above(head, circuit)}
+            limit, most = current().kept * current().least, current().in_passing
+            costs = [
+                test.test({0: way}, than=bases[test], limit=limit, max_examples=most)[0] for test, way in ways.items()
+            ]
+            if not any(cost.decision == "above" for cost in costs):
                 return False
         return True
 
-    def _guides(self, head: Head, changed: Circuit) -> bool:
+    def _guides(self, head: Head, changed: Circuit, n: int) -> bool:
         """Whether after a change of this head no loss is clearly too high with the content heads above intact."""
         ways = self._intact_above(head, changed).items()
-        return all(test.test_one(way, max_examples=current().in_passing).decision != "above" for test, way in ways)
+        return all(test.test_one(way, max_examples=n).decision != "above" for test, way in ways)
 
     def _intact_above(self, head: Head, circuit: Circuit) -> dict[SequentialTest, Circuit]:
         """Return each test with content heads above intact that a change of this head affects, with its circuit.
@@ -175,7 +203,8 @@ class Fitting:
 
     def note(self, step: str, circuit: Circuit, changes: Sequence[Change], taken: int | None) -> None:
         """Add changes of a circuit to the log; one of them may have been taken."""
-        tested = self.test.test({place: circuit.with_head(*one) for place, one in enumerate(changes)}, max_examples=0)
+        ways = {place: circuit.with_head(*one) for place, one in enumerate(changes)}
+        tested = self.test.test(ways, max_examples=current().glanced)
         for place, (head, mechanism) in enumerate(changes):
             loss, kept = tested[place], place == taken
             self.trials.append(Trial(step=step, head=head, mechanism=str(mechanism), tested=loss, taken=kept))

@@ -87,7 +87,7 @@ class ObservedPaths:
                     for ends, condition in rows.items()
                 }
         for _, batch, layer, pattern in patterns(model, examples):
-            from_first = batch.roles.aligned(pattern)
+            from_first = batch.roles.aligned(pattern, -2, -1)
             for head in (head for head in means if head.layer == layer):
                 for (source, _), row in self._rows(head).items():
                     stands = batch.roles.group("position", source)
@@ -192,7 +192,7 @@ def observed_positions(
     of_label = torch.nn.functional.one_hot(labels).float()  # [example, instance, role, label]
     total = {(head, source): torch.zeros(()) for head, sources in left.items() for source in sources}
     for part, batch, layer, pattern in patterns(model, examples):
-        from_first = batch.roles.aligned(pattern)
+        from_first = batch.roles.aligned(pattern, -2, -1)
         example = torch.arange(len(batch), device=labels.device)[:, None]
         for head, source in (ends for ends in total if ends[0].layer == layer):
             there = left[head][source][part].to(labels.device).float()

@@ -8,39 +8,35 @@ other rows, then one more of the paths and fixed positions that its attention sh
 
 from collections.abc import Sequence
 
+from circuits.checks.self_consistency import are_self_consistent, heads_with_paths, restoring
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Fitting
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import OneHot
 from circuits.settings import current
-from circuits.task import Examples
-from circuits.tracing.self_consistency import are_self_consistent, heads_with_paths, restoring
 
 
-def steer(fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit) -> Circuit:
+def steer(fitting: Fitting, test: SequentialTest, circuit: Circuit) -> Circuit:
     """Return the circuit with lower heads changed where this makes heads with paths self-consistent.
 
     A change is kept only if the loss with all heads replaced, which ``fitting`` tests, stays low enough; ``test`` tests
-    the loss with heads with paths intact. Attention, and the loss for every label, are averaged over the examples. The
-    circuit has a head with paths.
+    the loss with heads with paths intact. The circuit has a head with paths.
     """
     content = heads_with_paths(circuit)
     for intact in dict.fromkeys((*zip(content), content)):
-        if not are_self_consistent(test, examples, circuit, intact):
-            circuit = _steered(fitting, test, examples, circuit, intact)
+        if not are_self_consistent(test, circuit, intact):
+            circuit = _steered(fitting, test, circuit, intact)
     return circuit
 
 
-def _steered(
-    fitting: Fitting, test: SequentialTest, examples: Examples, circuit: Circuit, intact: Sequence[Head]
-) -> Circuit:
+def _steered(fitting: Fitting, test: SequentialTest, circuit: Circuit, intact: Sequence[Head]) -> Circuit:
     """Return the circuit with the simplest change that makes the intact heads self-consistent, or as it is.
 
     A lower head that gets its first path must be self-consistent, too.
     """
     content = heads_with_paths(circuit)
-    lower = [head for head, _ in restoring(test, examples, circuit, intact)]
+    lower = [head for head, _ in restoring(test, circuit, intact) if head in fitting.observed.rows]  # not idle
     fuller = {head: _fuller(fitting, head, circuit.heads[head]) for head in lower}
     for step in range(max(map(len, fuller.values()), default=0)):
         for head, mechanism in ((head, others[step]) for head, others in fuller.items() if step < len(others)):
@@ -48,7 +44,7 @@ def _steered(
             combined = fitting.test.test_one(changed, max_examples=current().in_passing)
             new = [(one,) for one in heads_with_paths(changed) if one not in content]
             taken = combined.decision == "below" and all(
-                are_self_consistent(test, examples, changed, heads) for heads in (intact, *new)
+                are_self_consistent(test, changed, heads) for heads in (intact, *new)
             )
             fitting.note("steer", circuit, [(head, mechanism)], 0 if taken else None)
             if taken:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from circuits.attention import role_attention
 from circuits.checks.experiment import Experiment
-from circuits.checks.removals import removals
+from circuits.checks.minimality import minimality
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit, save_circuit
 from circuits.entrance import entrance
@@ -33,7 +33,13 @@ from circuits.viewer import attention_viewer, warn_if_large
 HERE = Path(__file__).parent
 AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
 IN_PASSING = 64  # examples for the test whether paths are needed
-NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "undecided": "undecided", "no": "not needed"}
+NEEDED = {
+    "directly": "needed",
+    "indirectly": "needed indirectly",
+    "as a backup": "a backup",
+    "undecided": "undecided",
+    "no": "not needed",
+}
 INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # readable on white and on black
 CLEAR = "rgba(0, 0, 0, 0)"
 BARS = {"unablated": ("#8a8a8a", ""), "with the circuit": ("#0072B2", "/")}  # colour and pattern
@@ -54,7 +60,7 @@ def explore(
         task: the model's task: examples with roles, and a loss.
         circuit: the first circuit; by default all heads are intact.
         seed: the seed of the examples.
-        threshold: a loss below it counts as low, for ``minimal?``; the paper uses 0.05.
+        threshold: an excess loss below this share of the range counts as low, for ``minimal?``.
 
     Raises:
         BadInput: the circuit does not fit the model, or an argument has the wrong type.
@@ -191,10 +197,12 @@ class Explorer(ipywidgets.VBox):
     def _minimal(self) -> str:
         """Test for every path of the circuit whether it is needed (Appendix E, step 6)."""
         asked: dict[str, Any] = {"n_examples": IN_PASSING, "seed": self.seed, "threshold": self.threshold}
-        paths = removals(Experiment(self.model, self.task, self.draft.circuit, **asked))
-        self._labels = {result.path: NEEDED[result.needed] for result in paths}
-        said = "; ".join(f"{path}: {label}" for path, label in self._labels.items()) or "the circuit has no path"
-        hint = " (all are, if the circuit's loss is not below it)" if "undecided" in self._labels.values() else ""
+        experiment = Experiment(self.model, self.task, self.draft.circuit, **asked)
+        experiment.test.searching = True  # with a stated error so few examples never show that nothing is lost
+        parts = minimality(experiment)
+        self._labels = {one.path: NEEDED[one.needed] for one in parts if one.path is not None}
+        said = "; ".join(f"{one}: {NEEDED[one.needed]}" for one in parts) or "the circuit has no path"
+        hint = " (all are, if the circuit's loss is not low)" if "undecided" in self._labels.values() else ""
         return f"On {IN_PASSING} examples, at the threshold {self.threshold:g}: {said}{hint}."
 
     def _draw(self) -> None:

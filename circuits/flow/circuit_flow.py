@@ -1,7 +1,8 @@
-"""Information flow along the paths of a circuit (paper, section 5 and appendix B).
+"""Information flow along the paths of a circuit, role by role (paper, section 5 and appendix B).
 
-A position can attend to another position only if they share a piece of information (Assumption 1). It then takes all
-pieces from there (Assumption 2).
+This is the flow of one instance, for any circuit and layout; position_flow.py has that on given examples. A position
+can attend to another position only if they share a piece of information (Assumption 1). It then takes all pieces from
+there (Assumption 2).
 """
 
 from collections.abc import Collection
@@ -41,7 +42,11 @@ class CircuitFlow(NamedTuple):
 
 
 def circuit_flow(
-    circuit: Circuit, layout: Layout, *, only: Collection[AttentionPath] | None = None, replaced: bool = False
+    circuit: Circuit,
+    layout: Layout,
+    *,
+    only: Collection[AttentionPath] | None = None,
+    replaced: bool = False,
 ) -> CircuitFlow:
     """Follow information along a circuit's paths only. Rows that do not lead to a role carry nothing.
 
@@ -57,10 +62,11 @@ def circuit_flow(
         BadInput: a path names a role that the layout does not have, or leads to a later role.
     """
     states, carried = [dict(layout.start)], []
-    for layer in range(1 + max((head.layer for head in circuit.heads_with_paths), default=-1)):
+    paths = [path for path in circuit.paths if only is None or path in only]
+    for layer in range(1 + max((path.head.layer for path in paths), default=-1)):
         before, after = states[-1], dict(states[-1])
-        for path in circuit.paths:
-            if path.head.layer != layer or (only is not None and path not in only):
+        for path in paths:
+            if path.head.layer != layer:
                 continue
             for source, target in path_ends(circuit, path, layout):
                 shared = before[source] & before[target]

@@ -1,18 +1,15 @@
-"""Flow check: could a circuit's paths carry the answer, by information flow? The weights are not used."""
+"""Flow check: could a circuit carry the answer, by information flow? The weights are not used."""
 
 from __future__ import annotations
 
-from jaxtyping import Int
-
 from circuits.circuit import AttentionPath, Circuit
 from circuits.entrance import entrance
-from circuits.flow.circuit_flow import circuit_flow
-from circuits.flow.fixed_paths import fixed_paths, with_fixed_paths
+from circuits.flow.fixed_paths import fixed_paths
+from circuits.flow.position_flow import PositionFlow
 from circuits.given import examples_of
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
-from circuits.mechanisms.one_hot import OneHot
 from circuits.results import Result, Verdict
-from circuits.roles import Roles
+from circuits.split import at_most
 from circuits.task import LaidOut, Task
 from circuits.utils.lazy import torch
 
@@ -23,6 +20,7 @@ class FlowCheck(Result):
     """The result of the flow check: the information that the paths of a circuit carry under Assumption 1.
 
     A path with a condition carries on those instances only on which it holds, so each instance has a flow of its own.
+    A head that attends by position carries whatever is known there (position_flow.py).
 
     Attributes:
         verdict: holds if every loss component is known where it is read, in all instances; else fails. A circuit with a
@@ -55,51 +53,33 @@ def flow_check(circuit: Circuit, task: Task) -> FlowCheck | None:
     """
     if not isinstance(task, LaidOut):
         return None
-    roles = examples_of(task, ROLE_EXAMPLES, 0).roles
-    explicit = with_fixed_paths(circuit, roles)
-    held, of_instance = _held(explicit, roles)
-    flows = [circuit_flow(explicit, task.layout, only=paths) for paths in held]
-    named = {role for path in explicit.paths for role in (path.source, path.target)}
+    examples = examples_of(task, at_most(task, ROLE_EXAMPLES), 0)
+    roles = examples.roles
+    flow = PositionFlow(circuit, task.layout, roles, examples.inputs.shape[1])
+    named = {role for path in circuit.paths if path.joins_roles for role in (path.source, path.target)}
     known_at: dict[str, int | None] = {}
     known_in: dict[str, float] = {}
     by_label: dict[str, ByLabel] = {}
     for component, role in task.read_at.items():
-        layers = [next((t for t, known in enumerate(flow.known) if component in known[role]), None) for flow in flows]
-        known_at[component] = max((after - 1 for after in layers if after is not None), default=None)
-        known = torch.tensor([after is not None for after in layers])[of_instance]
-        if role in roles.shared:  # known to one instance is known to all
-            known = known.any(dim=1, keepdim=True).expand_as(known)
-        known_in[component] = known.double().mean().item()
+        known = flow.knows(component, role)
+        ever, first = known[-1], known.int().argmax(dim=0)  # information is never lost
+        known_at[component] = int(first[ever].max()) - 1 if ever.any() else None
+        known_in[component] = ever.double().mean().item()
         if 0 < known_in[component] < 1 and has_few_labels(roles):
-            split = ByLabel.of(over_labels(known.double(), torch.ones_like(known), roles), roles, named)
+            split = ByLabel.of(over_labels(ever.double(), torch.ones_like(ever), roles), roles, named)
             by_label |= {component: split} if split else {}
-    carried = [one for flow in flows for one in flow.carried if one.path.source in task.roles]
-    allowed, useful = ({one.path for one in carried if one.allowed}, {one.path for one in carried if one.new})
     fixed = fixed_paths(circuit, roles).items()
     when = {name: "" if layer is None else f" (after layer {layer})" for name, layer in known_at.items()}
     each = ", ".join(f"{name} {share:.2f}{when[name]}" for name, share in known_in.items())
-    said = f"Share of instances in which the paths bring each answer to where it is read: {each}."
+    said = f"Share of instances in which the circuit brings each answer to where it is read: {each}."
     holds = all(share == 1 for share in known_in.values())
+    between = {path for path in circuit.paths if path.joins_roles}
     return FlowCheck(
         verdict=Verdict(name="flow check", decision="holds" if holds else "fails", sentence=said),
         known_at=known_at,
         known_in=known_in,
         known_by_label=by_label,
-        redundant=tuple(sorted(allowed - useful)),
-        forbidden=tuple(sorted({one.path for one in carried} - allowed)),
+        redundant=tuple(sorted(flow.allowed - flow.useful)),
+        forbidden=tuple(sorted(between - flow.allowed)),
         fixed_paths=tuple(f"{path} on {on.text(path.target)}" if on else str(path) for path, on in fixed),
     )
-
-
-def _held(circuit: Circuit, roles: Roles) -> tuple[list[set[AttentionPath]], Int[torch.Tensor, "example instance"]]:
-    """Return the different sets of paths that hold together on an instance, and the set of every instance."""
-    holds = torch.ones((*roles.positions[:, 0].shape, len(circuit.paths)), dtype=torch.bool)
-    if not circuit.paths:
-        return [set()], torch.zeros(holds.shape[:2], dtype=torch.long)
-    for index, path in enumerate(circuit.paths):
-        mechanism = circuit.heads[path.head]
-        if isinstance(mechanism, OneHot):
-            holds[..., index] = mechanism.holds(path.source, path.target, roles)
-    sets, of_instance = holds.flatten(0, 1).unique(dim=0, return_inverse=True)
-    held = [{path for path, there in zip(circuit.paths, row, strict=True) if there} for row in sets.tolist()]
-    return held, of_instance.reshape(holds.shape[:2])

@@ -20,6 +20,7 @@ from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES
 from circuits.given import examples_of
 from circuits.mechanisms.one_hot import Ends
+from circuits.split import at_most
 from circuits.task import Interchangeable, LaidOut, Layout
 
 Symbols = frozenset[tuple[str, int]]  # pieces, each with the instance that it comes from: 0 or 1
@@ -46,7 +47,7 @@ def predicted_accuracy(
     """
     if not isinstance(task, LaidOut):
         raise BadInput(f"{type(task).__name__} has no layout; only with it does a circuit predict anything")
-    layout, explicit = task.layout, with_fixed_paths(circuit, examples_of(task, ROLE_EXAMPLES, 0).roles)
+    layout, explicit = task.layout, with_fixed_paths(circuit, examples_of(task, at_most(task, ROLE_EXAMPLES), 0).roles)
     start: State = {
         (role, instance): frozenset((piece, instance) for piece in pieces - layout.places)
         for role, pieces in layout.start.items()

@@ -1,21 +1,14 @@
-"""Means and losses split by the labels of the main group, such as the slot: an average can hide a few that fail.
-
-A task may give the losses of every instance (``WithInstances``). If an example has a single instance, its losses are
-those of the example.
-"""
+"""Means and losses split by the labels of the main group, such as the slot: an average can hide a few that fail."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from jaxtyping import Bool, Float
 
-from circuits.circuit import Circuit
 from circuits.losses.loss import Mean
-from circuits.model.transformer import Transformer
 from circuits.roles import Roles
-from circuits.task import Examples, Task, WithInstances
 from circuits.utils.lazy import torch
 
 MOST_LABELS = 16  # of a group by which means are split
@@ -87,44 +80,3 @@ def over_labels(
     labels = torch.stack([roles.group(group, role) for role in roles.names], dim=-1)  # [example, instance, role]
     of_label = torch.nn.functional.one_hot(labels, MOST_LABELS) * there[..., None, None]
     return torch.einsum("...ei,eirl->...erl", values, of_label.to(values.dtype)) / of_label.sum(dim=1)
-
-
-def losses_by_label(
-    model: Transformer, task: Task, examples: Examples, circuits: Sequence[Circuit], named: Collection[str] = ()
-) -> list[ByLabel | None]:
-    """Return the loss under each circuit's ablation for every label, at the role whose highest loss is the highest.
-
-    It is None if the task has no main group, or only gives losses averaged over several instances.
-
-    Args:
-        model: the model.
-        task: its task.
-        examples: the examples to run.
-        circuits: the ablations; ``Circuit()`` is the unablated model.
-        named: roles that come first where several have the same labels.
-    """
-    from circuits.ablation import evaluate
-
-    roles, n_instances = examples.roles, examples.roles.positions.shape[2]
-    if not has_few_labels(roles) or (n_instances > 1 and not isinstance(task, WithInstances)):
-        return [None] * len(circuits)
-    measured = evaluate(model, _EachInstance(task, n_instances), examples, circuits)
-    losses, asked = measured.unflatten(-1, (2, n_instances, -1)).double().mean(dim=-1).unbind(dim=2)
-    splits = [over_labels(loss, there > 0, roles) for loss, there in zip(losses, asked, strict=True)]
-    return [ByLabel.of(split, roles, named, worst=True) for split in splits]
-
-
-class _EachInstance:
-    """A task whose loss components are those of every instance, and then whether the instance is asked (1 or 0)."""
-
-    def __init__(self, task: Task, n_instances: int) -> None:
-        self.task, self.roles, self.output_roles, self.examples = task, task.roles, task.output_roles, task.examples
-        self.loss_components = tuple(map(str, range(2 * n_instances * len(task.loss_components))))
-
-    def losses(
-        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
-    ) -> Float[torch.Tensor, "batch component"]:
-        task = self.task
-        losses = task.instance_losses if isinstance(task, WithInstances) else task.losses
-        each = losses(outputs, examples).flatten(1)
-        return torch.cat([each.nan_to_num(), (~each.isnan()).to(each.dtype)], dim=1)

@@ -72,30 +72,6 @@ class Loss(Mean):
         return f"{self.mean:.4f} ± {self.standard_error:.4f}"
 
 
-def allowed_loss(unablated: Loss, threshold: float) -> float:
-    """Return the highest loss of a circuit that explains all that the model does.
-
-    It is twice the unablated loss plus a tenth of the threshold. A loss that is a share of what the model does may be
-    slightly below 0, and then counts as 0.
-    """
-    return current().own_losses * max(unablated.mean, 0.0) + current().spare * threshold
-
-
-def strict_threshold(unablated: Loss, combined: Loss, threshold: float) -> float:
-    """Return the strict threshold for single paths.
-
-    If the circuit explains all that the model does, this is ``allowed_loss``, but at most the threshold. If it does
-    not, this is the threshold.
-
-    Args:
-        unablated: the loss of the unablated model.
-        combined: the loss with all heads of the circuit replaced.
-        threshold: a loss below it counts as low; the paper uses 0.05.
-    """
-    allowed = allowed_loss(unablated, threshold)
-    return min(threshold, allowed) if combined.mean < allowed else threshold
-
-
 def per_example(
     values: Float[torch.Tensor, "*variant example instance"], there: Float[torch.Tensor, "example instance"]
 ) -> Float[torch.Tensor, "*variant example"]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
+from dataclasses import replace
 
-from circuits.errors import whole
-from circuits.given import examples_of, number_of_examples
+from circuits.given import examples_of, number_of_examples, stream_seed
 from circuits.roles import Roles
 from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
@@ -16,7 +15,8 @@ BLOCK = 2**14  # examples
 class Sample:
     """``n`` fresh examples of a task; the first ``BLOCK`` of them equal those of ``task.examples``.
 
-    Every later block has its own seed, derived from the seed of the sample.
+    Every later block has its own seed, derived from the seed of the sample. Where the task gives no counterfactual
+    inputs, those of an example are the inputs of the example before it, unless there is padding.
 
     Raises:
         BadInput: the number of examples is out of range, or as ``examples_of``.
@@ -46,17 +46,10 @@ class Sample:
 
     def _draw(self, block: int) -> Examples:
         seed = stream_seed(self.seed, str(block)) if block else self.seed
-        return examples_of(self.task, min(BLOCK, self._n - block * BLOCK), seed, self.device)
-
-
-def stream_seed(seed: int, stream: str) -> int:
-    """Return a seed derived from another seed and a name; its random numbers are independent of the other seed's.
-
-    Raises:
-        BadInput: the seed is not a whole number, or is out of range.
-    """
-    seed = whole("the seed", seed, 0, 2**63 - 1)
-    return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)
+        drawn = examples_of(self.task, min(BLOCK, self._n - block * BLOCK), seed, self.device)
+        if drawn.counterfactual is None and drawn.roles.valid is None and len(drawn) > 1:
+            return replace(drawn, counterfactual=drawn.inputs.roll(1, 0))
+        return drawn
 
 
 def blocks(start: int, stop: int) -> list[slice]:

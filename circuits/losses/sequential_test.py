@@ -1,76 +1,169 @@
-"""Test the losses of many circuits against a threshold, with as few examples as the decision needs.
+"""Test the losses of many circuits against a model's own, with as few examples as the decision needs.
 
-Every circuit sees the same examples in the same order. All circuits start on a few examples. A circuit whose loss is
-clearly above the threshold stops there; the others go on. A circuit whose loss is close to the threshold gets more
-examples until the loss is decided or no examples are left.
+Every circuit sees the same examples in the same order. What is tested is its *excess*: the loss of an example under the
+circuit minus that under the model, as a share of the *range*; or the difference of two circuits' excesses. The range is
+what the model's heads do for the task: its loss with all heads idle minus its own. An example counts at most 1 in
+either direction: nothing is worse than no heads, and decisions have a stated error whatever the tails of the losses are
+(betting.py). No loss is low whose average is not, if examples count whole. All circuits start on a few examples. One
+whose excess is clearly too large stops there; the others go on until they are decided or no examples are left.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cached_property
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from circuits.ablation import each_loss
-from circuits.circuit import Circuit
-from circuits.errors import real
+from circuits.averages import Averages, averages
+from circuits.circuit import Circuit, Head
+from circuits.errors import BadInput, Unsolved, real
 from circuits.given import number_of_examples
-from circuits.losses.loss import Compared, Loss
-from circuits.losses.sample import Sample, blocks
+from circuits.losses.betting import decided
+from circuits.losses.loss import Compared, Loss, Mean
+from circuits.losses.sample import BLOCK, Sample, blocks
+from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer, windowed
+from circuits.results import Number, Result
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples, Task
 
 Key = TypeVar("Key")
+OWN = Circuit()  # the unablated model
+
+
+class Range(Result):
+    """What the heads of a model do for a task.
+
+    Attributes:
+        own: the model's own loss.
+        none: the loss with all heads idle.
+    """
+
+    own: Loss
+    none: Loss
+
+    @property
+    def width(self) -> float:
+        """The difference of the two losses: one unit of an excess."""
+        return self.none.mean - self.own.mean
+
+    def share(self, loss: Loss) -> float:
+        """Return how far a loss is above the model's own, as a share of the range; without a bound."""
+        return (loss.mean - self.own.mean) / self.width
 
 
 @dataclass(frozen=True)
 class DecidedLoss:
-    """A loss, and the decision whether it is below the threshold."""
+    """A loss, and the decision whether it is low.
+
+    Attributes:
+        loss: the loss.
+        decision: whether the excess is below or above the limit.
+        excess: the excess, as a share of the range.
+    """
 
     loss: Loss
     decision: Compared
+    excess: Number = 0.0
 
     def __str__(self) -> str:
         return f"{self.loss} on {self.loss.n_examples} examples, {self.decision}"
 
 
 class SequentialTest:
-    """Tests circuits of one model against a threshold; every loss is measured only once."""
+    """Tests circuits of one model; every loss is measured only once.
 
-    def __init__(self, model: Transformer, task: Task, examples: Examples | Sample, threshold: float) -> None:
+    Attributes:
+        threshold: an excess below it counts as low.
+        absolute: whether the excess is over 0 and the threshold a loss, as in the paper.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        task: Task,
+        examples: Examples | Sample,
+        threshold: float,
+        averages: Averages | None = None,
+        scale: Range | None = None,
+        absolute: bool = False,
+        searching: bool = False,
+    ) -> None:
         """Make a test.
 
         Args:
             model: the model.
             task: its task.
             examples: all examples of the test; a circuit that is undecided on them stays undecided.
-            threshold: a loss below it counts as low.
+            threshold: an excess below it counts as low.
+            averages: the average outputs of idle heads, over other examples; by default as for ``evaluate``.
+            scale: the range; by default that on all examples.
+            absolute: whether the threshold is a loss.
+            searching: whether decisions are by three standard errors (``sure``, settings.py), which takes fewer
+                examples. It has no stated error: rare failures may be missed. Discovery searches with it.
 
         Raises:
-            BadInput: there are too few or too many examples, or the threshold is not a number above 0.
+            BadInput: there are too few or too many examples, or the threshold is not a number above 0, or no share.
         """
         number_of_examples(len(examples))
-        real("the threshold", threshold, above=0.0)
-        self.model, self.task, self.examples, self.threshold = model, task, examples, threshold
-        self.rounds = [current().few]
+        if real("the threshold", threshold, above=0.0) >= 1 and not (absolute or searching):
+            raise BadInput(f"the threshold is {threshold:g}; expected a share of the range, below 1")
+        self.model, self.task, self.examples = model, task, examples
+        self.threshold, self.absolute, self.searching = threshold, absolute, searching
+        self._averages = averages
+        if scale is not None:
+            self.scale = scale
+        self.rounds = [current().glanced if searching else current().few]
         while self.rounds[-1] < len(examples):
             self.rounds.append(4 * self.rounds[-1])
         self.n_evaluations = 0
         self._n: dict[str, int] = {}  # the number of examples that each circuit is tested on, by its digest
         self._losses: dict[str, Tensor] = {}  # what was measured of each, here or against another threshold
 
+    @cached_property
+    def scale(self) -> Range:
+        """The range.
+
+        Raises:
+            Unsolved: the heads do nothing for the task.
+        """
+        every = [
+            Head(layer, index) for layer in range(self.model.cfg.n_layers) for index in range(self.model.cfg.n_heads)
+        ]
+        idle = Circuit(dict.fromkeys(every, Idle()))
+        own, none = self.measure([OWN, idle])
+        if not self.difference(idle, OWN).positive:
+            said = f"the loss is {own}, and with all heads idle {none}"
+            raise Unsolved(f"{said}; expected clearly more, for else there is nothing that a circuit explains")
+        return Range(own=own, none=none)
+
+    @property
+    def first(self) -> Examples:
+        """The examples by which attention, and losses by label, are split: a block, in a search fewer."""
+        return self.examples.take(slice(0, current().enough if self.searching else BLOCK))
+
+    @property
+    def averages(self) -> Averages:
+        """The averages of the model's heads; by default those of ``evaluate``."""
+        if self._averages is None:
+            self._averages = averages(self.model, self.task)
+        return self._averages
+
     @property
     def roles(self) -> Roles:
         """The roles of the examples, with the windows of the model."""
         return windowed(self.model, self.examples.roles)
 
-    def with_threshold(self, threshold: float) -> "SequentialTest":
+    def with_threshold(self, threshold: float, absolute: bool = False) -> "SequentialTest":
         """Return the same test against another threshold; what one has measured, the other does not measure again."""
-        other = SequentialTest(self.model, self.task, self.examples, threshold)
+        given = self.model, self.task, self.examples, threshold, self._averages, self.scale
+        other = SequentialTest(*given, absolute, self.searching)
         other._losses = self._losses
         return other
 
@@ -78,31 +171,96 @@ class SequentialTest:
         self,
         circuits: Mapping[Key, Circuit],
         *,
+        than: Circuit | Mapping[Key, Circuit] = OWN,
+        limit: float | None = None,
+        failing: Literal["below", "above"] = "above",
         min_examples: int = 0,
         max_examples: int | None = None,
         progress: Callable[[float], None] = lambda share: None,
     ) -> dict[Key, DecidedLoss]:
         """Test circuits, and return their losses with the decisions under the same keys.
 
-        Computation that circuits share runs once for all circuits of a call.
+        Computation that circuits share runs once for all circuits of a call. If one decision on the ``failing`` side is
+        enough for a statement to fail, it is wrong in at most ``error`` (settings.py) of cases, however many circuits
+        there are (the first step of Holm's correction). A statement that holds needs all decisions on the other side,
+        each of which has this error.
 
         Args:
             circuits: the circuits to test.
+            than: what their losses are compared with: the model, another circuit, or one for each.
+            limit: the limit of the excess; by default the threshold.
+            failing: the side on which one decision is enough.
             min_examples: the smallest number of examples for every loss, however early its decision is clear.
             max_examples: the largest number of examples, even if a decision stays open; by default all. With 0, nothing
                 is run, and all circuits must be known.
             progress: is called with the finished share of the first ``min_examples``, 0 to 1.
         """
-        wanted = [*circuits.values()]
-        self._run(wanted, min(min_examples, len(self.examples)), progress)
+        others = than if isinstance(than, Mapping) else dict.fromkeys(circuits, than)
+        limit = self.threshold if limit is None else limit
+        several = {f"{failing}_of": max(1, len(circuits))}
+
+        def compared(key: Key) -> tuple[Circuit, ...]:
+            return (circuits[key],) if self.absolute else (circuits[key], others[key], OWN)
+
+        def made(key: Key) -> DecidedLoss:
+            one, n = circuits[key], min(self._n[circuit.digest] for circuit in compared(key))
+            unit = max(self.scale.width, 2 * limit) if self.absolute else self.scale.width  # a loss may be any number
+            excess = self._excess(one, others[key], n, unit)
+            at = limit / unit if self.absolute else limit
+            loss = Loss.of(self._losses[one.digest][:n], self.task.loss_components)
+            side = self.decide(excess, at, **several)
+            if side == "below" and not self.searching:  # a few examples may count more than 1
+                whole = self._excess(one, others[key], n, unit, bounded=False)
+                side = "below" if whole.mean().item() < at else "undecided"
+            return DecidedLoss(loss, side, excess.mean().item())
+
+        def goes_on(key: Key) -> bool:
+            if any(circuit.digest not in self._n for circuit in compared(key)):
+                return True
+            one = made(key)
+            few = one.loss.n_examples < current().enough
+            return one.decision == "undecided" or (one.decision == "below" and few)
+
+        def run(keys: Iterable[Key], n: int, progress: Callable[[float], None] = lambda share: None) -> None:
+            self._run([one for key in keys for one in compared(key)], min(n, len(self.examples)), progress)
+
+        run(circuits, min_examples, progress)
         rounds = [n for n in self.rounds if max_examples is None or n <= max_examples]
         for n in rounds or ([max_examples] if max_examples else []):
-            self._run([circuit for circuit in wanted if self._goes_on(circuit)], min(n, len(self.examples)))
-        return {key: self._decided(circuit) for key, circuit in circuits.items()}
+            run([key for key in circuits if goes_on(key)], n)
+        return {key: made(key) for key in circuits}
+
+    def costs(self, circuits: Mapping[Key, Circuit], than: Circuit, min_examples: int = 0) -> dict[Key, DecidedLoss]:
+        """Test whether changes of a circuit have the least effect; a statement fails if one of them has none."""
+        return self.test(circuits, than=than, limit=current().least, failing="below", min_examples=min_examples)
 
     def test_one(self, circuit: Circuit, *, max_examples: int | None = None) -> DecidedLoss:
         """Test one circuit."""
         return self.test({None: circuit}, max_examples=max_examples)[None]
+
+    def decide(self, values: Float[Tensor, " example"], limit: float, below_of: int = 1, above_of: int = 1) -> Compared:
+        """Return on which side of a limit the mean of values between -1 and 1 is; NaN is left out.
+
+        ``below_of`` and ``above_of`` are the numbers of decisions of which one on this side is enough.
+        """
+        values, error = values[~values.isnan()].cpu(), current().error
+        if self.searching:
+            return Mean.of(values).compared(limit)
+        return decided(values, limit, error / below_of, error / above_of)
+
+    def _excess(
+        self, one: Circuit, other: Circuit, n: int, unit: float, bounded: bool = True
+    ) -> Float[Tensor, " example"]:
+        """Return the excess of one circuit over another on the first examples; between -1 and 1 if it is bounded."""
+        most = 1.0 if bounded else math.inf
+
+        def over_the_model(circuit: Circuit) -> Float[Tensor, " example"]:
+            losses = self._losses[circuit.digest][:n].double().mean(dim=1)
+            own = 0.0 if self.absolute else self._losses[OWN.digest][:n].double().mean(dim=1)
+            return ((losses - own) / unit).clamp(-most, most)
+
+        excess = over_the_model(one)
+        return excess if self.absolute or other == OWN else (excess - over_the_model(other)).clamp(-most, most)
 
     def measure(
         self,
@@ -132,10 +290,12 @@ class SequentialTest:
     ) -> None:
         """Run every circuit up to ``enough`` examples; circuits that start from the same example run together."""
         going_on: dict[int, list[Circuit]] = {}
-        for circuit in dict.fromkeys(circuits):
+        circuits = [*dict.fromkeys(circuits)]
+        for circuit in circuits:
             if self._n.get(circuit.digest, 0) < enough:
                 going_on.setdefault(self._n.get(circuit.digest, 0), []).append(circuit)
         work = sum(len(group) * (enough - start) for start, group in going_on.items())
+        needed = any(Idle() in circuit.heads.values() for circuit in circuits)
         done = 0
         for start, group in going_on.items():
             for block in blocks(start, enough):
@@ -143,28 +303,24 @@ class SequentialTest:
                 new = [circuit for circuit, n in zip(group, known, strict=True) if n < block.stop]
                 done += (block.stop - block.start) * (len(group) - len(new))
                 measured: list[list[Tensor]] = [[] for _ in new]
-                for index, _, losses in each_loss(self.model, self.task, self.examples.take(block), new):
+                for index, _, losses in each_loss(
+                    self.model, self.task, self.examples.take(block), new, self.averages if needed else None
+                ):
                     measured[index].append(losses.cpu())
                     done += len(losses)
+                    self.n_evaluations += len(losses)
                     progress(done / work)
                 for circuit, parts in zip(new, measured, strict=True):
                     before = self._losses.get(circuit.digest, parts[0][:0])
                     more = torch.cat(parts)[len(before) - block.start :]
                     self._losses[circuit.digest] = torch.cat([before, more])
             self._n |= dict.fromkeys((circuit.digest for circuit in group), enough)
-        self.n_evaluations += work
+
+    def n_of(self, circuit: Circuit) -> int:
+        """Return the number of examples that a circuit was measured on."""
+        return self._n[circuit.digest]
 
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""
         n = min(self._n[one.digest], self._n[other.digest])
         return Loss.of(self._losses[one.digest][:n] - self._losses[other.digest][:n], self.task.loss_components)
-
-    def _goes_on(self, circuit: Circuit) -> bool:
-        if circuit.digest not in self._n:
-            return True
-        decision = self._decided(circuit).decision
-        return decision == "undecided" or (decision == "below" and self._n[circuit.digest] < current().enough)
-
-    def _decided(self, circuit: Circuit) -> DecidedLoss:
-        loss = Loss.of(self._losses[circuit.digest][: self._n[circuit.digest]], self.task.loss_components)
-        return DecidedLoss(loss, loss.compared(self.threshold))

@@ -84,4 +84,4 @@ class FixedPattern(Mechanism):
         if n_positions != len(self.weights):
             raise BadInput(f"a {self.name} pattern of {len(self.weights)} positions; the examples have {n_positions}")
         check_mask(f"a {self.name} pattern", self.array, roles)
-        return roles.from_first_token(self.weights.to(roles.positions.device)[None])
+        return roles.from_first_token(self.weights.to(roles.positions.device)[None], -2, -1)

@@ -1,7 +1,8 @@
 """Mechanisms: hypotheses about a head, as attention patterns (paper, Appendix E).
 
-This file has the base class, the simple mechanisms ``Uniform``, ``Identity`` and ``Previous``, and the ablation
-``Resample``. Others are ``OneHot`` (one_hot.py), ``FixedPattern`` (fixed_pattern.py), and mechanisms of your own:
+This file has the base class, the simple mechanisms ``Uniform``, ``Identity`` and ``Previous``, and the ablations of a
+head's output, ``Idle`` and ``Resample``. Others are ``OneHot`` (one_hot.py), ``FixedPattern`` (fixed_pattern.py), and
+mechanisms of your own:
 
     @register
     @dataclass(frozen=True)
@@ -225,27 +226,37 @@ class Zero(Mechanism):
         return torch.zeros(1, n_positions, n_positions, device=roles.positions.device)
 
 
-@dataclass(frozen=True)
-class Resample(Mechanism):
-    """Attend as this head does on the counterfactual input of the same example: resample ablation.
-
-    It ablates a head and explains nothing. Only ``evaluate`` and ``run_ablated`` know the patterns; they run the model
-    on ``Examples.counterfactual``.
-    """
-
-    name = "resample"
+class OutputAblation(Mechanism):
+    """An ablation of a head's output, whatever it attends to; only what runs a model can do it."""
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Return nothing: roles do not tell how a head attends.
+        """Return nothing: the output is replaced, not the pattern.
 
         Raises:
             BadInput: always.
         """
-        raise BadInput("resample ablation takes a model and counterfactual inputs; only evaluate and run_ablated do it")
+        raise BadInput(f"{self.name} replaces a head's output and has no pattern; evaluate and run_ablated do it")
+
+
+@dataclass(frozen=True)
+class Idle(OutputAblation):
+    """The head is idle: it writes its average output, by position. Mean ablation (Wang et al. 2022)."""
+
+    name = "idle"
+
+
+@dataclass(frozen=True)
+class Resample(OutputAblation):
+    """Write what this head writes on the counterfactual input of the same example: resample ablation.
+
+    It ablates a head and explains nothing. The model runs on ``Examples.counterfactual``.
+    """
+
+    name = "resample"
 
 
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
-NAMED: dict[str, Mechanism] = {**SIMPLE, "resample": Resample()}
+NAMED: dict[str, Mechanism] = {**SIMPLE, "idle": Idle(), "resample": Resample()}
 ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
 ELSEWHERE = ("zero", "identity", "uniform")  # the choices for the other rows of a one-hot head
 REPLACEMENTS = ("uniform", "identity")  # the row of a removed path (paper, Appendix E, step 6)

@@ -230,6 +230,11 @@ def pattern_hook(layer: int) -> str:
     return f"blocks.{layer}.attn.hook_pattern"
 
 
+def output_hook(layer: int) -> str:
+    """Return the name of the hook point for the outputs z of a layer's heads."""
+    return f"blocks.{layer}.attn.hook_z"
+
+
 def attention_patterns(
     model: Transformer, examples: Examples
 ) -> Iterator[tuple[int, Float[Tensor, "batch head query key"]]]:
@@ -238,11 +243,19 @@ def attention_patterns(
     Raises:
         BadInput: the layers, one by one, do not give the model's outputs.
     """
+    return ((layer, pattern) for layer, pattern, _ in attention(model, examples))
+
+
+def attention(
+    model: Transformer, examples: Examples
+) -> Iterator[tuple[int, Float[Tensor, "batch head query key"], Float[Tensor, "batch pos head d_head"]]]:
+    """Yield every layer with its attention patterns and the outputs z of its heads, as ``attention_patterns``."""
     opened, seen = layers(model, examples), list[Tensor]()
     with torch.no_grad():
         residual = opened.embed()
     for layer in range(model.cfg.n_layers):
         with torch.no_grad():
-            residual = opened.block(layer, residual, kept(seen))
-        pattern = seen.pop()
-        yield layer, pattern.to(torch.promote_types(pattern.dtype, torch.float32))
+            residual = opened.block(layer, residual, kept(seen), {"z": kept(seen)})
+        pattern, z = (value.to(torch.promote_types(value.dtype, torch.float32)) for value in seen)
+        seen.clear()
+        yield layer, pattern, z

@@ -10,15 +10,15 @@ import pandas as pd
 from plotly import express
 
 from circuits.attention import ATTENTION_EXAMPLES, role_attention
-from circuits.checks.content_or_position import ContentOrPosition
 from circuits.checks.experiment import Experiment
-from circuits.checks.removals import PathResult
+from circuits.checks.minimality import Removal
 from circuits.circuit_file import dump_circuit
+from circuits.discovery.content_or_position import ContentOrPosition
 from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
 from circuits.figures.page import figure_element, render_page
 from circuits.losses.loss import Loss
-from circuits.mechanisms.mechanism import REPLACEMENTS
+from circuits.losses.sequential_test import DecidedLoss
 from circuits.report.report import Report
 from circuits.utils.plotting import go
 from circuits.viewer import attention_viewer, elements
@@ -29,50 +29,61 @@ MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 
 def tables(report: Report) -> dict[str, pd.DataFrame]:
     """Return the tables of a report by their place on the page."""
-    losses = {"unablated": report.unablated, "all heads replaced (step 5)": report.combined}
+    faithful = report.faithfulness
+    losses: dict[str, Loss | DecidedLoss] = {
+        "the model": report.scale.own,
+        "all heads replaced or idle": report.combined,
+        **{f"the circuit's heads alone ({kind})": one for kind, one in faithful.ablations.items()},
+        "heads with paths alone (pattern-mean)": faithful.patterns,
+        **({"as many random heads alone, the best": faithful.random_heads[0]} if faithful.random_heads else {}),
+        "all heads at their average patterns": faithful.positions,
+        "all heads idle": report.scale.none,
+    }
     rows: dict[str, dict[str, dict[str, Any]]] = {
-        "losses": {name: {"loss ± standard error": loss, **loss.components} for name, loss in losses.items()},
-        "faithfulness": {
-            kind: {
-                "outside the circuit ablated": one.intact_circuit,
-                "the circuit's heads ablated": one.intact_others,
-                "all heads ablated": one.intact_none,
-                "share recovered": one.recovered(report.unablated),
-            }
-            for kind, one in report.faithfulness.ablations.items()
-        },
+        "losses": {name: _loss_row(one, report) for name, one in losses.items()},
         "completeness": {
             ", ".join(map(str, out.heads)): {
                 "circuit": out.of_circuit,
                 "model": out.of_model,
-                "difference": f"{out.difference.mean:+.4f}",
+                "difference, share of the range": f"{out.difference:+.4f}",
             }
-            for out in report.faithfulness.knockouts
+            for out in report.knockouts
         },
-        "heads": {
-            str(one.head): {"the hypothesis": one.hypothesis, **one.losses, "replaced alone": one.decision}
-            for one in report.heads
-        },
-        "paths": {str(one.path): _path_row(one) for one in report.paths},
+        "heads": {str(head): dict(losses) for head, losses in report.paper.alone.items()},
+        "paths": {str(one): _part_row(report, one) for one in report.parts},
     }
     return {name: pd.DataFrame.from_dict(named, orient="index").astype(object) for name, named in rows.items()}
 
 
-def _path_row(one: PathResult) -> dict[str, Any]:
-    best = min(one.retargeted.items(), key=lambda item: item[1].mean, default=None)
-    first = " (first useful layer)" if one.in_first_useful_layer else ""
+def _loss_row(one: Loss | DecidedLoss, report: Report) -> dict[str, Any]:
+    loss = one.loss if isinstance(one, DecidedLoss) else one
+    return {"loss ± standard error": loss, "share of the range": f"{report.scale.share(loss):.4f}", **loss.components}
+
+
+def _part_row(report: Report, one: Removal) -> dict[str, Any]:
+    targets = report.uniqueness.targets.get(one.path, {}) if one.path else {}
+    best = min(targets.items(), key=lambda item: item[1].loss.mean, default=None)
     return {
-        **{f"row made {row}": loss for row, loss in one.losses.items()},
-        **{f"heads above intact, {row}": one.indirect.get(row) for row in one.losses},
-        "needed": f"{one.needed}{', weakly' if one.weak else ''}{first}",
-        "best other target": None if best is None else f"{best[0]}: {best[1]}",
-        "alternative targets": ", ".join(one.alternative_targets) or None,
+        "matters": one.needed,
+        **{_way(way): one.losses.get(way) for way in ("uniform", "identity", "idle")},
+        **{f"with heads intact, {way}": loss for way, loss in one.intact.items()},
+        "best other target": None if best is None else f"{best[0]}: {best[1].loss}",
     }
+
+
+def _way(way: str) -> str:
+    return "made idle" if way == "idle" else f"row made {way}"
 
 
 def _as_texts(table: pd.DataFrame) -> pd.DataFrame:
     table = table.dropna(axis="columns", how="all")
-    return table.map(lambda value: "" if pd.isna(value) else f"{value:.4f}" if isinstance(value, float) else str(value))
+    return table.map(_as_text)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, DecidedLoss):
+        return str(value.loss)
+    return "" if pd.isna(value) else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def page(report: Report, experiment: Experiment | None) -> str:
@@ -82,7 +93,9 @@ def page(report: Report, experiment: Experiment | None) -> str:
         report: the report.
         experiment: the experiment that made it; None for a report that was read from a file.
     """
-    figures = {"losses": loss_figure(report), "content-or-position": content_figure(report.content_or_position)}
+    figures = {"losses": loss_figure(report)}
+    if report.discovery and report.discovery.content_or_position:
+        figures["content-or-position"] = content_figure(report.discovery.content_or_position)
     viewers = []
     if experiment is not None:
         model, examples = experiment.model, experiment.test.examples.take(slice(0, ATTENTION_EXAMPLES))
@@ -112,9 +125,10 @@ def markdown(report: Report) -> str:
     for one in report.all_statements:
         lines.append(f"- **{one.name}: {one.decision}**")
         lines += [f"    - {verdict.name} {verdict.decision}: {verdict.sentence}" for verdict in one.verdicts]
+    lines += ["", *(f"- {note}" for note in report.notes)]
     lines += ["", f"Each loss is measured on up to {report.n_examples} fresh examples, as many as its decision needs."]
     lines += [f"Seed {report.seed}, threshold {report.threshold:g}.", ""]
-    for title, name in {"Losses": "losses", "Without one path": "paths"}.items():
+    for title, name in {"Losses": "losses", "Without one path or positional head": "paths"}.items():
         table = _as_texts(tables(report)[name])
         rows = [["", *table.columns], ["---"] * (1 + len(table.columns)), *table.itertuples()]
         lines += [f"## {title}", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
@@ -122,21 +136,22 @@ def markdown(report: Report) -> str:
 
 
 def loss_figure(report: Report) -> go.Figure:
-    """Plot the loss without each path, beside the unablated and the combined loss; bars are two standard errors."""
+    """Plot the loss without each path or positional head, beside model and circuit; bars are two standard errors."""
     rows = [
-        ("model and circuit", "unablated", report.unablated),
-        ("model and circuit", "all heads replaced", report.combined),
+        ("model and circuit", "the model", report.scale.own),
+        ("model and circuit", "all heads replaced or idle", report.combined.loss),
+        ("model and circuit", "all heads idle", report.scale.none),
     ]
-    rows += [
-        (f"row made {row}", f"without {one.path}", one.losses[row]) for row in REPLACEMENTS for one in report.paths
-    ]
-    return _figure("Loss without each attention path", rows, {f"threshold {report.threshold:g}": report.threshold})
+    for way in ("uniform", "identity", "idle"):
+        rows += [(_way(way), f"without {one}", one.losses[way].loss) for one in report.parts if way in one.losses]
+    limit = report.scale.own.mean + report.threshold * report.scale.width
+    return _figure("Loss without each path and each positional head", rows, {f"threshold {limit:.3g}": limit})
 
 
 def content_figure(heads: ContentOrPosition) -> go.Figure:
     """Plot the loss with one head at a time replaced with its average pattern; bars are two standard errors."""
-    rows = [(f"looks at {heads.looks_at(head)}", str(head), loss) for head, loss in heads.alone.items()]
-    marks = {f"threshold {heads.threshold:g}": heads.threshold, "unablated": heads.unablated.mean}
+    rows = [(f"looks at {heads.looks_at(head)}", str(head), one.loss) for head, one in heads.alone.items()]
+    marks = {"unablated": heads.unablated.mean}
     return _figure("Content or position: one head replaced with its average pattern", rows, marks)
 
 

@@ -9,36 +9,27 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from circuits.checks.content_or_position import ContentOrPosition
+from circuits.checks.agreement import Agreement
+from circuits.checks.carries import Carries
+from circuits.checks.completeness import Knockout
 from circuits.checks.experiment import Experiment
 from circuits.checks.faithfulness import Faithfulness
-from circuits.checks.heads_alone import HeadAlone
-from circuits.checks.merging import Merge
+from circuits.checks.minimality import Removal
 from circuits.checks.paper_protocol import PaperProtocol
-from circuits.checks.removals import PathResult
+from circuits.checks.uniqueness import Uniqueness
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
-from circuits.flow.flow_check import FlowCheck
 from circuits.losses.loss import Loss
-from circuits.mechanisms.mechanism import REPLACEMENTS
-from circuits.results import PAGE, REPORT, SUMMARY, Decision, Result, Verdict, together
+from circuits.losses.sequential_test import DecidedLoss, Range
+from circuits.results import PAGE, REPORT, SUMMARY, Decision, Protocol, Result, Verdict, together
 from circuits.settings import Settings
 from circuits.tracing.edges import Composition
-from circuits.tracing.self_consistency import SelfConsistency
 from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
 
-Protocol = Literal["extended", "paper"]  # every check, or Appendix E to the letter
-STATEMENTS = {  # the statements about a circuit, each with its steps
-    "accounts for the output": ("unablated", "step 4", "step 5"),
-    "faithful": ("faithful",),
-    "complete": ("complete",),
-    "minimal": ("step 6", "alternative targets", "merges"),
-    "each head alone": ("step 3",),
-}
-REQUIRED = ("accounts for the output", "faithful")  # a circuit holds only if these statements hold
+STATEMENTS = ("solves", "agrees", "faithful", "complete", "carries", "minimal")  # a circuit holds if all of them hold
 
 
 class Statement(Result):
@@ -46,8 +37,8 @@ class Statement(Result):
 
     Attributes:
         name: one of ``STATEMENTS``, or ``Appendix E to the letter``.
-        decision: ``fails`` if a step fails, ``holds`` if all hold, else ``undecided``.
-        verdicts: the verdicts of its steps.
+        decision: ``fails`` if a part of it fails, ``holds`` if all hold, else ``undecided``.
+        verdicts: the verdicts of its parts.
     """
 
     name: str
@@ -61,56 +52,53 @@ class Report(Result):
     Attributes:
         schema_version: the version of this record; it changes when a field changes its name or meaning.
         protocol: what decides: every check (``extended``), or Appendix E to the letter (``paper``).
-        decision: ``holds`` only if no statement fails, the circuit accounts for the output, and it is faithful; of
-            protocol ``paper``, the decision of Appendix E to the letter.
-        statements: the statements about the circuit, each with the verdicts of its steps.
+        decision: ``holds`` if all statements hold, ``fails`` if one fails, else ``undecided``; of protocol ``paper``,
+            the decision of Appendix E to the letter.
+        statements: the statements about the circuit, each with its verdicts.
         circuit: the hypothesis.
-        threshold: a loss below it counts as low.
-        strict_threshold: the threshold for single paths; lower if the circuit explains all that the model does.
+        threshold: an excess loss below this share of the range counts as low; by the paper's protocol, a loss below it.
         n_examples: the number of fresh examples; a loss that was clear on fewer was measured on fewer.
         seed: the seed of the examples.
         settings: the numbers that decided.
-        unablated: the loss of the unablated model.
-        combined: the loss with all named heads replaced (step 5).
+        scale: the model's own loss, and that with all heads idle.
+        combined: the loss with all named heads replaced or idle.
         up_to: for every layer, the loss with the named heads up to this layer replaced and those above intact.
-        heads: the results of step 3.
-        paths: the results of step 6 and of the alternative targets.
-        merges: every merge of two heads that the whole circuit needs, lowest loss first; empty if the combined loss is
-            not below the threshold.
-        content_or_position: the content heads and the positional heads.
+        split: the number of examples for each purpose, if the task has a fixed data set; else empty.
+        agreement: how far the circuit's outputs are from the model's.
         faithfulness: the losses of the circuit's heads without the others.
+        knockouts: heads of the circuit made idle, in the circuit and in the model.
+        carries: the flow check and self-consistency.
+        parts: the circuit without each path, and with each positional head idle.
+        uniqueness: other targets and merges; information beside the verdict.
         paper: the results of Appendix E to the letter.
-        flow: what the paths can carry by information flow; None if the task has no layout.
         metadata: further facts about the model.
         discovery: the discovery that found the circuit, if there was one.
         composition: the result of ``path_patching``, if it was run.
-        self_consistency: the result of ``self_consistency``, if it was run.
     """
 
-    schema_version: Literal[6] = 6
+    schema_version: Literal[7] = 7
     protocol: Protocol = "extended"
     decision: Decision
     statements: tuple[Statement, ...]
     circuit: StoredCircuit
     threshold: float
-    strict_threshold: float
     n_examples: int
     seed: int
     settings: Settings
-    unablated: Loss
-    combined: Loss
-    up_to: tuple[Loss, ...]
-    heads: tuple[HeadAlone, ...]
-    paths: tuple[PathResult, ...]
-    merges: tuple[Merge, ...]
-    content_or_position: ContentOrPosition
+    scale: Range
+    combined: DecidedLoss
+    up_to: tuple[DecidedLoss, ...]
+    split: dict[str, int]
+    agreement: Agreement
     faithfulness: Faithfulness
+    knockouts: tuple[Knockout, ...]
+    carries: Carries
+    parts: tuple[Removal, ...]
+    uniqueness: Uniqueness
     paper: PaperProtocol
-    flow: FlowCheck | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
     discovery: Discovery | None = None
     composition: Composition | None = None
-    self_consistency: SelfConsistency | None = None
     _experiment: Experiment | None = PrivateAttr(None)  # of a report that was made in this process
 
     @classmethod
@@ -126,7 +114,7 @@ class Report(Result):
         try:
             document = json.loads(text, object_pairs_hook=_each_key_once)
             version = document.get("schema_version", document.get("schema"))
-            if version == 6:
+            if version == 7:
                 return cls.model_validate_json(text)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
@@ -134,7 +122,7 @@ class Report(Result):
             raise BadInput(f"{path}: not a report of `validate` ({said.removeprefix(': ')})") from error
         except (ValueError, AttributeError, RecursionError) as error:
             raise BadInput(f"{path}: not a report of `validate` ({error})") from error
-        raise BadInput(f"{path}: a report of schema {version}; expected 6: validate again")
+        raise BadInput(f"{path}: a report of schema {version}; expected 7: validate again")
 
     def save(self, folder: Path | str) -> Path:
         """Write report.json, report.md and report.html into a folder, and return the path of the page.
@@ -172,9 +160,8 @@ class Report(Result):
 
     @model_validator(mode="after")
     def _follows(self) -> Report:
-        names, rows = [one.name for one in self.statements], [{*one.losses} for one in self.paths]
-        if names != [*STATEMENTS] or any(row != {*REPLACEMENTS} for row in rows):
-            raise BadInput("statements or losses without paths are missing or unknown")
+        if tuple(one.name for one in self.statements) != STATEMENTS:
+            raise BadInput(f"the statements are not {', '.join(STATEMENTS)}")
         if self.by(self.protocol).decision != self.decision:
             raise BadInput(f"the decision is {self.decision!r}; expected what follows from the statements")
         return self
@@ -192,8 +179,13 @@ class Report(Result):
         return self.decision + (f" ({'; '.join(others)})" if others else "")
 
     @property
+    def unablated(self) -> Loss:
+        """The model's own loss."""
+        return self.scale.own
+
+    @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdicts of all steps."""
+        """The verdicts of all statements."""
         return tuple(verdict for statement in self.statements for verdict in statement.verdicts)
 
     @property
@@ -204,10 +196,16 @@ class Report(Result):
         return (*self.statements, letter)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What stands beside the verdict: the nulls, and other circuits that do as well."""
+        parts = ", ".join(f"{n} for {purpose}" for purpose, n in self.split.items())
+        split = [f"The data set is fixed; its examples are split: {parts}."] if parts else []
+        return (*self.faithfulness.notes, *self.uniqueness.notes, *split)
+
+    @property
     def more_examples_could_decide(self) -> bool:
-        """Whether more examples could change the outcome of step 5, or of step 6 if step 5 holds."""
-        near = self.combined.near(self.threshold)
-        return near or (self.combined.mean < self.threshold and any(one.needed == "undecided" for one in self.paths))
+        """Whether more examples could change the verdict: nothing fails, and no head is left intact."""
+        return self.decision == "undecided" and {*self.faithfulness.heads} <= {*self.circuit.heads}
 
     def plot(self) -> plotly.graph_objects.Figure:
         """Plot the loss without each attention path."""
@@ -216,31 +214,28 @@ class Report(Result):
         return loss_figure(self)
 
     def heads_table(self) -> pd.DataFrame:
-        """Step 3 as a table: one row for each named head, with its loss under each mechanism."""
-        from circuits.report.page import tables
-
-        return tables(self)["heads"].map(lambda value: value.mean if isinstance(value, Loss) else value)
+        """Return one row for each named head, with its loss under each mechanism of step 3 of Appendix E."""
+        return self._table("heads")
 
     def paths_table(self) -> pd.DataFrame:
-        """Step 6 as a table: one row for each path, with the losses without it, and with the best other target."""
+        """Return one row for each path and positional head, with the losses without it, and whether it matters."""
+        return self._table("paths")
+
+    def _table(self, name: str) -> pd.DataFrame:
         from circuits.report.page import tables
 
-        return tables(self)["paths"].map(lambda value: value.mean if isinstance(value, Loss) else value)
+        return tables(self)[name].map(lambda value: value.loss.mean if isinstance(value, DecidedLoss) else value)
 
 
 def decided(statements: tuple[Statement, ...]) -> Decision:
     """Return the decision on a circuit from the statements about it."""
-    by_name = {one.name: one.decision for one in statements}
-    if "fails" in by_name.values():
-        return "fails"
-    return together(by_name[name] for name in REQUIRED)
+    return together(one.decision for one in statements)
 
 
-def statements_of(verdicts: tuple[Verdict, ...]) -> tuple[Statement, ...]:
-    """Combine the verdicts of all steps into statements."""
-    each = {name: tuple(one for one in verdicts if one.name in steps) for name, steps in STATEMENTS.items()}
-    decisions = {name: together(one.decision for one in of_steps) for name, of_steps in each.items()}
-    return tuple(Statement(name=name, decision=decisions[name], verdicts=of_steps) for name, of_steps in each.items())
+def statements_of(verdicts: Mapping[str, tuple[Verdict, ...]]) -> tuple[Statement, ...]:
+    """Combine the verdicts of every statement."""
+    decisions = {name: together(one.decision for one in parts) for name, parts in verdicts.items()}
+    return tuple(Statement(name=name, decision=decisions[name], verdicts=parts) for name, parts in verdicts.items())
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler
 
-from circuits.circuit import AttentionPath, Circuit
-from circuits.errors import BadInput
+from circuits.circuit import AttentionPath
 from circuits.heads import Head
 from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Mean
@@ -63,18 +62,6 @@ class Sender:
 
 
 EMBED, ALL = Sender(-1), Sender(-2)  # all senders at once
-
-
-def role_paths(circuit: Circuit) -> tuple[AttentionPath, ...]:
-    """Return all paths of a circuit that lead from a role to a role.
-
-    Raises:
-        BadInput: there is none.
-    """
-    paths = tuple(path for path in circuit.paths if path.joins_roles)
-    if not paths:
-        raise BadInput("the circuit has no path between roles; expected a one-hot head")
-    return paths
 
 
 class Edge(Result):

@@ -30,10 +30,9 @@ from circuits.circuit import Circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.flow.predicted import predicted_accuracy
-from circuits.given import examples_of
+from circuits.given import examples_of, stream_seed
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean
-from circuits.losses.sample import stream_seed
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.transformer import Transformer, sequences_at_once, windowed
 from circuits.results import Decision, Number, Result

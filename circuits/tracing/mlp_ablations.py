@@ -22,9 +22,8 @@ from torch import Tensor
 
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.given import check_reading, examples_of, losses_of
+from circuits.given import check_reading, examples_of, losses_of, stream_seed
 from circuits.losses.loss import Loss
-from circuits.losses.sample import stream_seed
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.layers import Layers
 from circuits.model.layers import layers as opened_layers

@@ -13,18 +13,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from circuits.circuit import AttentionPath, Circuit
+from circuits.circuit import AttentionPath, Circuit, role_paths
 from circuits.entrance import entrance
-from circuits.given import check_reading, examples_of
+from circuits.given import check_reading, examples_of, stream_seed
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean, per_example
-from circuits.losses.sample import stream_seed
 from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision
 from circuits.settings import current
 from circuits.task import Examples, Task
-from circuits.tracing.edges import ALL, Composition, Edge, Sender, role_paths
+from circuits.tracing.edges import ALL, Composition, Edge, Sender
 from circuits.tracing.patched_head import Patched, PatchedHead, patched_head
 from circuits.tracing.unablated import Unablated, examples_at_once, senders_below
 from circuits.utils.progress import Progress, part_of, shown

@@ -17,7 +17,7 @@ from retrieval_interp.cli.options import (
     MetricName,
     Model,
     Seed,
-    TaskThreshold,
+    Threshold,
 )
 from retrieval_interp.cli.reports import print_discovery, print_report
 from retrieval_interp.cli.terminal import printable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from circuits.task import Task
 
 app = typer.Typer()
-MOST_EXAMPLES = 1024  # for path patching (an eighth of them) and self-consistency (first)
+MOST_EXAMPLES = 1024  # an eighth of them for path patching
 REPEATS = 2  # of the validation of a discovered circuit with four times as many examples, while it is undecided
 Out = Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")]
 
@@ -38,6 +38,12 @@ class ProtocolChoice(StrEnum):
 
     extended = "extended"
     paper = "paper"
+
+
+Protocols = Annotated[
+    ProtocolChoice,
+    typer.Option(help="All mechanisms and checks, or those of the paper's Appendix E, with its absolute threshold."),
+]
 
 
 @app.command()
@@ -53,15 +59,13 @@ def validate(
     out: Out = None,
     examples: Examples = 1024,
     seed: Seed = 0,
-    threshold: TaskThreshold = None,
+    threshold: Threshold = 0.05,
     language_task: LanguageTaskName = None,
     metric: MetricName = None,
-    protocol: Annotated[
-        ProtocolChoice, typer.Option(help="Checks that decide: all of them, or only Appendix E of the paper.")
-    ] = ProtocolChoice.extended,
+    protocol: Protocols = ProtocolChoice.extended,
     as_json: Json = False,
 ) -> None:
-    """Test a circuit by Appendix E, faithfulness, completeness and minimality.
+    """Test whether a circuit solves, agrees, and is faithful, complete, carrying and minimal.
 
     Exits with 0 if the circuit holds, 1 if it fails or is undecided, 2 on bad input.
     """
@@ -79,7 +83,6 @@ def validate(
         hypothesis = circuits.load_circuit(circuit)
     check_folder(out)
     model, task = opened(model_dir, language_task, metric)
-    threshold = threshold or default_threshold(language_task)
     report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)
     finished(report.by(protocol.value).about(facts(model_dir, model, task)), out, as_json)
 
@@ -93,14 +96,15 @@ def discover(
     ] = None,
     examples: Examples = 1024,
     seed: Seed = 0,
-    threshold: TaskThreshold = None,
+    threshold: Threshold = 0.05,
     language_task: LanguageTaskName = None,
     metric: MetricName = None,
+    protocol: Protocols = ProtocolChoice.extended,
     as_json: Json = False,
 ) -> None:
     """Find the circuit of a transformer, and validate it on fresh examples, as validate does.
 
-    The validation takes up to 16 times as many examples while step 5 or 6 is undecided. Exits with 0 if a circuit was
+    The validation takes up to 16 times as many examples while it is undecided. Exits with 0 if a circuit was
     found and holds on the fresh examples, 1 if not, 2 on bad input.
     """
     import circuits
@@ -109,10 +113,11 @@ def discover(
     out = out or Path("reports") / name
     check_folder(out)
     model, task = opened(model_dir, language_task, metric)
-    threshold = threshold or default_threshold(language_task)
-    discovery = circuits.discover(model, task, n_examples=examples, threshold=threshold, seed=seed)
+    chosen: dict[str, Any] = {"threshold": threshold, "seed": seed}
+    discovery = circuits.discover(model, task, n_examples=examples, **chosen, protocol=protocol.value)
     about = facts(model_dir, model, task)
     options = {"seed": seed, "threshold": f"{threshold:g}", "examples": examples}
+    options |= {"protocol": protocol.value} if protocol == ProtocolChoice.paper else {}
     options |= {key: about[key] for key in ("task", "metric") if key in about}
     command = " ".join(
         [f"retrieval-interp discover {model_dir}", *(f"--{key} {value}" for key, value in options.items())]
@@ -127,11 +132,11 @@ def discover(
         typer.echo(f"No circuit was found: the loss of the best candidate is {discovery.combined}.", err=as_json)
         if (out / "circuit.yaml").exists():
             typer.echo(f"{out / 'circuit.yaml'} is older, and not the circuit of this report.", err=as_json)
-    report = circuits.validate(model, task, circuit, n_examples=examples, seed=seed, threshold=threshold)
+    report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
     for _ in range(REPEATS):
         if report.more_examples_could_decide:
             examples *= 4
-            report = circuits.validate(model, task, circuit, n_examples=examples, seed=seed, threshold=threshold)
+            report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
     report = report.model_copy(update={"discovery": discovery})
     if discovery.found:
         report = taken_apart(report, model, task)
@@ -171,7 +176,7 @@ def reproduce(
     chosen: dict[str, Any] = {"n_examples": stored.n_examples, "seed": stored.seed, "threshold": stored.threshold}
     with deciding(**stored.settings.model_dump()):
         again = circuits.validate(model, task, stored.circuit, **chosen).by(stored.protocol)
-        if stored.self_consistency is not None:
+        if stored.composition is not None:
             again = taken_apart(again, model, task)
     different = [*differences(stored, again)]
     if as_json:
@@ -211,13 +216,6 @@ def opened(name: str, language_task: str | None, metric: str | None) -> "tuple[T
     return on_task(name, language_task, metric or "logit_difference")
 
 
-def default_threshold(language_task: str | None) -> float:
-    """Return the threshold of a model's own task, or of a language task."""
-    from retrieval_interp.language_tasks.metric import THRESHOLD
-
-    return 0.05 if language_task is None else THRESHOLD
-
-
 def facts(name: str, model: "Transformer", task: "Task") -> dict[str, str]:
     """Return what a report says of its model, and of a language task and its metric."""
     from retrieval_interp.language_tasks.metric import MetricTask
@@ -238,27 +236,19 @@ def check_folder(out: Path | None) -> None:
 
 
 def taken_apart(report: "Report", model: "Transformer", task: "Task") -> "Report":
-    """Add how the heads of a circuit find their place, and whether they find it without the model's other heads.
+    """Add how the heads of a circuit find their place.
 
-    Each is left out where it does not apply: without paths between roles, or, of path patching, for a model whose heads
-    and MLPs do not add to the residual stream.
+    It is left out without paths between roles, and for a model whose heads and MLPs do not add to the residual stream.
     """
     import circuits
 
-    n, circuit, seed, threshold = min(report.n_examples, MOST_EXAMPLES), report.circuit, report.seed, report.threshold
-    added: dict[str, Any] = {}
+    n = max(2, min(report.n_examples, MOST_EXAMPLES) // 8)
     try:
-        while True:  # with more examples while it is undecided
-            consistent = circuits.self_consistency(model, task, circuit, n_examples=n, seed=seed, threshold=threshold)
-            if consistent.verdict.decision != "undecided" or n >= 4 * MOST_EXAMPLES:
-                break
-            n = min(4 * n, 4 * MOST_EXAMPLES)
-        added["self_consistency"] = consistent
-        n = max(2, min(report.n_examples, MOST_EXAMPLES) // 8)
-        added["composition"] = circuits.path_patching(model, task, circuit, n_examples=n, seed=seed)
+        composition = circuits.path_patching(model, task, report.circuit, n_examples=n, seed=report.seed)
     except BadInput as error:
         typer.echo(f"Left out: {error}", err=True)
-    return report.model_copy(update=added)
+        return report
+    return report.model_copy(update={"composition": composition})
 
 
 def finished(report: "Report", out: Path | None, as_json: bool, found: bool = True) -> None:

@@ -35,12 +35,12 @@ CircuitFile = Annotated[Path | None, typer.Option("--circuit", help="Circuit YAM
 Examples = Annotated[int, typer.Option(callback=usable_number, help="Number of fresh examples.")]
 AtOnce = Annotated[int, typer.Option(min=1, max=2**14, help="Number of fresh examples, processed in one batch.")]
 Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples.")]
-TaskThreshold = Annotated[
-    float | None,
+Threshold = Annotated[
+    float,
     typer.Option(
         callback=usable_threshold,
-        help="Threshold below which a loss counts as low (default: 0.05, as in the paper; with --task 0.2, that is, "
-        "80% is kept).",
+        help="How far a loss may exceed the model's own and count as low, as a share of the loss that the heads save; "
+        "with --protocol paper, the loss itself.",
     ),
 ]
 LanguageTaskName = Annotated[

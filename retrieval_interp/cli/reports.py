@@ -23,9 +23,8 @@ def print_report(report: "Report") -> None:
                 f"{verdict.name} ", (verdict.decision, COLOURS[verdict.decision]), f": {verdict.sentence}"
             )
             console.print(Padding(said, (0, 0, 0, 4)))
-    for result in (report.flow, report.self_consistency):
-        if result is not None:
-            console.print(Text(result.verdict.sentence))
+    for note in report.notes:
+        console.print(Text(note))
     name = report.circuit.name or "The circuit"
     console.print(Text(f"{name}: {report.headline}", f"bold {COLOURS[report.decision]}"))
 
@@ -37,17 +36,17 @@ def print_discovery(discovery: "Discovery") -> None:
 
     console = Console()
     for head, mechanism in discovery.circuit.heads.items():
-        loss, looks = discovery.content_or_position.alone[head], discovery.content_or_position.looks_at(head)
-        console.print(Text(f"{head!s:>8}  {mechanism} (looks at {looks}; loss with its average alone {loss.mean:.4f})"))
-    console.print(
-        f"Discovery tried {len(discovery.trials)} changes and ran {discovery.n_evaluations} sequences for losses."
-    )
+        looks = discovery.content_or_position
+        alone = looks.alone.get(head) if looks else None
+        said = f" (looks at {looks.looks_at(head)}; by its average alone {alone.loss})" if looks and alone else ""
+        console.print(Text(f"{head!s:>8}  {mechanism}{said}"))
+    tried = f"tried {len(discovery.trials)} changes and " if discovery.trials else ""
+    console.print(f"Discovery {tried}ran {discovery.n_evaluations} sequences for losses.")
     if discovery.n_undecided:
         console.print(
             f"{discovery.n_undecided} changes were not made because the examples did not decide them; try more."
         )
-    outcome = "within" if discovery.explains else "above"
     console.print(
-        f"The loss with all heads replaced is {discovery.combined}, {outcome} the most that a circuit may have "
-        f"that explains all that the model does (its own is {discovery.unablated})."
+        f"The loss with all heads replaced or idle is {discovery.combined.loss}, {discovery.combined.decision} "
+        f"the threshold (the model's own is {discovery.scale.own}, with all heads idle {discovery.scale.none})."
     )

@@ -6,7 +6,7 @@
                         heads replaced by their average patterns
 
 With several right or wrong answers, their logits are joined by log-sum-exp: d is then the log of the odds. The loss of
-the unablated model is 0, on average. A threshold of 0.2 asks that 80% is kept. The averages of the unablated model are
+the unablated model is 0, on average. The averages of the unablated model are
 measured once, on examples of their own.
 """
 
@@ -20,11 +20,11 @@ from jaxtyping import Float
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from circuits.ablation import evaluate
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.circuit import Circuit
 from circuits.errors import BadInput, Unsolved
+from circuits.given import stream_seed
 from circuits.losses.loss import Loss
-from circuits.losses.sample import stream_seed
 from circuits.model.layers import layers
 from circuits.model.transformer import Transformer
 from circuits.settings import current
@@ -32,7 +32,6 @@ from circuits.task import Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, at_end
 
-THRESHOLD = 0.2  # the default: 80% is kept
 UNABLATED_EXAMPLES = 512  # for the averages of the unablated model
 
 
@@ -86,7 +85,7 @@ class MetricTask:
             raise BadInput(f"the model has {model.cfg.d_vocab} tokens; its tokenizer has {len(task.tokenizer)}")
         if metric == Metric.kl:
             raw = cls(task, model, metric, 1.0)
-            means = mean_patterns(model, cls(task, model, Metric.probability, 1.0), seed)
+            means = averages(model, cls(task, model, Metric.probability, 1.0), seed).patterns
             (lost,) = evaluate(model, raw, examples, [Circuit(means)])
             if not lost.mean() > 0:
                 raise Unsolved(f"{task.name}: the model's outputs are the same without its heads; expected others")

@@ -88,6 +88,15 @@ class VectorTask(TrainableTask):
         """Return the squared error of every symbol asked for, averaged over the N queries and K dimensions."""
         return (self.answers(outputs) - examples.targets).square().mean(dim=(1, 3))
 
+    def differences(
+        self,
+        outputs: Float[torch.Tensor, "batch pos d_out"],
+        others: Float[torch.Tensor, "batch pos d_out"],
+        examples: Examples,
+    ) -> Float[torch.Tensor, "batch component"]:
+        """Return the squared difference of two answers, averaged over the N queries and K dimensions."""
+        return (self.answers(outputs) - self.answers(others)).square().mean(dim=(1, 3))
+
     def instance_losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch chain component"]:

@@ -21,7 +21,6 @@ from circuits import Circuit, Mechanism, OneHot, Roles, load_circuit, save_circu
 from circuits.errors import Unsolved
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES, flow_check
-from circuits.losses.loss import allowed_loss
 from circuits.mechanisms.one_hot import POSITION
 from circuits.utils.files import write_atomically
 from retrieval_interp import load
@@ -79,9 +78,9 @@ def examine(folder: Path, threshold: float) -> None:
         "found": found.found,
         "holds": found.found and report.decision == "holds",
         "statements": {one.name: one.decision for one in report.statements} if found.found else {},
-        "loss": report.combined.mean,
+        "loss": report.combined.loss.mean,
         "unablated": report.unablated.mean,
-        "explains": report.combined.mean <= allowed_loss(report.unablated, report.threshold),
+        "explains": report.statements[0].decision == "holds",  # solves
         "content": len(content),
         "divided": sum(_is_divided(own, roles) for own in content),
         "evaluations": found.n_evaluations,

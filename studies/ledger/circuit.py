@@ -82,9 +82,12 @@ def read_circuit(folder: Path) -> Circuit | None:
         raise BadInput(f"{folder / REPORT}: belongs to another circuit; validate again")
     old = report.get("schema") == 5  # the reports of data/paper_recipe, whose weights are not kept
     named = {str(path): path for path in circuit.removable}
-    paths = [{"path": named[own["path"]], "needed": own["needed"], **_means(own["losses"])} for own in report["paths"]]
-    letter = {_path(name): loss["mean"] for name, loss in report["paper"]["paths" if old else "without"].items()}
-    fixed = (report.get("flow_check" if old else "flow") or {}).get("fixed_paths", [])
+    parts = report["paths"] if old else [one for one in report["parts"] if one["path"]]
+    paths = [{"path": named[own["path"]], "needed": own["needed"], **_means(own["losses"])} for own in parts]
+    letter = {_path(name): _mean(loss) for name, loss in report["paper"]["paths" if old else "without"].items()}
+    flow = report["flow_check"] if old else report["carries"]["flow"]
+    fixed = (flow or {}).get("fixed_paths", [])
+    merged = [] if old else [one["tested"] for one in report["uniqueness"]["merges"]]
     on_some = {path for path in circuit.paths if path.condition}
     return Circuit(
         pd.DataFrame(paths).assign(layer=[own["path"].head.layer for own in paths]),
@@ -93,14 +96,19 @@ def read_circuit(folder: Path) -> Circuit | None:
         frozenset({_path(name) for name in fixed if " on " in name} | on_some),
         {False: report["loss"]["details"]["combined"], True: report["paper"]["loss"]}
         if old
-        else {False: report["combined"], True: report["paper"]["combined"]},
-        min(_means(dict(enumerate(merge["loss"] for merge in report["merges"]))).values(), default=math.nan),
+        else {False: report["combined"]["loss"], True: report["paper"]["combined"]["loss"]},
+        min(map(_mean, (one["loss"] for one in report["merges"]) if old else merged), default=math.nan),
     )
 
 
 def _means(losses: dict[Any, Any]) -> dict[Any, float]:
-    """Return the means of losses, each a number or a mapping with its mean."""
-    return {name: loss["mean"] if isinstance(loss, dict) else loss for name, loss in losses.items()}
+    """Return the means of losses."""
+    return {name: _mean(loss) for name, loss in losses.items()}
+
+
+def _mean(loss: Any) -> float:
+    """Return the mean of a loss: a number, a mapping with its mean, or a decision on one."""
+    return _mean(loss.get("loss", loss.get("mean"))) if isinstance(loss, dict) else loss
 
 
 def _path(name: str) -> AttentionPath:

@@ -31,7 +31,8 @@ from torch import Tensor
 
 from benchmarks.ground_truth.levels import COMPILED, LEVELS
 from benchmarks.ground_truth.truth import THRESHOLD, GroundTruth
-from circuits import Head, OneHot, discover, role_attention
+from circuits import Circuit, Head, OneHot, discover, evaluate, role_attention
+from circuits.averages import Averages
 from circuits.errors import Unsolved
 from circuits.model.hooked_transformer import HookedTransformer
 from retrieval_interp.ground_truth.chains import ChainTask
@@ -50,13 +51,13 @@ Scores = dict[Head, float]
 class Graph:
     """A transformer as a graph on some examples: what each node writes reaches every later node by an edge of its own.
 
-    Senders are the embedding, then layer by layer the heads and the MLP; receivers are the heads and the MLP of every
-    layer, then the output. An edge is patched if its receiver gets what its sender writes on the counterfactual.
-    Queries, keys and values of a head are one input (Conmy et al. 2023).
+    Senders are the embedding, then layer by layer the heads and the MLP; receivers are the queries, the keys and the
+    values of the heads, then the MLP of every layer, then the output (Conmy et al. 2023). An edge is patched if its
+    receiver gets what its sender writes on the counterfactual.
 
     Attributes:
         possible: 1 where a sender comes before a receiver, ``[receiver, sender]``.
-        received: for every head, its index as a receiver; as a sender it has the next one.
+        nodes: for every receiver, the index as a sender of the head or MLP that it belongs to; None for the output.
         corrupted: what every sender writes on the counterfactuals.
         n_forward: the number of forward passes so far, each of all examples.
         n_backward: the number of backward passes.
@@ -67,28 +68,42 @@ class Graph:
     ) -> None:
         self.model, self.inputs = model, inputs
         self.n_layers, self.n_heads = model.cfg.n_layers, model.cfg.n_heads
-        heads = [Head(layer, index) for layer in range(self.n_layers) for index in range(self.n_heads)]
-        self.received = {head: self._first(head.layer) + head.index for head in heads}
-        n = self._first(self.n_layers) + 1
-        self.possible = torch.zeros(n, n)
-        for layer in range(self.n_layers + 1):
-            first = self._first(layer)
-            self.possible[first : first + self.n_heads, : first + 1] = 1
-            self.possible[first + self.n_heads :, : first + 1 + self.n_heads] = 1
+        self.nodes: list[int | None] = []
+        n_before = []  # the number of senders below every receiver
+        for layer in range(self.n_layers):
+            senders = [self.sender(Head(layer, index)) for index in range(self.n_heads)]
+            self.nodes += [*senders * 3, senders[-1] + 1]
+            n_before += [*[senders[0]] * (3 * self.n_heads), senders[-1] + 1]
+        n = self.sender(Head(self.n_layers, 0))
+        self.nodes, n_before = [*self.nodes, None], [*n_before, n]
+        self.possible = (torch.arange(n) < torch.tensor(n_before)[:, None]).float()
         self.n_forward = self.n_backward = 0
         with torch.no_grad():
-            _, self.corrupted = self.run(torch.zeros(n, n), inputs=other)
+            _, self.corrupted = self.run(torch.zeros_like(self.possible), inputs=other)
+
+    def sender(self, head: Head) -> int:
+        """Return the index of a head as a sender."""
+        return 1 + head.layer * (self.n_heads + 1) + head.index
+
+    def score(self, edges: Edges, head: Head) -> float:
+        """Return the highest value at which a head still has an edge to it and an edge from it."""
+        sender = self.sender(head)
+        to = [receiver for receiver, node in enumerate(self.nodes) if node == sender]
+        return float(min(edges[to].max(), edges[:, sender].max()))
 
     def named(self, edges: Edges) -> list[tuple[str, str, float]]:
         """Return sender, receiver and value of every possible edge."""
-        layers = range(self.n_layers)
-        nodes = [name for n in layers for name in (*(f"L{n}H{i}" for i in range(self.n_heads)), f"MLP{n}")]
-        senders, receivers = ["embed", *nodes], [*nodes, "output"]
+        senders, receivers = ["embed"], []
+        for layer in range(self.n_layers):
+            heads = [f"L{layer}H{index}" for index in range(self.n_heads)]
+            senders += [*heads, f"MLP{layer}"]
+            receivers += [*(f"{head}.{part}" for part in "qkv" for head in heads), f"MLP{layer}"]
+        receivers.append("output")
         return [(senders[at], receivers[to], float(edges[to, at])) for to, at in self.possible.nonzero().tolist()]
 
     def _first(self, layer: int) -> int:
-        """Return the index of a layer's first head as a receiver."""
-        return layer * (self.n_heads + 1)
+        """Return the index of the queries of a layer's first head."""
+        return layer * (3 * self.n_heads + 1)
 
     def run(
         self,
@@ -134,9 +149,12 @@ class Graph:
         for layer in range(self.n_layers):
             first = self._first(layer)
             hooks += [
-                (f"blocks.{layer}.hook_attn_in", read(first, self.n_heads)),
+                *(
+                    (f"blocks.{layer}.hook_{part}_input", read(first + place * self.n_heads, self.n_heads))
+                    for place, part in enumerate("qkv")
+                ),
                 (f"blocks.{layer}.attn.hook_z", write_heads),
-                (f"blocks.{layer}.hook_mlp_in", read(first + self.n_heads, 1)),
+                (f"blocks.{layer}.hook_mlp_in", read(first + 3 * self.n_heads, 1)),
                 (f"blocks.{layer}.hook_mlp_out", write),
             ]
         hooks.append((f"blocks.{self.n_layers - 1}.hook_resid_post", read(self._first(self.n_layers), 1)))
@@ -147,8 +165,8 @@ class Graph:
 
 @contextmanager
 def _inputs_apart(model: HookedTransformer) -> Iterator[None]:
-    """Let a model compute the inputs of each head and each MLP apart, within a ``with`` block."""
-    flags = ("use_attn_in", "use_hook_mlp_in")
+    """Let a model compute the inputs of queries, keys and values of each head, and of each MLP, apart."""
+    flags = ("use_split_qkv_input", "use_hook_mlp_in")
     before = [getattr(model.cfg, flag) for flag in flags]
     try:
         for flag in flags:
@@ -197,7 +215,8 @@ def acdc(on: Measured, threshold: float) -> Edges:
     graph, kept = on.graph, on.graph.possible.clone()
     last = on.metric(graph.run(graph.possible - kept)[0])
     for receiver in reversed(range(len(kept))):
-        if receiver + 1 < len(kept) and not kept[:, receiver + 1].any():
+        node = graph.nodes[receiver]
+        if node is not None and not kept[:, node].any():
             kept[receiver] = 0
             continue
         for sender in reversed(range(int(graph.possible[receiver].sum()))):
@@ -249,16 +268,16 @@ def by_edges(method: Callable[[Measured], Edges]) -> Callable[[GroundTruth, int]
     def found(truth: GroundTruth, seed: int) -> Found:
         on = measured(truth, SEED)
         edges, graph = method(on), on.graph
-        heads = {head: float(min(edges[at].max(), edges[:, at + 1].max())) for head, at in graph.received.items()}
+        heads = {head: graph.score(edges, head) for head in truth.all_heads}
         return Found(heads, (graph.n_forward + 2 * graph.n_backward) * N_EXAMPLES, edges)
 
     return found
 
 
 def by_discovery(truth: GroundTruth, seed: int, n_examples: int = N_EXAMPLES) -> Found:
-    """Return 2 for a head with a path or a row to a position, 1 for another pattern, 0 for uniform and identity.
+    """Return 2 for a head with a path or a row to a position, 1 for another pattern, 0 for uniform, identity and idle.
 
-    Added, below 1, is what the head's mean ablation alone costs. A model that does not solve its task gets 0.
+    Added, below 1, is what the head's average pattern alone costs. A model whose heads do nothing gets 0.
     """
     try:
         found = discover(truth.model, truth.task, n_examples=n_examples, threshold=THRESHOLD, seed=SEED)
@@ -267,12 +286,22 @@ def by_discovery(truth: GroundTruth, seed: int, n_examples: int = N_EXAMPLES) ->
             return Found(dict.fromkeys(truth.all_heads, 0.0), n_examples)
         more = by_discovery(truth, seed, 4 * n_examples)
         return Found(more.heads, n_examples + more.sequences)
-    scores = {}
-    for head, loss in found.content_or_position.alone.items():
-        own, cost = found.circuit.heads[head], max(loss.mean, 0.0)
-        patterned = str(own) not in ("uniform", "identity")
+    scores = dict.fromkeys(truth.all_heads, 0.0)
+    assert found.content_or_position is not None
+    for head, one in found.content_or_position.alone.items():
+        own, cost = found.circuit.heads[head], max(one.loss.mean, 0.0)
+        patterned = str(own) not in ("uniform", "identity", "idle")
         scores[head] = patterned + bool(own.paths or isinstance(own, OneHot)) + cost / (1 + cost)
     return Found(scores, found.n_evaluations + found.n_readings)
+
+
+def by_ablation(truth: GroundTruth, seed: int) -> Found:
+    """Return what making a head idle, alone, does to the loss of each example, on average (mean ablation)."""
+    over, on = (truth.task.examples(N_EXAMPLES, SEED + place) for place in (1, 0))
+    ways = [Circuit(), *(Circuit({head: "idle"}) for head in truth.all_heads)]
+    own, *losses = evaluate(truth.model, truth.task, on, ways, averages=Averages.of(truth.model, over)).mean(dim=2)
+    scores = {head: float((loss - own).abs().mean()) for head, loss in zip(truth.all_heads, losses, strict=True)}
+    return Found(scores, N_EXAMPLES * (1 + len(ways)))
 
 
 def by_attention(truth: GroundTruth, seed: int) -> Found:
@@ -294,6 +323,7 @@ METHODS: dict[str, Callable[[GroundTruth, int], Found]] = {
     "ACDC once": by_edges(lambda on: survival(on, ONCE)),
     "EAP": by_edges(eap),
     "EAP-IG": by_edges(lambda on: eap(on, 5)),
+    "ablation": by_ablation,
     "attention": by_attention,
     "chance": by_chance,
 }
@@ -311,7 +341,7 @@ def cpr(on: Measured, scores: Scores) -> float:
     for size in range(len(first) + 1):
         patched = torch.zeros_like(graph.possible)
         for head in first[size:]:
-            sender = graph.received[head] + 1
+            sender = graph.sender(head)
             patched[:, sender] = graph.possible[:, sender]
         curve.append(float(on.metric(graph.run(patched)[0])))
     return sum(pair[0] + pair[1] for pair in pairwise(curve)) / 2 / (len(curve) - 1)

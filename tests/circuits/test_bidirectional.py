@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from circuits import Circuit, Examples, Head, OneHot, Roles, evaluate, role_attention
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.tracing.path_patching import path_patching
 from tests.circuits.entrance.small import plain_losses
@@ -55,7 +55,7 @@ def test_a_role_can_attend_to_all_others():
 
 def test_replaced_heads_do_what_hooks_would_do(both_ways):
     examples = AnyTokens().examples(8, 1)
-    average = mean_patterns(both_ways, AnyTokens())[Head(1, 0)]
+    average = averages(both_ways, AnyTokens()).patterns[Head(1, 0)]
     assert average.weights.triu(1).any()
     circuit = Circuit({Head(0, 0): BACKWARDS, Head(0, 1): "uniform", Head(1, 0): average})
     patterns = {(0, 0): torch.eye(4).flip(0), (0, 1): torch.full((4, 4), 0.25), (1, 0): average.weights}

@@ -99,10 +99,10 @@ def test_a_circuit_with_mechanisms_of_ones_own_is_read_back_equal(tmp_path):
 
 def test_their_paths_are_validated_and_drawn(model, task):
     circuit = induction_circuit().with_head(Head(1, 0), Bare())
-    report = validate(model, task, circuit, n_examples=64)
+    report = validate(model, task, circuit, n_examples=128)
     assert report.decision == "holds"
-    assert AttentionPath(Head(1, 0), "query", "pair1.second") in {result.path for result in report.paths}
-    assert report.flow == flow_check(induction_circuit(), task)
+    assert AttentionPath(Head(1, 0), "query", "pair1.second") in {part.path for part in report.parts}
+    assert report.carries.flow is flow_check(induction_circuit(), task) is None
     assert path_patching(model, task, circuit, n_examples=8) == path_patching(
         model, task, induction_circuit(), n_examples=8
     )

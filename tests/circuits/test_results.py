@@ -54,7 +54,7 @@ def test_settings_hold_inside_and_are_part_of_the_report(model, task, circuit) -
         inside = validate(model, task, circuit, n_examples=64)
     assert (inside.settings.sure, inside.settings.enough) == (4.0, 64)
     assert current() == Settings()
-    with pytest.raises(BadInput, match="no setting 'shure'; expected one of sure, few"), deciding(shure=4.0):
+    with pytest.raises(BadInput, match="no setting 'shure'; expected one of error, least, sure"), deciding(shure=4.0):
         pass
 
 

@@ -12,7 +12,7 @@ from tests.command import exit_code, refusal
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    assert exit_code("validate", "induction", "--threshold", 0.1, "--examples", 64, "--out", folder) == 0
+    assert exit_code("validate", "one_layer", "--examples", 256, "--out", folder) == 0
     return (folder / "report.json").read_text()
 
 
@@ -37,15 +37,20 @@ def test_a_report_that_was_just_made_is_reproduced_and_other_versions_are_named(
     assert "is reproduced: every number agrees" in printed
 
 
+def test_the_order_of_keys_is_no_difference_and_a_missing_key_is_one():
+    assert [*differences({"a": 1.0, "b": 2.0}, {"b": 2.0, "a": 1.0})] == []
+    assert [one.key for one in differences({"a": {"b": 2.0}}, {"a": {}})] == ["a"]
+
+
 @pytest.mark.slow
 def test_a_changed_number_and_a_changed_decision_are_named(report, tmp_path, capsys):
-    report["paths"][1]["losses"]["uniform"]["mean"] += 0.01
+    report["parts"][0]["losses"]["uniform"]["loss"]["mean"] += 0.01
     report["statements"][1]["verdicts"][0]["decision"] = "undecided"
     assert exit_code("reproduce", written(report, tmp_path), "--json") == 1
     document = json.loads(capsys.readouterr().out)
     assert not document["holds"]
     keys = [one["key"] for one in document["differences"]]
-    assert keys == ["statements[1].verdicts[0].decision", "paths[1].losses.uniform.mean"]
+    assert keys == ["statements[1].verdicts[0].decision", "parts[0].losses.uniform.loss.mean"]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +66,8 @@ def test_a_changed_number_and_a_changed_decision_are_named(report, tmp_path, cap
         (lambda report: report["metadata"].pop("model"), "its model is missing or invalid"),
         (lambda report: report["circuit"].update(yaml="heads: {L0H0: previous}"), "is the hash of another circuit"),
         (lambda report: report["circuit"].update(yaml="heads: [}"), "circuit.yaml, line 1: not YAML"),
-        (lambda report: report.update(schema_version=5), "a report of schema 5; expected 6: validate again"),
-        (lambda report: report.pop("paths"), "not a report of `validate` (paths:"),
+        (lambda report: report.update(schema_version=5), "a report of schema 5; expected 7: validate again"),
+        (lambda report: report.pop("parts"), "not a report of `validate` (parts:"),
         (lambda report: report["metadata"].update(model="a\x1b[31m"), r"a\x1b[31m: no such model"),
     ],
 )

@@ -1,13 +1,13 @@
 """Circuits whose heads would not find their place by themselves, in models whose circuit is known."""
 
 from circuits import Circuit, Head, OneHot
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
+from circuits.checks.self_consistency import self_consistency
 from circuits.discovery.fitting import Fitting
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.discovery.steering import steer
 from circuits.ground_truth import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
-from circuits.tracing.self_consistency import self_consistency
 from tests.handmade import ChainTask
 
 LOW, HIGH = Head(0, 0), Head(1, 0)
@@ -17,11 +17,11 @@ JOIN, ANSWER = OneHot({"pair1.second": "pair1.first"}), OneHot({"query": "pair1.
 def steered(circuit):
     task = ChainTask(1)
     model = compile_circuit(Circuit({LOW: JOIN, HIGH: ANSWER}), task)
-    examples = task.examples(64, 0)
-    observed = ObservedPaths(model, task.examples(64, 1), mean_patterns(model, task))
-    fitting = Fitting(SequentialTest(model, task, examples, 0.01), observed)
-    found = steer(fitting, SequentialTest(model, task, examples, 0.05), examples, circuit)
-    return found, fitting.trials, self_consistency(model, task, found, n_examples=64).verdict.decision
+    examples = task.examples(128, 0)
+    observed = ObservedPaths(model, task.examples(64, 1), averages(model, task).patterns)
+    fitting = Fitting(SequentialTest(model, task, examples, 0.01, searching=True), observed)
+    found = steer(fitting, SequentialTest(model, task, examples, 0.05, searching=True), circuit)
+    return found, fitting.trials, self_consistency(model, task, found, n_examples=128).verdict.decision
 
 
 def test_a_lower_head_gets_back_what_a_head_above_looks_for():

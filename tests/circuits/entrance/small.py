@@ -1,13 +1,13 @@
 """A small model and its task, right numbers by plain PyTorch hooks, and every entrance as one function."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.functional import cross_entropy
 
 import circuits
 from circuits import Circuit, Examples, Roles, evaluate, run_ablated, validate
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.tracing.mlp_ablations import mlp_ablations
 from tests.architectures import LENGTH, SIZES, VOCABULARY
@@ -41,7 +41,18 @@ def small_model(**changes):
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(torch.randn(weights.shape, generator=drawn) * 0.15)
-    return model.eval()
+        asking = model.blocks[1].attn  # L1H0 looks at the source, and the readout is fitted to what it brings
+        model.pos_embed.W_pos[SOURCE, 0] += 4
+        asking.W_K[0, 0, 0] += 1
+        asking.b_Q[0, 0] += 10
+        examples = Copying().examples(4096, 1)
+        _, seen = model.eval().run_with_cache(examples.inputs, names_filter="ln_final.hook_normalized")
+        stream = torch.cat([seen["ln_final.hook_normalized"][:, END], torch.ones(4096, 1)], dim=1)
+        answers = 5 * torch.nn.functional.one_hot(examples.targets, VOCABULARY).float()
+        fitted = torch.linalg.lstsq(stream, answers).solution
+        model.unembed.W_U.copy_(fitted[:-1])
+        model.unembed.b_U.copy_(fitted[-1])
+    return model
 
 
 def uniform():
@@ -71,6 +82,22 @@ def plain_outputs(model, examples, patterns):
     return outputs
 
 
+class Answering(Copying):
+    """Asked for the model's own outputs at ``END``: whatever its heads do, they do it for this task."""
+
+    def __init__(self, task, model):
+        super().__init__(task.roles, task.loss_components, task.output_roles)
+        self.task, self.model = task, model
+
+    def examples(self, n, seed):
+        given = self.task.examples(n, seed)
+        with torch.no_grad():
+            return replace(given, targets=self.model(given.inputs)[:, END])
+
+    def losses(self, outputs, examples):
+        return (outputs[:, END] - examples.targets).square().mean(dim=1, keepdim=True)
+
+
 class Gives(Copying):
     """Gives the examples that a function makes of the task, a number and a seed."""
 
@@ -95,7 +122,7 @@ class Loses(Copying):
 
 ENTRANCES = {
     "validate": lambda model, task: validate(model, task, CIRCUIT, n_examples=32),
-    "discover": lambda model, task: circuits.discover(model, task, n_examples=32, threshold=9.0),
+    "discover": lambda model, task: circuits.discover(model, task, n_examples=32, threshold=0.9),
     "evaluate": lambda model, task: evaluate(model, task, Copying().examples(4, 0), [CIRCUIT]),
     "path_patching": lambda model, task: circuits.path_patching(model, task, CIRCUIT, n_examples=4),
     "mlp_ablations": lambda model, task: mlp_ablations(model, task, n_examples=4),
@@ -107,7 +134,7 @@ ON_MODELS = {
     **ENTRANCES,
     "run_ablated": lambda model, task: run_ablated(model, CIRCUIT, Copying().examples(4, 0)),
     "ablated": lambda model, task: circuits.ablated(model, CIRCUIT, Copying().examples(4, 0).roles),
-    "mean_patterns": lambda model, task: mean_patterns(model, task, n_examples=8),
+    "averages": lambda model, task: averages(model, task, n_examples=8),
     "attention_viewer": lambda model, task: circuits.attention_viewer(model, Copying().examples(4, 0)),
     "role_attention": lambda model, task: circuits.role_attention(model, Copying().examples(4, 0)),
 }

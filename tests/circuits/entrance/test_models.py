@@ -9,7 +9,9 @@ import torch
 
 import circuits
 from circuits import BadInput, Circuit, Examples, Roles, evaluate, validate
-from circuits.losses.sample import stream_seed
+from circuits.checks.experiment import STREAM, Experiment
+from circuits.checks.faithfulness import faithfulness
+from circuits.given import stream_seed
 from circuits.model.state import check_state, learned
 from tests.architectures import LENGTH, ONLY_3, bridge
 from tests.circuits.entrance.small import (
@@ -185,7 +187,7 @@ class Padded(Copying):
 def test_attention_that_is_measured_by_itself_follows_declared_padding(model):
     circuit = Circuit({"L0H1": "uniform", "L1H0": {"end": "source"}})
     found = circuits.self_consistency(model, Padded(), circuit, n_examples=64)
-    examples = Padded().examples(64, stream_seed(0, "self-consistency"))
+    examples = Padded().examples(64, stream_seed(0, STREAM))
     valid, seen = examples.roles.valid, []
     pattern = valid[:, None] & torch.ones(LENGTH, LENGTH).tril().bool()
     pattern = pattern / pattern.sum(dim=2, keepdim=True).clamp(min=1)
@@ -205,3 +207,14 @@ def test_attention_that_is_measured_by_itself_follows_declared_padding(model):
         hook.remove()
     expected = seen[0][:, 0, END, SOURCE].mean().item()
     assert found.heads[0].along[0].attention.mean == pytest.approx(expected, abs=1e-4)
+
+
+def test_heads_cannot_be_resampled_from_examples_of_other_lengths(model):
+    idle = Circuit({**CIRCUIT.heads, "L0H1": "idle"})
+    kinds, said = [], []
+    for task in (Copying(), Padded()):
+        found = faithfulness(Experiment(model, task, idle, n_examples=128))
+        kinds.append([*found.ablations])
+        said.append(found.verdicts[1].sentence)
+    assert kinds == [["mean", "resample"], ["mean"]]
+    assert said[1] == "Not tested: the examples have no counterfactual inputs: Examples.counterfactual."

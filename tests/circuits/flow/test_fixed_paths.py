@@ -101,4 +101,4 @@ def test_appendix_e_takes_a_fixed_pattern_for_the_paths_that_it_leads_along():
     changed = circuit.with_head(Head(0, 0), by_position)
     found = paper_protocol(Experiment(compile_circuit(circuit, task), task, changed, n_examples=64))
     assert found.circuit.heads[Head(0, 0)] == OneHot(JOINED)
-    assert found.combined.mean < 0.01
+    assert found.combined.loss.mean < 0.01

@@ -1,4 +1,6 @@
-from circuits import Circuit, Head, OneHot
+import torch
+
+from circuits import Circuit, FixedPattern, Head, OneHot
 from circuits.circuit import AttentionPath
 from circuits.flow.flow_check import FlowCheck, flow_check
 from circuits.mechanisms import Condition, Identity
@@ -26,8 +28,8 @@ def test_heads_that_nobody_tells_where_to_look_are_against_the_first_assumption(
 
 
 def test_a_path_that_brings_nothing_new_is_named():
-    again = TWO.with_head(Head(2, 0), OneHot({"query": "pair1.first"}))
-    found = flow_check(again, ChainTask(2))
+    joined = TWO.with_head(Head(0, 0), OneHot({f"pair{k}.second": f"pair{k}.first" for k in (1, 2)}))
+    found = flow_check(joined.with_head(Head(2, 0), OneHot({"query": "pair1.first"})), ChainTask(2))
     assert found.redundant == (AttentionPath(Head(2, 0), "query", "pair1.first"),)
 
 
@@ -56,3 +58,11 @@ def test_a_circuit_without_paths_carries_nothing():
 
 def test_a_task_that_does_not_say_what_its_roles_know_has_no_answer():
     assert flow_check(TWO, RepeatedTokens()) is None
+
+
+def test_what_one_instance_needs_may_wait_at_a_position_of_another_one():
+    """Both queries look at position 3: the symbol of slot 1 stands there, and that of slot 0 is copied to it."""
+    task, looks = ChainTask(1, n_chains=2), OneHot({"query": "position 3"})
+    assert flow_check(Circuit({"L1H0": looks}), task).known_in == {"x1": 0.5}
+    copied = FixedPattern(torch.eye(6)[[0, 1, 2, 1, 4, 5]])
+    assert flow_check(Circuit({"L0H0": copied, "L1H0": looks}), task).known_in == {"x1": 1.0}

@@ -1,10 +1,13 @@
 """Losses split by label, in tasks whose losses are worked out by hand."""
 
+import pytest
 import torch
 
 from circuits import Circuit, Roles
 from circuits.ground_truth import compile_circuit
-from circuits.losses.by_label import ByLabel, losses_by_label
+from circuits.losses.by_label import ByLabel
+from circuits.losses.excess_by_label import excess_by_label
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Identity
 from tests.handmade import ChainTask, walking_circuit
 
@@ -19,9 +22,12 @@ def test_the_role_with_the_highest_loss_of_a_label_is_chosen():
 def test_every_circuit_has_its_own_split_and_a_compiled_one_has_none_that_is_high():
     task, circuit = ChainTask(2), walking_circuit(2)
     *_, last = circuit.heads
-    model, examples = compile_circuit(circuit, task), task.examples(32, 0)
+    test = SequentialTest(compile_circuit(circuit, task), task, task.examples(128, 0), 0.05)
     circuits = [Circuit(), circuit, circuit.with_head(last, Identity())]
-    unablated, whole, broken = losses_by_label(model, task, examples, circuits)
+    (unablated, _), (whole, low), (broken, high) = excess_by_label(test, circuits)
     assert unablated.highest < 1e-6
-    assert whole.highest < 1e-6
-    assert min(mean.mean for mean in broken.means.values()) > 0.1
+    assert (whole.highest, low) == (pytest.approx(0, abs=1e-6), "below")
+    assert min(mean.mean for mean in broken.means.values()) == pytest.approx(
+        0.5, abs=0.05
+    )  # of two answers one is lost
+    assert high == "above"

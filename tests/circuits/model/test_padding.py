@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy, pad
 
 from circuits import Circuit, Examples, FixedPattern, Head, OneHot, Roles, evaluate, role_attention
-from circuits.attention import position_attention
+from circuits.averages import Averages
 from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.mechanisms.mechanism import head_pattern
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
@@ -97,8 +97,8 @@ def test_a_padded_batch_gives_the_losses_of_each_prompt_alone(name, side):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_average_attention_counts_positions_from_the_first_token(side):
     model = model_of("gpt2")
-    found, alone = position_attention(model, Last(side).examples()), Last(side).alone()
-    each = [position_attention(model, one) for one in alone]
+    found, alone = Averages.of(model, Last(side).examples()).attention, Last(side).alone()
+    each = [Averages.of(model, one).attention for one in alone]
     for query in range(LONGEST):
         those = [own[:, :, query] for own in each if own.shape[2] > query]
         expected = torch.stack([pad(own, (0, LONGEST - own.shape[-1])) for own in those]).mean(dim=0)

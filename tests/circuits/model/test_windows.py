@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from circuits import Circuit, Examples, FixedPattern, Head, OneHot, Roles, evaluate, run_ablated, validate
-from circuits.checks.merging import merged
+from circuits.checks.experiment import Experiment
+from circuits.checks.minimality import minimality
+from circuits.checks.uniqueness import merged, uniqueness
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import Condition
 from circuits.model.transformer import windowed, windows
 from tests.architectures import LENGTH, ONLY_3, bridge
-from tests.circuits.entrance.small import Copying, plain_losses, small_model
+from tests.circuits.entrance.small import Answering, Copying, plain_losses, small_model
 from tests.refusals import assert_refused
 
 WINDOW = 4
@@ -109,7 +111,7 @@ def test_what_attends_out_of_the_window_is_refused_in_one_line_and_taken_where_t
     for work in (
         lambda: evaluate(model, PROBLEM, examples, [outside]),
         lambda: run_ablated(model, outside, examples),
-        lambda: validate(model, PROBLEM, outside, n_examples=8),
+        lambda: validate(model, Answering(PROBLEM, model), outside, n_examples=8),
     ):
         assert_refused("^" + said.format(layer, layer), work)
     elsewhere = Circuit({Head(1 - layer, 2): mechanism})
@@ -140,8 +142,10 @@ def test_a_path_may_hold_on_the_instances_only_whose_ends_are_in_one_window():
 
 def test_checks_try_no_path_that_leaves_a_window():
     circuit = Circuit({Head(0, 0): OneHot({"last": "near"}), Head(1, 0): OneHot({"last": "far"})})
-    report = validate(model_of("gemma2"), PROBLEM, circuit, n_examples=8)
-    assert [[*path.retargeted] for path in report.paths] == [[], ["near"]]
+    model = model_of("gemma2")
+    experiment = Experiment(model, Answering(PROBLEM, model), circuit, n_examples=8)
+    parts = [one.model_copy(update={"needed": "directly"}) for one in minimality(experiment)]
+    assert [[*roles] for roles in uniqueness(experiment, parts).targets.values()] == [["near"]]
     roles = windowed(model_of("gemma2"), PROBLEM.examples(2, seed=0).roles)
     assert [roles.in_layer(layer).pairs for layer in range(2)] == [
         (("last", "near"),),

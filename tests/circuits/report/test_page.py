@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from circuits import Circuit, Report, discover, path_patching, self_consistency, validate
+from circuits import Report, discover, path_patching, validate
 from tests.browser import assert_inked, opened
 
 
@@ -12,7 +12,7 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(mo
     with opened(report.save(tmp_path)) as (page, complaints):
         assert f"induction: {report.decision}" in page.locator("#verdict h1").inner_text()
         assert page.locator("#statements > li").count() == len(report.statements) + 1
-        assert page.locator("#paths-table tr").count() == 1 + len(report.paths)
+        assert page.locator("#paths-table tr").count() == 1 + len(report.parts)
         assert page.locator("#heads-table tr").count() == 1 + 2
         # plotly draws an annotation for every arrow
         assert page.locator("#circuit-diagram .annotation").count() >= len(circuit.paths)
@@ -35,10 +35,12 @@ def test_names_from_files_appear_as_text_and_are_never_run(model, task, circuit,
 
 @pytest.mark.slow
 def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, task, circuit, tmp_path):
-    report = validate(model, task, Circuit(dict(list(circuit.heads.items())[:1])), n_examples=8)
+    report = validate(model, task, circuit.with_head("L1H0", "idle"), n_examples=128)
     with opened(report.save(tmp_path)) as (page, _):
         assert "fails" in page.locator("#verdict h1").inner_text()
-        assert "step 4 fails" in page.locator("#verdict").inner_text()
+        assert "solves fails" in page.locator("#verdict").inner_text()
+        assert page.locator("#notes li").count() == len(report.notes)
+        assert page.locator("#completeness-table tr").count() == 1 + len(report.knockouts)
 
 
 @pytest.mark.slow
@@ -46,8 +48,7 @@ def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, task, 
     found = discover(model, task)
     report = validate(model, task, found.circuit, n_examples=64, seed=1)
     edges = path_patching(model, task, found.circuit, n_examples=16)
-    consistent = self_consistency(model, task, found.circuit, n_examples=16)
-    report = report.model_copy(update={"discovery": found, "composition": edges, "self_consistency": consistent})
+    report = report.model_copy(update={"discovery": found, "composition": edges})
     with opened(report.save(tmp_path)) as (page, complaints):
         steps = page.locator("#discovery-steps li").all_inner_texts()
         assert any(step.startswith("simplify L0H0: previous. Loss 0.0000") for step in steps)

@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from circuits import Circuit, Head, OneHot, Roles, path_patching, self_consistency
-from circuits.losses.sample import stream_seed
+from circuits.checks.experiment import STREAM
+from circuits.given import stream_seed
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.layers import attention_patterns, layers
 from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.tracing.patched_head import PatchedHead, ProductHead, patched_head
 from circuits.tracing.unablated import Unablated
+from tests.circuits.entrance.small import Answering
 from tests.circuits.model.test_architectures import PROBLEM, RUNNING, model_of
 from tests.circuits.tracing.test_mlp_ablations import loss_of
 from tests.refusals import assert_refused
@@ -147,8 +149,8 @@ def test_the_mean_of_an_mlp_is_that_of_plain_hooks(name):
 
 @pytest.mark.parametrize("name", FEW)
 def test_heads_look_for_themselves_on_other_architectures(name):
-    found = self_consistency(model_of(name), PROBLEM, CIRCUIT, n_examples=8)
-    run = PROBLEM.examples(8, stream_seed(0, "self-consistency"))
+    found = self_consistency(model_of(name), Answering(PROBLEM, model_of(name)), CIRCUIT, n_examples=8)
+    run = PROBLEM.examples(8, stream_seed(0, STREAM))
     (own,) = (one for layer, one in attention_patterns(model_of(name), run) if layer == 1)
     b, a = (run.roles[role][:, 0] for role in ("b", "a"))
     expected = own[torch.arange(8), HEAD.index, b, a].mean().item()

@@ -52,10 +52,10 @@ def test_a_circuit_is_validated_on_a_language_task_and_the_report_is_reproduced(
     code, out, _ = run(capsys, "validate", "ioi", *asked, "--circuit", circuit, "--out", tmp_path, "--json")
     report = json.loads(out)
     assert code == 1  # one head is not a circuit
-    assert report["threshold"] == 0.2
+    assert report["threshold"] == 0.05
     assert (report["metadata"]["task"], report["metadata"]["metric"]) == ("ioi", "probability")
-    assert report["unablated"]["mean"] == pytest.approx(0.0, abs=0.05)
-    assert {*report["faithfulness"]["ablations"]} == {"mean", "uniform", "identity", "resample"}
+    assert report["scale"]["own"]["mean"] == pytest.approx(0.0, abs=0.05)
+    assert {*report["faithfulness"]["ablations"]} == {"mean", "resample"}
     assert run(capsys, "reproduce", tmp_path)[0] == 0
 
 

@@ -5,7 +5,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from circuits import Circuit, Head, Task, evaluate, run_ablated
-from circuits.checks.content_or_position import mean_patterns
+from circuits.averages import averages
 from circuits.errors import Unsolved
 from circuits.mechanisms import Resample, Uniform
 from retrieval_interp import on_task
@@ -50,7 +50,7 @@ def test_the_loss_is_the_share_that_an_ablation_takes(model, words, metric):
 
 def test_kl_is_0_unablated_and_1_on_average_with_all_heads_replaced_by_their_means(model, words):
     task = MetricTask.of(model, words.task, Metric.kl)
-    means = mean_patterns(model, task)
+    means = averages(model, task).patterns
     unablated, replaced = evaluate(model, task, task.examples(512, seed=5), [Circuit(), Circuit(means)])
     assert unablated.abs().max() < 1e-4
     assert replaced.mean() == pytest.approx(1.0, abs=0.1)

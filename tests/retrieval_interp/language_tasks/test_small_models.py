@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from circuits import Circuit, Head, evaluate, load_circuit, role_attention
-from circuits.checks.content_or_position import content_or_position, mean_patterns
+from circuits.averages import averages
+from circuits.discovery.content_or_position import content_or_position
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Resample
 from retrieval_interp import data_folder, on_task
@@ -28,8 +29,8 @@ def mean_loss(model, task, circuit):
 
 
 def content_heads(model, task, n_examples):
-    test = SequentialTest(model, task, task.examples(n_examples, seed=4), threshold=0.2)
-    return [*content_or_position(test, mean_patterns(model, task)).content]
+    test = SequentialTest(model, task, task.examples(n_examples, seed=4), threshold=0.2, searching=True)
+    return [*content_or_position(test, averages(model, task).patterns, Circuit()).content]
 
 
 def attention(model, task, heads, source, target):

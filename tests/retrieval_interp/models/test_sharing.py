@@ -49,7 +49,6 @@ def folder(tmp_path):
 
 def test_what_was_pushed_loads_by_its_address(hub, folder):
     (folder / "private-notes.txt").write_text("not to be shared")
-    (folder / "circuit.patterns.safetensors").write_bytes(b"the numbers of fixed patterns go with their circuit")
     assert sharing.push(folder, "hf:someone/induction") == "https://huggingface.co/someone/induction"
     shared = {path.name for path in (hub / "someone" / "induction").iterdir()}
     assert "private-notes.txt" not in shared
@@ -90,10 +89,10 @@ def test_the_card_says_how_the_model_was_made_its_losses_and_its_circuit():
     loss = config["made"]["exported"][f"loss_{config['made']['exported']['precision']}"]
     assert f"{loss['mean']:.5f} ± {loss['standard_error']:.5f}" in card
     assert f"({', '.join(f'{name} {value:.4f}' for name, value in loss['components'].items())})" in card
-    assert f"**{report['decision']}** at the threshold {report['threshold']}" in card
+    assert f"the circuit **{report['decision']}**" in card
     assert "has paths in 3 layers" in card
     assert "takes at least 3 layers (the paper's bound, log3(2D), is 1.63)" in card
-    assert all(f"| {path['path']} |" in card for path in report["paths"])
+    assert all(f"| L{layer}H0 |" in card for layer in range(12))
     sentences = [verdict["sentence"] for statement in report["statements"] for verdict in statement["verdicts"]]
     assert all(sentence in card for sentence in sentences)
 
@@ -103,6 +102,7 @@ def test_a_model_of_unknown_origin_gets_a_card_too(folder):
     del config["made"]
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "circuit.yaml").unlink()
+    (folder / "report.json").unlink()
     card = model_card(folder, "found/somewhere")
     assert "# somewhere" in card
     assert "Not known yet" in card
@@ -116,8 +116,8 @@ MADE = {"precision": "float32", "loss_float32": {"mean": 1}}
     [
         ("config.json", {"made": {"exported": {"precision": 3}}}, "lacks what a card needs"),
         ("config.json", {"made": {"exported": MADE}}, "lacks what a card needs"),
-        ("report.json", {"schema_version": 6}, "not a report of `validate`"),
-        ("report.json", {"schema_version": 5}, "a report of schema 5"),
+        ("report.json", {"schema_version": 7}, "not a report of `validate`"),
+        ("report.json", {"schema_version": 6}, "a report of schema 6"),
     ],
 )
 def test_a_config_or_report_that_lacks_something_is_one_line(folder, file, content, message):
@@ -131,8 +131,9 @@ def test_a_model_whose_circuit_was_not_found_says_so_on_its_card(folder):
     report = json.loads((data_folder() / "transformer_a" / "report.json").read_text())
     patterns = "circuit.patterns.safetensors"
     (folder / patterns).write_bytes((data_folder() / "transformer_a" / patterns).read_bytes())
-    report["combined"]["mean"] = report["discovery"]["combined"]["mean"] = 0.371  # so it was not found
+    report["combined"]["loss"]["mean"] = report["discovery"]["combined"]["loss"]["mean"] = 0.371
+    report["discovery"]["combined"]["decision"] = "above"  # so it was not found
     (folder / "report.json").write_text(json.dumps(report))
     card = model_card(folder, "found/somewhere")
     assert f"tried {len(report['discovery']['trials'])} changes" in card
-    assert "a loss of 0.37 on 1024 fresh examples, not below 0.05" in card
+    assert "a loss of 0.37 on 1024 fresh examples" in card

@@ -1,4 +1,5 @@
-from circuits import Head, attention
+from circuits import Head
+from circuits.averages import Averages
 from circuits.discovery.observed_paths import ObservedPaths
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from retrieval_interp import load
@@ -8,7 +9,7 @@ def test_heads_that_look_at_the_lines_of_other_chains_are_seen_to_do_so():
     model, task, _ = load("equations")
     examples = task.examples(64, seed=3)
     three = [Head(4, head) for head in range(3)]
-    average = attention.position_attention(model, examples)
+    average = Averages.of(model, examples).attention
     seen = ObservedPaths(
         model, examples, {head: FixedPattern(average[head.layer, head.index], "mean") for head in three}
     )

@@ -1,0 +1,109 @@
+"""Solves and agrees: does the circuit do the task, and does it do what the model does?
+
+A circuit may solve what the model solves and still be no account of the model: it may answer right where the model is
+wrong. Its outputs are therefore compared with the model's (the equivalence of Shi et al. 2024), on all examples and on
+those that the model fails.
+"""
+
+from math import isfinite
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.ablation import run_ablated
+from circuits.checks.experiment import DECISIONS, MORE, Experiment, listed
+from circuits.losses.betting import decided
+from circuits.losses.sample import blocks
+from circuits.losses.sequential_test import OWN
+from circuits.model.transformer import run, sequences_at_once
+from circuits.results import Decision, Number, Result, Verdict
+from circuits.settings import current
+from circuits.task import Comparable
+
+
+class Agreement(Result):
+    """How far a circuit's outputs are from the model's.
+
+    Attributes:
+        verdicts: agrees on all examples, and on those that the model fails, if these are not too few (``few``).
+        apart: the average distance, as a share of the range; an example counts at most 1.
+        n_failed: the examples that the model fails: their loss exceeds its average by ``failed`` of the range or more.
+        nearer: on these, the average of (distance from the model - loss) / (distance from the model + loss): below 0
+            if the circuit is nearer to the model's answers than to the right ones. None without any.
+        correlation: the correlation of the losses of circuit and model over all examples; None if one does not vary.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    apart: Number
+    n_failed: int
+    nearer: float | None
+    correlation: float | None
+
+
+def solves(experiment: Experiment) -> Verdict:
+    """Return whether the circuit does the task as well as the model, with every head replaced or idle."""
+    intact = [head for head in experiment.all_heads if head not in experiment.circuit.heads]
+    what = "With every head replaced or idle the loss"
+    if not intact:
+        return experiment.low("solves", what, experiment.combined)
+    low = experiment.low(
+        "solves", f"With {len(experiment.circuit.heads)} heads replaced or idle the loss", experiment.combined
+    )
+    decision: Decision = "undecided" if low.decision == "holds" else low.decision
+    what = f"{len(intact)} head{'' if len(intact) == 1 else 's'} intact and says nothing of"
+    said = f"{low.sentence} The circuit leaves {what} {'it' if len(intact) == 1 else 'them'}: {listed(intact)}."
+    return Verdict(name="solves", decision=decision, sentence=said)
+
+
+def agreement(experiment: Experiment) -> Agreement:
+    """Compare the circuit's outputs with the model's on all examples, with every head replaced or idle.
+
+    The distance is what the task says (``Comparable``), else the difference of the two losses.
+    """
+    test, settings, width = experiment.test, current(), experiment.scale.width
+    own, combined = (losses.double().mean(dim=1) for losses in test.each([OWN, experiment.circuit]))
+    apart = _distances(experiment) if isinstance(experiment.task, Comparable) else (combined - own).abs()
+    share = (apart / width).clamp(max=1)
+    limit = experiment.threshold
+    side = decided(share, limit, settings.error)
+    of = "outputs" if isinstance(experiment.task, Comparable) else "losses"
+    said = f"The circuit's {of} are {share.mean().item():.4f} of the range from the model's"
+    correlation = torch.corrcoef(torch.stack([own, combined]))[0, 1].item()
+    alike = f" The errors correlate by {correlation:.2f}." if isfinite(correlation) else ""
+    failed = own - own.mean() >= settings.failed * width
+    n_failed, few = int(failed.sum()), int(failed.sum()) < settings.few
+    nearer = ((apart - combined)[failed] / (apart + combined)[failed].clamp(min=1e-12)).clamp(-1, 1)
+    there = f"The model fails {n_failed} of {len(own)} examples"
+    to = f"nearer to {'the right answers' if nearer.sum() > 0 else 'its answers'} ({nearer.mean().item():+.2f})"
+    too_few = f" {there}, too few to decide{f'; there the circuit is {to}' if n_failed else ''}." if few else ""
+    said += f"; the limit is {limit:.3g}.{alike}{too_few}"
+    verdicts = [Verdict(name="agrees", decision=DECISIONS[side], sentence=said)]
+    if not few:
+        on_failed = DECISIONS[decided(nearer, 0.0, settings.error)]
+        more = {"holds": "nearer to the model's answers", "fails": "nearer to the right ones", "undecided": "undecided"}
+        said = f"{there}. There the circuit is {more[on_failed]} ({nearer.mean().item():+.2f} between -1 and 1)."
+        said += f" {MORE}" if on_failed == "undecided" else ""
+        verdicts.append(Verdict(name="agrees on the model's failures", decision=on_failed, sentence=said))
+    return Agreement(
+        verdicts=tuple(verdicts),
+        apart=share.mean().item(),
+        n_failed=n_failed,
+        nearer=nearer.mean().item() if n_failed else None,
+        correlation=correlation if isfinite(correlation) else None,
+    )
+
+
+@torch.no_grad()
+def _distances(experiment: Experiment) -> Float[Tensor, " example"]:
+    """Return the distance of the circuit's outputs from the model's, of every example."""
+    model, task, examples = experiment.model, experiment.task, experiment.test.examples
+    assert isinstance(task, Comparable)
+    at_once = sequences_at_once(model.cfg.n_heads, experiment.test.examples.take(slice(0, 1)).inputs.shape[1])
+    parts = []
+    for block in blocks(0, len(examples)):
+        for start in range(block.start, block.stop, at_once):
+            batch = examples.take(slice(start, min(start + at_once, block.stop)))
+            outputs = run_ablated(model, experiment.circuit, batch, experiment.averages)
+            parts.append(task.differences(outputs, run(model, batch), batch).double().mean(dim=1).cpu())
+    return torch.cat(parts)

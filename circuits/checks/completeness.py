@@ -1,0 +1,98 @@
+"""Completeness as in Wang et al. 2022 (section 4): do no other heads do the circuit's work?
+
+After a knockout of any of its heads, the circuit (all others ablated, too) and the model must have the same loss, or
+both be as bad as without any head: beyond that there is nothing to compare. A head is knocked out by its average
+output, whether it looks at content or attends by position. Every head is, every two heads, and random sets of them.
+"""
+
+import random
+from itertools import combinations
+
+from circuits.checks.experiment import MORE, Experiment, listed, verdict
+from circuits.circuit import Head
+from circuits.losses.loss import Compared, Loss
+from circuits.losses.sequential_test import DecidedLoss
+from circuits.results import Number, Result, Verdict
+from circuits.settings import current
+from circuits.utils.progress import Progress
+
+
+class Knockout(Result):
+    """Heads of the circuit made idle, in the circuit and in the model.
+
+    Attributes:
+        heads: the heads that are knocked out.
+        of_circuit: the loss with these heads and all heads outside the circuit idle.
+        of_model: the loss with these heads idle and all others intact.
+        difference: the first minus the second on the same examples, as a share of the range.
+        decision: whether the size of the difference is below the threshold, or both losses are as high as
+            without heads.
+    """
+
+    heads: tuple[Head, ...]
+    of_circuit: Loss
+    of_model: Loss
+    difference: Number
+    decision: Compared
+
+    def __str__(self) -> str:
+        return f"without {listed(self.heads, ', ')} (circuit {self.of_circuit}, model {self.of_model})"
+
+
+def completeness(experiment: Experiment, progress: Progress = lambda share: None) -> tuple[Knockout, ...]:
+    """Knock heads of the circuit out; largest difference first.
+
+    Single heads are knocked out on all examples, several on as many as the decision needs.
+    """
+    test, heads, rng = experiment.test, experiment.heads, random.Random(experiment.seed)
+    if not experiment.outside:
+        return ()
+    sets = [subset for size in (1, 2) for subset in combinations(heads, size)]
+    for _ in range(current().random_sets if len(heads) > 2 else 0):
+        sets.append(tuple(sorted(rng.sample(heads, rng.randint(3, len(heads))))))
+    sets = [*dict.fromkeys(sets)]
+    of_circuit = {subset: experiment.without(*experiment.outside, *subset) for subset in sets}
+    of_model = {subset: experiment.without(*subset) for subset in sets}
+    singles = [subset for subset in sets if len(subset) == 1]
+    test.measure([ways[subset] for subset in singles for ways in (of_circuit, of_model)], progress=progress)
+    higher = test.test(of_circuit, than=of_model)
+    lower = test.test(of_model, than=of_circuit)
+    broken = {
+        subset for subset in sets if experiment.broken(of_circuit[subset]) and experiment.broken(of_model[subset])
+    }
+    knockouts = [
+        Knockout(
+            heads=subset,
+            of_circuit=higher[subset].loss,
+            of_model=lower[subset].loss,
+            difference=higher[subset].excess,
+            decision="below" if subset in broken else _either(higher[subset], lower[subset]),
+        )
+        for subset in sets
+    ]
+    return tuple(sorted(knockouts, key=lambda out: -abs(out.difference)))
+
+
+def _either(higher: DecidedLoss, lower: DecidedLoss) -> Compared:
+    """Return whether a difference is below the limit in both directions, or above it in one."""
+    sides = {higher.decision, lower.decision}
+    return "above" if "above" in sides else "below" if sides == {"below"} else "undecided"
+
+
+def complete(experiment: Experiment, knockouts: tuple[Knockout, ...]) -> Verdict:
+    """Return whether circuit and model are alike after every knockout."""
+    if not experiment.heads:
+        return verdict(
+            "complete", "", {"All heads are idle, so none can be knocked out: ": ["the circuit does nothing"]}
+        )
+    if not experiment.outside:
+        return verdict("complete", f"The circuit has all {len(experiment.heads)} heads, so no other can do their work.")
+    apart = [out for out in knockouts if out.decision == "above"]
+    near = [out for out in knockouts if out.decision == "undecided"]
+    n = f"{len(apart) or 'none'} of {len(knockouts)}"
+    said = f"In {n} knockouts, circuit and model differ in loss by {experiment.threshold:.3g} of the range or more."
+    if apart and all(out.difference > 0 for out in apart):
+        said += " Heads outside the circuit do part of its work."
+    if not apart:
+        said += f" They differ most {knockouts[0]}."
+    return verdict("complete", said, {"They differ ": apart}, {} if apart else {f"{MORE} Undecided: ": near})

@@ -1,0 +1,91 @@
+"""Does a circuit do the task, and does it do what the model does, in models that fail as it was planted."""
+
+import pytest
+import torch
+
+from circuits import Circuit, validate
+from circuits.checks.agreement import agreement, solves
+from circuits.checks.experiment import Experiment
+from circuits.errors import Unsolved
+from tests.handmade import CHAINS, InductionTask, induction_model
+
+FAILED = 4  # symbols whose queries find nothing
+
+
+def forgetful():
+    """The induction model, whose answering head looks at all positions alike if it is asked for one of some symbols."""
+    model = induction_model()
+    model.blocks[1].attn.W_Q.data[0, :FAILED] = 0
+    return model
+
+
+def measured(model, circuit, task=None, n_examples=512):
+    experiment = Experiment(model, task or InductionTask(), circuit, n_examples=n_examples)
+    return experiment, agreement(experiment)
+
+
+def decisions(found):
+    return [verdict.decision for verdict in found.verdicts]
+
+
+def test_the_circuit_of_a_model_solves_and_agrees(model, circuit):
+    experiment, found = measured(model, circuit)
+    assert solves(experiment).decision == "holds"
+    assert decisions(found) == ["holds"]  # the model fails no example, so nothing is said of these
+    assert "fails 0 of 512 examples, too few" in found.verdicts[0].sentence
+    assert (found.apart, found.n_failed) == (pytest.approx(0.0, abs=1e-4), 0)
+
+
+def test_a_circuit_that_answers_right_where_the_model_is_wrong_solves_the_task_and_does_not_agree(circuit):
+    experiment, found = measured(forgetful(), circuit)
+    assert solves(experiment).decision == "holds"
+    assert decisions(found) == ["fails", "fails"]
+    assert experiment.combined.loss.mean < 1e-3 < 0.2 < experiment.scale.own.mean
+    assert experiment.combined.excess == pytest.approx(-found.apart)  # better than the model, everywhere
+    assert found.nearer == pytest.approx(1.0, abs=0.01)  # where the model fails, it gives the right answers
+    assert "nearer to the right ones" in found.verdicts[1].sentence
+    report = validate(forgetful(), InductionTask(), circuit, n_examples=256)
+    assert {one.name: one.decision for one in report.statements}["agrees"] == report.decision == "fails"
+
+
+def test_a_head_left_intact_fails_where_the_model_does_and_says_nothing_of_itself(circuit):
+    experiment, found = measured(forgetful(), circuit.without_heads(["L1H0"]))
+    assert decisions(found) == ["holds", "holds"]
+    assert found.n_failed > 32
+    assert (found.nearer, found.correlation) == (pytest.approx(-1.0, abs=0.01), pytest.approx(1.0, abs=1e-3))
+    said = solves(experiment)
+    assert said.decision == "undecided"
+    assert said.sentence.endswith("The circuit leaves 1 head intact and says nothing of it: L1H0.")
+
+
+class EitherMember(InductionTask):
+    """Both members of the pair are right answers."""
+
+    def losses(self, outputs, examples):
+        members = torch.stack([examples.inputs[:, -CHAINS:], examples.targets], dim=-1)
+        return (1 - outputs[:, -CHAINS:].gather(2, members).sum(dim=-1)).square().mean(dim=1, keepdim=True)
+
+
+class Compared(EitherMember):
+    """The same, with a distance of two answers."""
+
+    def differences(self, outputs, others, examples):
+        return (outputs - others)[:, -CHAINS:].square().sum(dim=-1).mean(dim=1, keepdim=True)
+
+
+def test_an_answer_that_costs_the_same_is_the_same_only_for_a_task_that_does_not_compare_answers(model):
+    other = Circuit({"L0H0": "previous", "L1H0": {"query": "pair1.first"}})
+    (solving, by_losses), (_, by_answers) = (measured(model, other, task()) for task in (EitherMember, Compared))
+    assert solves(solving).decision == "holds"
+    assert (decisions(by_losses)[0], by_losses.verdicts[0].sentence[:24]) == ("holds", "The circuit's losses are")
+    assert (decisions(by_answers)[0], by_answers.verdicts[0].sentence[:25]) == ("fails", "The circuit's outputs are")
+    assert by_answers.apart == 1.0  # one symbol instead of another: a distance of 2, and the range is (1 - 2/12)²
+    assert solving.scale.width == pytest.approx((5 / 6) ** 2, abs=0.01)
+
+
+def test_a_model_whose_heads_do_nothing_for_the_task_is_unsolved(task, circuit):
+    idle = induction_model()
+    for block in idle.blocks:
+        block.attn.W_O.data.zero_()
+    with pytest.raises(Unsolved, match=r"the loss is 1\.0000 .*with all heads idle 1\.0000"):
+        validate(idle, task, circuit, n_examples=64)
