@@ -29,7 +29,7 @@ def peers(table: pd.DataFrame) -> go.Figure:
     means = table.groupby("method", as_index=False)[["area", "sequences"]].mean()
     named = {"x": "sequences", "y": "area", "text": "method", "log_x": True, "range_x": (10, 30_000)}
     means = means[means["sequences"] > 0].sort_values("sequences")
-    sides = [("bottom right", "top left")[place % 2] for place in range(len(means))]
+    sides = [("top left", "bottom right")[place % 2] for place in range(len(means))]
     return express.scatter(means, **named).update_traces(textposition=sides, cliponaxis=False)
 
 
