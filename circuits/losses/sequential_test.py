@@ -209,7 +209,7 @@ class SequentialTest:
             at = limit / unit if self.absolute else limit
             loss = Loss.of(self._losses[one.digest][:n], self.task.loss_components)
             side = self.decide(excess, at, **several)
-            if side == "below" and not self.searching:  # a few examples may count more than 1
+            if side == "below" and others[key] == OWN and not self.searching:  # a few examples may count more than 1
                 whole = self._excess(one, others[key], n, unit, bounded=False)
                 side = "below" if whole.mean().item() < at else "undecided"
             return DecidedLoss(loss, side, excess.mean().item())
