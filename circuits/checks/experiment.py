@@ -69,8 +69,7 @@ class Experiment:
         self.test = SequentialTest(model, task, sample, threshold, self.averages)
         self.has_others = sample.first.counterfactual is not None
         self.all_heads = tuple(self.averages.patterns)
-        ablated = (head for head, mechanism in circuit.heads.items() if isinstance(mechanism, Idle | Resample))
-        self.outside = tuple(ablated)
+        self.outside = tuple(head for head, own in circuit.heads.items() if isinstance(own, Idle | Resample))
         self.heads = tuple(head for head in self.all_heads if head not in self.outside)
 
     @property

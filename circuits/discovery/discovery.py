@@ -96,20 +96,22 @@ def discover(
             are averaged over as many others, too, but at most 1,024.
         threshold: a loss counts as low if it exceeds the model's own by less than this share of the range, which is the
             loss with all heads idle minus the model's own.
-        seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples.
+        seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples; the
+            attention that suggests paths is read on those of the averages.
         protocol: the mechanisms to search with: all (``extended``), or those of Appendix E (``paper``), for which the
-            threshold is a loss.
+            threshold is a loss. The search is greedy: where it finds none, there may still be one.
 
     Raises:
         Unsolved: the model's heads do nothing for the task.
-        BadInput: a number is out of range.
+        BadInput: a number is out of range, or a data set is too small: the choices and the final losses take a quarter
+            of it each.
     """
-
     if protocol not in get_args(Protocol):
         raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")
 
     def drawn(stream: str, n: int) -> Sample:
-        n = n if stream in ("discovery", "discovered") else at_most(task, n, stream)
+        if stream not in ("discovery", "discovered"):  # of these the user gets as many as were asked for, or none
+            n = at_most(task, n, stream)
         return Sample(part(task, stream), n, stream_seed(seed, stream), next(model.parameters()).device)
 
     with shown(None, "discovering") as progress:
@@ -117,11 +119,12 @@ def discover(
         mean_over = min(n_examples, current().averaged)
         averaged = averaged_examples(model, task, seed, mean_over)
         averages = Averages.of(model, averaged)
-        ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages)
+        literally = protocol == "paper"
+        ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages, absolute=literally)
         given = averages, ranging.scale
         test = SequentialTest(model, task, sample, threshold, *given, searching=True)
         aim, last = current().aim * threshold, current().last * threshold
-        if protocol == "paper":
+        if literally:
             absolute = test.with_threshold(last, absolute=True)  # with a margin, as below
             literal = literal_circuit(absolute, averaged, progress)
             fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute=True)
