@@ -119,12 +119,11 @@ def discover(
         mean_over = min(n_examples, current().averaged)
         averaged = averaged_examples(model, task, seed, mean_over)
         averages = Averages.of(model, averaged)
-        literally = protocol == "paper"
-        ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages, absolute=literally)
+        ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages)
         given = averages, ranging.scale
         test = SequentialTest(model, task, sample, threshold, *given, searching=True)
         aim, last = current().aim * threshold, current().last * threshold
-        if literally:
+        if protocol == "paper":
             absolute = test.with_threshold(last, absolute=True)  # with a margin, as below
             literal = literal_circuit(absolute, averaged, progress)
             fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute=True)
