@@ -12,6 +12,7 @@ from circuits.utils.lazy import torch
 
 SHARES = {  # of the examples, by stream; discovery has the first five, validation the last two
     "means": 1,
+    "attention": 1,
     "range": 1,
     "content": 1,
     "discovery": 4,

@@ -119,13 +119,14 @@ def discover(
         mean_over = min(n_examples, current().averaged)
         averaged = averaged_examples(model, task, seed, mean_over)
         averages = Averages.of(model, averaged)
+        shown_by = averaged_examples(model, task, seed, mean_over, "attention")  # the paths that are tried
         ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages)
         given = averages, ranging.scale
         test = SequentialTest(model, task, sample, threshold, *given, searching=True)
         aim, last = current().aim * threshold, current().last * threshold
         if protocol == "paper":
             absolute = test.with_threshold(last, absolute=True)  # with a margin, as below
-            literal = literal_circuit(absolute, averaged, progress)
+            literal = literal_circuit(absolute, shown_by, progress)
             fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute=True)
             return Discovery(
                 circuit=literal,
@@ -147,7 +148,7 @@ def discover(
         heads = content_or_position(fewer, means, idle, part_of(progress, 0.3, 0.5))
 
         def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
-            observed = ObservedPaths(model, averaged, means, likely)
+            observed = ObservedPaths(model, shown_by, means, likely)
             paths = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}
             growing = Fitting(test.with_threshold(aim), observed)
             return growing.grow(Circuit({**idle.heads, **means, **paths})), growing

@@ -16,7 +16,7 @@ class Sample:
     """``n`` fresh examples of a task; the first ``BLOCK`` of them equal those of ``task.examples``.
 
     Every later block has its own seed, derived from the seed of the sample. Where the task gives no counterfactual
-    inputs, those of an example are the inputs of the example before it, unless there is padding.
+    inputs, they are those of as many other examples, from a stream of their own, unless there is padding.
 
     Raises:
         BadInput: the number of examples is out of range, or as ``examples_of``.
@@ -48,7 +48,8 @@ class Sample:
         seed = stream_seed(self.seed, str(block)) if block else self.seed
         drawn = examples_of(self.task, min(BLOCK, self._n - block * BLOCK), seed, self.device)
         if drawn.counterfactual is None and drawn.roles.valid is None and len(drawn) > 1:
-            return replace(drawn, counterfactual=drawn.inputs.roll(1, 0))
+            others = examples_of(self.task, len(drawn), stream_seed(seed, "others"), self.device)
+            return replace(drawn, counterfactual=others.inputs)
         return drawn
 
 
