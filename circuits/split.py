@@ -10,7 +10,7 @@ from circuits.errors import BadInput
 from circuits.task import Examples, OnData, Task
 from circuits.utils.lazy import torch
 
-SHARES = {  # of the examples, by stream; discovery has the first five, validation the last two
+SHARES = {  # of the examples, by stream; discovery has the first six, validation the last two
     "means": 1,
     "attention": 1,
     "range": 1,

@@ -15,10 +15,11 @@ A task may have more, each of which unlocks a function:
 
     layout, read_at                       LaidOut            flow_check; what ``interchange`` compares a circuit with
     variables, exchanged, distances       Interchangeable    interchange
-    instance_losses                       WithInstances      losses split by label: self_consistency, discover
+    instance_losses                       WithInstances      losses split by label: self_consistency, discover;
+                                                             *agrees* counts the instances that the model fails
     differences                           Comparable         validate compares outputs instead of losses
     data                                  OnData             a fixed data set, which discover and validate split
-    counterfactual inputs of Examples                        resample ablation, instead of the example before
+    counterfactual inputs of Examples                        resample ablation, instead of other examples
 """
 
 from __future__ import annotations
@@ -151,8 +152,11 @@ class Comparable(Task, Protocol):
         outputs: Float[torch.Tensor, "batch pos d_out"],
         others: Float[torch.Tensor, "batch pos d_out"],
         examples: Examples,
-    ) -> Float[torch.Tensor, "batch component"]:
-        """Return what the losses of outputs would be if other outputs were right."""
+    ) -> Float[torch.Tensor, "batch instance component"]:
+        """Return what the losses of outputs would be if other outputs were right, for every instance.
+
+        An example is one instance if the task has no instance losses.
+        """
 
 
 Known = Mapping[str, frozenset[str]]  # the pieces that every role knows

@@ -15,22 +15,22 @@ from circuits.ablation import run_ablated
 from circuits.checks.experiment import DECISIONS, MORE, Experiment, listed
 from circuits.losses.betting import decided
 from circuits.losses.sample import blocks
-from circuits.losses.sequential_test import OWN
 from circuits.model.transformer import run, sequences_at_once
 from circuits.results import Decision, Number, Result, Verdict
 from circuits.settings import current
-from circuits.task import Comparable
+from circuits.task import Comparable, WithInstances
 
 
 class Agreement(Result):
     """How far a circuit's outputs are from the model's.
 
     Attributes:
-        verdicts: agrees on all examples, and on those that the model fails, if these are not too few (``few``).
+        verdicts: agrees on all examples, and on those that the model fails, unless too few to decide (``few``).
         apart: the average distance, as a share of the range; an example counts at most 1.
-        n_failed: the examples that the model fails: their loss exceeds its average by ``failed`` of the range or more.
-        nearer: on these, the average of (distance from the model - loss) / (distance from the model + loss): below 0
-            if the circuit is nearer to the model's answers than to the right ones. None without any.
+        n_failed: the examples with an instance that the model fails: its loss exceeds the average of all by ``failed``
+            of the range or more.
+        nearer: on these instances, the average of (distance from the model - loss) / (distance from the model + loss):
+            below 0 if the circuit is nearer to the model's answers than to the right ones. None without any.
         correlation: the correlation of the losses of circuit and model over all examples; None if one does not vary.
     """
 
@@ -59,51 +59,59 @@ def solves(experiment: Experiment) -> Verdict:
 def agreement(experiment: Experiment) -> Agreement:
     """Compare the circuit's outputs with the model's on all examples, with every head replaced or idle.
 
-    The distance is what the task says (``Comparable``), else the difference of the two losses.
+    The distance is what the task says (``Comparable``), else the difference of the two losses. Failures are those of
+    instances, if the task has instance losses; an example counts once, with the average over those that fail in it.
     """
-    test, settings, width = experiment.test, current(), experiment.scale.width
-    own, combined = (losses.double().mean(dim=1) for losses in test.each([OWN, experiment.circuit]))
-    apart = _distances(experiment) if isinstance(experiment.task, Comparable) else (combined - own).abs()
-    share = (apart / width).clamp(max=1)
-    limit = experiment.threshold
+    settings, width, limit = current(), experiment.scale.width, experiment.threshold
+    own, combined, apart = _instances(experiment)
+    share = (apart.nanmean(dim=1) / width).clamp(max=1)
     side = decided(share, limit, settings.error)
     of = "outputs" if isinstance(experiment.task, Comparable) else "losses"
     said = f"The circuit's {of} are {share.mean().item():.4f} of the range from the model's"
-    correlation = torch.corrcoef(torch.stack([own, combined]))[0, 1].item()
+    correlation = torch.corrcoef(torch.stack([own.nanmean(dim=1), combined.nanmean(dim=1)]))[0, 1].item()
     alike = f" The errors correlate by {correlation:.2f}." if isfinite(correlation) else ""
-    failed = own - own.mean() >= settings.failed * width
-    n_failed, few = int(failed.sum()), int(failed.sum()) < settings.few
-    nearer = ((apart - combined)[failed] / (apart + combined)[failed].clamp(min=1e-12)).clamp(-1, 1)
-    there = f"The model fails {n_failed} of {len(own)} examples"
-    to = f"nearer to {'the right answers' if nearer.sum() > 0 else 'its answers'} ({nearer.mean().item():+.2f})"
+    failed = own - own.nanmean() >= settings.failed * width
+    each = ((apart - combined) / (apart + combined).clamp(min=1e-12)).clamp(-1, 1).where(failed, torch.nan)
+    nearer = each[failed.any(dim=1)].nanmean(dim=1)
+    n_failed, average = len(nearer), nearer.mean().item()
+    on_failed = DECISIONS[decided(nearer, 0.0, settings.error)] if n_failed else "undecided"
+    few = on_failed == "undecided" and n_failed < settings.few
+    there = f"{n_failed} of {len(own)} examples"
+    there = f"The model fails {f'{int(failed.sum())} instances, in ' if own.shape[1] > 1 else ''}{there}"
+    to = f"nearer to {'the right answers' if average > 0 else 'its answers'} ({average:+.2f})"
     too_few = f" {there}, too few to decide{f'; there the circuit is {to}' if n_failed else ''}." if few else ""
     said += f"; the limit is {limit:.3g}.{alike}{too_few}"
     verdicts = [Verdict(name="agrees", decision=DECISIONS[side], sentence=said)]
     if not few:
-        on_failed = DECISIONS[decided(nearer, 0.0, settings.error)]
         more = {"holds": "nearer to the model's answers", "fails": "nearer to the right ones", "undecided": "undecided"}
-        said = f"{there}. There the circuit is {more[on_failed]} ({nearer.mean().item():+.2f} between -1 and 1)."
+        said = f"{there}. There the circuit is {more[on_failed]} ({average:+.2f} between -1 and 1)."
         said += f" {MORE}" if on_failed == "undecided" else ""
         verdicts.append(Verdict(name="agrees on the model's failures", decision=on_failed, sentence=said))
     return Agreement(
         verdicts=tuple(verdicts),
         apart=share.mean().item(),
         n_failed=n_failed,
-        nearer=nearer.mean().item() if n_failed else None,
+        nearer=average if n_failed else None,
         correlation=correlation if isfinite(correlation) else None,
     )
 
 
 @torch.no_grad()
-def _distances(experiment: Experiment) -> Float[Tensor, " example"]:
-    """Return the distance of the circuit's outputs from the model's, of every example."""
+def _instances(experiment: Experiment) -> Float[Tensor, "three example instance"]:
+    """Return for every instance the losses of model and circuit, and their distance; NaN where none is asked for.
+
+    Without instance losses, an example is one instance.
+    """
     model, task, examples = experiment.model, experiment.task, experiment.test.examples
-    assert isinstance(task, Comparable)
-    at_once = sequences_at_once(model.cfg.n_heads, experiment.test.examples.take(slice(0, 1)).inputs.shape[1])
+    at_once = sequences_at_once(model.cfg.n_heads, examples.take(slice(0, 1)).inputs.shape[1])
     parts = []
     for block in blocks(0, len(examples)):
         for start in range(block.start, block.stop, at_once):
             batch = examples.take(slice(start, min(start + at_once, block.stop)))
-            outputs = run_ablated(model, experiment.circuit, batch, experiment.averages)
-            parts.append(task.differences(outputs, run(model, batch), batch).double().mean(dim=1).cpu())
-    return torch.cat(parts)
+            outputs = run(model, batch), run_ablated(model, experiment.circuit, batch, experiment.averages)
+            instances = task.instance_losses if isinstance(task, WithInstances) else None
+            losses = (instances(one, batch) if instances else task.losses(one, batch)[:, None] for one in outputs)
+            own, combined = (one.double().mean(dim=2) for one in losses)
+            far = task.differences(*outputs, batch).double().mean(dim=2) if isinstance(task, Comparable) else None
+            parts.append(torch.stack([own, combined, (own - combined).abs() if far is None else far]).cpu())
+    return torch.cat(parts, dim=1)

@@ -59,8 +59,9 @@ class ObservedPaths:
     ) -> None:
         """Read the paths from attention.
 
-        Attention is averaged over the examples, as in ``means``. The heads of ``likely`` also have, from roles without
-        a path on which attention exceeds ``attended``, the paths on which it exceeds ``likely`` (settings.py).
+        A head's average pattern over other examples, ``means``, is its mechanism if it has no row. The heads of
+        ``likely`` also have, from roles without a path on which attention exceeds ``attended``, the paths on which it
+        exceeds ``likely`` (settings.py).
         """
         self._means, self._roles = means, (roles := windowed(model, examples.roles))
         self._sources = [role for role in roles.distinct if role not in roles.shared or roles.alone(role)]
@@ -86,9 +87,11 @@ class ObservedPaths:
                     for rows in conditions
                     for ends, condition in rows.items()
                 }
+        self._whole = {head: torch.zeros(n_positions, n_positions) for head in means}
         for _, batch, layer, pattern in patterns(model, examples):
             from_first = batch.roles.aligned(pattern, -2, -1)
             for head in (head for head in means if head.layer == layer):
+                self._whole[head] += from_first[:, head.index].float().sum(dim=0).cpu()
                 for (source, _), row in self._rows(head).items():
                     stands = batch.roles.group("position", source)
                     there = torch.ones_like(stands) if row.condition is None else row.condition.holds(batch.roles)
@@ -163,7 +166,7 @@ class ObservedPaths:
         mean, rows = self._means[head], {these: self._rows(head)[these] for these in ends}
         if not rows:
             return mean
-        total = self._times[:, None] * mean.weights - sum((row.total for row in rows.values()), torch.zeros(()))
+        total = self._whole[head] - sum((row.total for row in rows.values()), torch.zeros(()))
         times = self._times - sum((row.times for row in rows.values()), torch.zeros(()))
         rest = torch.where(times[:, None] > 0.5, total / times.clamp(min=1)[:, None], mean.weights)
         where = {these: row.condition for these, row in rows.items() if row.condition is not None}

@@ -93,17 +93,22 @@ class VectorTask(TrainableTask):
         outputs: Float[torch.Tensor, "batch pos d_out"],
         others: Float[torch.Tensor, "batch pos d_out"],
         examples: Examples,
-    ) -> Float[torch.Tensor, "batch component"]:
-        """Return the squared difference of two answers, averaged over the N queries and K dimensions."""
-        return (self.answers(outputs) - self.answers(others)).square().mean(dim=(1, 3))
+    ) -> Float[torch.Tensor, "batch chain component"]:
+        """Return the squared difference of two answers in every chain, averaged over the K dimensions."""
+        return self.in_chains((self.answers(outputs) - self.answers(others)).square().mean(dim=3), examples)
 
     def instance_losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch chain component"]:
         """Return the squared error of every symbol asked for in every chain, averaged over the K dimensions."""
-        rows = torch.arange(len(examples), device=outputs.device)[:, None]
-        slots = examples.roles.group("slot", "query")
-        return (self.answers(outputs) - examples.targets).square().mean(dim=3)[rows, slots]
+        return self.in_chains((self.answers(outputs) - examples.targets).square().mean(dim=3), examples)
+
+    def in_chains(
+        self, values: Float[torch.Tensor, "batch query component"], examples: Examples
+    ) -> Float[torch.Tensor, "batch chain component"]:
+        """Return a value for every query in the order of the chains, instead of that of the queries."""
+        rows = torch.arange(len(examples), device=values.device)[:, None]
+        return values[rows, examples.roles.group("slot", "query")]
 
 
 def drawn_symbols(rng: np.random.Generator, n: int, *shape: int) -> Float[torch.Tensor, "example chain symbol dim"]:

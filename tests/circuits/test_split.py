@@ -27,16 +27,16 @@ def rows(examples):
 
 
 def test_the_parts_of_a_data_set_have_no_example_in_common_whatever_the_seed():
-    task = OnFile(1600)
+    task = OnFile(1700)
     assert isinstance(task, OnData)
     drawn = {stream: rows(part(task, stream).examples(n, seed=n)) for stream, n in sizes(task).items()}
-    assert [len(drawn[stream]) for stream in SHARES] == [100, 100, 100, 400, 400, 100, 400]
+    assert [len(drawn[stream]) for stream in SHARES] == [100, 100, 100, 100, 400, 400, 100, 400]
     assert all(one.isdisjoint(other) for one, other in combinations(drawn.values(), 2))
     assert rows(part(task, "validation").examples(400, seed=1)) == drawn["validation"]
 
 
 def test_discovery_and_validation_use_different_examples_and_the_report_says_the_split(model, monkeypatch):
-    task, seen = OnFile(1600), {}
+    task, seen = OnFile(1700), {}
     given = Part.examples
 
     def recorded(self, n, seed):
@@ -56,8 +56,8 @@ def test_discovery_and_validation_use_different_examples_and_the_report_says_the
 
 
 def test_more_examples_than_a_part_has_are_refused_and_fresh_ones_need_no_split(model, circuit):
-    said = "the data set has 1600 examples, of which 400 are for validation; 401 were asked for, expected at most 400"
-    assert_refused(said, validate, model, OnFile(1600), circuit, n_examples=401)
+    said = "the data set has 1700 examples, of which 400 are for validation; 401 were asked for, expected at most 400"
+    assert_refused(said, validate, model, OnFile(1700), circuit, n_examples=401)
     assert sizes(InductionTask()) == {}
     assert validate(model, InductionTask(), circuit, n_examples=8).split == {}
 

@@ -8,6 +8,7 @@ import torch
 
 from circuits import Circuit, Head, Roles, evaluate, run_ablated
 from circuits.averages import Averages
+from circuits.given import stream_seed
 from circuits.losses.sample import Sample
 from circuits.mechanisms import Resample, Uniform
 from tests.refusals import assert_refused
@@ -85,12 +86,12 @@ def test_an_idle_head_writes_its_average_output_by_position(random_model, chains
     assert_refused("idle replaces a head's output", run_ablated, random_model, idle, examples)
 
 
-def test_where_a_task_gives_no_counterfactual_inputs_they_are_those_of_the_example_before(chains):
+def test_where_a_task_gives_no_counterfactual_inputs_they_are_those_of_as_many_other_examples(chains):
     class Paired(type(chains)):
         def examples(self, n, seed):
             return replace(super().examples(n, seed), counterfactual=super().examples(n, seed + 1).inputs)
 
     own, given = (Sample(task, 8, seed=5).take(slice(2, 4)) for task in (chains, Paired(2, 2)))
-    inputs = chains.examples(8, seed=5).inputs
-    assert torch.equal(own.counterfactual, inputs[1:3])
+    others = chains.examples(8, stream_seed(5, "others")).inputs
+    assert torch.equal(own.counterfactual, others[2:4])
     assert torch.equal(given.counterfactual, chains.examples(8, seed=6).inputs[2:4])

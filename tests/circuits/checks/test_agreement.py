@@ -70,7 +70,7 @@ class Compared(EitherMember):
     """The same, with a distance of two answers."""
 
     def differences(self, outputs, others, examples):
-        return (outputs - others)[:, -CHAINS:].square().sum(dim=-1).mean(dim=1, keepdim=True)
+        return (outputs - others)[:, -CHAINS:].square().sum(dim=-1).mean(dim=1)[:, None, None]
 
 
 def test_an_answer_that_costs_the_same_is_the_same_only_for_a_task_that_does_not_compare_answers(model):
@@ -81,6 +81,38 @@ def test_an_answer_that_costs_the_same_is_the_same_only_for_a_task_that_does_not
     assert (decisions(by_answers)[0], by_answers.verdicts[0].sentence[:25]) == ("fails", "The circuit's outputs are")
     assert by_answers.apart == 1.0  # one symbol instead of another: a distance of 2, and the range is (1 - 2/12)²
     assert solving.scale.width == pytest.approx((5 / 6) ** 2, abs=0.01)
+
+
+class OneByOne(InductionTask):
+    """The same problem, whose every pair is an instance."""
+
+    def instance_losses(self, outputs, examples):
+        wanted = torch.nn.functional.one_hot(examples.targets, outputs.shape[-1])
+        return (outputs[:, -CHAINS:] - wanted).square().sum(dim=-1, keepdim=True)
+
+
+def test_failures_are_counted_by_instance_and_an_example_counts_once(circuit):
+    model = induction_model()
+    model.blocks[1].attn.W_Q.data[0, 0] = 0  # it forgets one symbol: an example has at most one query for it
+    experiment, found = measured(model, circuit, OneByOne())
+    asked = (experiment.test.examples.take(slice(0, 512)).inputs[:, -CHAINS:] == 0).sum().item()
+    assert (found.n_failed, decisions(found)[1]) == (asked, "fails")
+    assert f"fails {asked} instances, in {asked} of 512 examples" in found.verdicts[1].sentence
+    forgets_more, found = measured(forgetful(), circuit, OneByOne())
+    asked = forgets_more.test.examples.take(slice(0, 512)).inputs[:, -CHAINS:] < FAILED
+    assert found.n_failed == asked.any(dim=1).sum().item()
+    assert f"fails {asked.sum().item()} instances" in found.verdicts[1].sentence
+
+
+def test_a_few_failures_decide_if_they_all_say_the_same(circuit):
+    model = induction_model()
+    model.blocks[1].attn.W_Q.data[0, 0] = 0
+    _, found = measured(model, circuit, OneByOne(), n_examples=64)
+    assert found.n_failed < 32
+    assert decisions(found)[1:] == ["fails"]
+    _, found = measured(model, circuit, OneByOne(), n_examples=16)
+    assert not decisions(found)[1:]
+    assert "too few to decide; there the circuit is nearer to the right answers (+1.00)" in found.verdicts[0].sentence
 
 
 def test_a_model_whose_heads_do_nothing_for_the_task_is_unsolved(task, circuit):

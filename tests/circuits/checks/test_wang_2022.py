@@ -85,18 +85,17 @@ def test_of_a_task_that_positions_alone_solve_the_report_says_so():
 
 def test_averages_choices_and_tests_share_no_example(model, task, circuit, drawn):
     ways = {
-        discover: ("discovery", "range", "content", "discovered", "means"),
+        discover: ("discovery", "range", "content", "discovered", "means", "attention"),
         validate: (STREAM, f"{STREAM} means"),
         averages: ("means",),
     }
+    tested = {"discovery", "range", "content", "discovered", STREAM}  # with other inputs, to resample from
     for way, streams in ways.items():
         drawn.clear()
         way(model, task, *([circuit] if way is validate else []), seed=4)
-        seeds = {seed for _, seed in drawn} - {
-            0,
-            OTHER_SEED,
-        }  # without those on which the task is checked
-        assert seeds == {stream_seed(4, stream) for stream in streams}
+        seeds = {seed for _, seed in drawn} - {0, OTHER_SEED}  # without those on which the task is checked
+        own = {stream: stream_seed(4, stream) for stream in streams}
+        assert seeds == {*own.values()} | {stream_seed(own[stream], "others") for stream in tested & {*streams}}
     assert not {*ways[validate]} & {*ways[discover], *ways[averages]}
 
 

@@ -22,8 +22,9 @@ def test_no_more_than_one_block_is_drawn_at_once_and_none_twice(task, drawn):
     sample = Sample(task, 10, seed=3)
     taken = [sample.take(part) for part in blocks(0, 10)]
     asked = drawn[3:]  # without those that seeds are checked on
-    assert [len(examples) for examples in taken] == [n for n, _ in asked] == [4, 4, 2]
-    assert len({seed for _, seed in asked}) == 3
+    assert [len(examples) for examples in taken] == [4, 4, 2]
+    assert [n for n, _ in asked] == [4, 4, 4, 4, 2, 2]  # each block, and the other inputs for resampling
+    assert len({seed for _, seed in asked}) == 6
     assert asked[0] == (4, 3)
     again = Sample(task, 10, seed=3)
     assert torch.equal(again.take(slice(8, 10)).inputs, taken[2].inputs)  # in whatever order
