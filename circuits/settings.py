@@ -29,7 +29,8 @@ class Settings(Result):
 
     Attributes:
         error: the share of decisions on losses that may be wrong, whatever the tails of the losses are (betting.py).
-        least: the least effect: what changes the loss by less of the range (sequential_test.py) counts as no effect.
+        least: the least effect: what changes the loss by less of the range (sequential_test.py) counts as no effect. So
+            do failures of the model that are a smaller share of its answers.
         sure: standard errors; a larger difference is taken as real where discovery searches. Three are right in 99.7%
             of cases if means are normal, which those of heavy-tailed losses are not.
         glanced: the examples on which discovery leaves out changes that are clearly too costly.
@@ -38,7 +39,7 @@ class Settings(Result):
         in_passing: the most examples for a candidate that is an intermediate step of a search.
         averaged: the examples in a head's average pattern.
         kept: discovery keeps what costs at least so many least effects, so that it clearly has one on other examples.
-        failed: the model fails an example if its loss is more than this share of the range above its average.
+        failed: the model fails an instance if its loss is more than this share of the range above the average.
         random_sets: the sets of three or more of the circuit's heads that are knocked out, beside all single ones and
             pairs; and the random sets of heads that the circuit's heads are compared with.
         merged_heads: the most heads that are tried for merges, whose number grows with its square.

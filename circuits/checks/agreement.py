@@ -25,7 +25,7 @@ class Agreement(Result):
     """How far a circuit's outputs are from the model's.
 
     Attributes:
-        verdicts: agrees on all examples, and on those that the model fails, unless too few to decide (``few``).
+        verdicts: agrees on all examples, and on those that the model fails, if it fails a share of ``least``.
         apart: the average distance, as a share of the range; an example counts at most 1.
         n_failed: the examples with an instance that the model fails: its loss exceeds the average of all by ``failed``
             of the range or more.
@@ -61,6 +61,7 @@ def agreement(experiment: Experiment) -> Agreement:
 
     The distance is what the task says (``Comparable``), else the difference of the two losses. Failures are those of
     instances, if the task has instance losses; an example counts once, with the average over those that fail in it.
+    Failures decide if their share is at least the least effect, whatever the number of examples.
     """
     settings, width, limit = current(), experiment.scale.width, experiment.threshold
     own, combined, apart = _instances(experiment)
@@ -74,18 +75,17 @@ def agreement(experiment: Experiment) -> Agreement:
     each = ((apart - combined) / (apart + combined).clamp(min=1e-12)).clamp(-1, 1).where(failed, torch.nan)
     nearer = each[failed.any(dim=1)].nanmean(dim=1)
     n_failed, average = len(nearer), nearer.mean().item()
-    on_failed = DECISIONS[decided(nearer, 0.0, settings.error)] if n_failed else "undecided"
-    few = on_failed == "undecided" and n_failed < settings.few
-    there = f"{n_failed} of {len(own)} examples"
-    there = f"The model fails {f'{int(failed.sum())} instances, in ' if own.shape[1] > 1 else ''}{there}"
-    to = f"nearer to {'the right answers' if average > 0 else 'its answers'} ({average:+.2f})"
-    too_few = f" {there}, too few to decide{f'; there the circuit is {to}' if n_failed else ''}." if few else ""
-    said += f"; the limit is {limit:.3g}.{alike}{too_few}"
+    of_all = f"{int(failed.sum())} of {int((~own.isnan()).sum())}{' instances' if own.shape[1] > 1 else ' examples'}"
+    rare = bool(failed.sum() < settings.least * (~own.isnan()).sum())
+    to = f"nearer to {'the right answers' if average > 0 else 'its answers'} ({average:+.2f} between -1 and 1)"
+    seldom = (
+        f"less than {settings.least:.0%}, which does not decide{f'; there the circuit is {to}' if n_failed else ''}"
+    )
+    said += f"; the limit is {limit:.3g}.{alike}{f' The model fails {of_all}, {seldom}.' if rare else ''}"
     verdicts = [Verdict(name="agrees", decision=DECISIONS[side], sentence=said)]
-    if not few:
-        more = {"holds": "nearer to the model's answers", "fails": "nearer to the right ones", "undecided": "undecided"}
-        said = f"{there}. There the circuit is {more[on_failed]} ({average:+.2f} between -1 and 1)."
-        said += f" {MORE}" if on_failed == "undecided" else ""
+    if not rare:
+        on_failed = DECISIONS[decided(nearer, 0.0, settings.error)]
+        said = f"The model fails {of_all}. There the circuit is {to}.{f' {MORE}' if on_failed == 'undecided' else ''}"
         verdicts.append(Verdict(name="agrees on the model's failures", decision=on_failed, sentence=said))
     return Agreement(
         verdicts=tuple(verdicts),
