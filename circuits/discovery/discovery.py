@@ -96,8 +96,8 @@ def discover(
             are averaged over as many others, too, but at most 1,024.
         threshold: a loss counts as low if it exceeds the model's own by less than this share of the range, which is the
             loss with all heads idle minus the model's own.
-        seed: the seed of the examples. Averages, choices, final losses and ``validate`` use independent examples; the
-            attention that suggests paths is read on those of the averages.
+        seed: the seed of the examples. Averages, attention that suggests paths, choices, final losses and ``validate``
+            use independent examples.
         protocol: the mechanisms to search with: all (``extended``), or those of Appendix E (``paper``), for which the
             threshold is a loss. The search is greedy: where it finds none, there may still be one.
 
