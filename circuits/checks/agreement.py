@@ -13,12 +13,14 @@ from torch import Tensor
 
 from circuits.ablation import run_ablated
 from circuits.checks.experiment import DECISIONS, MORE, Experiment, listed
+from circuits.errors import BadInput
+from circuits.given import losses_of
 from circuits.losses.betting import decided
 from circuits.losses.sample import blocks
 from circuits.model.transformer import run, sequences_at_once
 from circuits.results import Decision, Number, Result, Verdict
 from circuits.settings import current
-from circuits.task import Comparable, WithInstances
+from circuits.task import Comparable, Examples, WithInstances
 
 
 class Agreement(Result):
@@ -27,8 +29,8 @@ class Agreement(Result):
     Attributes:
         verdicts: agrees on all examples, and on those that the model fails, if it fails a share of ``least``.
         apart: the average distance, as a share of the range; an example counts at most 1.
-        n_failed: the examples with an instance that the model fails: its loss exceeds the average of all by ``failed``
-            of the range or more.
+        n_failed: the instances that the model fails: their loss exceeds the average of all by ``failed`` of the range
+            or more.
         nearer: on these instances, the average of (distance from the model - loss) / (distance from the model + loss):
             below 0 if the circuit is nearer to the model's answers than to the right ones. None without any.
         correlation: the correlation of the losses of circuit and model over all examples; None if one does not vary.
@@ -66,30 +68,31 @@ def agreement(experiment: Experiment) -> Agreement:
     settings, width, limit = current(), experiment.scale.width, experiment.threshold
     own, combined, apart = _instances(experiment)
     share = (apart.nanmean(dim=1) / width).clamp(max=1)
-    side = decided(share, limit, settings.error)
+    decision = DECISIONS[experiment.test.decide(share, limit)]
     of = "outputs" if isinstance(experiment.task, Comparable) else "losses"
-    said = f"The circuit's {of} are {share.mean().item():.4f} of the range from the model's"
-    correlation = torch.corrcoef(torch.stack([own.nanmean(dim=1), combined.nanmean(dim=1)]))[0, 1].item()
+    said = f"The circuit's {of} are {share.nanmean().item():.4f} of the range from the model's"
+    both = torch.stack([own.nanmean(dim=1), combined.nanmean(dim=1)])
+    correlation = torch.corrcoef(both[:, ~both.isnan().any(dim=0)])[0, 1].item()
     alike = f" The errors correlate by {correlation:.2f}." if isfinite(correlation) else ""
     failed = own - own.nanmean() >= settings.failed * width
     each = ((apart - combined) / (apart + combined).clamp(min=1e-12)).clamp(-1, 1).where(failed, torch.nan)
     nearer = each[failed.any(dim=1)].nanmean(dim=1)
-    n_failed, average = len(nearer), nearer.mean().item()
-    of_all = f"{int(failed.sum())} of {int((~own.isnan()).sum())}{' instances' if own.shape[1] > 1 else ' examples'}"
-    rare = bool(failed.sum() < settings.least * (~own.isnan()).sum())
-    to = f"nearer to {'the right answers' if average > 0 else 'its answers'} ({average:+.2f} between -1 and 1)"
-    seldom = (
-        f"less than {settings.least:.0%}, which does not decide{f'; there the circuit is {to}' if n_failed else ''}"
-    )
+    n_failed, n_asked, average = int(failed.sum()), int((~own.isnan()).sum()), nearer.mean().item()
+    of_all = f"{n_failed} of {n_asked}{' instances' if own.shape[1] > 1 else ' examples'}"
+    rare = n_failed < settings.least * n_asked
+    whose = "right" if average > 0 else "model's"
+    to = f"nearer to the {whose} answers ({average:+.2f} between -1 and 1)"
+    seldom = f"too few to count (below {settings.least:.0%}){f'; there the circuit is {to}' if n_failed else ''}"
     said += f"; the limit is {limit:.3g}.{alike}{f' The model fails {of_all}, {seldom}.' if rare else ''}"
-    verdicts = [Verdict(name="agrees", decision=DECISIONS[side], sentence=said)]
+    said += f" {MORE}" if decision == "undecided" else ""
+    verdicts = [Verdict(name="agrees", decision=decision, sentence=said)]
     if not rare:
         on_failed = DECISIONS[decided(nearer, 0.0, settings.error)]
         said = f"The model fails {of_all}. There the circuit is {to}.{f' {MORE}' if on_failed == 'undecided' else ''}"
         verdicts.append(Verdict(name="agrees on the model's failures", decision=on_failed, sentence=said))
     return Agreement(
         verdicts=tuple(verdicts),
-        apart=share.mean().item(),
+        apart=share.nanmean().item(),
         n_failed=n_failed,
         nearer=average if n_failed else None,
         correlation=correlation if isfinite(correlation) else None,
@@ -101,17 +104,41 @@ def _instances(experiment: Experiment) -> Float[Tensor, "three example instance"
     """Return for every instance the losses of model and circuit, and their distance; NaN where none is asked for.
 
     Without instance losses, an example is one instance.
+
+    Raises:
+        BadInput: instance losses or differences have another shape, or are not finite where an instance is asked for.
     """
-    model, task, examples = experiment.model, experiment.task, experiment.test.examples
-    at_once = sequences_at_once(model.cfg.n_heads, examples.take(slice(0, 1)).inputs.shape[1])
+    model, task, test = experiment.model, experiment.task, experiment.test
+    n_outputs = model.cfg.d_vocab_out if model.cfg.d_vocab_out > 0 else model.cfg.d_vocab
+    at_once = sequences_at_once(model.cfg.n_heads, test.first.inputs.shape[1], 2 * n_outputs)
     parts = []
-    for block in blocks(0, len(examples)):
+    for block in blocks(0, len(test.examples)):
         for start in range(block.start, block.stop, at_once):
-            batch = examples.take(slice(start, min(start + at_once, block.stop)))
+            batch = test.examples.take(slice(start, min(start + at_once, block.stop)))
             outputs = run(model, batch), run_ablated(model, experiment.circuit, batch, experiment.averages)
-            instances = task.instance_losses if isinstance(task, WithInstances) else None
-            losses = (instances(one, batch) if instances else task.losses(one, batch)[:, None] for one in outputs)
-            own, combined = (one.double().mean(dim=2) for one in losses)
-            far = task.differences(*outputs, batch).double().mean(dim=2) if isinstance(task, Comparable) else None
-            parts.append(torch.stack([own, combined, (own - combined).abs() if far is None else far]).cpu())
+            exact = [one.to(torch.promote_types(one.dtype, torch.float32)) for one in outputs]
+            if isinstance(task, WithInstances):
+                losses = [task.instance_losses(one, batch) for one in exact]
+            else:
+                losses = [losses_of(task, one, batch)[:, None] for one in exact]
+            own, combined = (_averaged("instance losses", one, batch) for one in losses)
+            apart = (own - combined).abs()
+            if isinstance(task, Comparable):
+                apart = _averaged("differences", task.differences(exact[0], exact[1], batch), batch, own)
+            parts.append(torch.stack([own, combined, apart]))
+    test.n_evaluations += 2 * len(test.examples)
     return torch.cat(parts, dim=1)
+
+
+def _averaged(what: str, values: Tensor, examples: Examples, asked: Tensor | None = None) -> Tensor:
+    """Return the average over components, ``[example, instance]``; NaN where the instance is not ``asked`` for."""
+    expected = [len(examples), "instance" if asked is None else asked.shape[1], "component"]
+    if values.ndim != 3 or any(n != m for n, m in zip(values.shape, expected, strict=True) if isinstance(m, int)):
+        raise BadInput(
+            f"the task's {what} have the shape {[*values.shape]}; expected [{', '.join(map(str, expected))}]"
+        )
+    average = values.double().nanmean(dim=2).cpu()
+    average = average if asked is None else average.where(~asked.isnan(), torch.nan)
+    if average.isinf().any() or (asked is not None and (average.isnan() & ~asked.isnan()).any()):
+        raise BadInput(f"the task's {what} are NaN or infinite; expected finite numbers where an answer is asked for")
+    return average

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from circuits.given import examples_of, number_of_examples, stream_seed
 from circuits.roles import Roles
+from circuits.split import Part
 from circuits.task import Examples, Task
 from circuits.utils.lazy import torch
 
@@ -15,8 +16,9 @@ BLOCK = 2**14  # examples
 class Sample:
     """``n`` fresh examples of a task; the first ``BLOCK`` of them equal those of ``task.examples``.
 
-    Every later block has its own seed, derived from the seed of the sample. Where the task gives no counterfactual
-    inputs, they are those of as many other examples, from a stream of their own, unless there is padding.
+    Every later block has its own seed, derived from that of the sample; a part of a data set is one block. Where the
+    task gives no counterfactual inputs, they are those of as many other examples, from a stream of their own, or, in a
+    data set, those of the example before. With padding there are none.
 
     Raises:
         BadInput: the number of examples is out of range, or as ``examples_of``.
@@ -39,18 +41,24 @@ class Sample:
         """Return a slice of the examples; it must lie in one block."""
         start, stop, _ = index.indices(self._n)
         block = start // BLOCK
+        if isinstance(self.task, Part):
+            return self.first.take(index)
         if block not in (0, self._later[0]):
             self._later = block, self._draw(block)
         examples = self._later[1] if block else self.first
         return examples.take(slice(start - block * BLOCK, stop - block * BLOCK))
 
     def _draw(self, block: int) -> Examples:
+        n = self._n if isinstance(self.task, Part) else min(BLOCK, self._n - block * BLOCK)
         seed = stream_seed(self.seed, str(block)) if block else self.seed
-        drawn = examples_of(self.task, min(BLOCK, self._n - block * BLOCK), seed, self.device)
-        if drawn.counterfactual is None and drawn.roles.valid is None and len(drawn) > 1:
-            others = examples_of(self.task, len(drawn), stream_seed(seed, "others"), self.device)
-            return replace(drawn, counterfactual=others.inputs)
-        return drawn
+        drawn = examples_of(self.task, n, seed, self.device)
+        if drawn.counterfactual is not None or drawn.roles.valid is not None:
+            return drawn
+        if isinstance(self.task, Part):  # no example is its own
+            return replace(drawn, counterfactual=drawn.inputs.roll(1, 0)) if n > 1 else drawn
+        others = examples_of(self.task, n, stream_seed(seed, "others"), self.device)
+        alike = others.roles.valid is None and others.inputs.shape == drawn.inputs.shape
+        return replace(drawn, counterfactual=others.inputs) if alike else drawn
 
 
 def blocks(start: int, stop: int) -> list[slice]:

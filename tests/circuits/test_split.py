@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from circuits import discover, validate
+from circuits.losses import sample
 from circuits.split import SHARES, Part, part, sizes
 from circuits.task import OnData
 from tests.handmade import InductionTask
@@ -53,6 +54,14 @@ def test_discovery_and_validation_use_different_examples_and_the_report_says_the
     assert all(one.isdisjoint(other) for one, other in combinations(seen.values(), 2))
     assert report.split == sizes(task)
     assert report.decision == "holds"
+
+
+def test_a_part_is_drawn_once_whatever_the_size_of_a_block_and_no_example_is_resampled_from_itself(monkeypatch):
+    monkeypatch.setattr(sample, "BLOCK", 64)
+    own = sample.Sample(part(OnFile(1700), "validation"), 400, seed=3)
+    taken = [own.take(block) for block in sample.blocks(0, 400)]
+    assert len(set().union(*map(rows, taken))) == 400
+    assert all((one.counterfactual != one.inputs).any(dim=1).all() for one in taken)
 
 
 def test_more_examples_than_a_part_has_are_refused_and_fresh_ones_need_no_split(model, circuit):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -35,3 +37,18 @@ def test_blocks_cover_everything_once_and_none_crosses_an_end(start, stop):
     cut = blocks(start, stop)
     assert [n for part in cut for n in range(part.start, part.stop)] == [*range(start, stop)]
     assert all(part.start // sample_module.BLOCK == (part.stop - 1) // sample_module.BLOCK for part in cut)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_single_example_in_the_last_block_has_other_inputs_to_resample_from_too(task):
+    assert Sample(task, 5, seed=3).take(slice(4, 5)).counterfactual.shape == (1, *task.examples(1, 0).inputs.shape[1:])
+
+
+def test_other_examples_of_another_shape_are_none_to_resample_from(task):
+    class Longer(type(task)):
+        def examples(self, n, seed):
+            drawn = super().examples(n, seed)
+            longer = torch.cat([drawn.inputs[:, :1], drawn.inputs], dim=1)
+            return drawn if seed == 3 else replace(drawn, inputs=longer)
+
+    assert Sample(Longer(), 4, seed=3).first.counterfactual is None
