@@ -201,8 +201,7 @@ def each_loss(
     if resampled := Resample() in ablations:
         examples.counterfactuals()  # raises if there are none
     n_kept = cfg.n_heads * (cfg.n_layers if resampled else 1)  # heads whose patterns are in memory at once
-    n_outputs = cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab
-    at_once = sequences_at_once(n_kept, examples.inputs.shape[1], n_outputs)
+    at_once = sequences_at_once(n_kept, examples.inputs.shape[1], transformer.outputs_at_a_position(cfg))
     for start in range(0, len(examples), at_once):
         part = slice(start, min(start + at_once, len(examples)))
         tree = _Tree(model, task, examples.take(part), circuits, averages)

@@ -6,6 +6,8 @@ A task that draws fresh examples has an independent stream of them for every pur
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from circuits.errors import BadInput
 from circuits.task import Examples, OnData, Task
 from circuits.utils.lazy import torch
@@ -36,6 +38,8 @@ class Part:
     def examples(self, n: int, seed: int) -> Examples:
         """Return examples of the part, in an order that depends on the seed.
 
+        Where the data set has neither counterfactual inputs nor padding, they are those of the example before.
+
         Raises:
             BadInput: the part has fewer.
         """
@@ -46,7 +50,10 @@ class Part:
         order = torch.randperm(whole, generator=torch.Generator().manual_seed(0))  # the split, always the same
         first = sum(own[name] for name in [*SHARES][: [*SHARES].index(self.stream)])
         mine = order[first : first + len(self)]
-        return self.task.data.take(mine[torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed))[:n]])
+        drawn = self.task.data.take(mine[torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed))[:n]])
+        if n == 1 or drawn.counterfactual is not None or drawn.roles.valid is not None:
+            return drawn
+        return replace(drawn, counterfactual=drawn.inputs.roll(1, 0))
 
 
 def part(task: Task, stream: str) -> Task:

@@ -17,8 +17,9 @@ from circuits.errors import BadInput
 from circuits.given import losses_of
 from circuits.losses.betting import decided
 from circuits.losses.sample import blocks
-from circuits.model.transformer import run, sequences_at_once
-from circuits.results import Decision, Number, Result, Verdict
+from circuits.losses.sequential_test import OWN
+from circuits.model.transformer import outputs_at_a_position, run, sequences_at_once
+from circuits.results import Number, Result, Verdict
 from circuits.settings import current
 from circuits.task import Comparable, Examples, WithInstances
 
@@ -46,16 +47,13 @@ class Agreement(Result):
 def solves(experiment: Experiment) -> Verdict:
     """Return whether the circuit does the task as well as the model, with every head replaced or idle."""
     intact = [head for head in experiment.all_heads if head not in experiment.circuit.heads]
-    what = "With every head replaced or idle the loss"
+    replaced = f"{len(experiment.circuit.heads)} heads" if intact else "every head"
+    low = experiment.low("solves", f"With {replaced} replaced or idle the loss", experiment.combined)
     if not intact:
-        return experiment.low("solves", what, experiment.combined)
-    low = experiment.low(
-        "solves", f"With {len(experiment.circuit.heads)} heads replaced or idle the loss", experiment.combined
-    )
-    decision: Decision = "undecided" if low.decision == "holds" else low.decision
-    what = f"{len(intact)} head{'' if len(intact) == 1 else 's'} intact and says nothing of"
-    said = f"{low.sentence} The circuit leaves {what} {'it' if len(intact) == 1 else 'them'}: {listed(intact)}."
-    return Verdict(name="solves", decision=decision, sentence=said)
+        return low
+    what = "head intact and says nothing of it" if len(intact) == 1 else "heads intact and says nothing of them"
+    said = f"{low.sentence} The circuit leaves {len(intact)} {what}: {listed(intact)}."
+    return Verdict(name="solves", decision="undecided" if low.decision == "holds" else low.decision, sentence=said)
 
 
 def agreement(experiment: Experiment) -> Agreement:
@@ -109,8 +107,11 @@ def _instances(experiment: Experiment) -> Float[Tensor, "three example instance"
         BadInput: instance losses or differences have another shape, or are not finite where an instance is asked for.
     """
     model, task, test = experiment.model, experiment.task, experiment.test
-    n_outputs = model.cfg.d_vocab_out if model.cfg.d_vocab_out > 0 else model.cfg.d_vocab
-    at_once = sequences_at_once(model.cfg.n_heads, test.first.inputs.shape[1], 2 * n_outputs)
+    if not isinstance(task, WithInstances | Comparable):  # the losses are known
+        own, combined = (one.double().mean(dim=1)[:, None] for one in test.each([OWN, experiment.circuit]))
+        return torch.stack([own, combined, (own - combined).abs()])
+    n_positions, n_outputs = test.first.inputs.shape[1], outputs_at_a_position(model.cfg)
+    at_once = sequences_at_once(model.cfg.n_heads, n_positions, 2 * n_outputs)
     parts = []
     for block in blocks(0, len(test.examples)):
         for start in range(block.start, block.stop, at_once):
@@ -121,7 +122,8 @@ def _instances(experiment: Experiment) -> Float[Tensor, "three example instance"
                 losses = [task.instance_losses(one, batch) for one in exact]
             else:
                 losses = [losses_of(task, one, batch)[:, None] for one in exact]
-            own, combined = (_averaged("instance losses", one, batch) for one in losses)
+            own = _averaged("instance losses", losses[0], batch)
+            combined = _averaged("instance losses", losses[1], batch, own)
             apart = (own - combined).abs()
             if isinstance(task, Comparable):
                 apart = _averaged("differences", task.differences(exact[0], exact[1], batch), batch, own)

@@ -16,9 +16,9 @@ BLOCK = 2**14  # examples
 class Sample:
     """``n`` fresh examples of a task; the first ``BLOCK`` of them equal those of ``task.examples``.
 
-    Every later block has its own seed, derived from that of the sample; a part of a data set is one block. Where the
-    task gives no counterfactual inputs, they are those of as many other examples, from a stream of their own, or, in a
-    data set, those of the example before. With padding there are none.
+    Every later block has its own seed, derived from that of the sample; a part of a data set is one block, with its own
+    counterfactual inputs (split.py). Where another task gives none, they are those of as many other examples, from a
+    stream of their own. With padding there are none.
 
     Raises:
         BadInput: the number of examples is out of range, or as ``examples_of``.
@@ -40,9 +40,9 @@ class Sample:
     def take(self, index: slice) -> Examples:
         """Return a slice of the examples; it must lie in one block."""
         start, stop, _ = index.indices(self._n)
-        block = start // BLOCK
         if isinstance(self.task, Part):
             return self.first.take(index)
+        block = start // BLOCK
         if block not in (0, self._later[0]):
             self._later = block, self._draw(block)
         examples = self._later[1] if block else self.first
@@ -52,10 +52,8 @@ class Sample:
         n = self._n if isinstance(self.task, Part) else min(BLOCK, self._n - block * BLOCK)
         seed = stream_seed(self.seed, str(block)) if block else self.seed
         drawn = examples_of(self.task, n, seed, self.device)
-        if drawn.counterfactual is not None or drawn.roles.valid is not None:
+        if drawn.counterfactual is not None or drawn.roles.valid is not None or isinstance(self.task, Part):
             return drawn
-        if isinstance(self.task, Part):  # no example is its own
-            return replace(drawn, counterfactual=drawn.inputs.roll(1, 0)) if n > 1 else drawn
         others = examples_of(self.task, n, stream_seed(seed, "others"), self.device)
         alike = others.roles.valid is None and others.inputs.shape == drawn.inputs.shape
         return replace(drawn, counterfactual=others.inputs) if alike else drawn

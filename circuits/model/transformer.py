@@ -121,6 +121,11 @@ def run(model: Transformer, examples: Examples) -> Float[torch.Tensor, "batch po
     return outputs
 
 
+def outputs_at_a_position(cfg: Any) -> int:
+    """Return the number of outputs at a position."""
+    return int(cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab)
+
+
 def sequences_at_once(n_heads: int, n_positions: int, n_outputs: int = 1) -> int:
     """Return the number of sequences that run at once; ``n_outputs`` is the number of outputs at a position."""
     return max(1, min(POSITIONS_AT_ONCE, ENTRIES_AT_ONCE // max(n_heads * n_positions, n_outputs)) // n_positions)
@@ -131,8 +136,7 @@ def spread(n: int, most: int, n_positions: int, cfg: Any) -> Int[torch.Tensor, "
 
     There are fewer of long sequences and large vocabularies: their outputs take a quarter of ``ENTRIES_AT_ONCE``.
     """
-    n_outputs = cfg.d_vocab_out if cfg.d_vocab_out > 0 else cfg.d_vocab
-    few = max(2, min(most, ENTRIES_AT_ONCE // 4 // (n_positions * n_outputs)))
+    few = max(2, min(most, ENTRIES_AT_ONCE // 4 // (n_positions * outputs_at_a_position(cfg))))
     return torch.linspace(0, n - 1, min(few, n)).long()
 
 

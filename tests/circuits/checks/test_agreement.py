@@ -35,6 +35,7 @@ def test_the_circuit_of_a_model_solves_and_agrees(model, circuit):
     assert decisions(found) == ["holds"]  # the model fails no example, so nothing is said of these
     assert "fails 0 of 512 examples, too few to count" in found.verdicts[0].sentence
     assert (found.apart, found.n_failed) == (pytest.approx(0.0, abs=1e-4), 0)
+    assert experiment.test.n_evaluations == 3 * 512  # model, no heads, circuit: what is known is not run again
 
 
 def test_a_circuit_that_answers_right_where_the_model_is_wrong_solves_the_task_and_does_not_agree(circuit):
