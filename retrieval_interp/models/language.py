@@ -5,21 +5,22 @@ from circuits.model.language import from_pretrained
 from circuits.model.transformer import Transformer
 from retrieval_interp.language_tasks.metric import Metric, MetricTask
 from retrieval_interp.language_tasks.registry import check_name, language_task
-from retrieval_interp.models import library
+from retrieval_interp.models import library, smollm2
 
 
 def language_model(name: str) -> Transformer:
     """Load a model that reads text, with its tokenizer, on any version of TransformerLens.
 
     Args:
-        name: a model directory with a tokenizer; ``hf:owner/name``; a model that comes with the toolkit; or whatever
-            ``circuits.model.from_pretrained`` loads, such as ``gpt2`` or a folder in Hugging Face's format.
+        name: a model directory with a tokenizer; ``hf:owner/name``; a model that comes with the toolkit; ``smollm2``,
+            whose weights a package has; or whatever ``circuits.model.from_pretrained`` loads, such as ``gpt2`` or a
+            folder in Hugging Face's format.
 
     Raises:
         BadInput: there is no such model, it has no tokenizer, or TransformerLens does not support it.
     """
     if not library.is_ours(name):
-        return from_pretrained(name)
+        return from_pretrained(smollm2.folder() if name == smollm2.NAME else name)
     model: Transformer = library.load(name).model
     if model.tokenizer is None:
         raise BadInput(f"{name}: reads no text; expected a model with a tokenizer")

@@ -44,15 +44,15 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("retrieval-interp")
 
 
-def smollm2() -> Path:
+def folder() -> Path:
     """Return the folder of SmolLM2 in Hugging Face's format; the first call makes it.
 
     Raises:
         BadInput: the package is not installed, its weights are others, or the folder cannot be written.
     """
-    folder = cache_folder() / NAME
-    if folder.is_dir():
-        return folder
+    place = cache_folder() / NAME
+    if place.is_dir():
+        return place
     try:
         weights = Path(str(distribution(PACKAGE).locate_file(GGUF)))
         digest = hashlib.sha256(weights.read_bytes()).hexdigest()
@@ -61,18 +61,18 @@ def smollm2() -> Path:
     if digest != SHA256:
         raise BadInput(f"{weights}: the SHA-256 is {digest[:12]}...; expected {SHA256[:12]}..., of {PACKAGE} {VERSION}")
     try:
-        with claimed(folder.parent / LOCKS / NAME, wait=True):
-            if not folder.is_dir():  # another process may have made it
-                with tempfile.TemporaryDirectory(dir=folder.parent) as place:
-                    made = Path(place) / NAME
+        with claimed(place.parent / LOCKS / NAME, wait=True):
+            if not place.is_dir():  # another process may have made it
+                with tempfile.TemporaryDirectory(dir=place.parent) as unfinished:
+                    made = Path(unfinished) / NAME
                     _convert(weights, made)
-                    made.rename(folder)
+                    made.rename(place)
     except OSError as error:
-        raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from error
-    return folder
+        raise BadInput(f"{place}: cannot be written ({error.strerror or error})") from error
+    return place
 
 
-def _convert(weights: Path, folder: Path) -> None:
+def _convert(weights: Path, into: Path) -> None:
     """Write a GGUF file's model and tokenizer in Hugging Face's format.
 
     Transformers refuses to save a model that it has read from GGUF: its weights go into a model of the same config.
@@ -85,9 +85,9 @@ def _convert(weights: Path, folder: Path) -> None:
     config = {name: value for name, value in read.config.to_dict().items() if name != "quantization_config"}
     model = type(read)(type(read.config)(**config))
     model.load_state_dict(read.state_dict())
-    model.save_pretrained(folder)
-    transformers.AutoTokenizer.from_pretrained(**given).save_pretrained(folder)
-    (folder / "README.md").write_text(CARD)
+    model.save_pretrained(into)
+    transformers.AutoTokenizer.from_pretrained(**given).save_pretrained(into)
+    (into / "README.md").write_text(CARD)
     with suppress(OSError, TypeError):
         license_file = next(one for one in distribution(PACKAGE).files or () if one.name == "LICENSE")
-        (folder / "LICENSE").write_text(license_file.read_text())
+        (into / "LICENSE").write_text(license_file.read_text())
