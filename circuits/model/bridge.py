@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import Cache
 
 from circuits.errors import BadInput
-from circuits.model.layers import Edit, EditHeads, EditMLP, Layers, architecture, edited, residual_in
+from circuits.model.layers import Edit, EditHeads, Layers, architecture, edited, residual_in
 from circuits.model.transformer import Transformer, attention_mask
 from circuits.task import Examples
 
@@ -49,9 +49,8 @@ class BridgeLayers(Layers):
         residual: Float[Tensor, "run pos d_model"],
         edit: Edit | None = None,
         heads: EditHeads | None = None,
-        mlp: EditMLP | None = None,
     ) -> Float[Tensor, "run pos d_model"]:
-        """Return the residual stream after a layer, with its patterns, heads or MLP changed on the way."""
+        """Return the residual stream after a layer, with its patterns or heads changed on the way."""
         if self._arguments is None:
             first = torch.zeros(2, dtype=torch.long, device=residual.device)
             alike = self.examples.roles.valid is None or len(self.examples) == 1
@@ -59,7 +58,7 @@ class BridgeLayers(Layers):
             self._arguments = _caught(self.model, batch.take(slice(0, 1))), _caught(self.model, batch), len(batch)
         one, all_, n = self._arguments
         by_place, by_name = _repeated(one[layer], all_[layer], n, len(residual))
-        with edited(self.model.blocks[layer], edit, heads, mlp):
+        with edited(self.model.blocks[layer], edit, heads):
             after = self.model.blocks[layer](residual, *by_place, **by_name)
         return after[0] if isinstance(after, tuple) else after
 
@@ -122,16 +121,22 @@ def _attending(model: Transformer, block: Any, edit: Edit | None) -> tuple[Tenso
 
 
 def _caught(model: Transformer, examples: Examples) -> list[Arguments]:
-    """Return the arguments of each block, besides the residual stream, in a plain run."""
+    """Return the arguments of each block, besides the residual stream; they do not depend on it, so no block runs."""
     caught: list[Arguments] = []
 
-    def keep(module: Any, by_place: tuple[Any, ...], by_name: dict[str, Any]) -> None:
+    def keep(*by_place: Any, **by_name: Any) -> Tensor:
         caught.append((by_place[1:], {name: value for name, value in by_name.items() if name != "hidden_states"}))
+        if len(caught) == len(model.blocks):
+            raise _Stop
+        return residual_in(by_place, by_name)
 
     with ExitStack() as stack, torch.no_grad():
         for block in model.blocks:
-            stack.enter_context(block.register_forward_pre_hook(keep, with_kwargs=True))
-        model(examples.inputs, **attention_mask(examples))
+            before = vars(block).get("forward")
+            stack.callback(vars(block).__setitem__ if before else vars(block).pop, "forward", before)
+            vars(block)["forward"] = keep
+        with suppress(_Stop):
+            model(examples.inputs, **attention_mask(examples))
     return caught
 
 

@@ -21,7 +21,8 @@ CODE, WEIGHTS = {"trust_remote_code": False}, {"use_safetensors": True, "attn_im
 def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype | None = None) -> Transformer:
     """Load a language model with its tokenizer, in evaluation mode.
 
-    Prompts of different lengths can be one batch; their padding is then named in the roles:
+    The tokenizer is the model's own: it adds a start token only if it does so without TransformerLens, too. Prompts of
+    different lengths can be one batch; their padding is then named in the roles:
 
         tokens = model.tokenizer(texts, padding=True, padding_side="left", return_tensors="pt")
         Examples(tokens["input_ids"], targets, Roles.of(positions, valid=tokens["attention_mask"]))
@@ -63,8 +64,11 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
         with _named(f"{name}: an architecture that TransformerLens does not support"):
             given: dict[str, Any] = {"hf_model": weights.to(device).eval(), "tokenizer": tokenizer}
             model: Transformer = TransformerBridge.boot_transformers(str(name), device=device, dtype=dtype, **given)
-    if model.tokenizer.pad_token is None:
-        model.tokenizer.pad_token = model.tokenizer.eos_token
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    # TransformerLens has put one in its place that begins every text with a start token, which the model may never see.
+    vars(model)["_tokenizer"] = tokenizer
+    model.cfg.tokenizer_prepends_bos = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
     check_edits(model)
     return model
 

@@ -1,8 +1,8 @@
 """The seam: all that the engine asks of a transformer, one batch of examples at a time. Read this file first.
 
     embed()                         the residual stream that enters layer 0
-    block(layer, residual, ...)     a layer, with functions that change its attention patterns, the queries, keys,
-                                    values and outputs of its heads, and the output of its MLP
+    block(layer, residual, ...)     a layer, with functions that change its attention patterns, and the queries, keys,
+                                    values and outputs of its heads
     read(rows)                      the outputs, from the residual stream after the last layer
 
 ``layers`` opens a model and checks once, for each length of sequence, that these add up to what the model computes. A
@@ -33,7 +33,6 @@ CHECKED = 4  # examples that a model is checked on, from the first to the last
 Edit = Callable[[Tensor], Tensor]  # attention patterns of a layer, [run, head, query, key], before and after the change
 # Changes of the queries ``q``, keys ``k``, values ``v`` and outputs ``z`` of a layer's heads, [run, pos, head, d_head].
 EditHeads = Mapping[str, Callable[[Tensor], Tensor]]
-EditMLP = Callable[[Tensor, Tensor], Tensor]  # the input and the output of an MLP, and its output after the change
 
 
 class Layers:
@@ -67,24 +66,21 @@ class Layers:
         residual: Float[Tensor, "run pos d_model"],
         edit: Edit | None = None,
         heads: EditHeads | None = None,
-        mlp: EditMLP | None = None,
     ) -> Float[Tensor, "run pos d_model"]:
-        """Return the residual stream after a layer, with its patterns, heads or MLP changed on the way.
+        """Return the residual stream after a layer, with its patterns or heads changed on the way.
 
         A layer like GPT-2's is run part by part, in two thirds of the time; in half precision, other orders of the same
         sums would differ too much in deep models.
         """
         block, mask = self.model.blocks[layer], attention_mask(self.examples)
         mask = {name: valid.repeat(len(residual) // len(valid), 1) for name, valid in mask.items()}
-        with edited(block, edit, heads, mlp):
+        with edited(block, edit, heads):
             if not is_like_gpt2(self.model) or residual.dtype in (torch.bfloat16, torch.float16):
                 after: Tensor = block(residual, **mask)
                 return after
             normal = normalised(block.ln1, residual)
             middle = residual + block.attn(query_input=normal, key_input=normal, value_input=normal, **mask)
-            if mlp is None:
-                return after_mlp(block, middle.flatten(0, 1)).reshape(residual.shape)
-            return middle + block.mlp(normalised(block.ln2, middle))
+            return after_mlp(block, middle.flatten(0, 1)).reshape(residual.shape)
 
     def read(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_out"]:
         """Return the outputs, from any rows of the residual stream after the last layer."""
@@ -172,8 +168,8 @@ def architecture(model: Transformer) -> str:
 
 
 @contextmanager
-def edited(block: Any, edit: Edit | None, heads: EditHeads | None = None, mlp: EditMLP | None = None) -> Iterator[None]:
-    """Change the patterns, the queries, keys, values and outputs of heads, and the MLP of a layer.
+def edited(block: Any, edit: Edit | None, heads: EditHeads | None = None) -> Iterator[None]:
+    """Change the patterns of a layer, and the queries, keys, values and outputs of its heads.
 
     Raises:
         BadInput: nothing went through a hook point.
@@ -191,27 +187,18 @@ def edited(block: Any, edit: Edit | None, heads: EditHeads | None = None, mlp: E
 
         return put
 
-    def put_mlp(module: nn.Module, by_place: Any, by_name: Any, output: Any) -> Any:
-        assert mlp is not None
-        into = residual_in(by_place, by_name)
-        if isinstance(output, tuple):  # a mixture of experts also returns what its router chose
-            return (mlp(into, output[0]), *output[1:])
-        return mlp(into, output)
-
     changes = {**({} if edit is None else {"pattern": edit}), **(heads or {})}
     with ExitStack() as stack:
         for name, change in changes.items():
             point = getattr(attention, f"hook_{name}")
             stack.enter_context(point.register_forward_hook(changed(name, change)))
-        if mlp is not None:
-            stack.enter_context(block.mlp.register_forward_hook(put_mlp, with_kwargs=True))
         yield
     if called != {*changes}:
         raise BadInput("the model was run without its hooks, so that nothing was ablated; expected an uncompiled model")
 
 
 def residual_in(by_place: tuple[Any, ...], by_name: dict[str, Any]) -> Tensor:
-    """Return the residual stream among the arguments of a layer, a norm or an MLP."""
+    """Return the residual stream among the arguments of a layer or a norm."""
     return by_place[0] if by_place else by_name["hidden_states"]
 
 

@@ -5,6 +5,7 @@ No file of ``circuits`` outside this folder imports TransformerLens; Transformer
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -24,6 +25,7 @@ else:
 POSITIONS_AT_ONCE = 2**13
 # Entries of the attention patterns of a layer, or of the outputs, at once: 256 MiB in single precision.
 ENTRIES_AT_ONCE = 2**26
+AT_ONCE: ContextVar[int | None] = ContextVar("at once", default=None)  # the most sequences at once, if it was chosen
 
 
 @runtime_checkable
@@ -128,7 +130,8 @@ def outputs_at_a_position(cfg: Any) -> int:
 
 def sequences_at_once(n_heads: int, n_positions: int, n_outputs: int = 1) -> int:
     """Return the number of sequences that run at once; ``n_outputs`` is the number of outputs at a position."""
-    return max(1, min(POSITIONS_AT_ONCE, ENTRIES_AT_ONCE // max(n_heads * n_positions, n_outputs)) // n_positions)
+    entries = ENTRIES_AT_ONCE // max(n_heads * n_positions, n_outputs)
+    return max(1, min(POSITIONS_AT_ONCE // n_positions, entries // n_positions, AT_ONCE.get() or POSITIONS_AT_ONCE))
 
 
 def spread(n: int, most: int, n_positions: int, cfg: Any) -> Int[torch.Tensor, " few"]:

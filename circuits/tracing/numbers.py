@@ -14,11 +14,6 @@ def above(number: Loss | Mean, threshold: float) -> Decision:
     return "undecided" if number.near(threshold) else "holds" if number.mean >= threshold else "fails"
 
 
-def below(number: Loss | Mean, threshold: float) -> Decision:
-    """Return whether a number is below a threshold; undecided within three standard errors."""
-    return "undecided" if number.near(threshold) else "holds" if number.mean < threshold else "fails"
-
-
 def table(records: Iterable[Result]) -> pandas.DataFrame:
     """Return one row for every record; a number stands beside its standard error, ``name`` beside ``name_se``."""
     rows = pandas.json_normalize([one.model_dump(mode="json") for one in records])

@@ -18,6 +18,7 @@ from retrieval_interp.cli.options import (
     Model,
     Seed,
     Threshold,
+    runs_model,
 )
 from retrieval_interp.cli.reports import print_discovery, print_report
 from retrieval_interp.cli.terminal import printable
@@ -47,12 +48,14 @@ Protocols = Annotated[
 
 
 @app.command()
+@runs_model
 def demo() -> None:
     """Validate the circuit of transformer_a, and write the report to reports/transformer_a."""
     validate("transformer_a", out=Path("reports/transformer_a"))
 
 
 @app.command()
+@runs_model
 def validate(
     model_dir: Model,
     circuit: CircuitFile = None,
@@ -88,6 +91,7 @@ def validate(
 
 
 @app.command()
+@runs_model
 def discover(
     model_dir: Model,
     out: Annotated[
@@ -144,6 +148,7 @@ def discover(
 
 
 @app.command()
+@runs_model
 def reproduce(
     report: Annotated[Path, typer.Argument(help="A report.json, or the folder that contains it.")],
     model_dir: Annotated[
@@ -204,13 +209,15 @@ def reproduce(
 
 def opened(name: str, language_task: str | None, metric: str | None) -> "tuple[Transformer, Task]":
     """Return a model with its own task, or with a language task by name."""
-    from retrieval_interp.models import library
+    from retrieval_interp.models import library, smollm2
 
     if language_task is None:
         if metric is not None:
             raise BadInput("--metric belongs to a language task; name one with --task")
-        loaded = library.load(name)
-        return loaded.model, loaded.task
+        model, task, _ = library.load(name)
+        if task is None:
+            raise BadInput(smollm2.NO_TASK)
+        return model, task
     from retrieval_interp.models.language import on_task
 
     return on_task(name, language_task, metric or "logit_difference")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Interrupted, Json, usable_seed
+from retrieval_interp.cli.options import Interrupted, Json, runs_model, usable_seed
 from retrieval_interp.cli.terminal import print_json, records
 
 app = typer.Typer()
@@ -51,6 +51,7 @@ def _range(text: str) -> list[int]:
 
 
 @app.command()
+@runs_model
 def ask(
     model: Annotated[
         list[str] | None,

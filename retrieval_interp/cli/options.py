@@ -1,7 +1,11 @@
 """Arguments and options shared by several commands."""
 
+import functools
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -56,6 +60,46 @@ MetricName = Annotated[
     typer.Option("--metric", help="Metric of the language task: logit_difference (default), probability or kl."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON document on standard output.")]
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Precision(StrEnum):
+    """The precision of weights and activations."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+MACHINE = {
+    "device": Annotated[str | None, typer.Option(help="Device: cpu (default), cuda or mps.")],
+    "dtype": Annotated[Precision | None, typer.Option(help="Precision (default: float32).")],
+    "batch_size": Annotated[int | None, typer.Option(min=1, help="Most sequences at once (default: by memory).")],
+    "threads": Annotated[int | None, typer.Option(min=1, help="Threads of the processor (default: all).")],
+}
+
+
+def runs_model(command: Command) -> Command:
+    """Add to a command the options of how its models run (``on_machine``)."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **given: Any) -> Any:
+        from retrieval_interp.models.machine import on_machine
+
+        machine = {name: given.pop(name, None) for name in MACHINE}
+        with on_machine(**machine):
+            return command(*args, **given)
+
+    signature = inspect.signature(command)
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in MACHINE.items()
+    ]
+    vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), *more])
+    run.__annotations__ = {**command.__annotations__, **MACHINE}
+    return run  # type: ignore[return-value]
 
 
 class Interrupted(Exception):

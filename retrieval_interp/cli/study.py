@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import Json, Seed
+from retrieval_interp.cli.options import Json, Seed, runs_model
 from retrieval_interp.cli.terminal import print_json, progress_bar, records, runs_bar
 from retrieval_interp.sweep.plan import KNOWN, find_plan, load_plan
 
@@ -17,6 +17,7 @@ Scale = Literal["paper", "laptop"]
 
 
 @app.command()
+@runs_model
 def emergence(
     run_dir: Annotated[str, typer.Argument(help="Folder of a training run, or a name such as transformer_d.")],
     circuit: Annotated[

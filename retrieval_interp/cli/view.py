@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from circuits.errors import BadInput
-from retrieval_interp.cli.options import LanguageTaskName, Seed
+from retrieval_interp.cli.options import LanguageTaskName, Seed, runs_model
 from retrieval_interp.cli.terminal import progress_bar
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ PAGE = "attention.html"
 
 
 @app.command()
+@runs_model
 def view(
     model_dirs: Annotated[
         list[str],

@@ -59,7 +59,7 @@ class Docstring(LanguageTask):
         words["w0"] = self.single_tokens("words", WORDS, '    """')
         others = self.single_tokens("words", WORDS, "param load: ", LEAST)
         words |= dict.fromkeys([f"w{k}" for k in range(1, 7)], others)
-        return Template.of(self.tokenizer, TEXT, words), words
+        return Template.of(self.tokenizer, TEXT, words, self.bos), words
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
         """Draw ``n`` prompts.

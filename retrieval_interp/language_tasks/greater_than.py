@@ -48,7 +48,7 @@ class GreaterThan(LanguageTask):
             self.single_tokens("years", needed, f"the year {first}", len(needed))
         nouns = self.single_tokens("nouns", NOUNS, "The ")
         words = {"noun": nouns, "XX": centuries, "YY": years, "end": centuries}
-        return Template.of(self.tokenizer, TEXT, words), words
+        return Template.of(self.tokenizer, TEXT, words, self.bos), words
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
         """Draw ``n`` prompts; YY is 02 to 98, or to 97 if 99 is not a token after any century.

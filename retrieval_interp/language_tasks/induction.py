@@ -43,7 +43,7 @@ class Induction(LanguageTask):
             BadInput: the tokenizer has too few tokens.
         """
         tokenizer = self.tokenizer
-        start = token_ids(tokenizer, "")[0]
+        start = token_ids(tokenizer, "", bos=self.bos)[0]
         ordinary = sorted({*range(len(tokenizer))} - {*tokenizer.all_special_ids})
         if len(ordinary) < 2 * LENGTH:
             raise BadInput(f"induction: the tokenizer has {len(ordinary)} tokens; expected at least {2 * LENGTH}")

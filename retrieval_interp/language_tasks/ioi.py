@@ -58,7 +58,7 @@ class IOI(LanguageTask):
         words = dict.fromkeys("ABS", self.single_tokens("names", NAMES, "Today ", LEAST_NAMES))
         words["PLACE"] = self.single_tokens("places", PLACES, "to the ")
         words["OBJECT"] = self.single_tokens("objects", OBJECTS, "gave a ")
-        return tuple(Template.of(self.tokenizer, text, words) for text in WORDINGS), words
+        return tuple(Template.of(self.tokenizer, text, words, self.bos) for text in WORDINGS), words
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
         """Draw ``n`` prompts; wordings, orders, names, places and objects are equally likely.

@@ -30,11 +30,13 @@ class LanguageTask(ABC):
 
     Attributes:
         tokenizer: the tokenizer of the model; a fast one.
+        bos: what stands before every prompt: ``default``, what the tokenizer puts there, ``none``, or a token.
     """
 
     name: ClassVar[str]
     roles: ClassVar[tuple[str, ...]]
     tokenizer: transformers.PreTrainedTokenizerBase
+    bos: str = "default"
 
     def examples(self, n: int, seed: int) -> Examples:
         """Return ``n`` prompts; the same seed gives the same prompts.
@@ -58,10 +60,10 @@ class LanguageTask(ABC):
             BadInput: there are fewer.
         """
         single, left_out = {}, []
-        start = token_ids(self.tokenizer, before.rstrip())[0]
+        start = token_ids(self.tokenizer, before.rstrip(), bos=self.bos)[0]
         for word in words:
             try:
-                ids = token_ids(self.tokenizer, before + word)[0]
+                ids = token_ids(self.tokenizer, before + word, bos=self.bos)[0]
             except BadInput:  # the tokenizer does not know it
                 ids = []
             if ids[:-1] == start:

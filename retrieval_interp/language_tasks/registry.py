@@ -23,8 +23,13 @@ def check_name(name: str) -> None:
         raise BadInput(f"unknown task {name!r}; expected one of {', '.join(LANGUAGE_TASKS)}")
 
 
-def language_task(name: str, tokenizer: transformers.PreTrainedTokenizerBase) -> LanguageTask:
+def language_task(name: str, tokenizer: transformers.PreTrainedTokenizerBase, bos: str = "default") -> LanguageTask:
     """Return a language task for a tokenizer.
+
+    Args:
+        name: its name, such as ``ioi``.
+        tokenizer: the tokenizer of the model.
+        bos: what stands before every prompt: ``default``, what the tokenizer puts there, ``none``, or a token.
 
     Raises:
         BadInput: there is no such task, or no tokenizer.
@@ -32,4 +37,4 @@ def language_task(name: str, tokenizer: transformers.PreTrainedTokenizerBase) ->
     check_name(name)
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerBase):
         raise BadInput(f"{name}: the tokenizer is {tokenizer!r:.60}; expected a tokenizer of transformers")
-    return LANGUAGE_TASKS[name](tokenizer)
+    return LANGUAGE_TASKS[name](tokenizer, bos)

@@ -16,22 +16,28 @@ UNKNOWN = "<unknown>"
 
 
 def token_ids(
-    tokenizer: transformers.PreTrainedTokenizerBase, text: str, *, start: bool = True
+    tokenizer: transformers.PreTrainedTokenizerBase, text: str, *, bos: str = "default"
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """Return the tokens of a text, and for each token the index of its first character and one past its last.
 
     Args:
         tokenizer: the tokenizer.
         text: the text.
-        start: whether to add the tokens that the tokenizer puts before a text, such as a start token.
+        bos: what stands before a text: ``default``, what the tokenizer puts there, such as a start token or nothing;
+            ``none``; or a token.
 
     Raises:
-        BadInput: the tokenizer does not know a word, leaves out a character, or gives no character offsets.
+        BadInput: the tokenizer does not know a word, leaves out a character, or gives no character offsets; or ``bos``
+            is none of its tokens.
     """
     if not tokenizer.is_fast:
         raise BadInput(f"{type(tokenizer).__name__} gives no character offsets; expected a fast tokenizer")
-    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=start)
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=bos == "default")
     ids, offsets = list(encoded["input_ids"]), list(encoded["offset_mapping"])
+    if bos not in ("default", "none"):
+        if bos not in tokenizer.get_vocab():
+            raise BadInput(f"the start token {bos!r} is none of the tokenizer's; expected default, none or a token")
+        ids, offsets = [tokenizer.get_vocab()[bos], *ids], [(0, 0), *offsets]
     if ids and ids[-1] == tokenizer.eos_token_id and offsets[-1][0] == offsets[-1][1] and len(ids) > 1:
         ids, offsets = ids[:-1], offsets[:-1]  # the answer follows
     read = [(token, first, end) for token, (first, end) in zip(ids, offsets, strict=True) if first < end]
@@ -59,7 +65,11 @@ class Template:
 
     @classmethod
     def of(
-        cls, tokenizer: transformers.PreTrainedTokenizerBase, text: str, words: Mapping[str, Mapping[str, int]]
+        cls,
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        text: str,
+        words: Mapping[str, Mapping[str, int]],
+        bos: str = "default",
     ) -> Template:
         """Make a template.
 
@@ -67,6 +77,7 @@ class Template:
             tokenizer: the tokenizer.
             text: the text, with its slots in braces.
             words: for every slot, its words, each with the token that it is.
+            bos: what stands before the text, as ``token_ids``.
 
         Raises:
             BadInput: the tokenizer does not know a word, or a slot is not the token that its word is.
@@ -77,7 +88,7 @@ class Template:
             if slot is not None:
                 spans[slot] = range(len(written), len(written) + len(word[slot]))
                 written += word[slot]
-        ids, offsets = token_ids(tokenizer, written)
+        ids, offsets = token_ids(tokenizer, written, bos=bos)
         places = {}
         for slot, span in spans.items():
             here = [at for at, (first, end) in enumerate(offsets) if first < span.stop and end > span.start]

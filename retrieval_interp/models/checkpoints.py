@@ -13,6 +13,7 @@ from circuits.errors import BadInput
 from circuits.model.transformer import Transformer, hooked_transformer
 from circuits.utils.files import write_atomically
 from circuits.utils.lazy import Deferred, torch
+from retrieval_interp.models.machine import placed
 from retrieval_interp.models.model_dir import (
     CONFIG,
     LOCK,
@@ -112,7 +113,9 @@ def _check_finished(folder: Path) -> None:
 
 
 def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, TrainableTask]:
-    """Load the model (float32, evaluation mode) and the task of a model directory, or of a checkpoint with its config.
+    """Load the model and the task of a model directory, or of a checkpoint with its config.
+
+    The model is in evaluation mode, on the CPU in float32, or as ``on_machine`` says.
 
     Raises:
         BadInput: a file is missing or damaged, config and weights do not match, or the training has not ended.
@@ -129,4 +132,4 @@ def load_model(folder: Path, weights: Path | None = None) -> tuple[Transformer, 
         raise BadInput(f"{path}: {there} weights do not fit the config; expected at least {least_parameters(cfg)}")
     model = building.build(task, cfg)
     fill(model, tensors, path)
-    return model.eval(), task
+    return placed(model.eval()), task

@@ -6,6 +6,7 @@ from circuits.model.transformer import Transformer
 from retrieval_interp.language_tasks.metric import Metric, MetricTask
 from retrieval_interp.language_tasks.registry import check_name, language_task
 from retrieval_interp.models import library, smollm2
+from retrieval_interp.models.machine import chosen
 
 
 def language_model(name: str) -> Transformer:
@@ -19,8 +20,8 @@ def language_model(name: str) -> Transformer:
     Raises:
         BadInput: there is no such model, it has no tokenizer, or TransformerLens does not support it.
     """
-    if not library.is_ours(name):
-        return from_pretrained(smollm2.folder() if name == smollm2.NAME else name)
+    if name != smollm2.NAME and not library.is_ours(name):
+        return from_pretrained(name, **chosen())
     model: Transformer = library.load(name).model
     if model.tokenizer is None:
         raise BadInput(f"{name}: reads no text; expected a model with a tokenizer")

@@ -9,10 +9,13 @@ from typing import NamedTuple
 from circuits.circuit import Circuit
 from circuits.circuit_file import load_circuit
 from circuits.errors import BadInput
+from circuits.model.language import from_pretrained
 from circuits.model.transformer import Transformer
 from circuits.utils.files import to_path
+from retrieval_interp.models import smollm2
 from retrieval_interp.models.checkpoints import fill, load_model, load_tensors, most_numbers
 from retrieval_interp.models.hub import PREFIX, fetch
+from retrieval_interp.models.machine import chosen
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, shape_from, some_checkpoints, task_from
 from retrieval_interp.tasks.task import TrainableTask
 
@@ -22,12 +25,12 @@ class Loaded(NamedTuple):
 
     Attributes:
         model: the model, in evaluation mode.
-        task: the task that the model was trained on.
+        task: the task that the model was trained on; None for ``smollm2`` (``on_task`` gives it one).
         circuit: the circuit in the model directory; None if there is none.
     """
 
     model: Transformer
-    task: TrainableTask
+    task: TrainableTask | None
     circuit: Circuit | None
 
 
@@ -42,6 +45,8 @@ def find(name: str | Path) -> Path:
     """Return the model directory for a path, a Hub address or a name; BadInput with all names if there is none."""
     if str(name).startswith(PREFIX):
         return fetch(str(name))
+    if name == smollm2.NAME:
+        raise BadInput(smollm2.NO_TASK)
     try:
         if (folder := to_path(name)).is_dir():
             return folder
@@ -55,7 +60,7 @@ def find(name: str | Path) -> Path:
 
 def is_local(name: str) -> bool:
     """Whether a name leads to a model on this machine, ours or in Hugging Face's format, without a download."""
-    return to_path(name).is_dir() or (is_ours(name) and not name.startswith(PREFIX))
+    return to_path(name).is_dir() or name == smollm2.NAME or (is_ours(name) and not name.startswith(PREFIX))
 
 
 def is_ours(name: str) -> bool:
@@ -73,7 +78,7 @@ def load(name: str | Path) -> Loaded:
     """Load a model directory, a repository of the Hugging Face Hub, or a transformer that comes with the toolkit.
 
     Args:
-        name: a path, ``hf:owner/name`` for a repository of the Hub, or a name such as ``transformer_a``.
+        name: a path, ``hf:owner/name`` for a repository of the Hub, or a name such as ``transformer_a`` or ``smollm2``.
 
     Returns:
         ``model, task, circuit``; the circuit is None if the directory has none.
@@ -81,6 +86,8 @@ def load(name: str | Path) -> Loaded:
     Raises:
         BadInput: the model is missing or damaged, or its files do not match.
     """
+    if name == smollm2.NAME:
+        return Loaded(from_pretrained(smollm2.folder(), **chosen()), None, None)
     folder = find(name)
     circuit = own_circuit(folder)
     return Loaded(*load_model(folder), circuit)

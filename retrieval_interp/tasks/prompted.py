@@ -39,7 +39,7 @@ def as_text(tokenizer: transformers.PreTrainedTokenizerBase, question: str) -> s
 
 def question_ids(tokenizer: transformers.PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[tuple[int, int]]]:
     """Return the tokens of a text, as ``token_ids``; a chat template adds the start token itself."""
-    return token_ids(tokenizer, text, start=tokenizer.chat_template is None)
+    return token_ids(tokenizer, text, bos="default" if tokenizer.chat_template is None else "none")
 
 
 def placed(

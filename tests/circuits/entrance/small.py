@@ -9,7 +9,6 @@ import circuits
 from circuits import Circuit, Examples, Roles, evaluate, run_ablated, validate
 from circuits.averages import averages
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.tracing.mlp_ablations import mlp_ablations
 from tests.architectures import LENGTH, SIZES, VOCABULARY
 
 SOURCE, END = 3, 9
@@ -125,7 +124,6 @@ ENTRANCES = {
     "discover": lambda model, task: circuits.discover(model, task, n_examples=32, threshold=0.9),
     "evaluate": lambda model, task: evaluate(model, task, Copying().examples(4, 0), [CIRCUIT]),
     "path_patching": lambda model, task: circuits.path_patching(model, task, CIRCUIT, n_examples=4),
-    "mlp_ablations": lambda model, task: mlp_ablations(model, task, n_examples=4),
     "self_consistency": lambda model, task: circuits.self_consistency(model, task, CIRCUIT, n_examples=32),
     "explore": lambda model, task: circuits.explore(model, task, CIRCUIT),
 }

@@ -53,7 +53,6 @@ from circuits.errors import plain
 from circuits.explorer import explore
 from circuits.figures.diagram import circuit_diagram
 from circuits.ground_truth import compile_circuit
-from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.viewer import over_training, side_by_side
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 from tests.refusals import assert_refused
@@ -82,7 +81,7 @@ wrong = {
 }
 for name, run in wrong.items():
     assert_refused(re.escape(name.split(", ", 1)[1]), run)
-for work in (circuits.path_patching, circuits.self_consistency, circuits.validate, circuits.discover, mlp_ablations):
+for work in (circuits.path_patching, circuits.self_consistency, circuits.validate, circuits.discover):
     for name in ("n_examples", "seed"):
         for value in ("a", 2.5, True, -1, None):
             given = {"circuit": CIRCUIT} if "circuit" in inspect.signature(work).parameters else {}

@@ -10,12 +10,10 @@ from circuits.checks.experiment import STREAM
 from circuits.given import stream_seed
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.layers import attention_patterns, layers
-from circuits.tracing.mlp_ablations import mlp_ablations
 from circuits.tracing.patched_head import PatchedHead, ProductHead, patched_head
 from circuits.tracing.unablated import Unablated
 from tests.circuits.entrance.small import Answering
 from tests.circuits.model.test_architectures import PROBLEM, RUNNING, model_of
-from tests.circuits.tracing.test_mlp_ablations import loss_of
 from tests.refusals import assert_refused
 
 HEAD = Head(1, 2)
@@ -122,29 +120,6 @@ def test_a_run_that_branches_off_is_that_of_a_changed_residual_stream(name):
 
         expected = model.run_with_hooks(examples.inputs, fwd_hooks=[("blocks.1.hook_resid_pre", put)])
         torch.testing.assert_close(own, expected, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_the_mean_of_an_mlp_is_that_of_plain_hooks(name):
-    model = model_of(name)
-    report = mlp_ablations(model, PROBLEM, n_examples=16)
-    fit, test = (PROBLEM.examples(16, stream_seed(0, stream)) for stream in ("MLP fit", "MLP loss"))
-    seen = []
-    with torch.no_grad():
-        handle = model.blocks[1].mlp.register_forward_hook(lambda module, into, out: seen.append(out))
-        model(fit.inputs)
-        handle.remove()
-        mean = (seen[0][0] if isinstance(seen[0], tuple) else seen[0]).mean(dim=0)
-
-        def put(module, into, out):
-            new = mean.expand(16, -1, -1)
-            return (new, *out[1:]) if isinstance(out, tuple) else new
-
-        handle = model.blocks[1].mlp.register_forward_hook(put)
-        expected = PROBLEM.losses(model(test.inputs), test).mean().item()
-        handle.remove()
-    assert loss_of(report, 1, None, "mean").mean == pytest.approx(expected, abs=1e-4)
-    assert loss_of(report, 1, "b", "mean").mean != pytest.approx(report.unablated.mean, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", FEW)
