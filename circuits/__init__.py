@@ -8,7 +8,7 @@ Works on any HookedTransformer or TransformerBridge with named positions and a l
     run              ablated, run_ablated, evaluate, role_attention; more in circuits.attention
     test             validate, Report; each check by itself in circuits.checks, information flow in circuits.flow
     find             discover
-    take apart       path_patching, self_consistency, interchange
+    take apart       path_patching, self_consistency
     look             attention_viewer, explore; figures in circuits.figures, more viewers in circuits.viewer
     ground truth     circuits.ground_truth
     errors           BadInput

@@ -19,7 +19,6 @@ from .report.report import Report as Report
 from .roles import Roles as Roles
 from .task import Examples as Examples
 from .task import Task as Task
-from .tracing.interchange import interchange as interchange
 from .tracing.path_patching import path_patching as path_patching
 from .validation import validate as validate
 from .viewer import attention_viewer as attention_viewer
@@ -41,7 +40,6 @@ __all__ = [
     "discover",
     "evaluate",
     "explore",
-    "interchange",
     "load_circuit",
     "path_patching",
     "register",

@@ -29,7 +29,7 @@ from circuits.model import transformer
 from circuits.model.layers import attention, check_edits, layers, output_hook, pattern_hook
 from circuits.model.transformer import Transformer, attention_mask, check_inputs, run, sequences_at_once, windowed
 from circuits.roles import Roles
-from circuits.task import Examples, Task
+from circuits.task import Examples, Measured, Task
 
 
 @entrance
@@ -70,7 +70,7 @@ def ablating(
     check_edits(model)
     roles = windowed(model, roles)
     circuit.check(roles, model.cfg.n_layers, model.cfg.n_heads)
-    silent = {head.layer for head in circuit.heads}
+    silent = {*circuit.layers}
 
     def override(pattern: Float[Tensor, "batch head query key"], hook: Any, layer: int) -> Tensor:
         silent.discard(layer)
@@ -169,7 +169,8 @@ def evaluate(
     """
     losses = torch.empty(len(circuits), len(examples), len(task.loss_components), device=examples.inputs.device)
     done, work = 0, max(1, losses[..., 0].numel())
-    for index, part, measured in each_loss(model, task, examples, circuits, averages):
+    for index, part, numbers in each_loss(model, task, examples, circuits, averages):
+        measured = numbers[:, : losses.shape[2]]
         losses = losses.to(measured.dtype)  # double precision for a model or a loss that has it
         losses[index, part] = measured
         done += len(measured)
@@ -184,8 +185,10 @@ def each_loss(
     examples: Examples,
     circuits: Sequence[Circuit],
     averages: Averages | None = None,
-) -> Iterator[tuple[int, slice, Float[Tensor, "example component"]]]:
+) -> Iterator[tuple[int, slice, Float[Tensor, "example number"]]]:
     """Yield the index of a circuit, a slice of the examples and the losses there; each circuit has its slices in order.
+
+    Beside the loss components stand the measures of a task that has some (``Measured``).
 
     Raises:
         BadInput: as ``evaluate``.
@@ -231,7 +234,7 @@ class _Tree:
 
     def losses(
         self, layer: int, residual: Float[Tensor, "example pos d_model"], members: Iterable[int]
-    ) -> Iterator[tuple[list[int], Float[Tensor, "example component"]]]:
+    ) -> Iterator[tuple[list[int], Float[Tensor, "example number"]]]:
         """Yield circuits that agree from a layer on, by their indices, with their losses."""
         versions: dict[Layer, list[int]] = {}
         for member in members:
@@ -285,8 +288,8 @@ class _Tree:
         return [z for _, _, z in attention(self.opened.model, self.examples.counterfactuals())]
 
     @torch.no_grad()
-    def _losses(self, residual: Float[Tensor, "example pos d_model"]) -> Float[Tensor, "example component"]:
-        """Return the losses; the outputs that the task does not read are NaN, which reveals losses that read them."""
+    def _losses(self, residual: Float[Tensor, "example pos d_model"]) -> Float[Tensor, "example number"]:
+        """Return the losses and the measures; outputs that the task does not read are NaN, to reveal losses that do."""
         rows = self.opened.read(residual[self.read])
         if not rows.isfinite().all():
             raise BadInput("the model's outputs are NaN or infinite")
@@ -297,4 +300,6 @@ class _Tree:
             losses_of(self.task, outputs.nan_to_num(), self.examples)  # raises if these are not finite either
             read_at = ", ".join(self.task.output_roles)
             raise BadInput(f"the losses read more than the outputs at the roles {read_at}")
+        if isinstance(self.task, Measured):
+            losses = torch.cat([losses, self.task.measured(outputs, self.examples).to(losses)], dim=1)
         return losses

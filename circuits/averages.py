@@ -6,68 +6,86 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from circuits.circuit import Head
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import examples_of, stream_seed
-from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.mechanisms.fixed_pattern import FixedPattern, check_layouts
 from circuits.model.layers import attention
 from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.split import part, sizes
 from circuits.task import Examples, Task
+from circuits.utils.kept import keep, kept, key_of
 
 
 @dataclass(frozen=True, eq=False)
 class Averages:
     """The averages of a model's heads.
 
-    Positions count from the first token; with padding, a position is averaged over the examples that are that long.
+    They are taken within a layout of the examples (``Roles.layout``). Positions count from the first token.
 
     Attributes:
-        attention: the average attention, ``[layer, head, query, key]``.
-        outputs: the average output z of every head, ``[layer, pos, head, d_head]``.
+        attention: the average attention, ``[layout, layer, head, query, key]``.
+        outputs: the average output z of every head, ``[layout, layer, pos, head, d_head]``.
+        times: the number of examples of each layout.
     """
 
-    attention: Float[Tensor, "layer head query key"]
-    outputs: Float[Tensor, "layer pos head d_head"]
+    attention: Float[Tensor, "layout layer head query key"]
+    outputs: Float[Tensor, "layout layer pos head d_head"]
+    times: Int[Tensor, " layout"]
 
     @classmethod
     def of(cls, model: Transformer, examples: Examples) -> Averages:
-        """Average over some examples."""
-        cfg, n_positions, roles = model.cfg, examples.inputs.shape[1], examples.roles
-        patterns = torch.zeros(cfg.n_layers, cfg.n_heads, n_positions, n_positions)
-        outputs = torch.zeros(cfg.n_layers, n_positions, cfg.n_heads, cfg.d_head)
+        """Average over some examples.
+
+        Raises:
+            BadInput: they have different lengths and no layout.
+        """
+        cfg, n_positions, layouts = model.cfg, examples.inputs.shape[1], examples.roles.layouts("averages").cpu()
+        times, key = torch.bincount(layouts), key_of(examples.inputs, len(examples), "averages")
+        if found := kept(key):
+            return cls(**found)
+        patterns = torch.zeros(len(times), cfg.n_layers, cfg.n_heads, n_positions, n_positions)
+        outputs = torch.zeros(len(times), cfg.n_layers, n_positions, cfg.n_heads, cfg.d_head)
         at_once = sequences_at_once(cfg.n_heads, n_positions)
         for start in range(0, len(examples), at_once):
-            batch = examples.take(slice(start, start + at_once))
+            batch, of = examples.take(slice(start, start + at_once)), layouts[start : start + at_once]
             for layer, pattern, z in attention(model, batch):
-                patterns[layer] += batch.roles.aligned(pattern, -2, -1).float().sum(dim=0).cpu()
-                outputs[layer] += batch.roles.aligned(z, 1).float().sum(dim=0).cpu()
-        times = roles.times(n_positions).clamp(min=1).cpu()
-        return cls(patterns / times[:, None], outputs / times[:, None, None])
+                for total, seen in (
+                    (patterns, batch.roles.aligned(pattern, -2, -1)),
+                    (outputs, batch.roles.aligned(z, 1)),
+                ):
+                    for kind in of.unique():
+                        total[kind, layer] += seen[of == kind].float().sum(dim=0).cpu()
+        each = times.clamp(min=1)[:, None, None, None, None]
+        keep(key, {"attention": patterns / each, "outputs": outputs / each, "times": times})
+        return cls(patterns / each, outputs / each, times)
 
     @cached_property
     def patterns(self) -> dict[Head, FixedPattern]:
         """Every head's average attention pattern, as a mechanism."""
-        n_layers, n_heads = self.attention.shape[:2]
+        n_layers, n_heads = self.attention.shape[1:3]
         heads = [Head(layer, index) for layer in range(n_layers) for index in range(n_heads)]
-        return {head: FixedPattern(self.attention[head.layer, head.index], "mean") for head in heads}
+        means = self.attention[0] if len(self.attention) == 1 else self.attention.permute(1, 2, 0, 3, 4)
+        return {head: FixedPattern(means[head.layer, head.index], "mean") for head in heads}
 
     def output(self, head: Head, roles: Roles, n_positions: int) -> Float[Tensor, "#batch pos d_head"]:
         """Return a head's average output z at every position of some examples.
 
         Raises:
-            BadInput: the examples have another length.
+            BadInput: the examples have another length, or a layout that is in no average.
         """
-        if self.outputs.shape[1] != n_positions:
-            raise BadInput(f"averages over {self.outputs.shape[1]} positions; the examples have {n_positions}")
-        average = self.outputs[head.layer, :, head.index].to(roles.positions.device)
-        return roles.from_first_token(average[None], 1)
+        if self.outputs.shape[2] != n_positions:
+            raise BadInput(f"averages over {self.outputs.shape[2]} positions; the examples have {n_positions}")
+        layouts = roles.layouts("averages").cpu()
+        check_layouts("averages", layouts, self.times > 0)
+        average = self.outputs[:, head.layer, :, head.index].to(roles.positions.device)
+        return roles.from_first_token(average if len(average) == 1 else average[layouts], 1)
 
 
 def averaged_examples(

@@ -16,7 +16,7 @@ from pydantic import GetCoreSchemaHandler
 from circuits.errors import BadInput, text, whole
 from circuits.heads import Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import NAMED, PREVIOUS, ROWS, Mechanism
+from circuits.mechanisms.mechanism import NAMED, PREVIOUS, ROWS, Intact, Mechanism
 from circuits.mechanisms.one_hot import POSITION, Condition, OneHot, is_role
 from circuits.results import as_text
 from circuits.roles import Roles
@@ -147,19 +147,23 @@ class Circuit:
 
     @cached_property
     def layers(self) -> Mapping[int, Layer]:
-        """The named heads of every layer that has some, with their mechanisms."""
+        """The heads of every layer that are replaced or idle, with their mechanisms; none that is named intact."""
         layers: dict[int, Layer] = {}
         for head, mechanism in self.heads.items():
-            layers[head.layer] = (*layers.get(head.layer, ()), (head.index, mechanism))
+            if mechanism != Intact():
+                layers[head.layer] = (*layers.get(head.layer, ()), (head.index, mechanism))
         return layers
 
     def layer(self, layer: Any) -> Layer:
-        """Return the named heads of one layer with their mechanisms."""
+        """Return the heads of one layer that are replaced or idle, with their mechanisms."""
         return self.layers.get(whole("a layer", layer), ())
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of all heads and mechanisms, without name and description; the same in every process."""
+        """The SHA-256 of what is replaced, without name and description; the same in every process.
+
+        Heads that are named intact do not count: the model computes the same without their names.
+        """
         return _digest([(layer, _layer_digest(heads)) for layer, heads in self.layers.items()])
 
     @cached_property

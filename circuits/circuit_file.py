@@ -3,7 +3,7 @@
 name: induction
 description: An induction head.
 heads:
-  L0H0: previous                     # or uniform, identity
+  L0H0: previous                     # or uniform, identity, first (the first token)
   L1H0:
     query: pair1.second              # the role that attends: the role that it attends to
     elsewhere: zero                  # all other rows: zero (the default), uniform, identity or mean
@@ -13,7 +13,11 @@ heads:
       - {to: pair2.first, slot: [1]}
       - position 3                   # the default row; or a role, uniform, identity, previous or zero
   L3H0: mean                         # the head's average; or map: one key for each query; or given: any numbers
+  L3H1:
+    query: {pair1.second: 0.6, pair2.first: 0.2}     # a soft head: so much of its attention, the rest by position
+    elsewhere: mean
   L4H0: idle                       # its output is its average, by position; or resample: that of a counterfactual
+  L4H1: intact                     # it is needed, and nothing is said of what it does
   L5H0: {mechanism: window, width: 3}     # a mechanism of your own (mechanisms/registry.py)
 patterns: {file: circuit.patterns.safetensors, sha256: 5f0c...}     # the file with the numbers of fixed patterns
 """
@@ -40,6 +44,7 @@ from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import FIXED, NAMED, Ends, Mechanism
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.mechanisms.registry import registered
+from circuits.mechanisms.soft import Soft
 from circuits.utils.files import read_bytes, read_text, to_path, write_together
 from circuits.utils.yaml_file import LARGEST_FILE, parse
 
@@ -81,6 +86,11 @@ def dump_circuit(circuit: Circuit, patterns: str = f"circuit{PATTERNS}") -> str:
 
 
 def _dumped(mechanism: Mechanism) -> object:
+    if isinstance(mechanism, Soft):
+        by_source: dict[str, dict[str, float]] = {}
+        for (source, target), weight in mechanism.weights:
+            by_source.setdefault(source, {})[target] = weight
+        return {**by_source, "elsewhere": mechanism.elsewhere.name}
     if isinstance(mechanism, OneHot):
         where = dict(mechanism.where)
         rows: dict[str, list[object]] = {}
@@ -169,12 +179,18 @@ def _read(head: Head, said: Any, numbers: np.ndarray | None, origin: dict[Head |
     if "mechanism" in said:
         return _of_user(head, _text(said.pop("mechanism")), {str(key): _value(value) for key, value in said.items()})
     rows: list[Ends] = []
+    weights: dict[Ends, Any] = {}
     where: dict[Ends, Condition] = {}
     elsewhere: str | FixedPattern = "zero"
     for source, targets in said.items():
         with _at(source.place):
             if source == "elsewhere":
                 elsewhere = fixed(targets) if targets in FIXED else _text(targets)
+                continue
+            if isinstance(targets, dict) and "to" not in targets:
+                for target, weight in targets.items():
+                    weights[str(source), str(target)] = _value(weight)
+                    origin[AttentionPath(head, str(source), str(target))] = source.place
                 continue
             for one in targets if isinstance(targets, list) else [targets]:
                 target, condition = _conditional(one) if isinstance(one, dict) else (_text(one), None)
@@ -185,7 +201,13 @@ def _read(head: Head, said: Any, numbers: np.ndarray | None, origin: dict[Head |
                 where |= {ends: condition} if condition else {}
                 rows.append(ends)
                 origin[AttentionPath(head, *ends)] = source.place
-    return OneHot(rows, elsewhere, where)
+    if not weights:
+        return OneHot(rows, elsewhere, where)
+    if rows or not isinstance(elsewhere, FixedPattern):
+        raise BadInput(
+            f"{head} is a soft head; expected weights in all rows, and a fixed pattern elsewhere, such as mean"
+        )
+    return Soft(weights, elsewhere)
 
 
 def _conditional(said: Mapping[str, Any]) -> tuple[str, Condition]:
@@ -250,7 +272,8 @@ def _numbers(said: Any, folder: Path | None, content: bytes | None) -> dict[Head
 
 def fixed_patterns(circuit: Circuit) -> dict[Head, FixedPattern]:
     """Return the fixed pattern of every head that has one, as its mechanism or ``elsewhere`` of a one-hot mechanism."""
-    heads = {head: kind.elsewhere if isinstance(kind, OneHot) else kind for head, kind in circuit.heads.items()}
+    kinds = circuit.heads.items()
+    heads = {head: kind.elsewhere if isinstance(kind, OneHot | Soft) else kind for head, kind in kinds}
     return {head: fixed for head, fixed in heads.items() if isinstance(fixed, FixedPattern)}
 
 

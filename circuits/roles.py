@@ -12,7 +12,7 @@ from circuits.errors import BadInput
 from circuits.utils.lazy import torch
 
 # What roles and groups are not called, because it means something else in a circuit.
-WORDS = ("*", "at", "elsewhere", "identity", "mechanism", "position", "previous", "to", "uniform", "zero")
+WORDS = ("*", "at", "elsewhere", "first", "identity", "mechanism", "position", "previous", "to", "uniform", "zero")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,9 @@ class Roles:
             (``circuits.mechanisms.Condition``).
         valid: True where there is a token and not padding, ``[batch, pos]``, if the examples have different lengths;
             the tokens of an example are side by side, and the padding may be on either side. None without padding.
+        layout: the layout of every example, as a number from 0, ``[batch]``: examples of one layout, such as prompts of
+            one wording, have the same meaning at every position, and the same length. Averages are taken within a
+            layout. None if all examples are of one.
         causal: whether a position can attend to itself and earlier ones only; False for a model that attends in both
             directions.
         windows: for every layer, how many positions a position sees, from itself backwards; None if it sees all that
@@ -40,6 +43,7 @@ class Roles:
     positions: Int[torch.Tensor, "batch role instance"]
     groups: Mapping[str, torch.Tensor] = field(default_factory=dict)
     valid: Bool[torch.Tensor, "batch pos"] | None = None
+    layout: torch.Tensor | None = None
     causal: bool = True
     windows: tuple[int | None, ...] = ()
     window: int | None = None
@@ -51,6 +55,7 @@ class Roles:
         groups: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
         valid: torch.Tensor | None = None,
         causal: bool = True,
+        layout: torch.Tensor | None = None,
     ) -> Roles:
         """Make roles from positions by name, such as ``Roles.of({"source": positions, "target": positions})``.
 
@@ -60,10 +65,12 @@ class Roles:
             groups: for every group, the labels of every role, by name in any order, in the same shape.
             valid: True where there is a token and not padding, ``[batch, pos]``; such as a tokenizer's attention mask.
             causal: False for a model that attends in both directions.
+            layout: the layout of every example, as a number from 0, ``[batch]``.
 
         Raises:
             BadInput: a name cannot be used (``check_name``), a group lacks a role or has another one, the numbers
-                are not whole, the shapes differ or have another number of dimensions, or a role is at padding.
+                are not whole, the shapes differ or have another number of dimensions, a role is at padding, or
+                examples of one layout have different lengths.
         """
 
         def stacked(what: str, given: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -86,7 +93,8 @@ class Roles:
         tokens = None if valid is None else as_tensor("valid", valid).bool()
         if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(next(iter(positions.values())))):
             raise BadInput(f"valid has the shape {[*tokens.shape]}; expected [batch, positions]")
-        return cls(tuple(positions), stacked("a position", positions), labels, tokens, causal)
+        kinds = None if layout is None else as_tensor("layout", layout)
+        return cls(tuple(positions), stacked("a position", positions), labels, tokens, kinds, causal)
 
     def __post_init__(self) -> None:
         for what, at in {"positions": self.positions, **self.groups}.items():
@@ -104,6 +112,13 @@ class Roles:
             raise BadInput(f"role names repeat: {', '.join(self.names)}")
         if not len(self):
             raise BadInput("0 examples; expected at least 1")
+        if self.layout is not None:
+            whole = not self.layout.is_floating_point() and self.layout.dtype != torch.bool
+            if self.layout.shape != self.positions.shape[:1] or not whole or self.layout.min() < 0:
+                raise BadInput("the layouts of examples are no whole numbers from 0, [batch]; expected one for each")
+            for kind, there in self._of_layout(self.tokens(1).sum(dim=1)):
+                if (there != there[0]).any():
+                    raise BadInput(f"the examples of layout {kind} have different lengths; expected one length")
         if self.valid is not None:
             if (self.valid[:, 1:] != self.valid[:, :-1]).sum(dim=1).amax() > 1 or not self.valid.any(dim=1).all():
                 raise BadInput("padding on both sides of an example, or within it; expected tokens on one side")
@@ -117,6 +132,25 @@ class Roles:
             raise BadInput(f"unknown role {name!r}; the roles are {', '.join(self.names)}")
         return self.positions[:, self.names.index(name)]
 
+    def _of_layout(self, values: Shaped[torch.Tensor, " batch"]) -> Iterator[tuple[int, torch.Tensor]]:
+        assert self.layout is not None
+        return ((int(kind), values[self.layout == kind]) for kind in self.layout.unique())
+
+    def layouts(self, what: str) -> Int[torch.Tensor, " batch"]:
+        """Return the layout of every example; ``what`` says which averages are taken within it, for the message.
+
+        Raises:
+            BadInput: the examples have different lengths and no layout.
+        """
+        if self.layout is not None:
+            return self.layout
+        long = self.tokens(1).sum(dim=1)
+        if (long != long[0]).any():
+            raise BadInput(
+                f"{what}: the examples have different lengths and no layout; expected Roles.of(..., layout=...)"
+            )
+        return torch.zeros_like(long)
+
     @property
     def first(self) -> Int[torch.Tensor, " batch"]:
         """The position of the first token of every example: 0, unless there is padding before it."""
@@ -127,11 +161,6 @@ class Roles:
         if self.valid is None:
             return torch.ones(len(self), n_positions, dtype=torch.bool, device=self.positions.device)
         return self.valid
-
-    def times(self, n_positions: int) -> Int[torch.Tensor, " pos"]:
-        """Return how many examples have a token at each position, counted from the first token."""
-        long = self.tokens(n_positions).sum(dim=1)
-        return (torch.arange(n_positions, device=long.device) < long[:, None]).sum(dim=0)
 
     def within(self, pattern: Float[torch.Tensor, "#batch query key"]) -> Float[torch.Tensor, "#batch query key"]:
         """Return attention patterns without attention to padding; each row of a token keeps its sum.
@@ -262,8 +291,8 @@ class Roles:
 
     def _with(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Roles:
         labels = {name: change(numbers) for name, numbers in self.groups.items()}
-        valid = None if self.valid is None else change(self.valid)
-        return replace(self, positions=change(self.positions), groups=labels, valid=valid)
+        valid, layout = (None if one is None else change(one) for one in (self.valid, self.layout))
+        return replace(self, positions=change(self.positions), groups=labels, valid=valid, layout=layout)
 
     def labels(self, example: int, n_positions: int) -> list[str]:
         """Return a label for every position of one example: ``instance:role``, or the position if it has no role.

@@ -1,23 +1,25 @@
 """What a user implements: a task. Any class with the members of ``Task`` is one:
 
     class LastTokenAgain:
-        roles, loss_components, output_roles = ("first", "end"), ("answer",), ("end",)
+        roles, loss_components, output_roles = ("start", "end"), ("answer",), ("end",)
 
         def examples(self, n, seed):
             tokens = torch.randint(10, (n, 4), generator=torch.Generator().manual_seed(seed))
-            first, end = (torch.full((n,), position) for position in (0, 3))
-            return Examples(tokens, targets=tokens[:, 0], roles=Roles.of({"first": first, "end": end}))
+            start, end = (torch.full((n,), position) for position in (0, 3))
+            return Examples(tokens, targets=tokens[:, 0], roles=Roles.of({"start": start, "end": end}))
 
         def losses(self, outputs, examples):
             return torch.nn.functional.cross_entropy(outputs[:, -1], examples.targets, reduction="none")[:, None]
 
 A task may have more, each of which unlocks a function:
 
-    layout, read_at                       LaidOut            flow_check; what ``interchange`` compares a circuit with
-    variables, exchanged, distances       Interchangeable    interchange
+    layout, read_at                       LaidOut            flow_check; what ``interchange`` compares with
+    variables, exchanged, distances       Interchangeable    ``retrieval_interp.interchange``
     instance_losses                       WithInstances      losses split by label: self_consistency, discover;
                                                              *agrees* counts the instances that the model fails
     differences                           Comparable         validate compares outputs instead of losses
+    measures, measured                    Measured           more numbers beside every loss
+    two_sided                             (True)             a loss clearly below the model's own is not low either
     data                                  OnData             a fixed data set, which discover and validate split
     counterfactual inputs of Examples                        resample ablation, instead of other examples
 """
@@ -159,6 +161,20 @@ class Comparable(Task, Protocol):
         """
 
 
+@runtime_checkable
+class Measured(Task, Protocol):
+    """A task that gives more numbers beside its losses, such as a logit difference. They decide nothing."""
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Their names. Of the first, more is better: a head without which it is higher works against the task."""
+
+    def measured(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch measure"]:
+        """Return the numbers of every example, from the outputs at the output roles."""
+
+
 Known = Mapping[str, frozenset[str]]  # the pieces that every role knows
 
 
@@ -239,7 +255,7 @@ class Variable:
 
 @runtime_checkable
 class Interchangeable(Task, Protocol):
-    """A task with a high-level model, for ``interchange``: variables, and answers to compare between instances."""
+    """A task with a high-level model, for interchange interventions: variables, and answers to compare."""
 
     @property
     def variables(self) -> Sequence[Variable]:

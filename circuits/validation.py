@@ -8,7 +8,7 @@
     minimal     no path and no positional head is superfluous (Wang et al. 2022; checks/minimality.py)
 
 A circuit holds if all of these hold. Beside them stand other circuits that do as well (checks/uniqueness.py), and
-Appendix E of the paper to the letter (checks/paper_protocol.py).
+Appendix E of the paper to the letter (checks/paper_protocol.py), which is not run on models with many heads.
 """
 
 from circuits.checks.agreement import agreement, solves
@@ -67,7 +67,7 @@ def validate(
         progress(0.8)
         others = uniqueness(experiment, parts)
         progress(0.9)
-        paper = paper_protocol(experiment)
+        paper = None if experiment.many else paper_protocol(experiment)
     statements = statements_of(
         {
             "solves": (solved,),
@@ -97,6 +97,7 @@ def validate(
         parts=parts,
         uniqueness=others,
         paper=paper,
+        first=experiment.first if experiment.many else {},
     )
     report._experiment = experiment
     return report

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -185,9 +185,15 @@ def side_by_side(viewers: Mapping[str, Viewer]) -> Viewer:
 
 
 def attention_frame(
-    model: Transformer, examples: Examples, example: int, layer: int | None, head: int | None, step: int | None = None
+    model: Transformer,
+    examples: Examples,
+    example: int,
+    layer: int | None = None,
+    head: int | None = None,
+    step: int | None = None,
+    heads: Collection[Head] | None = None,
 ) -> Frame:
-    """Return the attention on one example, of all heads, the heads of a layer, or one head.
+    """Return the attention on one example, of all heads, the heads of a layer, one head, or some.
 
     Raises:
         BadInput: there is no such example, layer or head, or a head is given without its layer.
@@ -199,7 +205,7 @@ def attention_frame(
         str(Head(at, index)): patterns[0, index].double().cpu().numpy().round(3).tolist()
         for at, patterns in attention_patterns(model, one)
         for index in range(model.cfg.n_heads)
-        if layer in (None, at) and head in (None, index)
+        if layer in (None, at) and head in (None, index) and (heads is None or (at, index) in heads)
     }
     labels = one.roles.labels(0, one.inputs.shape[1])
     if model.tokenizer is not None:

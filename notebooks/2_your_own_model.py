@@ -11,7 +11,7 @@
 # ## The task
 #
 #     token    start   a   b       c      d   ...   filler   ...   a   b       c   d   ...
-#     role                 first   next                                again
+#     role                 earlier next                                again
 #
 # At the second b the model has to predict c. Every repeated token but the last has these three roles.
 #
@@ -30,7 +30,7 @@ LENGTH = 1 + 2 * PERIOD + FILLER
 
 
 class RepeatedTokens:
-    roles = ("again", "first", "next")
+    roles = ("again", "earlier", "next")
     loss_components = ("next",)
     output_roles = ("again",)
 
@@ -92,7 +92,7 @@ print(f"loss {loss.item():.4f}; a uniform guess has 1")
 # %% [markdown]
 # ## Look at the attention
 #
-# These are averages from role to role. Which head attends from `next` to `first`, the token before it? Which one attends from
+# These are averages from role to role. Which head attends from `next` to `earlier`, the token before it? Which one attends from
 # `again` to `next`?
 
 # %%
@@ -101,7 +101,7 @@ from circuits.figures.attention_figure import attention_figure
 
 examples = task.examples(256, seed=1)
 attention = role_attention(model, examples)
-attention_figure(attention, task.roles, ["first", "next", "again"])
+attention_figure(attention, task.roles, ["earlier", "next", "again"])
 
 # %%
 from circuits import attention_viewer
@@ -118,7 +118,7 @@ attention_viewer(model, examples, example=0)
 # %%
 from circuits import Circuit
 
-again, first, following = (task.roles.index(role) for role in ("again", "first", "next"))
+again, first, following = (task.roles.index(role) for role in ("again", "earlier", "next"))
 lower = int(attention[0, :, following, first].argmax())
 upper = int(attention[1, :, again, following].argmax())
 textbook = Circuit(
@@ -162,7 +162,7 @@ validate(model, task, found.circuit, n_examples=512, seed=2).decision
 # ## Explore it
 #
 # Repair the textbook circuit by hand. Choose the other upper head, draw its path from `again` to `next`, and watch the loss.
-# The lower head also attends to roles rather than to every previous position: draw `next` to `first` for it.
+# The lower head also attends to roles rather than to every previous position: draw `next` to `earlier` for it.
 
 # %%
 from circuits import explore

@@ -2,7 +2,7 @@
 
     position    0      1  2  3  4    5  6  7    8  9
     token       start  a  b  c  d    u  v  w    b  c        (filler of random length on both sides of the copy)
-    chain 2            first next               again       (asked at the second b: what comes now? c)
+    chain 2          earlier next               again       (asked at the second b: what comes now? c)
 
 The filler keeps the model from finding the copy by its distance.
 """
@@ -23,7 +23,7 @@ LENGTH = 1 + 2 * PERIOD + FILLER
 class RepeatedTokens:
     """Predict the next token within the second copy; the loss is the cross-entropy over that of a guess."""
 
-    roles: tuple[str, ...] = ("again", "first", "next")
+    roles: tuple[str, ...] = ("again", "earlier", "next")
     loss_components: tuple[str, ...] = ("next",)
     output_roles: tuple[str, ...] = ("again",)
 

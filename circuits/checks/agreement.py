@@ -18,6 +18,7 @@ from circuits.given import losses_of
 from circuits.losses.betting import decided
 from circuits.losses.sample import blocks
 from circuits.losses.sequential_test import OWN
+from circuits.mechanisms.mechanism import Intact
 from circuits.model.transformer import outputs_at_a_position, run, sequences_at_once
 from circuits.results import Number, Result, Verdict
 from circuits.settings import current
@@ -46,9 +47,14 @@ class Agreement(Result):
 
 def solves(experiment: Experiment) -> Verdict:
     """Return whether the circuit does the task as well as the model, with every head replaced or idle."""
-    intact = [head for head in experiment.all_heads if head not in experiment.circuit.heads]
-    replaced = f"{len(experiment.circuit.heads)} heads" if intact else "every head"
+    circuit = experiment.circuit
+    intact = [head for head in experiment.all_heads if head not in circuit.heads]
+    named = [head for head, mechanism in circuit.heads.items() if mechanism == Intact()]
+    replaced = f"{len(circuit.heads) - len(named)} heads" if intact or named else "every head"
     low = experiment.low("solves", f"With {replaced} replaced or idle the loss", experiment.combined)
+    if named:
+        said = f"{low.sentence} Named intact, so that nothing is said of what they do: {len(named)} ({listed(named)})."
+        low = low.model_copy(update={"sentence": said})
     if not intact:
         return low
     what = "head intact and says nothing of it" if len(intact) == 1 else "heads intact and says nothing of them"

@@ -2,7 +2,8 @@
 
 After a knockout of any of its heads, the circuit (all others ablated, too) and the model must have the same loss, or
 both be as bad as without any head: beyond that there is nothing to compare. A head is knocked out by its average
-output, whether it looks at content or attends by position. Every head is, every two heads, and random sets of them.
+output, whether it looks at content or attends by position. Every head is, every two heads, and random sets of them. Of
+a model with many heads, those that look at content are, one at a time and in random sets.
 """
 
 import random
@@ -44,19 +45,22 @@ def completeness(experiment: Experiment, progress: Progress = lambda share: None
 
     Single heads are knocked out on all examples, several on as many as the decision needs.
     """
-    test, heads, rng = experiment.test, experiment.heads, random.Random(experiment.seed)
-    if not experiment.outside:
+    test, rng, many = experiment.test, random.Random(experiment.seed), experiment.many
+    heads = experiment.looking if many else experiment.heads
+    if not experiment.outside or not heads:
         return ()
-    sets = [subset for size in (1, 2) for subset in combinations(heads, size)]
+    sets = [subset for size in ((1,) if many else (1, 2)) for subset in combinations(heads, size)]
     for _ in range(current().random_sets if len(heads) > 2 else 0):
         sets.append(tuple(sorted(rng.sample(heads, rng.randint(3, len(heads))))))
     sets = [*dict.fromkeys(sets)]
     of_circuit = {subset: experiment.without(*experiment.outside, *subset) for subset in sets}
     of_model = {subset: experiment.without(*subset) for subset in sets}
     singles = [subset for subset in sets if len(subset) == 1]
-    test.measure([ways[subset] for subset in singles for ways in (of_circuit, of_model)], progress=progress)
-    higher = test.test(of_circuit, than=of_model)
-    lower = test.test(of_model, than=of_circuit)
+    if not many:
+        test.measure([ways[subset] for subset in singles for ways in (of_circuit, of_model)], progress=progress)
+    most = current().enough if many else None
+    higher = test.test(of_circuit, than=of_model, max_examples=most)
+    lower = test.test(of_model, than=of_circuit, max_examples=most)
     broken = {
         subset for subset in sets if experiment.broken(of_circuit[subset]) and experiment.broken(of_model[subset])
     }
@@ -89,6 +93,9 @@ def complete(experiment: Experiment, knockouts: tuple[Knockout, ...]) -> Verdict
         return verdict("complete", f"The circuit has all {len(experiment.heads)} heads, so no other can do their work.")
     apart = [out for out in knockouts if out.decision == "above"]
     near = [out for out in knockouts if out.decision == "undecided"]
+    if not knockouts:
+        nothing = {"No head looks at content, and none of so many was knocked out: ": ["nothing was tested"]}
+        return verdict("complete", "", undecided=nothing)
     n = f"{len(apart) or 'none'} of {len(knockouts)}"
     said = f"In {n} knockouts, circuit and model differ in loss by {experiment.threshold:.3g} of the range or more."
     if apart and all(out.difference > 0 for out in apart):

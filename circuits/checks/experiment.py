@@ -17,6 +17,7 @@ from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Idle, Resample
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision, Verdict
+from circuits.settings import current
 from circuits.split import part
 from circuits.task import Task
 
@@ -46,6 +47,8 @@ class Experiment:
         all_heads: the heads of the model.
         heads: the circuit's heads: all that are not idle.
         outside: the idle heads, and those whose output is resampled.
+        looking: the circuit's heads that look at content: they have paths, or are named intact.
+        many: whether the model has so many heads that only those that look are tested one by one (``one_by_one``).
     """
 
     @entrance
@@ -71,6 +74,8 @@ class Experiment:
         self.all_heads = tuple(self.averages.patterns)
         self.outside = tuple(head for head, own in circuit.heads.items() if isinstance(own, Idle | Resample))
         self.heads = tuple(head for head in self.all_heads if head not in self.outside)
+        self.looking = tuple(head for head, own in circuit.heads.items() if own.varies)
+        self.many = len(self.all_heads) > current().one_by_one
 
     @property
     def scale(self) -> Range:
@@ -84,9 +89,22 @@ class Experiment:
 
     @cached_property
     def up_to(self) -> tuple[DecidedLoss, ...]:
-        """For every layer, the loss with the named heads up to this layer replaced and those above intact."""
+        """For every layer, the loss with the named heads up to this layer replaced and those above intact.
+
+        Empty for a model with many heads.
+        """
+        if self.many:
+            return ()
         layers = {layer: self.circuit.up_to(layer) for layer in range(self.model.cfg.n_layers)}
         return tuple(self.test.test(layers).values())
+
+    @property
+    def first(self) -> dict[Head, float]:
+        """The average attention of every head to the first token, from all later positions."""
+        rows = self.averages.attention[..., 1:, :]  # [layout, layer, head, query, key]
+        there = rows.sum(dim=-1) > 0
+        shares = (rows[..., 0] * there).sum(dim=(0, 3)) / there.sum(dim=(0, 3))
+        return {head: shares[head.layer, head.index].item() for head in self.all_heads}
 
     @property
     def means(self) -> dict[Head, FixedPattern]:

@@ -6,7 +6,8 @@ all heads replaced. It matters indirectly if it only tells the heads above where
 attention of these heads, so the loss rises only with the heads above some layer intact.
 
 A positional head, which has a fixed pattern, is made idle instead, in the circuit, and among the circuit's intact heads
-(its average output, or that on another example).
+(its average output, or that on another example). A soft head and one that is named intact get their average pattern:
+what that costs is their price. Of a model with many heads, positional heads are not tested one by one.
 
 Of what does neither, a path may back up another one: if another head has the same path, the effect is also measured
 without that (the set K of Wang et al.).
@@ -22,7 +23,8 @@ from circuits.checks.experiment import DECISIONS, MORE, Experiment, listed, verd
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.losses.loss import Compared
 from circuits.losses.sequential_test import DecidedLoss
-from circuits.mechanisms.mechanism import REPLACEMENTS, Idle, Mechanism, Resample
+from circuits.mechanisms.mechanism import REPLACEMENTS, Idle, Intact, Mechanism, Resample
+from circuits.mechanisms.soft import Soft
 from circuits.results import Result, Verdict
 from circuits.settings import current
 
@@ -33,13 +35,13 @@ Way = tuple[Part, str]  # of removing a part
 
 
 class Removal(Result):
-    """A circuit without one path, or with one positional head idle.
+    """A circuit without one path, or with one head simpler.
 
     Attributes:
         head: the head.
-        path: the path; None if the head is made idle.
+        path: the path; None if the head is made idle, or gets its average pattern.
         losses: the loss with all heads replaced, by what the path's row becomes (``uniform``, ``identity``), or
-            ``idle``; its excess is that over the circuit's loss.
+            ``idle``, or ``mean``; its excess is that over the circuit's loss.
         intact: if this is no clear effect, the loss with the highest excess with the heads above some layer intact, or
             with all of the circuit's heads intact; the excess is that over the same with the part in place.
         needed: ``directly`` if all ``losses`` show an effect; ``indirectly`` if each of them or its ``intact`` does;
@@ -54,7 +56,8 @@ class Removal(Result):
     needed: Needed
 
     def __str__(self) -> str:
-        return f"{self.head} made idle" if self.path is None else str(self.path)
+        made = "made idle" if "idle" in self.losses else "at its average pattern"
+        return f"{self.head} {made}" if self.path is None else str(self.path)
 
 
 def minimality(experiment: Experiment) -> tuple[Removal, ...]:
@@ -63,9 +66,12 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
     ways: dict[Part, dict[str, Change]] = {
         (path.head, path): {row: partial(Circuit.without, path=path, instead=row) for row in REPLACEMENTS}
         for path in circuit.removable
+        if not isinstance(circuit.heads[path.head], Soft)
     }
     for head, mechanism in circuit.heads.items():
-        if not mechanism.paths and not mechanism.where and mechanism != Idle():
+        if isinstance(mechanism, Soft | Intact):
+            ways[head, None] = {"mean": partial(_ablated, head=head, ablation=experiment.means[head])}
+        elif not mechanism.paths and not mechanism.where and mechanism != Idle() and not experiment.many:
             ways[head, None] = {"idle": partial(_ablated, head=head, ablation=Idle())}
     each = {(part, way): change for part, changes in ways.items() for way, change in changes.items()}
     directly = _effects(experiment, circuit, each, min_examples=current().enough)
@@ -82,7 +88,7 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
     solved = experiment.combined.decision == "below"
     open_ = {one: change for one, change in rest.items() if solved and _shown(directly[one], intact[one]) != "above"}
     backups: dict[Way, list[DecidedLoss]] = {one: [] for one in open_}
-    for twin in circuit.paths if open_ else ():
+    for twin in circuit.paths if open_ and not experiment.many else ():
         same = {one: change for one, change in open_.items() if one[0][1] and _are_twins(one[0][1], twin)}
         without = [base.without(twin, "identity") for base in (circuit, *levels) if twin in base.paths]
         for one, effects in _in_each(experiment, without, same).items():
@@ -122,7 +128,7 @@ def _effects(
     test, changed = experiment.test, {one: change(base) for one, change in changes.items()}
     effects = test.costs(changed, base, min_examples)
     none = {one: changed[one] for one, effect in effects.items() if effect.decision != "above"}
-    effects |= test.costs(none, base, experiment.n_examples)
+    effects |= test.costs(none, base, 0 if experiment.many else experiment.n_examples)
     if test.test_one(base).decision == "below":
         over = {one: decided for one, decided in test.test(none).items() if decided.decision == "above"}
         effects |= {one: DecidedLoss(effects[one].loss, "above", effects[one].excess) for one in over}
@@ -178,7 +184,8 @@ def minimal(experiment: Experiment, parts: tuple[Removal, ...]) -> Verdict:
         return Verdict(name="minimal", decision=DECISIONS[experiment.combined.decision], sentence=said)
     by_need = {how: [str(one) for one in parts if one.needed == how] for how in get_args(Needed)}
     effect = f"by {current().least:.3g} of the range or more"
-    said = f"The loss rises {effect} without any one of these: {listed(by_need['directly']) or 'none'}."
+    changes = "changes" if experiment.test.two_sided else "rises"
+    said = f"The loss {changes} {effect} without any one of these: {listed(by_need['directly']) or 'none'}."
     said = said if parts else "The circuit has no path and no positional head, so none is superfluous."
     if by_need["indirectly"]:
         said += f" Without these it does so with heads intact only: {listed(by_need['indirectly'])}."

@@ -3,8 +3,9 @@
 Elsewhere the circuit says where heads look. Here each head with paths between roles is intact and looks for itself,
 in the residual stream that the replaced heads below it have made. A path is self-consistent if its target gets more
 attention than any other position in most instances, for every label of the task's main group that its condition covers:
-with less than half of the attention, too, because an MLP may take what it has most of. A head is self-consistent if all
-its paths are, and the loss with this head alone intact is low. A circuit is self-consistent if all its heads with paths
+with less than half of the attention, too, because an MLP may take what it has most of. A soft head must give a target
+at least half of the path's weight on average. A head is self-consistent if all its paths are, and the loss with this
+head alone intact is low. A circuit is self-consistent if all its heads with paths
 are, and the loss with all of them intact at once is low. If the task gives the losses of every instance, they must be
 low for every label as well. So a missing path to a key or a query is seen (K- and Q-composition), which costs nothing
 while attention is replaced.
@@ -34,6 +35,8 @@ from circuits.losses.by_label import ByLabel
 from circuits.losses.excess_by_label import excess_by_label
 from circuits.losses.loss import Mean, per_example
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
+from circuits.mechanisms.mechanism import Intact
+from circuits.mechanisms.soft import Soft
 from circuits.model.layers import pattern_hook
 from circuits.model.transformer import Transformer, run, sequences_at_once
 from circuits.results import Decision, Number, Result, Verdict, together
@@ -53,7 +56,8 @@ class PathAttention(Result):
         label: the label of the main group at the path's target; None if the task has no group.
         attention: the attention on the target.
         others: the average attention on every other role of the instance, and ``elsewhere``.
-        most: the share of the instances in which no other position gets as much attention as the target.
+        most: the share of the instances in which no other position gets as much attention as the target; of a soft head
+            the attention as a share of the path's weight, at most 1.
         decision: whether these are most instances.
     """
 
@@ -147,7 +151,7 @@ def self_consistency(
 def steering_itself(experiment: Experiment) -> SelfConsistency:
     """Return whether the circuit of an experiment, which has a path between roles, is self-consistent."""
     test, circuit, model = experiment.test, experiment.circuit, experiment.model
-    content, n = heads_with_paths(circuit), experiment.n_examples
+    content, n = heads_with_paths(circuit), len(test.first) if experiment.many else experiment.n_examples
     without = circuit.without_heads(content)
     intact = test.test({None: without}, min_examples=n)[None]
     ((by_label, of_labels),) = excess_by_label(test, [without], _named(circuit))
@@ -235,6 +239,8 @@ def restoring(test: SequentialTest, circuit: Circuit, intact: Sequence[Head]) ->
     The loss is that with this head and the heads with paths intact. Only the ``RESTORING`` best are tried.
     """
     lower = [head for head in circuit.heads if head.layer < intact[-1].layer and head not in intact]
+    if len(lower) > current().one_by_one:  # of many heads, those that look at content
+        lower = [head for head in lower if circuit.heads[head].varies and circuit.heads[head] != Intact()]
     tested = test.test({head: circuit.without_heads([head, *intact]) for head in lower})
     low = [head for head in lower if tested[head].decision == "below"]
     for head in sorted(low, key=lambda head: tested[head].loss.mean)[:RESTORING]:
@@ -298,6 +304,8 @@ def _on_roles(
         target = examples.roles[path.target][..., None]
         others = rows.scatter(2, target, 0.0).amax(dim=2, keepdim=True)
         most = (rows.gather(2, target) > others).to(rows.dtype)
+        if isinstance(kind := circuit.heads[path.head], Soft):
+            most = (rows.gather(2, target) / dict(kind.weights)[path.source, path.target]).clamp(max=1)
         found.append(torch.cat([rows.gather(2, to), most], dim=2))
     return found
 

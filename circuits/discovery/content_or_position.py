@@ -63,16 +63,16 @@ def content_or_position(
     enough = current().enough
     alone = test.test({head: Circuit({head: mean}) for head, mean in means.items()})
     progress(0.5)
-    content = {head for head, one in alone.items() if one.excess >= test.threshold}
+    content = {head for head, one in alone.items() if test.size(one) >= test.threshold}
 
     def fixed(content: set[Head]) -> Circuit:
         return Circuit({**idle.heads, **means}).without_heads(content)
 
     together = test.test({None: fixed(content)}, min_examples=enough)[None]
-    while together.excess >= test.threshold and len(content) < len(means):
+    while test.size(together) >= test.threshold and len(content) < len(means):
         rest = [head for head in means if head not in content]
         fewer = test.test({head: fixed({*content, head}) for head in rest}, min_examples=enough, max_examples=enough)
-        best = min(rest, key=lambda head: fewer[head].excess)
+        best = min(rest, key=lambda head: test.size(fewer[head]))
         together = fewer[best]
         content.add(best)
         progress(0.5 + 0.5 * len(content) / len(means))

@@ -23,6 +23,7 @@ from circuits.discovery.fitting import Fitting, Trial, content, intact_above
 from circuits.discovery.idle import can_be_idle, idle_heads
 from circuits.discovery.literal import literal_circuit
 from circuits.discovery.observed_paths import ObservedPaths
+from circuits.discovery.ranked import Ranked
 from circuits.discovery.steering import steer
 from circuits.entrance import entrance
 from circuits.errors import BadInput
@@ -37,6 +38,8 @@ from circuits.split import at_most, part
 from circuits.task import Task
 from circuits.utils.progress import part_of, shown
 
+AVERAGED = 256  # examples in an average of a model with many heads
+
 
 class Discovery(Result, extra="ignore"):
     """A circuit, how it was found, and its loss.
@@ -44,7 +47,7 @@ class Discovery(Result, extra="ignore"):
     Attributes:
         circuit: a mechanism for every head of the model.
         content_or_position: the content heads and the positional heads; all others are idle. None if
-            the protocol is ``paper``.
+            the protocol is ``paper``, or heads were ranked by gradients.
         scale: the model's own loss, and that with all heads idle.
         combined: the loss with every head replaced or idle, on examples that no choice was made on.
         trials: every change that was tried, with its loss.
@@ -116,7 +119,8 @@ def discover(
 
     with shown(None, "discovering") as progress:
         sample, n_few = drawn("discovery", n_examples), max(2, min(n_examples, current().enough))
-        mean_over = min(n_examples, current().averaged)
+        many = model.cfg.n_layers * model.cfg.n_heads > current().one_by_one
+        mean_over = min(n_examples, AVERAGED if many else current().averaged)
         averaged = averaged_examples(model, task, seed, mean_over)
         averages = Averages.of(model, averaged)
         shown_by = averaged_examples(model, task, seed, mean_over, "attention")  # the paths that are tried
@@ -140,6 +144,22 @@ def discover(
                 n_readings=2 * mean_over,
             )
         screening = test.with_threshold(aim)
+        if many:
+            rank_by = drawn("content", current().ranked)
+            ranked = Ranked(test.with_threshold(last), rank_by.take(slice(0, len(rank_by))), averages)
+            circuit = ranked.circuit(shown_by, part_of(progress, 0.05, 0.95))
+            fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given)
+            return Discovery(
+                circuit=circuit,
+                content_or_position=None,
+                scale=ranging.scale,
+                combined=fresh.test({None: circuit}, min_examples=n_examples)[None],
+                trials=tuple(ranked.trials),
+                threshold=threshold,
+                seed=seed,
+                n_evaluations=sum(one.n_evaluations for one in (ranging, test, ranked.test, fresh)),
+                n_readings=2 * mean_over + len(rank_by),
+            )
         idle = idle_heads(screening, tuple(averages.patterns), part_of(progress, 0.0, 0.3))
         means = {head: mean for head, mean in averages.patterns.items() if head not in idle.heads}
         fewer = SequentialTest(

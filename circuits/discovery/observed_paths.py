@@ -31,8 +31,8 @@ class Row(NamedTuple):
     """A row of a head: the instances on which it holds, and the head's attention there."""
 
     condition: Condition | None  # on the instances; None for all
-    total: Float[Tensor, "query key"]  # from each position, summed over the cases in which the row holds there
-    times: Float[Tensor, " query"]  # the number of such cases
+    total: Float[Tensor, "layout query key"]  # from each position, summed over the cases in which the row holds there
+    times: Float[Tensor, "layout query"]  # the number of such cases
 
 
 class _Seen(NamedTuple):
@@ -65,8 +65,10 @@ class ObservedPaths:
         """
         self._means, self._roles = means, (roles := windowed(model, examples.roles))
         self._sources = [role for role in roles.distinct if role not in roles.shared or roles.alone(role)]
-        n_positions = examples.inputs.shape[1]
-        self._times = examples.roles.times(n_positions).cpu()
+        n_positions, layouts = examples.inputs.shape[1], roles.layouts("averages").cpu()
+        square = int(layouts.max()) + 1, n_positions, n_positions
+        from_first = roles.aligned(roles.tokens(n_positions).float(), 1).cpu()
+        self._times = torch.zeros(square[:2]).index_add_(0, layouts, from_first)
         groups = tuple(examples.roles.groups) or ("position",)
         self.n_readings = (len(groups) + 2) * len(examples)  # for paths, for positions, for the rows' averages
         by_label = {group: role_attention(model, examples, group).cpu() for group in groups}
@@ -83,22 +85,23 @@ class ObservedPaths:
             several, single = ([rows for rows in places[head] if (len(rows) > 1) == many] for many in (True, False))
             for rows_of, conditions in ((self.rows, [shown, *several]), (self.single, single)):
                 rows_of[head] = {
-                    ends: Row(condition, torch.zeros(n_positions, n_positions), torch.zeros(n_positions))
+                    ends: Row(condition, torch.zeros(square), torch.zeros(square[:2]))
                     for rows in conditions
                     for ends, condition in rows.items()
                 }
-        self._whole = {head: torch.zeros(n_positions, n_positions) for head in means}
-        for _, batch, layer, pattern in patterns(model, examples):
-            from_first = batch.roles.aligned(pattern, -2, -1)
+        self._whole = {head: torch.zeros(square) for head in means}
+        for part, batch, layer, pattern in patterns(model, examples):
+            from_first, of = batch.roles.aligned(pattern, -2, -1), layouts[part]
             for head in (head for head in means if head.layer == layer):
-                self._whole[head] += from_first[:, head.index].float().sum(dim=0).cpu()
+                self._whole[head].index_add_(0, of, from_first[:, head.index].float().cpu())
                 for (source, _), row in self._rows(head).items():
                     stands = batch.roles.group("position", source)
                     there = torch.ones_like(stands) if row.condition is None else row.condition.holds(batch.roles)
                     example, instance = there.nonzero(as_tuple=True)
                     place = stands[example, instance]
-                    row.total.index_add_(0, place.cpu(), from_first[example, head.index, place].float().cpu())
-                    row.times.index_add_(0, place.cpu(), torch.ones(len(place)))
+                    at = of[example.cpu()] * n_positions + place.cpu()
+                    row.total.flatten(0, 1).index_add_(0, at, from_first[example, head.index, place].float().cpu())
+                    row.times.flatten().index_add_(0, at, torch.ones(len(place)))
 
     def _left(self, paths: Iterable[_Seen]) -> dict[str, There]:
         """Return for every role that is not shared the instances on which no path from it holds."""
@@ -119,7 +122,7 @@ class ObservedPaths:
         seen = [path for one in ends if (path := self._path(head, one, by_label, on))]
         kept: list[_Seen] = []
         taken: dict[str, Tensor] = {}
-        looked_at = torch.full((len(roles), len(self._times)), -1)
+        looked_at = torch.full((len(roles), self._times.shape[1]), -1)
         for path in sorted(seen, key=lambda path: -path.attention):
             source = path.ends[0]
             example, instance = path.there.nonzero(as_tuple=True)
@@ -153,9 +156,9 @@ class ObservedPaths:
         targets: dict[str, str] = {}
         for source in {source for (source, _), row in self.rows[head].items() if row.condition is not None}:
             stands = self._roles.group("position", source).unique().cpu()
-            shares, places = self._means[head].weights[stands].max(dim=-1)
+            shares, places = self._means[head].weights[..., stands, :].max(dim=-1)
             if len(stands) > 1 and (shares > current().attended).all() and len(places.unique()) == 1:
-                targets[source] = f"position {int(places[0])}"
+                targets[source] = f"position {int(places.unique())}"
         return targets
 
     def _rows(self, head: Head) -> dict[Ends, Row]:
@@ -168,7 +171,8 @@ class ObservedPaths:
             return mean
         total = self._whole[head] - sum((row.total for row in rows.values()), torch.zeros(()))
         times = self._times - sum((row.times for row in rows.values()), torch.zeros(()))
-        rest = torch.where(times[:, None] > 0.5, total / times.clamp(min=1)[:, None], mean.weights)
+        rest = torch.where(times[..., None] > 0.5, total / times.clamp(min=1)[..., None], mean.weights)
+        rest = rest if mean.weights.ndim == 3 else rest[0]
         where = {these: row.condition for these, row in rows.items() if row.condition is not None}
         return OneHot([*rows], FixedPattern(rest.clamp(min=0), "mean"), where)
 

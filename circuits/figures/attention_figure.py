@@ -8,6 +8,7 @@ from plotly.subplots import make_subplots
 from torch import Tensor
 from torch.nn.functional import pad
 
+from circuits.heads import Head
 from circuits.utils.plotting import go
 
 COLUMNS = 4
@@ -18,6 +19,7 @@ def attention_figure(
     roles: Sequence[str],
     order: Sequence[str],
     group: str | None = None,
+    heads: Sequence[Head] | None = None,
 ) -> go.Figure:
     """Plot one heat map for each head: the average attention of a role (down) to a role (across) of its own instance.
 
@@ -26,21 +28,24 @@ def attention_figure(
         roles: the roles, in the order of ``attention``.
         order: the roles, in the order of the figure.
         group: the name of the group, such as ``slot``; every role across is split by its labels.
+        heads: the heads to show, in this order; by default all.
     """
     if group is None:
         attention = attention[..., None]
     n_layers, n_heads, *_, n_labels = attention.shape
-    columns = min(COLUMNS, n_layers * n_heads)
-    n_rows = -(-n_layers * n_heads // columns)
+    shown = heads or [Head(layer, head) for layer in range(n_layers) for head in range(n_heads)]
+    columns = min(COLUMNS, len(shown))
+    n_rows = -(-len(shown) // columns)
     index = [roles.index(role) for role in order]
     width = n_labels + (group is not None)  # of a role, with an empty column between two roles
     to = [f"{role}, {group} {label}" if group else role for role in order for label in range(width)]
-    names = [f"L{layer}H{head}" for layer in range(n_layers) for head in range(n_heads)]
+    names = [*map(str, shown)]
     figure = make_subplots(
         n_rows, columns, subplot_titles=names, horizontal_spacing=0.02, vertical_spacing=min(0.06, 0.3 / n_rows),
         shared_xaxes=True, shared_yaxes=True,
     )  # fmt: skip
-    for place, (name, values) in enumerate(zip(names, attention.flatten(0, 1), strict=True)):
+    for place, (name, head) in enumerate(zip(names, shown, strict=True)):
+        values = attention[head.layer, head.index]
         values = pad(values[index][:, index], (0, width - n_labels), value=nan).flatten(1)
         trace = go.Heatmap(
             z=[[None if value != value else round(value, 3) for value in row] for row in values.tolist()],

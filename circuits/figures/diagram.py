@@ -87,7 +87,7 @@ def circuit_diagram(
             showarrow=True, arrowhead=2, arrowsize=1.2, arrowwidth=2.2, arrowcolor=colour, text="",
             opacity=0.4 if all(path in fixed for path in paths) else 1,
         )  # fmt: skip
-        conditions, texts = [], []
+        conditions, texts = [", ".join(dict.fromkeys(str(path.head) for path in paths))], []
         for path in paths:
             condition = fixed.get(path, path.condition)
             conditions += [condition.text(target)] if condition else []

@@ -47,7 +47,7 @@ def fixed_paths(circuit: Circuit, roles: Roles) -> FixedPaths:
 def _rows(circuit: Circuit, roles: Roles) -> Iterator[tuple[Head, str, Float[torch.Tensor, "query key"]]]:
     """Yield the heads with fixed patterns, with every role that may attend."""
     for head, mechanism in circuit.heads.items():
-        if isinstance(mechanism, FixedPattern):
+        if isinstance(mechanism, FixedPattern) and mechanism.weights.ndim == 2:  # of one layout
             yield from ((head, source, mechanism.weights) for source in roles.distinct)
 
 

@@ -106,5 +106,5 @@ def _by_position(mechanism: object, roles: Roles, n_positions: int) -> Bool[Tens
             elif target == "previous":
                 fixed[of, at, (at - 1).clamp(min=0)] = True
     if isinstance(rest, FixedPattern):
-        fixed |= (rest.weights >= current().attended) & free[..., None]
+        fixed |= (rest.pattern(roles, n_positions) >= current().attended) & free[..., None]
     return fixed if fixed.any() else None

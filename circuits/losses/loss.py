@@ -58,18 +58,25 @@ class Loss(Mean):
 
     Attributes:
         components: the mean of each loss component, by name.
+        measures: the mean of each further measure, by name (``Measured``, task.py).
     """
 
     components: dict[str, Number] = field(default_factory=dict)
+    measures: dict[str, Number] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, losses: Float[torch.Tensor, "example component"], names: tuple[str, ...]) -> Loss:  # type: ignore[override]
-        """Average the loss components of all examples."""
-        mean, components = Mean.of(losses.double().mean(dim=1)), losses.double().mean(dim=0).tolist()
-        return cls(mean.mean, mean.standard_error, mean.n_examples, dict(zip(names, components, strict=True)))
+    def of(  # type: ignore[override]
+        cls, losses: Float[torch.Tensor, "example number"], names: tuple[str, ...], measures: tuple[str, ...] = ()
+    ) -> Loss:
+        """Average the loss components of all examples, and the measures that stand beside them."""
+        mean, each = Mean.of(losses[:, : len(names)].double().mean(dim=1)), losses.double().mean(dim=0).tolist()
+        by_name = dict(zip((*names, *measures), each, strict=True))
+        components, beside = ({name: by_name[name] for name in some} for some in (names, measures))
+        return cls(mean.mean, mean.standard_error, mean.n_examples, components, beside)
 
     def __str__(self) -> str:
-        return f"{self.mean:.4f} ± {self.standard_error:.4f}"
+        beside = ", ".join(f"{name} {value:.2f}" for name, value in self.measures.items())
+        return f"{self.mean:.4f} ± {self.standard_error:.4f}" + (f" ({beside})" if beside else "")
 
 
 def per_example(

@@ -32,6 +32,7 @@ from circuits.results import Number, Result
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples, Task
+from circuits.utils.kept import keep, kept, key_of
 
 Key = TypeVar("Key")
 OWN = Circuit()  # the unablated model
@@ -82,6 +83,7 @@ class SequentialTest:
     Attributes:
         threshold: an excess below it counts as low.
         absolute: whether the excess is over 0 and the threshold a loss, as in the paper.
+        two_sided: whether the task says that a loss clearly below the model's own is not low either.
     """
 
     def __init__(
@@ -116,6 +118,8 @@ class SequentialTest:
             raise BadInput(f"the threshold is {threshold:g}; expected a share of the range, below 1")
         self.model, self.task, self.examples = model, task, examples
         self.threshold, self.absolute, self.searching = threshold, absolute, searching
+        self.two_sided = bool(getattr(task, "two_sided", False))
+        self._measures, self._n_components = getattr(task, "measures", ()), len(task.loss_components)
         self._averages = averages
         if scale is not None:
             self.scale = scale
@@ -145,8 +149,9 @@ class SequentialTest:
 
     @property
     def first(self) -> Examples:
-        """The examples by which attention, and losses by label, are split: a block, in a search fewer."""
-        return self.examples.take(slice(0, current().enough if self.searching else BLOCK))
+        """The examples by which attention and losses by label are split: a block; of many heads or in a search, few."""
+        many = self.model.cfg.n_layers * self.model.cfg.n_heads > current().one_by_one
+        return self.examples.take(slice(0, current().enough if self.searching or many else BLOCK))
 
     @property
     def averages(self) -> Averages:
@@ -207,8 +212,10 @@ class SequentialTest:
             unit = max(self.scale.width, 2 * limit) if self.absolute else self.scale.width  # a loss may be any number
             excess = self._excess(one, others[key], n, unit)
             at = limit / unit if self.absolute else limit
-            loss = Loss.of(self._losses[one.digest][:n], self.task.loss_components)
+            loss = self._loss(self._losses[one.digest][:n])
             side = self.decide(excess, at, **several)
+            if self.two_sided and side != "above":  # what lies clearly below the model's own loss is not the model
+                side = {"above": "above", "below": side, "undecided": "undecided"}[self.decide(-excess, at, **several)]
             if side == "below" and others[key] == OWN and not self.searching:  # a few examples may count more than 1
                 whole = self._excess(one, others[key], n, unit, bounded=False)
                 side = "below" if whole.mean().item() < at else "undecided"
@@ -234,6 +241,10 @@ class SequentialTest:
         """Test whether changes of a circuit have the least effect; a statement fails if one of them has none."""
         return self.test(circuits, than=than, limit=current().least, failing="below", min_examples=min_examples)
 
+    def size(self, one: DecidedLoss) -> float:
+        """Return how large an excess is; without its sign if a loss below the model's own is not low either."""
+        return abs(one.excess) if self.two_sided else one.excess
+
     def test_one(self, circuit: Circuit, *, max_examples: int | None = None) -> DecidedLoss:
         """Test one circuit."""
         return self.test({None: circuit}, max_examples=max_examples)[None]
@@ -255,8 +266,9 @@ class SequentialTest:
         most = 1.0 if bounded else math.inf
 
         def over_the_model(circuit: Circuit) -> Float[Tensor, " example"]:
-            losses = self._losses[circuit.digest][:n].double().mean(dim=1)
-            own = 0.0 if self.absolute else self._losses[OWN.digest][:n].double().mean(dim=1)
+            known = (self._losses[one.digest] for one in (circuit, circuit if self.absolute else OWN))
+            losses, own = (one[:n, : self._n_components].double().mean(dim=1) for one in known)
+            own = 0.0 * own if self.absolute else own
             return ((losses - own) / unit).clamp(-most, most)
 
         excess = over_the_model(one)
@@ -272,7 +284,7 @@ class SequentialTest:
 
         Few examples may miss a rare failure with a high loss.
         """
-        return [Loss.of(losses, self.task.loss_components) for losses in self.each(circuits, n, progress)]
+        return [self._loss(losses) for losses in self._each(circuits, n, progress)]
 
     def each(
         self,
@@ -281,6 +293,11 @@ class SequentialTest:
         progress: Callable[[float], None] = lambda share: None,
     ) -> list[Float[Tensor, "example component"]]:
         """Return the losses of circuits on ``n`` examples (by default on all), example by example."""
+        return [losses[:, : self._n_components] for losses in self._each(circuits, n, progress)]
+
+    def _each(
+        self, circuits: Iterable[Circuit], n: int | None, progress: Callable[[float], None]
+    ) -> list[Float[Tensor, "example number"]]:
         wanted, enough = list(circuits), len(self.examples) if n is None else min(n, len(self.examples))
         self._run(wanted, enough, progress)
         return [self._losses[circuit.digest][:enough] for circuit in wanted]
@@ -299,7 +316,7 @@ class SequentialTest:
         done = 0
         for start, group in going_on.items():
             for block in blocks(start, enough):
-                known = [len(self._losses.get(circuit.digest, ())) for circuit in group]
+                known = [len(self._known(circuit)) for circuit in group]
                 new = [circuit for circuit, n in zip(group, known, strict=True) if n < block.stop]
                 done += (block.stop - block.start) * (len(group) - len(new))
                 measured: list[list[Tensor]] = [[] for _ in new]
@@ -314,7 +331,17 @@ class SequentialTest:
                     before = self._losses.get(circuit.digest, parts[0][:0])
                     more = torch.cat(parts)[len(before) - block.start :]
                     self._losses[circuit.digest] = torch.cat([before, more])
+                    keep(self._key(circuit), {"losses": self._losses[circuit.digest]})
             self._n |= dict.fromkeys((circuit.digest for circuit in group), enough)
+
+    def _known(self, circuit: Circuit) -> Tensor:
+        """Return what was measured of a circuit, here, against another threshold, or before the work was stopped."""
+        if circuit.digest not in self._losses and (found := kept(self._key(circuit))):
+            self._losses[circuit.digest] = found["losses"]
+        return self._losses.get(circuit.digest, torch.empty(0))
+
+    def _key(self, circuit: Circuit) -> str:
+        return key_of(self.examples.take(slice(0, 8)).inputs, len(self.examples), circuit.digest)
 
     def n_of(self, circuit: Circuit) -> int:
         """Return the number of examples that a circuit was measured on."""
@@ -323,4 +350,7 @@ class SequentialTest:
     def difference(self, one: Circuit, other: Circuit) -> Loss:
         """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""
         n = min(self._n[one.digest], self._n[other.digest])
-        return Loss.of(self._losses[one.digest][:n] - self._losses[other.digest][:n], self.task.loss_components)
+        return self._loss(self._losses[one.digest][:n] - self._losses[other.digest][:n])
+
+    def _loss(self, losses: Float[Tensor, "example number"]) -> Loss:
+        return Loss.of(losses, self.task.loss_components, self._measures)

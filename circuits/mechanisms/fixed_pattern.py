@@ -1,4 +1,4 @@
-"""Fixed patterns: the same attention pattern in every example."""
+"""Fixed patterns: the same attention pattern in every example, or in every example of a layout."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from circuits.utils.lazy import torch
 
 @dataclass(frozen=True, eq=False)
 class FixedPattern(Mechanism):
-    """The same attention pattern in every example: the head attends by position only.
+    """The same attention pattern in every example of a layout: the head attends by position only.
 
     Attributes:
         numbers: the attention of each query to each key, ``[query, key]``, as a tensor or an array; each row sums to 1
-            or less.
+            or less. With several layouts (``Roles.layout``) one for each, ``[layout, query, key]``.
         name: ``mean`` for a head's average over examples, ``map`` if every query attends to one key, ``given`` for any
             other pattern.
     """
@@ -35,7 +35,7 @@ class FixedPattern(Mechanism):
             kind = getattr(self.numbers, "dtype", type(self.numbers).__name__)
             raise BadInput(f"a fixed pattern: got {kind}; expected a tensor or an array of real numbers")
         shape = [*self.numbers.shape]
-        if not shape or shape != 2 * shape[:1] or not shape[0]:
+        if len(shape) not in (2, 3) or shape[-1] != shape[-2] or not all(shape):
             raise BadInput(f"a fixed pattern has the shape {shape}; expected [query, key] of the same length")
         check_weights("a fixed pattern", self.array)
         if self.name not in FIXED:
@@ -51,12 +51,12 @@ class FixedPattern(Mechanism):
 
     @cached_property
     def array(self) -> np.ndarray:
-        """The numbers as an array in single precision, ``[query, key]``; numbers from a file do not need PyTorch."""
+        """The numbers as an array in single precision, as they are; numbers from a file do not need PyTorch."""
         return in_numpy(self.numbers)
 
     @cached_property
     def weights(self) -> torch.Tensor:
-        """The numbers as a tensor in single precision, ``[query, key]``, on the CPU."""
+        """The numbers as a tensor in single precision, on the CPU."""
         return torch.from_numpy(self.array)
 
     @cached_property
@@ -67,7 +67,8 @@ class FixedPattern(Mechanism):
     @property
     def as_map(self) -> FixedPattern:
         """The map in which every query attends only to its strongest key."""
-        return FixedPattern(torch.nn.functional.one_hot(self.weights.argmax(dim=1), len(self.weights)).float(), "map")
+        strongest = torch.nn.functional.one_hot(self.weights.argmax(dim=-1), self.weights.shape[-1])
+        return FixedPattern(strongest.float(), "map")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FixedPattern) and (self.name, self.digest) == (other.name, other.digest)
@@ -76,12 +77,30 @@ class FixedPattern(Mechanism):
         return hash((self.name, self.digest))
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Return the pattern, ``[1, query, key]``; with padding ``[batch, query, key]``, from the first token on.
+        """Return the pattern, ``[1, query, key]``; with padding or layouts ``[batch, query, key]``.
 
         Raises:
-            BadInput: the examples have another length, or a query attends to a later key or out of its window.
+            BadInput: the examples have another length, or layouts that the pattern does not have; or a query attends to
+                a later key or out of its window.
         """
-        if n_positions != len(self.weights):
-            raise BadInput(f"a {self.name} pattern of {len(self.weights)} positions; the examples have {n_positions}")
-        check_mask(f"a {self.name} pattern", self.array, roles)
-        return roles.from_first_token(self.weights.to(roles.positions.device)[None], -2, -1)
+        what, weights = f"a {self.name} pattern", self.weights.to(roles.positions.device)
+        if n_positions != weights.shape[-1]:
+            raise BadInput(f"{what} of {weights.shape[-1]} positions; the examples have {n_positions}")
+        check_mask(what, self.array, roles)
+        if weights.ndim == 3:
+            check_layouts(what, (kinds := roles.layouts(what)), weights.flatten(1).any(dim=1))
+            weights = weights[kinds]
+        elif self.name == "mean" and len(kinds := roles.layouts(what).unique()) > 1:
+            raise BadInput(f"{what} of one layout; the examples have {len(kinds)}, such as wordings of another length")
+        return roles.from_first_token(weights if weights.ndim == 3 else weights[None], -2, -1)
+
+
+def check_layouts(what: str, layouts: torch.Tensor, known: torch.Tensor) -> None:
+    """Check that examples are of layouts over which something was averaged.
+
+    Raises:
+        BadInput: one of them is of another layout; the message begins with ``what``.
+    """
+    for kind in layouts.unique().tolist():
+        if kind >= len(known) or not known[kind]:
+            raise BadInput(f"{what}: no example of layout {kind} was averaged over; expected some, or more examples")

@@ -1,8 +1,8 @@
 """Mechanisms: hypotheses about a head, as attention patterns (paper, Appendix E).
 
-This file has the base class, the simple mechanisms ``Uniform``, ``Identity`` and ``Previous``, and the ablations of a
-head's output, ``Idle`` and ``Resample``. Others are ``OneHot`` (one_hot.py), ``FixedPattern`` (fixed_pattern.py), and
-mechanisms of your own:
+This file has the base class, the simple mechanisms ``Uniform``, ``Identity``, ``Previous`` and ``First``, the ablations
+of a head's output, ``Idle`` and ``Resample``, and ``Intact``. Others are ``OneHot`` (one_hot.py), ``Soft`` (soft.py),
+``FixedPattern`` (fixed_pattern.py), and mechanisms of your own:
 
     @register
     @dataclass(frozen=True)
@@ -216,6 +216,20 @@ class Previous(Mechanism):
 
 
 @dataclass(frozen=True)
+class First(Mechanism):
+    """Attend to the first token, as heads of language models do that have nothing to look at (an attention sink)."""
+
+    name = "first"
+
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
+        """Return ones in the column of the first token."""
+        column = torch.nn.functional.one_hot(
+            torch.zeros_like(roles.mask(n_positions)[0], dtype=torch.long), n_positions
+        )
+        return roles.from_first_token(column[None].float(), -2, -1)
+
+
+@dataclass(frozen=True)
 class Zero(Mechanism):
     """Attend to nothing; only for the rows of a ``OneHot`` that are on none of its paths."""
 
@@ -224,6 +238,29 @@ class Zero(Mechanism):
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Return zeros."""
         return torch.zeros(1, n_positions, n_positions, device=roles.positions.device)
+
+
+@dataclass(frozen=True)
+class Intact(Mechanism):
+    """The head stays as it is: it looks at which tokens stand somewhere, and no path says where.
+
+    A circuit that names a head so says that the head is needed, and nothing of what it does.
+    """
+
+    name = "intact"
+
+    @property
+    def varies(self) -> bool:
+        """True: its pattern is the model's own."""
+        return True
+
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
+        """Return nothing: nothing is replaced.
+
+        Raises:
+            BadInput: always.
+        """
+        raise BadInput("intact is no pattern: the head's own is not replaced")
 
 
 class OutputAblation(Mechanism):
@@ -256,9 +293,10 @@ class Resample(OutputAblation):
 
 
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}
-NAMED: dict[str, Mechanism] = {**SIMPLE, "idle": Idle(), "resample": Resample()}
-ROWS: dict[str, Mechanism] = {**SIMPLE, "zero": Zero()}
+ABLATIONS: dict[str, Mechanism] = {"idle": Idle(), "resample": Resample()}
+NAMED: dict[str, Mechanism] = {**SIMPLE, "first": First(), **ABLATIONS, "intact": Intact()}
+ROWS: dict[str, Mechanism] = {**SIMPLE, "first": First(), "zero": Zero()}
 ELSEWHERE = ("zero", "identity", "uniform")  # the choices for the other rows of a one-hot head
 REPLACEMENTS = ("uniform", "identity")  # the row of a removed path (paper, Appendix E, step 6)
 FIXED = ("mean", "map", "given")  # kinds of fixed patterns
-OURS = (*NAMED, *FIXED, "zero", "one_hot")
+OURS = (*NAMED, *FIXED, "zero", "one_hot", "soft")

@@ -92,7 +92,7 @@ class OneHot(Mechanism):
 
     Attributes:
         rows: pairs of source and target, in any order. A row is a path if the target is a role. Other targets are
-            ``uniform``, ``identity``, ``previous``, ``zero``, or a fixed position, such as ``position 3``.
+            ``uniform``, ``identity``, ``previous``, ``first``, ``zero``, or a fixed position, such as ``position 3``.
         elsewhere: the rows of all other positions: ``zero`` (as in the paper), ``uniform``, ``identity``, or the rows
             of a fixed pattern.
         where: the conditions of rows, by source and target. A role may have several rows, on different instances. One
@@ -225,7 +225,8 @@ def _row(
 ) -> Float[torch.Tensor, "batch instance key"]:
     """Return the attention from the positions ``at`` to a target, on the instances on which the row holds."""
     if target in ROWS:
-        return ROWS[target].pattern(roles, n_positions)[0][at]
+        rows = ROWS[target].pattern(roles, n_positions).expand(len(roles), -1, -1)
+        return rows[torch.arange(len(roles), device=at.device)[:, None], at]
     to = _place(target, roles)
     if roles.causal and (to > at)[there].any():
         raise BadInput(f"{target!r} comes after a position that attends to it, against the causal mask")

@@ -80,7 +80,8 @@ def normalised(module: Any, residual: Float[Tensor, "*row d_model"]) -> Float[Te
 
 def _mlp(module: Any, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
     """Return the output of an MLP; on a CPU, x * sigmoid(2u) gives x / 2 * (1 + tanh(u)) in half the time."""
-    if rows.device.type != "cpu" or type(module).__name__ != "MLP" or module.cfg.act_fn not in TANH_GELUS:
+    slow = rows.device.type != "cpu" or torch.is_grad_enabled()  # a gradient allows no operation in place
+    if slow or type(module).__name__ != "MLP" or module.cfg.act_fn not in TANH_GELUS:
         return module(rows[None])[0]
     hidden = torch.addmm(module.b_in, rows, module.W_in)
     slope = math.sqrt(8 / math.pi)

@@ -21,9 +21,10 @@ from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss
 from circuits.report.report import Report
 from circuits.utils.plotting import go
-from circuits.viewer import attention_viewer, elements
+from circuits.viewer import Viewer, attention_frame, elements
 
 VIEWED_EXAMPLES = 3
+WAYS = ("uniform", "identity", "mean", "idle")  # of removing a part
 MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 
 
@@ -49,15 +50,20 @@ def tables(report: Report) -> dict[str, pd.DataFrame]:
             }
             for out in report.knockouts
         },
-        "heads": {str(head): dict(losses) for head, losses in report.paper.alone.items()},
-        "paths": {str(one): _part_row(report, one) for one in report.parts},
+        "heads": {str(head): dict(losses) for head, losses in (report.paper.alone if report.paper else {}).items()},
+        "paths": {_part(report, one): _part_row(report, one) for one in _ranked(report)},
     }
     return {name: pd.DataFrame.from_dict(named, orient="index").astype(object) for name, named in rows.items()}
 
 
 def _loss_row(one: Loss | DecidedLoss, report: Report) -> dict[str, Any]:
     loss = one.loss if isinstance(one, DecidedLoss) else one
-    return {"loss ± standard error": loss, "share of the range": f"{report.scale.share(loss):.4f}", **loss.components}
+    return {
+        "loss ± standard error": loss,
+        "share of the range": f"{report.scale.share(loss):.4f}",
+        **loss.components,
+        **loss.measures,
+    }
 
 
 def _part_row(report: Report, one: Removal) -> dict[str, Any]:
@@ -65,14 +71,27 @@ def _part_row(report: Report, one: Removal) -> dict[str, Any]:
     best = min(targets.items(), key=lambda item: item[1].loss.mean, default=None)
     return {
         "matters": one.needed,
-        **{_way(way): one.losses.get(way) for way in ("uniform", "identity", "idle")},
+        **{_way(way): one.losses.get(way) for way in WAYS},
         **{f"with heads intact, {way}": loss for way, loss in one.intact.items()},
         "best other target": None if best is None else f"{best[0]}: {best[1].loss}",
+        "attention to the first token": report.first.get(one.head),
     }
 
 
+def _part(report: Report, one: Removal) -> str:
+    """Return what a row is about: a path, or a head with its mechanism."""
+    return str(one) if one.path or "mean" not in one.losses else f"{one.head}: {report.circuit.heads[one.head]}"
+
+
+def _ranked(report: Report) -> list[Removal]:
+    """Return the parts of a circuit; of a model with many heads, what costs most first."""
+    if not report.first:
+        return [*report.parts]
+    return sorted(report.parts, key=lambda one: -max(loss.excess for loss in one.losses.values()))
+
+
 def _way(way: str) -> str:
-    return "made idle" if way == "idle" else f"row made {way}"
+    return {"idle": "made idle", "mean": "at its average pattern"}.get(way, f"row made {way}")
 
 
 def _as_texts(table: pd.DataFrame) -> pd.DataFrame:
@@ -105,9 +124,12 @@ def page(report: Report, experiment: Experiment | None) -> str:
         figures["circuit-diagram"] = circuit_diagram(*drawn)
         if report.composition:
             figures["composition-diagram"] = circuit_diagram(*drawn, report.composition)
-        figures["role-attention"] = attention_figure(role_attention(model, examples, group).cpu(), names, order, group)
+        heads = [one.head for one in _ranked(report)] if experiment.many else None  # of many, the circuit's
+        split = role_attention(model, examples, group).cpu()
+        figures["role-attention"] = attention_figure(split, names, order, group, [*dict.fromkeys(heads or ())])
         few = examples.take(slice(0, VIEWED_EXAMPLES))
-        viewers = elements([attention_viewer(model, few, n) for n in range(len(few))])
+        frames = [attention_frame(model, few, n, heads=heads) for n in range(len(few))]
+        viewers = elements([Viewer({"": (frame,)}) for frame in frames])
     return render_page(
         "report.html.jinja",
         report=report,
@@ -142,8 +164,8 @@ def loss_figure(report: Report) -> go.Figure:
         ("model and circuit", "all heads replaced or idle", report.combined.loss),
         ("model and circuit", "all heads idle", report.scale.none),
     ]
-    for way in ("uniform", "identity", "idle"):
-        rows += [(_way(way), f"without {one}", one.losses[way].loss) for one in report.parts if way in one.losses]
+    for way in WAYS:
+        rows += [(_way(way), f"without {one}", one.losses[way].loss) for one in _ranked(report) if way in one.losses]
     limit = report.scale.own.mean + report.threshold * report.scale.width
     return _figure("Loss without each path and each positional head", rows, {f"threshold {limit:.3g}": limit})
 

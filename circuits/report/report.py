@@ -17,18 +17,20 @@ from circuits.checks.faithfulness import Faithfulness
 from circuits.checks.minimality import Removal
 from circuits.checks.paper_protocol import PaperProtocol
 from circuits.checks.uniqueness import Uniqueness
+from circuits.circuit import Head
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, Range
-from circuits.results import PAGE, REPORT, SUMMARY, Decision, Protocol, Result, Verdict, together
+from circuits.results import PAGE, REPORT, SUMMARY, Decision, Number, Protocol, Result, Verdict, together
 from circuits.settings import Settings
 from circuits.tracing.edges import Composition
 from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
 
+AGAINST = 1.05  # times the circuit's own first measure: a head without which it is higher works against the task
 STATEMENTS = ("solves", "agrees", "faithful", "complete", "carries", "minimal")  # a circuit holds if all of them hold
 
 
@@ -70,10 +72,11 @@ class Report(Result):
         carries: the flow check and self-consistency.
         parts: the circuit without each path, and with each positional head idle.
         uniqueness: other targets and merges; information beside the verdict.
-        paper: the results of Appendix E to the letter.
+        paper: the results of Appendix E to the letter; None for a model with many heads.
         metadata: further facts about the model.
         discovery: the discovery that found the circuit, if there was one.
         composition: the result of ``path_patching``, if it was run.
+        first: of a model with many heads, the average attention of every head to the first token; else empty.
     """
 
     schema_version: Literal[7] = 7
@@ -95,10 +98,11 @@ class Report(Result):
     carries: Carries
     parts: tuple[Removal, ...]
     uniqueness: Uniqueness
-    paper: PaperProtocol
+    paper: PaperProtocol | None
     metadata: dict[str, Any] = Field(default_factory=dict)
     discovery: Discovery | None = None
     composition: Composition | None = None
+    first: dict[Head, Number] = Field(default_factory=dict)
     _experiment: Experiment | None = PrivateAttr(None)  # of a report that was made in this process
 
     @classmethod
@@ -143,7 +147,9 @@ class Report(Result):
         Raises:
             BadInput: there is no such protocol.
         """
-        decisions = {"extended": decided(self.statements), "paper": self.paper.decision}
+        decisions = {"extended": decided(self.statements), "paper": self.paper.decision if self.paper else None}
+        if protocol == "paper" and not self.paper:
+            raise BadInput("Appendix E to the letter was not run: it takes each head alone, and the model has many")
         if protocol not in decisions:
             raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")
         return self.model_copy(update={"protocol": protocol, "decision": decisions[protocol]})
@@ -191,7 +197,8 @@ class Report(Result):
     @property
     def all_statements(self) -> tuple[Statement, ...]:
         """The statements as page, terminal and Markdown say them: Appendix E to the letter is the last."""
-        paper = self.paper
+        if (paper := self.paper) is None:
+            return self.statements
         letter = Statement(name="Appendix E to the letter", decision=paper.decision, verdicts=paper.verdicts)
         return (*self.statements, letter)
 
@@ -200,7 +207,27 @@ class Report(Result):
         """What stands beside the verdict: the nulls, and other circuits that do as well."""
         parts = ", ".join(f"{n} for {purpose}" for purpose, n in self.split.items())
         split = [f"The data set is fixed; its examples are split: {parts}."] if parts else []
-        return (*self.faithfulness.notes, *self.uniqueness.notes, *split)
+        return (*self.faithfulness.notes, *self._of_many, *self.uniqueness.notes, *split)
+
+    @property
+    def _of_many(self) -> tuple[str, ...]:
+        """What is said of a model with many heads: which heads work against the task, and how many look at nothing."""
+        if not self.first:
+            return ()
+        kinds = [mechanism.name for mechanism in self.circuit.heads.values()]
+        fixed, idle = kinds.count("mean"), kinds.count("idle")
+        sinks = sum(share > 0.5 for share in self.first.values())
+        said = [
+            f"Of {len(kinds)} heads, {len(kinds) - fixed - idle} look at content; {fixed} have their average pattern "
+            f"and {idle} are idle, all at once: these were not tested one by one.",
+            f"{sinks} heads give the first token more than half of their attention, on average.",
+        ]
+        for name, own in [*self.combined.loss.measures.items()][:1]:
+            without = {str(one.head): loss.loss.measures[name] for one in self.parts for loss in one.losses.values()}
+            against = [f"{head} ({more:.2f})" for head, more in without.items() if more > AGAINST * own]
+            if against:
+                said.append(f"Work against the task: the {name} is {own:.2f}, and more without {', '.join(against)}.")
+        return tuple(said)
 
     @property
     def more_examples_could_decide(self) -> bool:

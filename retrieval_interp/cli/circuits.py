@@ -1,6 +1,10 @@
 """The commands that validate, discover and reproduce circuits."""
 
 import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -9,9 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from circuits.errors import BadInput
+from circuits.utils.lazy import torch
 from retrieval_interp.cli.options import (
+    Bos,
     CircuitFile,
     Examples,
+    Interrupted,
     Json,
     LanguageTaskName,
     MetricName,
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 MOST_EXAMPLES = 1024  # an eighth of them for path patching
+UNFINISHED = "unfinished"  # the folder of what is measured, in that of the results, until all is done
+DISCOVERY, VALIDATION = 12_000, 10_000  # prompts that run, roughly
 REPEATS = 2  # of the validation of a discovered circuit with four times as many examples, while it is undecided
 Out = Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")]
 
@@ -65,6 +74,7 @@ def validate(
     threshold: Threshold = 0.05,
     language_task: LanguageTaskName = None,
     metric: MetricName = None,
+    bos: Bos = "default",
     protocol: Protocols = ProtocolChoice.extended,
     as_json: Json = False,
 ) -> None:
@@ -85,9 +95,12 @@ def validate(
     else:
         hypothesis = circuits.load_circuit(circuit)
     check_folder(out)
-    model, task = opened(model_dir, language_task, metric)
-    report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)
-    finished(report.by(protocol.value).about(facts(model_dir, model, task)), out, as_json)
+    model, task = opened(model_dir, language_task, metric, bos)
+    about = facts(model_dir, model, task)
+    with long_work(out, {**about, "circuit": hypothesis.digest}, model, task, VALIDATION):
+        report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)
+        report = report.by(protocol.value)
+    finished(report.about(about), out, as_json)
 
 
 @app.command()
@@ -103,6 +116,7 @@ def discover(
     threshold: Threshold = 0.05,
     language_task: LanguageTaskName = None,
     metric: MetricName = None,
+    bos: Bos = "default",
     protocol: Protocols = ProtocolChoice.extended,
     as_json: Json = False,
 ) -> None:
@@ -116,35 +130,67 @@ def discover(
     name = Path(model_dir).resolve().name
     out = out or Path("reports") / name
     check_folder(out)
-    model, task = opened(model_dir, language_task, metric)
+    model, task = opened(model_dir, language_task, metric, bos)
     chosen: dict[str, Any] = {"threshold": threshold, "seed": seed}
-    discovery = circuits.discover(model, task, n_examples=examples, **chosen, protocol=protocol.value)
     about = facts(model_dir, model, task)
     options = {"seed": seed, "threshold": f"{threshold:g}", "examples": examples}
     options |= {"protocol": protocol.value} if protocol == ProtocolChoice.paper else {}
-    options |= {key: about[key] for key in ("task", "metric") if key in about}
+    options |= {key: about[key] for key in ("task", "metric", "bos") if about.get(key, "default") != "default"}
     command = " ".join(
         [f"retrieval-interp discover {model_dir}", *(f"--{key} {value}" for key, value in options.items())]
     )
-    circuit = replace(discovery.circuit, name=name, description=f"Found by: {command}.")
-    if not as_json:
-        print_discovery(discovery)
-    if discovery.found:
-        circuits.save_circuit(circuit, out / "circuit.yaml")
-        typer.echo(f"The circuit is in {out / 'circuit.yaml'}. It is now validated on fresh examples.", err=as_json)
-    else:
-        typer.echo(f"No circuit was found: the loss of the best candidate is {discovery.combined}.", err=as_json)
-        if (out / "circuit.yaml").exists():
-            typer.echo(f"{out / 'circuit.yaml'} is older, and not the circuit of this report.", err=as_json)
-    report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
-    for _ in range(REPEATS):
-        if report.more_examples_could_decide:
-            examples *= 4
-            report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
-    report = report.model_copy(update={"discovery": discovery})
-    if discovery.found:
-        report = taken_apart(report, model, task)
+    with long_work(out, about, model, task, DISCOVERY + VALIDATION):
+        discovery = circuits.discover(model, task, n_examples=examples, **chosen, protocol=protocol.value)
+        circuit = replace(discovery.circuit, name=name, description=f"Found by: {command}.")
+        if not as_json:
+            print_discovery(discovery)
+        if discovery.found:
+            circuits.save_circuit(circuit, out / "circuit.yaml")
+            typer.echo(f"The circuit is in {out / 'circuit.yaml'}. It is now validated on fresh examples.", err=as_json)
+        else:
+            typer.echo(f"No circuit was found: the loss of the best candidate is {discovery.combined}.", err=as_json)
+            if (out / "circuit.yaml").exists():
+                typer.echo(f"{out / 'circuit.yaml'} is older, and not the circuit of this report.", err=as_json)
+        report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
+        for _ in range(REPEATS):
+            if report.more_examples_could_decide and report.paper is not None:  # few heads: it takes seconds
+                examples *= 4
+                report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
+        report = report.model_copy(update={"discovery": discovery})
+        if discovery.found and report.paper is not None:
+            report = taken_apart(report, model, task)
     finished(report.about(about), out, as_json, discovery.found)
+
+
+@contextmanager
+def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", task: "Task", runs: int) -> Iterator[None]:
+    """Say how long work on a language model takes, and keep what is finished of it in the folder of its results.
+
+    ``runs`` is about how many prompts run through the model.
+    """
+    from circuits.model.transformer import run
+    from circuits.utils.kept import keeping
+    from retrieval_interp.language_tasks.metric import MetricTask
+
+    if not isinstance(task, MetricTask):
+        yield
+        return
+    few = task.examples(16, 0).to(next(model.parameters()).device)
+    start = time.monotonic()
+    with torch.no_grad():
+        run(model, few)
+    minutes = math.ceil((time.monotonic() - start) / len(few) * runs / 60)
+    n_heads = model.cfg.n_layers * model.cfg.n_heads
+    typer.echo(f"{n_heads} heads, prompts of {few.inputs.shape[1]} tokens: about {minutes} min", err=True)
+    if out is None:
+        yield
+        return
+    try:
+        with keeping(out / UNFINISHED, about):
+            yield
+    except KeyboardInterrupt:
+        said = f"what is finished is kept in {out / UNFINISHED}, and the same command continues"
+        raise Interrupted(f"interrupted; {said}") from None
 
 
 @app.command()
@@ -170,7 +216,8 @@ def reproduce(
     from retrieval_interp.reproduction import differences, read_report
 
     stored = read_report(report)
-    name, asked = stored.metadata["model"], (stored.metadata.get("task"), stored.metadata.get("metric"))
+    name, about = stored.metadata["model"], stored.metadata
+    asked = about.get("task"), about.get("metric"), about.get("bos", "default")
     far = name.startswith(PREFIX) or (asked[0] is not None and not is_local(name))
     if model_dir is None and far:  # a stranger's report must not start a download
         raise BadInput(f"{report}: its model is not on this machine; name it with --model {name}")
@@ -207,20 +254,22 @@ def reproduce(
     raise typer.Exit(1 if different else 0)
 
 
-def opened(name: str, language_task: str | None, metric: str | None) -> "tuple[Transformer, Task]":
+def opened(
+    name: str, language_task: str | None, metric: str | None, bos: str = "default"
+) -> "tuple[Transformer, Task]":
     """Return a model with its own task, or with a language task by name."""
     from retrieval_interp.models import library, smollm2
 
     if language_task is None:
-        if metric is not None:
-            raise BadInput("--metric belongs to a language task; name one with --task")
+        if metric is not None or bos != "default":
+            raise BadInput("--metric and --bos belong to a language task; name one with --task")
         model, task, _ = library.load(name)
         if task is None:
             raise BadInput(smollm2.NO_TASK)
         return model, task
     from retrieval_interp.models.language import on_task
 
-    return on_task(name, language_task, metric or "logit_difference")
+    return on_task(name, language_task, metric, bos)
 
 
 def facts(name: str, model: "Transformer", task: "Task") -> dict[str, str]:
@@ -228,7 +277,9 @@ def facts(name: str, model: "Transformer", task: "Task") -> dict[str, str]:
     from retrieval_interp.language_tasks.metric import MetricTask
     from retrieval_interp.models.provenance import metadata
 
-    asked = {"task": task.task.name, "metric": task.metric.value} if isinstance(task, MetricTask) else {}
+    asked = {}
+    if isinstance(task, MetricTask):
+        asked = {"task": task.task.name, "metric": task.metric.value, "bos": task.task.bos, "prompt": task.task.shown()}
     return {**metadata(name, model), **asked}
 
 

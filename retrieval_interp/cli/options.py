@@ -57,7 +57,15 @@ LanguageTaskName = Annotated[
 ]
 MetricName = Annotated[
     str | None,
-    typer.Option("--metric", help="Metric of the language task: logit_difference (default), probability or kl."),
+    typer.Option(
+        "--metric", help="Metric of the language task: kl, logit_difference or probability (default: the task's)."
+    ),
+]
+Bos = Annotated[
+    str,
+    typer.Option(
+        help="Before every prompt of a language task: default (as the model's own tokenizer does), none, TOKEN."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON document on standard output.")]
 

@@ -1,10 +1,10 @@
 """Repeated tokens: a text of random tokens that begins to repeat itself (Olsson et al. 2022).
 
     tokens    q  w  e | r  t  y  u  i  o | r  t  y  u  i  o     the segment is repeated up to its last token but one
-    roles                       first next          end         the answer at "end" is the token at "next"
+    roles                     earlier next          end         the answer at "end" is the token at "next"
 
 The last ``ASKED`` positions are the instances. The segment has 6 to 12 tokens, and other tokens before it fill the text
-up. How far back ``first`` is differs from text to text: no fixed position and no fixed distance gives the answer. In
+up. How far back ``earlier`` is differs from text to text: no fixed position and no fixed distance gives the answer. In
 the counterfactual text, other tokens stand before the repetition, which then repeats nothing.
 
 The wrong answer is another token of the segment: the one after ``next``, or the first if ``next`` is the last.
@@ -21,7 +21,7 @@ from circuits.errors import BadInput
 from circuits.roles import Roles
 from circuits.task import Examples
 from circuits.utils.lazy import torch
-from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers, drawn
+from retrieval_interp.language_tasks.language_task import END, LanguageTask, Metric, answers, drawn
 from retrieval_interp.language_tasks.template import token_ids
 
 LENGTH = 24  # tokens of a text, besides the start token
@@ -34,7 +34,10 @@ class Induction(LanguageTask):
     """Repeated tokens."""
 
     name = "induction"
-    roles: ClassVar[tuple[str, ...]] = ("first", "next", END)
+    roles: ClassVar[tuple[str, ...]] = ("earlier", "next", END)
+    metric = (
+        Metric.logit_difference
+    )  # the model expects a random token with less than half; few circuits share its rest
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
         """Draw ``n`` texts; no token occurs twice before the repetition.
@@ -60,7 +63,7 @@ class Induction(LanguageTask):
         wrong = torch.where(first + 2 > LENGTH - segment, begin, first + 2)
         right = tokens.gather(1, first + 1)
         shift = len(start)
-        positions = {"first": first + shift, "next": first + 1 + shift, END: end + shift}
+        positions = {"earlier": first + shift, "next": first + 1 + shift, END: end + shift}
         before = torch.tensor(start, dtype=torch.long).expand(n, -1)
         return Examples(
             torch.cat([before, tokens], dim=1),

@@ -7,7 +7,8 @@
 
 The group ``template`` is 0 for ABBA and 1 for BABA. In the counterfactual prompt, three other names, all different,
 stand in the places of the names (the paper's ABC). The prompts have four wordings. The first two names stand at the
-same positions in all of them; the lengths differ, with padding on the right.
+same positions in all of them; the lengths differ, with padding on the right. A wording is a layout: within it, only the
+order of the names tells one prompt's positions from another's.
 """
 
 from __future__ import annotations
@@ -87,4 +88,4 @@ class IOI(LanguageTask):
         first = torch.where(swapped == 1, a, b)
         positions = {"IO": torch.where(swapped == 1, b, a), "S1": first, "S1+1": first + 1, "S2": s2, END: end}
         groups = {"template": dict.fromkeys(self.roles, swapped)}
-        return Examples(clean, answers(io, s), Roles.of(positions, groups, valid), counterfactual)
+        return Examples(clean, answers(io, s), Roles.of(positions, groups, valid, layout=which), counterfactual)

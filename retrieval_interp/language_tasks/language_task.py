@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +19,16 @@ from retrieval_interp.rng import RngStream
 
 END = "end"  # the role at which the answer is read
 NONE = -1  # in targets: no token
+
+
+class Metric(StrEnum):
+    """What is measured at the end of a prompt (metric.py)."""
+
+    kl = "kl"
+    logit_difference = "logit_difference"
+    probability = "probability"
+
+
 MOST_PROMPTS = 2**20
 
 
@@ -35,6 +46,7 @@ class LanguageTask(ABC):
 
     name: ClassVar[str]
     roles: ClassVar[tuple[str, ...]]
+    metric: ClassVar[Metric] = Metric.kl  # by default
     tokenizer: transformers.PreTrainedTokenizerBase
     bos: str = "default"
 
@@ -46,6 +58,19 @@ class LanguageTask(ABC):
         """
         n = whole("the number of examples", n, 1, MOST_PROMPTS)
         return self.draw(n, RngStream.EVALUATION.generator(seed))
+
+    def shown(self, seed: int = 0) -> str:
+        """Return one prompt as its tokens, each with its roles: ``Today| Mary[IO]| and| John[S1]``."""
+        one = self.examples(1, seed)
+        labels, there = one.roles.labels(0, one.inputs.shape[1]), one.roles.tokens(one.inputs.shape[1])[0]
+        if one.roles.positions.shape[2] == 1:
+            labels = [label.replace("1:", "") for label in labels]
+        tokens = (
+            self.tokenizer.decode([number]) + (f"[{label}]" if not label.isdecimal() else "")
+            for number, label, valid in zip(one.inputs[0].tolist(), labels, there.tolist(), strict=True)
+            if valid
+        )
+        return "|".join(tokens).replace("\n", "⏎")
 
     def single_tokens(self, what: str, words: Iterable[str], before: str, least: int = 2) -> dict[str, int]:
         """Return the words that are one token after a text, with this token.

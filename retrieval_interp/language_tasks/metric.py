@@ -1,104 +1,95 @@
-"""Metrics of language tasks, as losses: the share of what the unablated model does that an ablation takes.
+"""Metrics of language tasks, as losses: how far an ablation is from the unablated model.
 
+    kl                  the KL divergence of the answers from the unablated model's, in nats
     logit_difference    1 - d / d of the unablated model; d is the right answer's logit minus the wrong one's
     probability         1 - p / p of the unablated model; p is the probability of the right answer
-    kl                  the KL divergence from the unablated model's outputs, divided by the KL divergence with all
-                        heads replaced by their average patterns
 
 With several right or wrong answers, their logits are joined by log-sum-exp: d is then the log of the odds. The loss of
-the unablated model is 0, on average. The averages of the unablated model are
-measured once, on examples of their own.
+the unablated model is 0, on average. All are two-sided: an ablation with a larger logit difference than the model's is
+not the model either. Beside every loss stand three measures: the logit difference, how often the most likely token is
+right (top-1), and the KL divergence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from jaxtyping import Float
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from circuits.ablation import evaluate
 from circuits.averages import averages
 from circuits.circuit import Circuit
 from circuits.errors import BadInput, Unsolved
 from circuits.given import stream_seed
-from circuits.losses.loss import Loss
+from circuits.losses.loss import Mean
+from circuits.mechanisms.mechanism import Idle
 from circuits.model.layers import layers
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.lazy import torch
-from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, at_end
+from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, Metric, at_end
 
-UNABLATED_EXAMPLES = 512  # for the averages of the unablated model
-
-
-class Metric(StrEnum):
-    """What is measured at the end of a prompt."""
-
-    logit_difference = "logit_difference"
-    probability = "probability"
-    kl = "kl"
+MEASURED_ON = 128  # prompts on which the model is measured with and without its heads
+MEASURES = ("logit difference", "top-1", "KL")
 
 
 @dataclass(frozen=True)
 class MetricTask:
-    """A language task for one model, as a ``circuits.Task``. With ``kl``, the unablated model runs on every batch.
+    """A language task for one model, as a ``circuits.Task``.
 
     Attributes:
         task: the task.
         model: the model.
         metric: the metric.
-        whole: the metric's average for the unablated model; for ``kl``, when all heads have their average patterns.
+        whole: the metric's average for the unablated model; 1 for ``kl``.
+        apart: the KL divergence with all heads idle, in nats: the unit of ``differences``.
     """
 
     task: LanguageTask
     model: Transformer
     metric: Metric
     whole: float
-    _read: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False, compare=False)
+    apart: float = 1.0
+    _seen: dict[bytes, torch.Tensor] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
-    def of(
-        cls, model: Transformer, task: LanguageTask, metric: Metric = Metric.logit_difference, seed: int = 0
-    ) -> MetricTask:
-        """Measure the unablated model, and return the task as a task.
+    def of(cls, model: Transformer, task: LanguageTask, metric: Metric | None = None, seed: int = 0) -> MetricTask:
+        """Measure the model with and without its heads, and return the task as a task.
 
         Args:
             model: a language model.
             task: the task.
-            metric: the metric.
-            seed: the seed of the examples that the unablated model is measured on.
+            metric: the metric; by default that of the task.
+            seed: the seed of the examples that the model is measured on.
 
         Raises:
             BadInput: the model has a smaller vocabulary than the tokenizer, or is too short for the prompts.
-            Unsolved: the model does not do the task: its logit difference is not clearly above 0. With ``kl`` it need
-                not do it, but its heads must matter.
+            Unsolved: the model does not do the task: on the same prompts, its logit difference is not clearly above 0
+                and that without its heads. With ``kl`` it need not do it, but its heads must matter.
         """
-        examples = task.examples(UNABLATED_EXAMPLES, stream_seed(seed, "unablated")).to(next(model.parameters()).device)
+        metric = Metric(metric or task.metric)
+        examples = task.examples(MEASURED_ON, stream_seed(seed, "unablated")).to(next(model.parameters()).device)
         length = examples.inputs.shape[1]
         if model.cfg.n_ctx < length:
             raise BadInput(f"{task.name}: the prompts have {length} tokens; the model reads {model.cfg.n_ctx}")
         if model.cfg.d_vocab < len(task.tokenizer):
             raise BadInput(f"the model has {model.cfg.d_vocab} tokens; its tokenizer has {len(task.tokenizer)}")
-        if metric == Metric.kl:
-            raw = cls(task, model, metric, 1.0)
-            means = averages(model, cls(task, model, Metric.probability, 1.0), seed).patterns
-            (lost,) = evaluate(model, raw, examples, [Circuit(means)])
-            if not lost.mean() > 0:
-                raise Unsolved(f"{task.name}: the model's outputs are the same without its heads; expected others")
-            return cls(task, model, metric, lost.mean().item())
-        wholes = {}
-        for one in (Metric.logit_difference, metric):
-            (losses,) = evaluate(model, cls(task, model, one, 1.0), examples, [Circuit()])
-            wholes[one] = Loss.of(1 - losses, (one,))
-        does = wholes[Metric.logit_difference]
-        if not does.mean > current().sure * does.standard_error:
-            said = f"the model does not do {task.name}: its logit difference is {does}"
-            raise Unsolved(f"{said}; expected clearly above 0")
-        return cls(task, model, metric, wholes[metric].mean)
+        raw = cls(task, model, metric, 1.0)
+        means = averages(model, raw, seed, MEASURED_ON)
+        all_idle = Circuit(dict.fromkeys(means.patterns, Idle()))
+        numbers = _Numbers(raw, (*MEASURES, *((Metric.probability.value,) if metric == Metric.probability else ())))
+        own, none = evaluate(model, numbers, examples, [Circuit(), all_idle], averages=means)
+        does, lost = own[:, 0], Mean.of(own[:, 0] - none[:, 0])
+        apart = none[:, 2].mean().item()
+        if not apart > 0:
+            raise Unsolved(f"{task.name}: the model's outputs are the same without its heads; expected others")
+        if metric != Metric.kl and not (lost.mean > current().sure * lost.standard_error and does.mean() > 0):
+            said = f"its logit difference is {Mean.of(does)}, and {Mean.of(none[:, 0])} without its heads"
+            raise Unsolved(f"the model does not do {task.name}: {said}; expected clearly more, and above 0")
+        whole = {Metric.kl: 1.0, Metric.logit_difference: does.mean().item()}
+        return cls(task, model, metric, whole[metric] if metric in whole else own[:, 3].mean().item(), apart)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -120,6 +111,16 @@ class MetricTask:
         """The role at which the metric is read."""
         return {self.metric.value: END}
 
+    @property
+    def two_sided(self) -> bool:
+        """True: more than the model's own logit difference is not the model's either."""
+        return True
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The numbers beside every loss."""
+        return MEASURES
+
     def examples(self, n: int, seed: int) -> Examples:
         """Return ``n`` prompts.
 
@@ -130,32 +131,83 @@ class MetricTask:
 
     @torch.no_grad()
     def _unablated(self, examples: Examples) -> Float[torch.Tensor, "batch instance d_vocab"]:
-        """Return the unablated model's log-probabilities; those of a batch are kept as long as the batch."""
-        if examples.inputs not in self._read:
-            opened = layers(self.model, examples)
+        """Return the unablated model's log-probabilities; the last residual stream of every prompt is kept."""
+        keys = [row.tobytes() for row in examples.inputs.cpu().numpy()]
+        new = [place for place, key in enumerate(keys) if key not in self._seen]
+        at_once = sequences_at_once(self.model.cfg.n_heads, examples.inputs.shape[1])
+        for start in range(0, len(new), at_once):
+            places = torch.tensor(new[start : start + at_once], device=examples.inputs.device)
+            batch = examples.take(places)
+            opened = layers(self.model, batch)
             residual = opened.embed()
             for layer in range(self.model.cfg.n_layers):
                 residual = opened.block(layer, residual)
-            at = at_end(residual, examples)
-            logits = opened.read(at.flatten(0, 1)).unflatten(0, at.shape[:2])
-            self._read[examples.inputs] = logits.float().log_softmax(dim=-1)
-        return self._read[examples.inputs]
+            self._seen.update(zip((keys[place] for place in places.tolist()), at_end(residual, batch), strict=True))
+        at = torch.stack([self._seen[key] for key in keys])
+        logits = layers(self.model, examples).read(at.flatten(0, 1)).unflatten(0, at.shape[:2])
+        return logits.float().log_softmax(dim=-1)
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
-        """Return the share that is lost, of every example, averaged over its instances."""
-        logits = at_end(outputs, examples)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        """Return how far the answers are from the model's, for every example, averaged over its instances."""
+        logits = _exact(at_end(outputs, examples))
         if self.metric == Metric.kl:
-            expected, actual = self._unablated(examples), logits.log_softmax(dim=-1)
-            apart = (expected.exp() * (expected - actual)).sum(dim=-1)
-            return apart.mean(dim=1, keepdim=True) / self.whole
+            return self._apart(logits, examples).mean(dim=1, keepdim=True)
         if self.metric == Metric.probability:
-            logits = logits.log_softmax(dim=-1)
-        right, wrong = _joined(logits, examples.targets).unbind(dim=2)
-        kept = right.exp() if self.metric == Metric.probability else right - wrong
-        return 1 - kept.mean(dim=1, keepdim=True) / self.whole
+            right, _ = _joined(logits.log_softmax(dim=-1), examples.targets).unbind(dim=2)
+            return 1 - right.exp().mean(dim=1, keepdim=True) / self.whole
+        return 1 - _difference(logits, examples).mean(dim=1, keepdim=True) / self.whole
+
+    def measured(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch measure"]:
+        """Return the logit difference, whether the most likely token is right, and the KL divergence in nats."""
+        logits = _exact(at_end(outputs, examples))
+        right = (logits.argmax(dim=-1, keepdim=True) == examples.targets[:, :, 0]).any(dim=-1)
+        each = _difference(logits, examples), right.to(logits), self._apart(logits, examples)
+        return torch.stack([one.mean(dim=1) for one in each], dim=1)
+
+    def differences(
+        self,
+        outputs: Float[torch.Tensor, "batch pos d_out"],
+        others: Float[torch.Tensor, "batch pos d_out"],
+        examples: Examples,
+    ) -> Float[torch.Tensor, "batch instance component"]:
+        """Return the KL divergence of outputs from others, as a share of that with all heads idle."""
+        expected, actual = (_exact(at_end(one, examples)).log_softmax(dim=-1) for one in (others, outputs))
+        return ((expected.exp() * (expected - actual)).sum(dim=-1) / self.apart)[..., None]
+
+    def _apart(
+        self, logits: Float[torch.Tensor, "batch instance d_vocab"], examples: Examples
+    ) -> Float[torch.Tensor, "batch instance"]:
+        expected, actual = self._unablated(examples), logits.log_softmax(dim=-1)
+        return (expected.exp() * (expected - actual)).sum(dim=-1)
+
+
+class _Numbers:
+    """A task whose loss components are the measures, and the probability of a right answer if it is asked for."""
+
+    def __init__(self, task: MetricTask, names: tuple[str, ...]) -> None:
+        self.task, self.roles, self.output_roles = task, task.roles, task.output_roles
+        self.loss_components, self.examples = names, task.examples
+
+    def losses(
+        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> Float[torch.Tensor, "batch component"]:
+        measured = self.task.measured(outputs, examples)
+        return torch.cat([measured, 1 - self.task.losses(outputs, examples)], dim=1)[:, : len(self.loss_components)]
+
+
+def _exact(logits: torch.Tensor) -> torch.Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _difference(
+    logits: Float[torch.Tensor, "batch instance d_vocab"], examples: Examples
+) -> Float[torch.Tensor, "batch instance"]:
+    right, wrong = _joined(logits, examples.targets).unbind(dim=2)
+    return right - wrong
 
 
 def _joined(

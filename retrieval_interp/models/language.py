@@ -3,7 +3,8 @@
 from circuits.errors import BadInput
 from circuits.model.language import from_pretrained
 from circuits.model.transformer import Transformer
-from retrieval_interp.language_tasks.metric import Metric, MetricTask
+from retrieval_interp.language_tasks.language_task import Metric
+from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.language_tasks.registry import check_name, language_task
 from retrieval_interp.models import library, smollm2
 from retrieval_interp.models.machine import chosen
@@ -28,20 +29,22 @@ def language_model(name: str) -> Transformer:
     return model
 
 
-def on_task(name: str, task: str, metric: str = Metric.logit_difference) -> tuple[Transformer, MetricTask]:
+def on_task(name: str, task: str, metric: str | None = None, bos: str = "default") -> tuple[Transformer, MetricTask]:
     """Load a language model, and return it with a language task as a task.
 
     Args:
         name: as for ``language_model``.
         task: the name of a language task, such as ``ioi``.
-        metric: ``logit_difference``, ``probability`` or ``kl``.
+        metric: ``kl``, ``logit_difference`` or ``probability``; by default that of the task.
+        bos: what stands before every prompt: ``default``, what the model's tokenizer puts there, ``none``, or a token.
 
     Raises:
         BadInput: there is no such model, task or metric; or the task does not fit the model's tokenizer.
         Unsolved: the model does not do the task.
     """
     check_name(task)
-    if metric not in [*Metric]:
+    if metric is not None and metric not in [*Metric]:
         raise BadInput(f"unknown metric {metric!r}; expected {', '.join(Metric)}")
     model = language_model(name)
-    return model, MetricTask.of(model, language_task(task, model.tokenizer), Metric(metric))
+    prompts = language_task(task, model.tokenizer, bos)
+    return model, MetricTask.of(model, prompts, None if metric is None else Metric(metric))

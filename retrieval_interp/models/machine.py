@@ -52,5 +52,5 @@ def chosen() -> Mapping[str, Any]:
 def placed(model: Transformer) -> Transformer:
     """Return a model of the toolkit on the device, and in the precision, that hold here."""
     for value in chosen().values():
-        model = model.to(value)
+        model = model.to(value, print_details=False)
     return model

@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 LAYOUTS = {  # ioi takes exclusion, which information flow cannot represent: "end" shares nothing with IO
     Kind.induction: Layout(
-        {"first": frozenset({"token", "place"}), "next": frozenset({ANSWER, "place"}), END: frozenset({"token"})},
+        {"earlier": frozenset({"token", "place"}), "next": frozenset({ANSWER, "place"}), END: frozenset({"token"})},
         frozenset({"place"}),
     ),
     Kind.ioi: Layout(

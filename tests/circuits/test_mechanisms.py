@@ -6,7 +6,7 @@ from circuits.mechanisms import Condition, Identity, Previous, Uniform
 from tests.refusals import assert_refused
 
 # One example of four positions: the query at 3 sees the pair at 0 and 1.
-ROLES = Roles(("query", "first", "second"), torch.tensor([[[3], [0], [1]]]))
+ROLES = Roles(("query", "one", "second"), torch.tensor([[[3], [0], [1]]]))
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ ROLES = Roles(("query", "first", "second"), torch.tensor([[[3], [0], [1]]]))
         (Uniform(), [[1, 0, 0, 0], [1 / 2] * 2 + [0, 0], [1 / 3] * 3 + [0], [1 / 4] * 4]),
         (Identity(), [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]),
         (Previous(), [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]),
-        (OneHot({"query": "second", "second": "first"}), [[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]),
+        (OneHot({"query": "second", "second": "one"}), [[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]),
     ],
 )
 def test_a_mechanism_gives_its_pattern(mechanism, rows):
@@ -24,18 +24,18 @@ def test_a_mechanism_gives_its_pattern(mechanism, rows):
 
 
 def test_rows_on_no_path_follow_elsewhere():
-    identity = OneHot({"query": "first"}, elsewhere="identity").pattern(ROLES, 4)[0]
+    identity = OneHot({"query": "one"}, elsewhere="identity").pattern(ROLES, 4)[0]
     assert identity.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
-    uniform = OneHot({"query": "first"}, elsewhere="uniform").pattern(ROLES, 4)[0]
+    uniform = OneHot({"query": "one"}, elsewhere="uniform").pattern(ROLES, 4)[0]
     assert uniform[1].tolist() == [0.5, 0.5, 0, 0]
 
 
 def test_a_row_taken_from_its_path_becomes_uniform_and_the_others_stay():
-    mechanism = OneHot({"query": "second", "second": "first"}).with_row("query", "uniform")
+    mechanism = OneHot({"query": "second", "second": "one"}).with_row("query", "uniform")
     pattern = mechanism.pattern(ROLES, 4)[0]
     assert pattern[3].tolist() == [0.25] * 4
     assert pattern[1].tolist() == [1, 0, 0, 0]
-    assert mechanism.paths == (("second", "first"),)
+    assert mechanism.paths == (("second", "one"),)
 
 
 def test_two_roles_at_one_position_may_not_want_different_rows():
@@ -44,13 +44,13 @@ def test_two_roles_at_one_position_may_not_want_different_rows():
 
 
 IN_SLOTS = Roles(  # two chains of two examples; their pairs stand in slots 0 and 1, and in 1 and 0
-    ("query", "first"),
+    ("query", "one"),
     torch.tensor([[[2, 3], [0, 1]], [[2, 3], [1, 0]]]),
     {"slot": torch.tensor([[[0, 1], [0, 1]], [[0, 1], [1, 0]]])},
 )
 
 
-SLOT_0, ROW = Condition("slot", "first", (0,)), ("query", "first")
+SLOT_0, ROW = Condition("slot", "one", (0,)), ("query", "one")
 
 
 def test_a_row_with_a_condition_is_there_on_some_chains_and_elsewhere_on_the_others():
@@ -58,22 +58,22 @@ def test_a_row_with_a_condition_is_there_on_some_chains_and_elsewhere_on_the_oth
     pattern = on_slot_0.pattern(IN_SLOTS, 4)
     assert pattern[0, 2:].tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
     assert pattern[1, 2:].tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
-    assert str(on_slot_0) == "query -> first on slot 0; elsewhere identity"
+    assert str(on_slot_0) == "query -> one on slot 0; elsewhere identity"
 
 
 def test_a_condition_goes_with_its_row():
-    both = OneHot({"query": "first", "first": "first"}, where={("query", "first"): Condition("slot", "first", (1,))})
+    both = OneHot({"query": "one", "one": "one"}, where={("query", "one"): Condition("slot", "one", (1,))})
     removed = both.with_row("query", "uniform").pattern(IN_SLOTS, 4)[0]
     assert removed[2].tolist() == [0, 0, 0, 0]
     assert removed[3].tolist() == [0.25] * 4
     assert both.without_row("query").where == ()
-    assert both != OneHot({"query": "first", "first": "first"})
+    assert both != OneHot({"query": "one", "one": "one"})
 
 
 def test_a_role_may_attend_elsewhere_on_other_chains():
-    both = OneHot([ROW, ("query", "query")], where={ROW: SLOT_0, ("query", "query"): Condition("slot", "first", (1,))})
+    both = OneHot([ROW, ("query", "query")], where={ROW: SLOT_0, ("query", "query"): Condition("slot", "one", (1,))})
     assert both.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
-    changed = both.with_row("query", "identity", was="first")
+    changed = both.with_row("query", "identity", was="one")
     assert changed.pattern(IN_SLOTS, 4)[0, 2:].tolist() == [[0, 0, 1, 0], [0, 0, 0, 1]]
     assert both.without_row("query", "query") == OneHot([ROW], where={ROW: SLOT_0})
 
@@ -91,17 +91,17 @@ def test_a_row_without_a_condition_is_the_default_of_its_role():
 
 def test_a_default_row_that_becomes_another_row_holds_on_all_instances():
     both = OneHot([ROW, ("query", "query")], where={ROW: SLOT_0})
-    assert both.with_row("query", "first", was="query") == OneHot({"query": "first"})
+    assert both.with_row("query", "one", was="query") == OneHot({"query": "one"})
 
 
 def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(tmp_path):
     at_query = Condition("slot", "query", (1,))
     both = OneHot([ROW, ("query", "query")], where={ROW: SLOT_0, ("query", "query"): at_query})
-    moved = both.with_row("query", "query", was="first")
+    moved = both.with_row("query", "query", was="one")
     assert moved.rows == (("query", "query"),)
     there = dict(moved.where)["query", "query"]
     assert torch.equal(there.holds(IN_SLOTS), SLOT_0.holds(IN_SLOTS) | at_query.holds(IN_SLOTS))
-    assert str(moved) == "query -> query on slot 0 of first or slot 1"
+    assert str(moved) == "query -> query on slot 0 of one or slot 1"
     circuit = Circuit({Head(0, 0): moved})
     save_circuit(circuit, tmp_path / "circuit.yaml")
     assert load_circuit(tmp_path / "circuit.yaml").digest == circuit.digest
@@ -110,13 +110,13 @@ def test_rows_that_become_the_same_one_keep_their_conditions_at_different_roles(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: Condition("slot", "first", ()), "at least one label"),
+        (lambda: Condition("slot", "one", ()), "at least one label"),
         (lambda: OneHot({}), "at least one path"),
-        (lambda: OneHot([ROW], where={("first", "query"): SLOT_0}), "does not exist"),
-        (lambda: OneHot([("query", "first"), ("query", "query")]), "expected a condition on all but one"),
-        (lambda: OneHot([("query", "first"), ("query", "first")]), "rows repeat"),
-        (lambda: Condition("colour", "first", (0,)).holds(IN_SLOTS), "the groups are position, slot"),
-        (lambda: Condition("slot", "last", (0,)).holds(IN_SLOTS), "the roles are query, first"),
+        (lambda: OneHot([ROW], where={("one", "query"): SLOT_0}), "does not exist"),
+        (lambda: OneHot([("query", "one"), ("query", "query")]), "expected a condition on all but one"),
+        (lambda: OneHot([("query", "one"), ("query", "one")]), "rows repeat"),
+        (lambda: Condition("colour", "one", (0,)).holds(IN_SLOTS), "the groups are position, slot"),
+        (lambda: Condition("slot", "last", (0,)).holds(IN_SLOTS), "the roles are query, one"),
         (lambda: Roles(("a",), torch.zeros(1, 1, 2).long(), {"slot": torch.zeros(1, 1, 1).long()}), "slot"),
         (lambda: OneHot({"query": "position 3"}).pattern(IN_SLOTS, 4), "against the causal mask"),
         (lambda: FixedPattern(torch.ones(2, 3)), "the same length"),

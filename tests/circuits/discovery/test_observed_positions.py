@@ -47,9 +47,9 @@ def test_rows_do_not_take_chains_on_which_a_path_is_on_nor_look_ahead() -> None:
 
 
 def test_a_label_that_tells_where_the_role_itself_stands_tells_nothing_of_content() -> None:
-    positions = torch.tensor([[[0, 2], [1, 3], [4, 5]], [[2, 0], [3, 1], [4, 5]]])  # first and second share their slot
+    positions = torch.tensor([[[0, 2], [1, 3], [4, 5]], [[2, 0], [3, 1], [4, 5]]])  # one and second share their slot
     slots = torch.tensor([[[0, 1], [0, 1], [0, 1]], [[1, 0], [1, 0], [0, 1]]])
-    roles = Roles(("first", "second", "query"), positions, {"slot": slots})
+    roles = Roles(("one", "second", "query"), positions, {"slot": slots})
     found = torch.zeros(3, 2, 6)
     found[0, 0, 1] = found[0, 1, 0] = 0.9
     assert rows("second", found, roles=roles) == {}

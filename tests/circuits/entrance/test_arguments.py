@@ -35,7 +35,7 @@ def test_arguments_that_cannot_be_used_are_named_in_one_line(model, changed, sai
 
 
 def test_every_entrance_is_in_the_list_of_entrances():
-    of_other_tasks = {"compile_circuit", "interchange"}
+    of_other_tasks = {"compile_circuit"}
     without_model = {"flow_check", "circuit_diagram", "over_training"}
     code = "".join(file.read_text() for file in (ROOT / "circuits").rglob("*.py"))
     found = {*re.findall(r"^@entrance\n(?:@.*\n)*def (\w+)", code, re.M)}
@@ -59,7 +59,6 @@ from tests.refusals import assert_refused
 
 model, task = small_model(), Copying()
 wrong = {
-    "interchange, is Interchangeable": lambda: circuits.interchange(model, task, n_examples=4),
     "compile_circuit, is TokenTask": lambda: compile_circuit(CIRCUIT, task),
     "Roles, no whole numbers": lambda: Roles(("a",), torch.zeros(2, 1, 1)),
     "where, the conditions are": lambda: OneHot([("a", "b")], where={("a", "b"): (0, 1)}),

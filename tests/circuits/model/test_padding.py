@@ -97,12 +97,18 @@ def test_a_padded_batch_gives_the_losses_of_each_prompt_alone(name, side):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_average_attention_counts_positions_from_the_first_token(side):
     model = model_of("gpt2")
-    found, alone = Averages.of(model, Last(side).examples()).attention, Last(side).alone()
-    each = [Averages.of(model, one).attention for one in alone]
-    for query in range(LONGEST):
-        those = [own[:, :, query] for own in each if own.shape[2] > query]
-        expected = torch.stack([pad(own, (0, LONGEST - own.shape[-1])) for own in those]).mean(dim=0)
-        assert torch.allclose(found[:, :, query], expected, atol=1e-5)
+    examples, alone = Last(side).examples(), Last(side).alone()
+    assert_refused("the examples have different lengths and no layout", Averages.of, model, examples)
+    lengths = replace(examples, roles=replace(examples.roles, layout=torch.arange(len(alone))))
+    found = Averages.of(model, lengths)
+    for layout, one in enumerate(alone):
+        (own,) = Averages.of(model, one).attention
+        more = LONGEST - own.shape[-1]
+        assert torch.allclose(found.attention[layout], pad(own, (0, more, 0, more)), atol=1e-5)
+        z = Averages.of(model, one).outputs[0, 1, :, 0]
+        assert torch.allclose(
+            found.output(Head(1, 0), lengths.roles, LONGEST)[layout][lengths.roles.valid[layout]], z, atol=1e-5
+        )
     by_role = torch.stack([role_attention(model, one) for one in alone]).mean(dim=0)
     assert torch.allclose(role_attention(model, Last(side).examples()), by_role, atol=1e-5)
 

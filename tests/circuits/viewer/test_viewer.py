@@ -44,8 +44,8 @@ def test_what_is_shown_is_the_attention_of_the_model_with_three_decimals(random_
 
 
 def test_a_position_is_labelled_with_all_its_roles_and_a_shared_role_once():
-    several = Roles(("next", "first"), torch.tensor([[[1, 2], [0, 1]]]))
-    assert several.labels(0, 4) == ["1:first", "1:next,2:first", "2:next", "3"]
+    several = Roles(("next", "one"), torch.tensor([[[1, 2], [0, 1]]]))
+    assert several.labels(0, 4) == ["1:one", "1:next,2:one", "2:next", "3"]
     shared = Roles(("each", "answer"), torch.tensor([[[0, 1], [3, 3]], [[1, 0], [3, 3]]]))
     assert shared.shared == ("answer",)
     assert shared.labels(0, 4) == ["1:each", "2:each", "2", "answer"]
@@ -59,7 +59,7 @@ def shown_tokens(tokenizer, numbers):
     model = HookedTransformer(HookedTransformerConfig(**sizes, d_vocab=400, device="cpu"))
     fast = isinstance(tokenizer, Tokenizer)
     model.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer) if fast else tokenizer
-    roles = Roles.of({"first": torch.tensor([0])})
+    roles = Roles.of({"one": torch.tensor([0])})
     return frame(attention_viewer(model, Examples(torch.tensor([numbers]), torch.zeros(1), roles))).tokens
 
 
@@ -68,14 +68,14 @@ def test_tokens_of_bytes_are_shown_as_letters_with_visible_white_space():
     numbers = tokenizer.encode("The café in Zürich\n\t <日\r").ids
     tokens = shown_tokens(tokenizer, [*numbers, 399])
     parts = [f"#{number}" for number in numbers[-4:-1]]  # the three bytes of a letter
-    assert tokens == ["The|1:first", "·café", "·in", "·Zürich", "⏎", "⇥", "·<", *parts, r"\r", "#399"]
+    assert tokens == ["The|1:one", "·café", "·in", "·Zürich", "⏎", "⇥", "·<", *parts, r"\r", "#399"]
 
 
 def test_tokens_of_pieces_keep_their_spaces():
     tokenizer = Tokenizer(models.BPE({"▁the": 0, "the": 1, "▁▁": 2, "<0xE6>": 3, "<0x0A>": 4}, [], byte_fallback=True))
     spaces = decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)
     tokenizer.decoder = decoders.Sequence([*spaces])
-    assert shown_tokens(tokenizer, [*range(6)]) == ["·the|1:first", "the", "··", "#3", "⏎", "#5"]
+    assert shown_tokens(tokenizer, [*range(6)]) == ["·the|1:one", "the", "··", "#3", "⏎", "#5"]
 
 
 class Letters(transformers.PreTrainedTokenizer):
@@ -91,7 +91,7 @@ class Letters(transformers.PreTrainedTokenizer):
 
 
 def test_tokens_that_a_tokenizer_written_in_python_does_not_know_are_numbers():
-    assert shown_tokens(Letters(), [0, 9, 17]) == ["a|1:first", "j", "#17"]
+    assert shown_tokens(Letters(), [0, 9, 17]) == ["a|1:one", "j", "#17"]
 
 
 def test_before_a_page_becomes_too_large_a_warning_says_how_large_and_what_makes_it_smaller():

@@ -7,10 +7,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from circuits import Circuit, Head, Task, evaluate, run_ablated
 from circuits.averages import averages
 from circuits.errors import Unsolved
+from circuits.losses.loss import Loss
+from circuits.losses.sequential_test import Range, SequentialTest
 from circuits.mechanisms import Resample, Uniform
 from retrieval_interp import on_task
-from retrieval_interp.language_tasks.language_task import at_end
-from retrieval_interp.language_tasks.metric import Metric, MetricTask
+from retrieval_interp.language_tasks.language_task import Metric, at_end
+from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.models.build import build
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.words import Kind, WordsTask
@@ -30,30 +32,50 @@ def model(words):
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_the_loss_is_the_share_that_an_ablation_takes(model, words, metric):
+def test_the_loss_and_its_measures_are_those_of_plain_outputs(model, words, metric):
     task = MetricTask(words.task, model, metric, 2.0)
     assert isinstance(task, Task)
     examples = task.examples(8, seed=0)
     found = evaluate(model, task, examples, CIRCUITS)
+    beside = SequentialTest(model, task, examples, 0.05).measure(CIRCUITS)
     plain = at_end(model(examples.inputs), examples)[:, 0].log_softmax(dim=-1)
     right, wrong = words.task.examples(8, seed=0).targets[:, 0, :, 0].T
-    for losses, circuit in zip(found, CIRCUITS, strict=True):
+    for losses, loss, circuit in zip(found, beside, CIRCUITS, strict=True):
         logits = at_end(run_ablated(model, circuit, examples), examples)[:, 0]
         rows = range(8)
+        apart, difference = logits[rows, right] - logits[rows, wrong], plain - logits.log_softmax(dim=-1)
         expected = {
-            "logit_difference": 1 - (logits[rows, right] - logits[rows, wrong]) / 2,
+            "logit_difference": 1 - apart / 2,
             "probability": 1 - logits.softmax(dim=-1)[rows, right] / 2,
-            "kl": (plain.exp() * (plain - logits.log_softmax(dim=-1))).sum(dim=-1) / 2,
-        }[metric]
-        assert torch.allclose(losses[:, 0], expected, atol=1e-5)
+            "kl": (plain.exp() * difference).sum(dim=-1),
+        }
+        assert torch.allclose(losses[:, 0], expected[metric], atol=1e-5)
+        right_first = (logits.argmax(dim=-1) == right).float().mean()
+        measured = {"logit difference": apart.mean(), "top-1": right_first, "KL": expected["kl"].mean()}
+        assert loss.measures == pytest.approx({name: one.item() for name, one in measured.items()}, abs=1e-4)
 
 
-def test_kl_is_0_unablated_and_1_on_average_with_all_heads_replaced_by_their_means(model, words):
+@torch.no_grad()
+def test_outputs_differ_by_1_from_the_models_on_average_with_all_heads_idle(model, words):
     task = MetricTask.of(model, words.task, Metric.kl)
-    means = averages(model, task).patterns
-    unablated, replaced = evaluate(model, task, task.examples(512, seed=5), [Circuit(), Circuit(means)])
-    assert unablated.abs().max() < 1e-4
-    assert replaced.mean() == pytest.approx(1.0, abs=0.1)
+    means, examples = averages(model, task), task.examples(512, seed=5)
+    idle = Circuit(dict.fromkeys(means.patterns, "idle"))
+    outputs = run_ablated(model, idle, examples, means), model(examples.inputs)
+    assert task.differences(*outputs, examples).mean() == pytest.approx(1.0, abs=0.2)
+    assert task.differences(outputs[1], outputs[1], examples).abs().max() < 1e-5
+
+
+def test_a_logit_difference_above_the_models_own_is_not_the_models(model, words):
+    """A loss of twice the model's logit difference is -1: one-sided, it would be low."""
+    task = MetricTask(words.task, model, Metric.logit_difference, 2.0)
+    test = SequentialTest(model, task, task.examples(512, seed=0), 0.05)
+    more = Circuit({Head(0, 1): Uniform()})
+    test.measure([Circuit(), more])
+    test.scale = Range(own=Loss(0.0, 0.0, 512), none=Loss(1.0, 0.0, 512))
+    test._losses[more.digest] = test._losses[Circuit().digest] - 0.5
+    assert test.test_one(more).decision == "above"
+    test.two_sided = False
+    assert test.test_one(more).decision == "below"
 
 
 def test_a_model_that_does_not_do_the_task_is_refused(model, words):

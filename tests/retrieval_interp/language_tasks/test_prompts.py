@@ -92,11 +92,11 @@ def test_a_repeated_text_is_answered_by_the_token_after_the_same_token():
     task = language_task("induction", WordsTask(Kind.induction).tokenizer)
     examples = task.examples(40, seed=0)
     at = {role: examples.inputs.gather(1, examples.roles[role]) for role in task.roles}
-    assert torch.equal(at["first"], at["end"])
+    assert torch.equal(at["earlier"], at["end"])
     assert torch.equal(at["next"], examples.targets[:, :, 0, 0])
     assert not (examples.targets[:, :, 0] == examples.targets[:, :, 1]).any()
-    assert torch.equal(examples.roles["next"], examples.roles["first"] + 1)
-    far = examples.roles["end"] - examples.roles["first"]
+    assert torch.equal(examples.roles["next"], examples.roles["earlier"] + 1)
+    far = examples.roles["end"] - examples.roles["earlier"]
     assert {*far[:, 0].tolist()} == {*range(6, 13)}
     for tokens, other, distance in zip(examples.inputs, examples.counterfactual, far[:, 0].tolist(), strict=True):
         before = tokens[: 24 - distance + 1]

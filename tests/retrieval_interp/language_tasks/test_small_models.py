@@ -21,7 +21,7 @@ def induction():
 
 @pytest.fixture(scope="module")
 def ioi():
-    return on_task("ioi", "ioi")
+    return on_task("ioi", "ioi", "logit_difference")
 
 
 def mean_loss(model, task, circuit):

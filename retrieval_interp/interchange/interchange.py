@@ -29,7 +29,6 @@ from torch import Tensor
 from circuits.circuit import Circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.flow.predicted import predicted_accuracy
 from circuits.given import examples_of, stream_seed
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean
@@ -42,6 +41,7 @@ from circuits.task import Examples, Interchangeable, Variable
 from circuits.tracing.numbers import above, table
 from circuits.utils.lazy import pandas, plotly
 from circuits.utils.progress import shown
+from retrieval_interp.interchange.predicted import predicted_accuracy
 
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
 RANDOM = "random position"  # in the place of a role

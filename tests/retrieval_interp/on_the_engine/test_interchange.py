@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from benchmarks.recovery import plant
-from circuits import Circuit, Examples, Roles, interchange
+from circuits import Circuit, Examples, Roles
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Mean
 from circuits.task import exchange
-from circuits.tracing.interchange import RANDOM, InterchangeResult
+from retrieval_interp import interchange
+from retrieval_interp.interchange.interchange import RANDOM, InterchangeResult
 from tests.handmade import ChainTask, walking_circuit
 from tests.refusals import assert_refused
 

@@ -1,0 +1,82 @@
+"""Soft heads: a role attends to other roles to some part, as heads of language models do.
+
+A name mover attends from the end to the indirect object by 0.6, and by 0.3 to the first token. One-hot paths would make
+it stronger than it is. Here a role's row is the average attention from this role to others, wherever they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Bool, Float
+
+from circuits.errors import BadInput, real
+from circuits.mechanisms.fixed_pattern import FixedPattern
+from circuits.mechanisms.mechanism import Ends, Mechanism
+from circuits.roles import Roles, check_name
+from circuits.utils.lazy import torch
+
+
+@dataclass(frozen=True)
+class Soft(Mechanism):
+    """Each named role attends to some roles of its own instance, by weights; the rest of its row depends on positions.
+
+    Attributes:
+        weights: for every source and target, the attention where the target can be seen, above 0 and at most 1.
+        elsewhere: the attention to all else, and all other rows: a fixed pattern. Every row is divided by its sum.
+    """
+
+    weights: tuple[tuple[Ends, float], ...]
+    elsewhere: FixedPattern
+    name = "soft"
+
+    def __init__(self, weights: Mapping[Ends, Any], elsewhere: Any) -> None:
+        if not isinstance(elsewhere, FixedPattern):
+            raise BadInput(f"elsewhere of a soft head is {elsewhere!r:.60}; expected a fixed pattern, such as mean")
+        made = {}
+        for (source, target), weight in weights.items():
+            for role in (source, target):
+                check_name("role", role)
+            made[source, target] = real(f"the weight of {source} -> {target}", weight, above=0.0)
+            if made[source, target] > 1:
+                raise BadInput(f"the weight of {source} -> {target} is {weight}; expected at most 1")
+        if not made:
+            raise BadInput("a soft head needs at least one path; a head without paths is a fixed pattern")
+        vars(self).update(weights=tuple(sorted(made.items())), elsewhere=elsewhere)
+
+    @property
+    def paths(self) -> tuple[Ends, ...]:
+        """All sources with their targets."""
+        return tuple(ends for ends, _ in self.weights)
+
+    @property
+    def varies(self) -> bool:
+        """True: the pattern follows roles."""
+        return True
+
+    def holds(self, source: str, target: str, roles: Roles) -> Bool[torch.Tensor, "batch instance"]:
+        """Return where the source can see the target."""
+        return roles.sees(roles[source], roles[target])
+
+    @property
+    def specification(self) -> object:
+        """The weights, and the specification of the rest."""
+        return [self.name, [[*ends, weight] for ends, weight in self.weights], self.elsewhere.specification]
+
+    def check(self) -> None:
+        """Do nothing: it can be saved."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{' -> '.join(ends)} {weight:.2f}" for ends, weight in self.weights)
+
+    def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
+        """Return one pattern for every example; a target that a source cannot see gets nothing."""
+        pattern = self.elsewhere.pattern(roles, n_positions).expand(len(roles), -1, -1).clone()
+        for (source, target), weight in self.weights:
+            at, to = roles[source], roles[target]
+            example, instance = roles.sees(at, to).nonzero(as_tuple=True)
+            places = example, at[example, instance], to[example, instance]
+            pattern.index_put_(places, pattern.new_tensor(weight), accumulate=True)
+        return pattern / pattern.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(pattern.dtype).tiny)

@@ -1,0 +1,100 @@
+"""SmolLM2, a model that nobody here trained (``make test-lm``). Scores are computed with transformers alone."""
+
+import pytest
+import torch
+import transformers
+
+from circuits import evaluate, load_circuit
+from circuits.averages import averages
+from circuits.circuit import Circuit
+from circuits.discovery.ranking import costs_of_change
+from circuits.discovery.soft_paths import soft_paths
+from circuits.errors import BadInput
+from retrieval_interp import data_folder, load
+from retrieval_interp.language_tasks.metric import MetricTask
+from retrieval_interp.language_tasks.registry import language_task
+from retrieval_interp.models import smollm2
+from retrieval_interp.models.machine import on_machine
+
+pytestmark = pytest.mark.lm
+try:
+    FOLDER = smollm2.folder()
+except BadInput as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load("smollm2").model
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return transformers.AutoModelForCausalLM.from_pretrained(FOLDER, attn_implementation="eager").eval()
+
+
+def logit_difference(model, bos):
+    task = MetricTask(language_task("ioi", model.tokenizer, bos), model, "logit_difference", 1.0)
+    (losses,) = evaluate(model, task, task.examples(64, seed=1), [Circuit()])
+    return 1 - losses.mean().item()
+
+
+def test_prompts_begin_as_the_models_own_tokenizer_begins_them(model):
+    own = transformers.AutoTokenizer.from_pretrained(FOLDER)("Today").input_ids
+    assert model.tokenizer("Today").input_ids == own
+    assert logit_difference(model, "default") > logit_difference(model, "<|im_start|>") + 0.5
+
+
+@torch.no_grad()
+def test_outputs_in_single_and_half_precision_are_those_of_transformers(model, plain):
+    examples = language_task("ioi", model.tokenizer).examples(8, seed=0)
+    mask = examples.roles.valid.long()
+    expected = plain(examples.inputs, attention_mask=mask).logits
+    assert torch.equal(model(examples.inputs, attention_mask=mask)[mask.bool()], expected[mask.bool()])
+    with on_machine(dtype="bfloat16"):
+        half = load("smollm2").model(examples.inputs, attention_mask=mask)
+    assert half.dtype == torch.bfloat16
+    apart = (half.float() - expected)[mask.bool()].log_softmax(dim=-1) - 0.0
+    assert (half.float().argmax(dim=-1) == expected.argmax(dim=-1))[mask.bool()].float().mean() > 0.9, apart
+
+
+@torch.no_grad()
+def test_what_heads_look_at_is_what_transformers_says(model, plain):
+    """Name movers, S-inhibition, duplicate and previous tokens on IOI; prefix matching on random tokens."""
+    for name, scores in {
+        "ioi": [("end", "IO"), ("end", "S2"), ("S2", "S1"), ("S1+1", "S1")],
+        "induction": [("end", "next")],
+    }.items():
+        examples = language_task(name, model.tokenizer).examples(64, seed=2)
+        found, roles = soft_paths(model, examples), examples.roles
+        mask = roles.tokens(examples.inputs.shape[1]).long()
+        seen = torch.stack(plain(examples.inputs, attention_mask=mask, output_attentions=True).attentions)
+        rows = torch.arange(len(examples))[:, None]
+        for source, target in scores:
+            paid = seen[:, rows, :, roles[source], roles[target]].mean(dim=(1, 2))  # [layer, head]
+            for layer, index in (paid > 0.5).nonzero().tolist():
+                (head,) = (one for one in found if one == (layer, index))
+                assert dict(found[head].weights)[source, target] == pytest.approx(paid[layer, index].item(), abs=2e-3)
+
+
+def test_gradients_rank_heads_as_one_by_one_ablation_does(model):
+    task = MetricTask.of(model, language_task("ioi", model.tokenizer))
+    means, examples = averages(model, task, n_examples=64), task.examples(16, seed=3)
+    costs = costs_of_change(model, task, examples, means, Circuit(), Circuit(dict.fromkeys(means.patterns, "idle")))
+    order = sorted(costs, key=lambda head: -abs(costs[head]))
+    some = order[:10] + order[100:110]
+    losses = evaluate(model, task, examples, [Circuit({head: "idle"}) for head in some], averages=means).mean(
+        dim=(1, 2)
+    )
+    assert losses[:10].mean() > 10 * losses[10:].mean()
+
+
+@pytest.mark.parametrize("name", ["ioi", "induction"])
+def test_the_circuit_in_the_data_keeps_what_the_model_does(model, name):
+    circuit = load_circuit(data_folder() / "smollm2" / name / "circuit.yaml")
+    task = MetricTask(language_task(name, model.tokenizer), model, "logit_difference", 1.0)
+    means = averages(model, task, n_examples=128)
+    losses = evaluate(model, task, task.examples(128, seed=4), [Circuit(), circuit], averages=means)
+    own, kept = (1 - losses.mean(dim=(1, 2))).tolist()
+    assert kept / own == pytest.approx(1.0, abs=0.15)
+    assert sum(mechanism.varies for mechanism in circuit.heads.values()) <= {"ioi": 30, "induction": 20}[name]
