@@ -1,11 +1,11 @@
-"""Time and memory for a model of GPT-2 small's shape: content or position of every head, alone.
+"""Time and memory for a model of GPT-2 small's shape: which of its heads need content.
 
     python -m benchmarks.size [--prompts 512] [--json]
 
-The model has 12 layers of 12 heads with random weights, the prompts 20 random tokens each. Every head alone is replaced
-with its average pattern, on at least 128 prompts, and on up to all of them while the decision is open. The loss is the
-KL divergence from the unablated model, as a share of that with all heads replaced. Processor seconds are those of all
-cores together.
+The model has 12 layers of 12 heads with random weights, the prompts 20 random tokens each. Gradients rank what it costs
+to replace every head with its average pattern (``circuits/discovery/ranking.py``). The ``AROUND`` costliest are then
+replaced, each alone, on at least 128 prompts, and on up to all of them while the decision is open. The loss is the KL
+divergence from the unablated model. Processor seconds are those of all cores together.
 """
 
 import argparse
@@ -21,20 +21,22 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from benchmarks.arguments import at_least
-from circuits.ablation import evaluate
 from circuits.averages import averages
 from circuits.circuit import Circuit
+from circuits.discovery.discovery import AVERAGED
+from circuits.discovery.ranking import costs_of_change
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.progress import shown
-from retrieval_interp.language_tasks.language_task import END, LanguageTask, answers
-from retrieval_interp.language_tasks.metric import Metric, MetricTask
+from retrieval_interp.language_tasks.language_task import END, LanguageTask, Metric, answers
+from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.models.provenance import versions
 
 THRESHOLD = 0.2  # of the range: 80% is kept
+AROUND = 16  # heads that are replaced one by one
 
 GPT2 = {"n_layers": 12, "n_heads": 12, "d_model": 768, "d_head": 64, "d_mlp": 3072, "n_ctx": 1024, "d_vocab": 50257}
 TOKENS = 20
@@ -65,28 +67,31 @@ def of_shape(**shape: int) -> HookedTransformer:
 
 
 def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]:
-    """Tell content heads from positional heads, each alone, and return times and memory."""
-    task = RandomTokens(None, model.cfg.d_vocab)
+    """Tell content heads from positional heads, and return times and memory."""
+    task = MetricTask(RandomTokens(None, n_tokens=model.cfg.d_vocab), model, Metric.kl, 1.0)
     with shown(None, "content or position") as progress:
         began, used = time.perf_counter(), time.process_time()
-        means = averages(model, MetricTask(task, model, Metric.probability, 1.0)).patterns
+        means = averages(model, task, n_examples=AVERAGED)
         averaged, averaging = time.perf_counter(), time.process_time()
-        raw = MetricTask(task, model, Metric.kl, 1.0)
-        whole = evaluate(model, raw, raw.examples(128, 1), [Circuit(means)]).mean().item()
-        task = MetricTask(task, model, Metric.kl, whole)
-        test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD, searching=True)
-        single = {head: Circuit({head: mean}) for head, mean in means.items()}
+        few = task.examples(current().ranked, 1)
+        costs = costs_of_change(model, task, few, means, Circuit(), Circuit(means.patterns), progress)
+        ranked, ranking = time.perf_counter(), time.process_time()
+        test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD, means, searching=True)
+        costliest = sorted(costs, key=lambda head: -costs[head])[:AROUND]
+        single = {head: Circuit({head: means.patterns[head]}) for head in costliest}
         decided = test.test(single, min_examples=current().enough, progress=progress)
         ended, ending = time.perf_counter(), time.process_time()
     return {
-        "heads": len(decided),
+        "heads": len(costs),
         "prompts": n_prompts,
         "tokens": TOKENS,
         "cores": torch.get_num_threads(),
         "seconds_averages": round(averaged - began, 1),
-        "seconds_alone": round(ended - averaged, 1),
+        "seconds_ranking": round(ranked - averaged, 1),
+        "seconds_alone": round(ended - ranked, 1),
         "processor_seconds_averages": round(averaging - used, 1),
-        "processor_seconds_alone": round(ending - averaging, 1),
+        "processor_seconds_ranking": round(ranking - averaging, 1),
+        "processor_seconds_alone": round(ending - ranking, 1),
         "sequences": test.n_evaluations,
         "content_heads": sum(one.excess >= THRESHOLD for one in decided.values()),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

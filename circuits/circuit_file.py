@@ -187,7 +187,7 @@ def _read(head: Head, said: Any, numbers: np.ndarray | None, origin: dict[Head |
             if source == "elsewhere":
                 elsewhere = fixed(targets) if targets in FIXED else _text(targets)
                 continue
-            if isinstance(targets, dict) and "to" not in targets:
+            if isinstance(targets, dict) and "to" not in targets and list not in map(type, targets.values()):
                 for target, weight in targets.items():
                     weights[str(source), str(target)] = _value(weight)
                     origin[AttentionPath(head, str(source), str(target))] = source.place

@@ -13,8 +13,7 @@
 
 A task may have more, each of which unlocks a function:
 
-    layout, read_at                       LaidOut            flow_check; what ``interchange`` compares with
-    variables, exchanged, distances       Interchangeable    ``retrieval_interp.interchange``
+    layout, read_at                       LaidOut            flow_check
     instance_losses                       WithInstances      losses split by label: self_consistency, discover;
                                                              *agrees* counts the instances that the model fails
     differences                           Comparable         validate compares outputs instead of losses
@@ -26,12 +25,12 @@ A task may have more, each of which unlocks a function:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 
 from circuits.errors import BadInput
 from circuits.roles import Roles, as_tensor
@@ -235,58 +234,6 @@ class LaidOut(Protocol):
     @property
     def read_at(self) -> Mapping[str, str]:
         """For every loss component, the role at which it is read."""
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable of the high-level model of a task, such as the symbol x2 of a retrieval chain.
-
-    Attributes:
-        name: its name; in the task's layout, if there is one, a piece of the same name.
-        role: the role at which the input sets it. If two instances exchange their inputs there, they exchange the
-            variable, and with it all that the high-level model computes from it.
-        components: the loss components that depend on it.
-    """
-
-    name: str
-    role: str
-    components: tuple[str, ...]
-
-
-@runtime_checkable
-class Interchangeable(Task, Protocol):
-    """A task with a high-level model, for interchange interventions: variables, and answers to compare."""
-
-    @property
-    def variables(self) -> Sequence[Variable]:
-        """The variables, in the order in which the high-level model computes them."""
-
-    def exchanged(
-        self, examples: Examples, role: str, partner: Int[torch.Tensor, "batch instance"]
-    ) -> Shaped[torch.Tensor, "batch pos ..."]:
-        """Return the inputs with the symbol of every instance at a role replaced with its partner's; all else stays.
-
-        If the symbol is all of the input there, this is ``exchange(examples.inputs, examples.roles[role], partner)``.
-        """
-
-    def distances(
-        self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
-    ) -> Float[torch.Tensor, "batch instance component candidate"]:
-        """Return how far every answer is from the right answers of all instances of its example, the candidates.
-
-        It is NaN for instances that are not asked for an answer.
-        """
-
-
-def exchange(
-    inputs: Shaped[torch.Tensor, "batch pos ..."],
-    at: Int[torch.Tensor, "batch instance"],
-    partner: Int[torch.Tensor, "batch instance"],
-) -> Shaped[torch.Tensor, "batch pos ..."]:
-    """Return a copy of inputs with those at the positions ``at`` replaced with those at the partners' positions."""
-    rows, changed = torch.arange(len(inputs), device=inputs.device)[:, None], inputs.clone()
-    changed[rows, at] = inputs[rows, at.gather(1, partner)]
-    return changed
 
 
 def check_task(task: Any, kind: type = Task) -> Any:

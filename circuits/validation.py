@@ -19,7 +19,8 @@ from circuits.checks.faithfulness import faithfulness
 from circuits.checks.minimality import minimal, minimality
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.checks.uniqueness import uniqueness
-from circuits.circuit import Circuit
+from circuits.circuit import Circuit, Head
+from circuits.discovery.soft_paths import soft_paths
 from circuits.entrance import entrance
 from circuits.model.transformer import Transformer
 from circuits.report.report import Report, decided, statements_of
@@ -98,6 +99,14 @@ def validate(
         uniqueness=others,
         paper=paper,
         first=experiment.first if experiment.many else {},
+        attends=_attends(experiment) if experiment.many else {},
     )
     report._experiment = experiment
     return report
+
+
+def _attends(experiment: Experiment) -> dict[Head, str]:
+    """Return what the roles look at in the heads that look at content, on average over a few examples."""
+    few = experiment.test.examples.take(slice(0, current().ranked))
+    shown = soft_paths(experiment.model, few)
+    return {head: str(shown[head]) for head in experiment.looking if head in shown}

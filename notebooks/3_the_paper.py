@@ -94,7 +94,7 @@ mine, my_task, _ = train("induction", "runs/mine", compiled=False, **changes)
 # Move the slider to go through training.
 
 # %%
-from circuits.viewer import over_training
+from retrieval_interp.experiments.viewers import over_training
 from retrieval_interp import through_training
 
 over_training(through_training("runs/mine"), my_task.examples(4, seed=0))

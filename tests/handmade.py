@@ -21,7 +21,7 @@ from torch import Tensor
 
 from circuits import Circuit, Examples, Roles, run_ablated
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.task import Layout, Variable, exchange
+from circuits.task import Layout
 
 SYMBOLS, CHAINS = 12, 3
 LENGTH = 1 + 3 * CHAINS
@@ -111,7 +111,6 @@ class ChainTask:
         self.roles = ("query", *(f"pair{k}.{member}" for k in steps for member in members))
         self.loss_components = tuple(f"x{k}" for k in steps)
         self.read_at = dict.fromkeys(self.loss_components, "query")
-        self.variables = tuple(Variable(f"x{k}", f"pair{k}.second", self.loss_components[k - 1 :]) for k in steps)
         start = {
             f"pair{k}.{member}": frozenset({f"x{k - 1 + i}", f"p{k}"})
             for k in reversed(steps)
@@ -145,16 +144,10 @@ class ChainTask:
         return self.instance_losses(outputs, examples).mean(dim=1)
 
     def instance_losses(self, outputs, examples):
-        return self.distances(outputs, examples).diagonal(dim1=1, dim2=3).transpose(1, 2)
-
-    def exchanged(self, examples, role, partner):
-        return exchange(examples.inputs, examples.roles[role], partner)
-
-    def distances(self, outputs, examples):
         answers = outputs[torch.arange(len(examples))[:, None], examples.roles["query"]]
         answers = answers.unflatten(-1, (self.n_steps, 1, self.n_symbols))
         wanted = torch.nn.functional.one_hot(examples.targets % self.n_symbols, self.n_symbols)  # [n, step, chain, one]
-        return (answers - wanted[:, None]).square().sum(dim=-1)
+        return (answers[:, :, :, 0] - wanted.transpose(1, 2)).square().sum(dim=-1)
 
 
 def walking_circuit(n_steps: int) -> Circuit:

@@ -68,7 +68,7 @@ class ObservedPaths:
         n_positions, layouts = examples.inputs.shape[1], roles.layouts("averages").cpu()
         square = int(layouts.max()) + 1, n_positions, n_positions
         from_first = roles.aligned(roles.tokens(n_positions).float(), 1).cpu()
-        self._times = torch.zeros(square[:2]).index_add_(0, layouts, from_first)
+        self._times = torch.zeros(square[:2], dtype=torch.float32).index_add_(0, layouts, from_first)
         groups = tuple(examples.roles.groups) or ("position",)
         self.n_readings = (len(groups) + 2) * len(examples)  # for paths, for positions, for the rows' averages
         by_label = {group: role_attention(model, examples, group).cpu() for group in groups}
@@ -85,11 +85,11 @@ class ObservedPaths:
             several, single = ([rows for rows in places[head] if (len(rows) > 1) == many] for many in (True, False))
             for rows_of, conditions in ((self.rows, [shown, *several]), (self.single, single)):
                 rows_of[head] = {
-                    ends: Row(condition, torch.zeros(square), torch.zeros(square[:2]))
+                    ends: Row(condition, self._times.new_zeros(square), self._times.new_zeros(square[:2]))
                     for rows in conditions
                     for ends, condition in rows.items()
                 }
-        self._whole = {head: torch.zeros(square) for head in means}
+        self._whole = {head: self._times.new_zeros(square) for head in means}
         for part, batch, layer, pattern in patterns(model, examples):
             from_first, of = batch.roles.aligned(pattern, -2, -1), layouts[part]
             for head in (head for head in means if head.layer == layer):
@@ -101,7 +101,7 @@ class ObservedPaths:
                     place = stands[example, instance]
                     at = of[example.cpu()] * n_positions + place.cpu()
                     row.total.flatten(0, 1).index_add_(0, at, from_first[example, head.index, place].float().cpu())
-                    row.times.flatten().index_add_(0, at, torch.ones(len(place)))
+                    row.times.flatten().index_add_(0, at, torch.ones(len(place), dtype=torch.float32))
 
     def _left(self, paths: Iterable[_Seen]) -> dict[str, There]:
         """Return for every role that is not shared the instances on which no path from it holds."""

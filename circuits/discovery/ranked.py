@@ -25,6 +25,8 @@ from circuits.task import Examples
 from circuits.utils.progress import Progress, part_of
 
 MOST = 6  # at most one head of so many is intact or has a path
+FAR = 2  # times the threshold: beyond it, all heads at their average patterns are no place to begin
+MISSED = 8  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Ranked:
         most, soft = max(1, len(means) // MOST), soft_paths(self.test.model, shown_by)
         progress(0.05)
         circuit = self._intact(means, most, part_of(progress, 0.05, 0.25))
-        if not self._is_low(circuit):
+        if self.test.size(self.test.test_one(circuit, max_examples=current().enough)) > FAR * self.test.threshold:
             told = self._intact({**means, **soft}, most, part_of(progress, 0.25, 0.35))
             costs = self.costs(told, _with(told, means), part_of(progress, 0.35, 0.45))
             order = [head for head in _by_cost(costs) if head in soft][:most]
@@ -61,8 +63,8 @@ class Ranked:
             ]
             circuit = min([circuit, *ways], key=self._rank)
         progress(0.5)
-        circuit = self._simpler("prune", circuit, means, part_of(progress, 0.5, 0.6))
-        circuit = self._simpler("looking", circuit, {**soft}, part_of(progress, 0.6, 0.7))
+        circuit = self._refined(circuit, means, most, part_of(progress, 0.5, 0.6))
+        circuit = self._told(circuit, soft, part_of(progress, 0.6, 0.7))
         circuit = self._pruned(circuit, means, part_of(progress, 0.7, 0.85))
         still = [head for head, one in circuit.heads.items() if isinstance(one, FixedPattern)]
         costs = self.costs(circuit, _with(circuit, dict.fromkeys(still, Idle())), part_of(progress, 0.85, 0.95))
@@ -92,37 +94,48 @@ class Ranked:
             self.trials.append(Trial(step=step, head=head, mechanism=str(mechanism), tested=seen[n], taken=n <= found))
         return made[found]
 
-    def _simpler(self, step: str, circuit: Circuit, simpler: Mapping[Head, Mechanism], progress: Progress) -> Circuit:
-        """Return the circuit with simpler mechanisms for as many heads as the loss allows, the cheapest first.
+    def _refined(self, circuit: Circuit, means: Mapping[Head, Mechanism], most: int, progress: Progress) -> Circuit:
+        """Return the circuit with the heads that look at content ranked anew, from where it is; fewer may be enough."""
+        looking = {head: one for head, one in circuit.heads.items() if one.varies}
+        loses = self.costs(circuit, Circuit(means), part_of(progress, 0.0, 0.5))
+        gains = self.costs(circuit, Circuit(), part_of(progress, 0.5, 1.0))
+        costs = {head: loses[head] if head in looking else -gains[head] for head in means}
+        order = [(head, looking.get(head, Intact())) for head in _by_cost(costs)[:most]]
+        return min([circuit, self._fewest("refine", Circuit(means), order)], key=self._rank)
 
-        They are those of heads that are intact or have paths; with step ``looking``, of intact heads.
-        """
-        looking = {head for head, one in circuit.heads.items() if one == Intact() or (one.varies and step == "prune")}
-        others = {head: simpler[head] for head in looking & {*simpler}}
+    def _told(self, circuit: Circuit, paths: Mapping[Head, Mechanism], progress: Progress) -> Circuit:
+        """Return the circuit with paths for as many intact heads as the loss allows, the cheapest first."""
+        others = {head: paths[head] for head, one in circuit.heads.items() if one == Intact() and head in paths}
         order = [*reversed(_by_cost(self.costs(circuit, Circuit({**circuit.heads, **others}), progress)))]
         made = [circuit]
         for head in order:
-            made.append(made[-1].with_head(head, simpler[head]))
+            made.append(made[-1].with_head(head, paths[head]))
         seen = self.test.test(dict(enumerate(made)), max_examples=current().few)
         possible = {n: made[n] for n, one in reversed(seen.items()) if one.decision != "above"}
         found = self._first_low(possible, 0)
         for n, head in enumerate(order, start=1):
             self.trials.append(
-                Trial(step=step, head=head, mechanism=str(simpler[head]), tested=seen[n], taken=n <= found)
+                Trial(step="looking", head=head, mechanism=str(paths[head]), tested=seen[n], taken=n <= found)
             )
         return made[found]
 
     def _pruned(self, circuit: Circuit, means: Mapping[Head, Mechanism], progress: Progress) -> Circuit:
-        """Return the circuit without heads that nobody misses; they get their average pattern."""
+        """Return the circuit without heads that nobody misses; they get their average pattern.
+
+        The cheapest come first, until ``MISSED`` in a row are missed.
+        """
         kept = [head for head, one in circuit.heads.items() if one.varies]
         ways = {head: circuit.with_head(head, means[head]) for head in kept}
         seen = self.test.test(ways, max_examples=current().few)
+        missed = 0
         for done, head in enumerate(sorted(kept, key=lambda head: self.test.size(seen[head])), start=1):
+            if missed == MISSED:
+                break
             fewer = circuit.with_head(head, means[head])
             taken = seen[head].decision != "above" and self._is_low(fewer)
             tested = self.test.test_one(fewer, max_examples=current().few) if taken else seen[head]
             self.trials.append(Trial(step="prune", head=head, mechanism=str(means[head]), tested=tested, taken=taken))
-            circuit = fewer if taken else circuit
+            circuit, missed = (fewer, 0) if taken else (circuit, missed + 1)
             progress(done / len(kept))
         return circuit
 
@@ -139,7 +152,7 @@ class Ranked:
         return keys[first] if first < len(keys) else otherwise
 
     def _is_low(self, circuit: Circuit) -> bool:
-        return self.test.test_one(circuit, max_examples=current().enough).decision == "below"
+        return self.test.test_one(circuit, max_examples=current().in_passing).decision == "below"
 
     def _rank(self, circuit: Circuit) -> tuple[bool, int, float]:
         """Return what circuits are compared by: a low loss, and of those few heads that look at anything."""

@@ -74,6 +74,7 @@ def _part_row(report: Report, one: Removal) -> dict[str, Any]:
         **{_way(way): one.losses.get(way) for way in WAYS},
         **{f"with heads intact, {way}": loss for way, loss in one.intact.items()},
         "best other target": None if best is None else f"{best[0]}: {best[1].loss}",
+        "attends on average (seen, not tested)": report.attends.get(one.head),
         "attention to the first token": report.first.get(one.head),
     }
 

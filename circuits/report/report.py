@@ -77,6 +77,7 @@ class Report(Result):
         discovery: the discovery that found the circuit, if there was one.
         composition: the result of ``path_patching``, if it was run.
         first: of a model with many heads, the average attention of every head to the first token; else empty.
+        attends: what the roles look at, on average, in those that look at content, as text; seen, and not tested.
     """
 
     schema_version: Literal[7] = 7
@@ -103,6 +104,7 @@ class Report(Result):
     discovery: Discovery | None = None
     composition: Composition | None = None
     first: dict[Head, Number] = Field(default_factory=dict)
+    attends: dict[Head, str] = Field(default_factory=dict)
     _experiment: Experiment | None = PrivateAttr(None)  # of a report that was made in this process
 
     @classmethod

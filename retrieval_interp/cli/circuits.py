@@ -164,15 +164,17 @@ def discover(
 
 @contextmanager
 def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", task: "Task", runs: int) -> Iterator[None]:
-    """Say how long work on a language model takes, and keep what is finished of it in the folder of its results.
+    """Say how long work on a language model with many heads takes; keep what is finished in the folder of its results.
 
     ``runs`` is about how many prompts run through the model.
     """
     from circuits.model.transformer import run
+    from circuits.settings import current
     from circuits.utils.kept import keeping
     from retrieval_interp.language_tasks.metric import MetricTask
 
-    if not isinstance(task, MetricTask):
+    n_heads = model.cfg.n_layers * model.cfg.n_heads
+    if not isinstance(task, MetricTask) or n_heads <= current().one_by_one:  # it takes a minute
         yield
         return
     few = task.examples(16, 0).to(next(model.parameters()).device)
@@ -180,7 +182,6 @@ def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", tas
     with torch.no_grad():
         run(model, few)
     minutes = math.ceil((time.monotonic() - start) / len(few) * runs / 60)
-    n_heads = model.cfg.n_layers * model.cfg.n_heads
     typer.echo(f"{n_heads} heads, prompts of {few.inputs.shape[1]} tokens: about {minutes} min", err=True)
     if out is None:
         yield

@@ -70,7 +70,8 @@ def view(
         if training:
             newest = {name: [*some_checkpoints(folder).values()][-1] for name, folder in folders.items()}
         models = {name: load_model(folder, newest.get(name))[0] for name, folder in folders.items()}
-    from circuits.viewer import attention_viewer, over_training, side_by_side
+    from circuits.viewer import attention_viewer
+    from retrieval_interp.experiments.viewers import over_training, side_by_side
 
     shown = task.examples(examples, seed)
     if by is not None:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from circuits.errors import whole
 from circuits.roles import Roles
-from circuits.task import Examples, Layout, Variable, exchange
-from retrieval_interp.tasks.high_level import chain_variables, squared_distances
+from circuits.task import Examples, Layout
+from retrieval_interp.tasks.high_level import Variable, chain_variables, exchange, squared_distances
 from retrieval_interp.theory.chain_layout import chain_layout
 
 

@@ -37,11 +37,12 @@ from circuits.model.transformer import Transformer, sequences_at_once, windowed
 from circuits.results import Decision, Number, Result
 from circuits.roles import Roles
 from circuits.settings import current
-from circuits.task import Examples, Interchangeable, Variable
+from circuits.task import Examples
 from circuits.tracing.numbers import above, table
 from circuits.utils.lazy import pandas, plotly
 from circuits.utils.progress import shown
 from retrieval_interp.interchange.predicted import predicted_accuracy
+from retrieval_interp.tasks.high_level import Interchangeable, Variable
 
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
 RANDOM = "random position"  # in the place of a role

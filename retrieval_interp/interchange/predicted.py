@@ -21,7 +21,8 @@ from circuits.flow.flow_check import ROLE_EXAMPLES
 from circuits.given import examples_of
 from circuits.mechanisms.one_hot import Ends
 from circuits.split import at_most
-from circuits.task import Interchangeable, LaidOut, Layout
+from circuits.task import LaidOut, Layout
+from retrieval_interp.tasks.high_level import Interchangeable
 
 Symbols = frozenset[tuple[str, int]]  # pieces, each with the instance that it comes from: 0 or 1
 State = dict[tuple[str, int], Symbols]  # the symbols that each role of each instance knows

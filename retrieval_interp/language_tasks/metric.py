@@ -174,9 +174,12 @@ class MetricTask:
         others: Float[torch.Tensor, "batch pos d_out"],
         examples: Examples,
     ) -> Float[torch.Tensor, "batch instance component"]:
-        """Return the KL divergence of outputs from others, as a share of that with all heads idle."""
+        """Return the KL divergence of outputs from others, as a share of that with all heads idle.
+
+        An example is one instance: the losses of its prompts are averaged, too.
+        """
         expected, actual = (_exact(at_end(one, examples)).log_softmax(dim=-1) for one in (others, outputs))
-        return ((expected.exp() * (expected - actual)).sum(dim=-1) / self.apart)[..., None]
+        return ((expected.exp() * (expected - actual)).sum(dim=-1) / self.apart).mean(dim=1)[:, None, None]
 
     def _apart(
         self, logits: Float[torch.Tensor, "batch instance d_vocab"], examples: Examples

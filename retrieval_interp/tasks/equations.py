@@ -24,13 +24,13 @@ from functools import cached_property
 from jaxtyping import Float, Int, Integer
 
 from circuits.roles import Roles
-from circuits.task import Examples, Layout, Variable, exchange
+from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks.template import UNKNOWN
 from retrieval_interp.prompts import Equations
 from retrieval_interp.prompts.words import VARIABLES, word
 from retrieval_interp.rng import RngStream
-from retrieval_interp.tasks.high_level import chain_variables
+from retrieval_interp.tasks.high_level import Variable, chain_variables, exchange
 from retrieval_interp.tasks.prompted import ANSWER, Prompted, prompt_layout
 from retrieval_interp.tasks.task import RawBatch, TrainableTask
 from retrieval_interp.tasks.vectors import shuffles

@@ -20,10 +20,10 @@ from jaxtyping import Float, Int
 
 from circuits.errors import BadInput
 from circuits.roles import Roles
-from circuits.task import Examples, Layout, Variable, exchange
+from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch
 from retrieval_interp.rng import RngStream
-from retrieval_interp.tasks.high_level import chain_variables, squared_distances
+from retrieval_interp.tasks.high_level import Variable, chain_variables, exchange, squared_distances
 from retrieval_interp.tasks.task import TrainableTask
 from retrieval_interp.tasks.vectors import VectorBatch, VectorTask, drawn_symbols, shuffles
 from retrieval_interp.theory.chain_layout import chain_layout

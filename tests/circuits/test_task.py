@@ -7,7 +7,7 @@ import torch
 
 from circuits import Circuit, Examples, Roles, evaluate, task
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
-from circuits.task import Interchangeable, LaidOut, Task, WithInstances, check_task
+from circuits.task import LaidOut, Task, WithInstances, check_task
 from tests.handmade import ChainTask
 
 
@@ -27,4 +27,4 @@ def test_the_task_in_the_docstring_runs_as_it_stands():
 
 
 def test_a_task_with_all_optional_parts_is_of_every_kind():
-    assert all(isinstance(ChainTask(1), kind) for kind in (Task, WithInstances, LaidOut, Interchangeable))
+    assert all(isinstance(ChainTask(1), kind) for kind in (Task, WithInstances, LaidOut))

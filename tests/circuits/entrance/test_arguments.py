@@ -36,7 +36,7 @@ def test_arguments_that_cannot_be_used_are_named_in_one_line(model, changed, sai
 
 def test_every_entrance_is_in_the_list_of_entrances():
     of_other_tasks = {"compile_circuit"}
-    without_model = {"flow_check", "circuit_diagram", "over_training"}
+    without_model = {"flow_check", "circuit_diagram"}
     code = "".join(file.read_text() for file in (ROOT / "circuits").rglob("*.py"))
     found = {*re.findall(r"^@entrance\n(?:@.*\n)*def (\w+)", code, re.M)}
     assert found == {*ON_MODELS} | of_other_tasks | without_model
@@ -53,7 +53,6 @@ from circuits.errors import plain
 from circuits.explorer import explore
 from circuits.figures.diagram import circuit_diagram
 from circuits.ground_truth import compile_circuit
-from circuits.viewer import over_training, side_by_side
 from tests.circuits.entrance.small import CIRCUIT, Copying, small_model
 from tests.refusals import assert_refused
 
@@ -68,9 +67,6 @@ wrong = {
     "circuit's name, the name of a circuit is 3": lambda: Circuit({}, 3),
     "text, text that can be saved": lambda: plain("the metadata", {"name": chr(0xD800)}),
     "diagram, the number of layers is '2'": lambda: circuit_diagram(CIRCUIT, task.examples(2, 0).roles, "2"),
-    "over training, pairs of training step and model": lambda: over_training(model, task.examples(2, 0)),
-    "a list, [(step": lambda: over_training([model, model], task.examples(2, 0)),
-    "viewers, with at least one": lambda: side_by_side({"a": model}),
     "model, of type Examples; expected a HookedTransformer or a": lambda: explore(task.examples(2, 0), task, CIRCUIT),
     "task, the task, of type Examples, has no loss_components": lambda: explore(model, task.examples(2, 0), CIRCUIT),
     "circuit, got str; expected Circuit": lambda: explore(model, task, "induction"),

@@ -181,7 +181,9 @@ class Padded(Copying):
         first = torch.randint(0, 3, (n, 1), generator=torch.Generator().manual_seed(seed + 77))
         valid = torch.arange(LENGTH) >= first
         places = {name: given.roles[name] for name in given.roles.names}
-        return Examples(torch.where(valid, given.inputs, 0), given.targets, Roles.of(places, valid=valid))
+        return Examples(
+            torch.where(valid, given.inputs, 0), given.targets, Roles.of(places, valid=valid, layout=first[:, 0])
+        )
 
 
 def test_attention_that_is_measured_by_itself_follows_declared_padding(model):

@@ -30,10 +30,10 @@ def lines(figure, which):
     return [points[start : start + 4] for start in range(0, len(points), 5)]
 
 
-def test_a_condition_is_written_at_its_arrow_and_there_is_no_legend(roles):
+def test_the_head_and_its_condition_are_written_at_their_arrow_and_there_is_no_legend(roles):
     where = {("query", "pair1.second"): Condition("position", "query", (7, 8))}
     figure = circuit_diagram(Circuit({"L1H0": OneHot({"query": "pair1.second"}, where=where)}), roles, n_layers=2)
-    assert [trace.text for trace in figure.data] == ["position 7, 8 of query"]
+    assert [trace.text for trace in figure.data] == ["L1H0<br>position 7, 8 of query"]
     assert not any(trace.showlegend for trace in figure.data)
 
 

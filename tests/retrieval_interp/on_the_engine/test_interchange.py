@@ -7,10 +7,10 @@ from benchmarks.recovery import plant
 from circuits import Circuit, Examples, Roles
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Mean
-from circuits.task import exchange
-from retrieval_interp import interchange
+from retrieval_interp import ChainTask, interchange
 from retrieval_interp.interchange.interchange import RANDOM, InterchangeResult
-from tests.handmade import ChainTask, walking_circuit
+from retrieval_interp.tasks.high_level import exchange
+from tests.handmade import walking_circuit
 from tests.refusals import assert_refused
 
 WALKING = walking_circuit(3)
