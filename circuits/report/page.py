@@ -59,10 +59,9 @@ def tables(report: Report) -> dict[str, pd.DataFrame]:
 def _loss_row(one: Loss | DecidedLoss, report: Report) -> dict[str, Any]:
     loss = one.loss if isinstance(one, DecidedLoss) else one
     return {
-        "loss ± standard error": loss,
+        "loss ± standard error": f"{loss.mean:.4f} ± {loss.standard_error:.4f}",
         "share of the range": f"{report.scale.share(loss):.4f}",
-        **loss.components,
-        **loss.measures,
+        **(loss.measures or loss.components),
     }
 
 

@@ -1,6 +1,7 @@
 """Attention viewers of a model over its training, and of several models side by side."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from circuits.entrance import entrance
 from circuits.errors import BadInput
@@ -12,7 +13,7 @@ from circuits.viewer import Frame, Viewer, attention_frame
 
 @entrance
 def over_training(
-    models: Iterable[tuple[int, Transformer]],
+    models: Any,
     examples: Examples,
     example: int = 0,
     layer: int | None = None,
@@ -45,8 +46,8 @@ def over_training(
     return Viewer({"": tuple(frames)})
 
 
-def side_by_side(viewers: Mapping[str, Viewer]) -> Viewer:
-    """Show several viewers side by side under their titles, with one slider for all.
+def side_by_side(viewers: Any) -> Viewer:
+    """Show several viewers, ``{title: viewer}``, side by side, with one slider for all.
 
     Raises:
         BadInput: there is no viewer, one of them already has several panels, or their steps differ.

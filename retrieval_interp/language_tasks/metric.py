@@ -44,7 +44,7 @@ class MetricTask:
         model: the model.
         metric: the metric.
         whole: the metric's average for the unablated model; 1 for ``kl``.
-        apart: the KL divergence with all heads idle, in nats: the unit of ``differences``.
+        apart: the KL divergence with all heads idle, in nats.
     """
 
     task: LanguageTask
@@ -174,12 +174,13 @@ class MetricTask:
         others: Float[torch.Tensor, "batch pos d_out"],
         examples: Examples,
     ) -> Float[torch.Tensor, "batch instance component"]:
-        """Return the KL divergence of outputs from others, as a share of that with all heads idle.
+        """Return the KL divergence of outputs from others; but for ``kl``, as a share of that with all heads idle.
 
-        An example is one instance: the losses of its prompts are averaged, too.
+        So it has the unit of the loss. An example is one instance: its losses are averaged over instances, too.
         """
         expected, actual = (_exact(at_end(one, examples)).log_softmax(dim=-1) for one in (others, outputs))
-        return ((expected.exp() * (expected - actual)).sum(dim=-1) / self.apart).mean(dim=1)[:, None, None]
+        unit = 1.0 if self.metric == Metric.kl else self.apart
+        return ((expected.exp() * (expected - actual)).sum(dim=-1) / unit).mean(dim=1)[:, None, None]
 
     def _apart(
         self, logits: Float[torch.Tensor, "batch instance d_vocab"], examples: Examples

@@ -18,7 +18,7 @@ def examples(task):
 
 WRONG = {
     "pairs of training step and model": lambda model, task: over_training(model, task.examples(2, 0)),
-    "a list|no pairs": lambda model, task: over_training([model, model], task.examples(2, 0)),
+    "models are no pairs": lambda model, task: over_training([model, model], task.examples(2, 0)),
     "with at least one": lambda model, task: side_by_side({"a": model}),
 }
 

@@ -1,5 +1,7 @@
 """The metrics of language tasks, on a small random model."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -57,7 +59,7 @@ def test_the_loss_and_its_measures_are_those_of_plain_outputs(model, words, metr
 
 @torch.no_grad()
 def test_outputs_differ_by_1_from_the_models_on_average_with_all_heads_idle(model, words):
-    task = MetricTask.of(model, words.task, Metric.kl)
+    task = replace(MetricTask.of(model, words.task, Metric.kl), metric=Metric.logit_difference)
     means, examples = averages(model, task), task.examples(512, seed=5)
     idle = Circuit(dict.fromkeys(means.patterns, "idle"))
     outputs = run_ablated(model, idle, examples, means), model(examples.inputs)
