@@ -132,7 +132,7 @@ def _instances(experiment: Experiment) -> Float[Tensor, "three example instance"
             combined = _averaged("instance losses", losses[1], batch, own)
             apart = (own - combined).abs()
             if isinstance(task, Comparable):
-                apart = _averaged("differences", task.differences(exact[0], exact[1], batch), batch, own)
+                apart = _averaged("differences", task.differences(exact[1], exact[0], batch), batch, own)
             parts.append(torch.stack([own, combined, apart]))
     test.n_evaluations += 2 * len(test.examples)
     return torch.cat(parts, dim=1)
