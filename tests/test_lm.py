@@ -10,7 +10,9 @@ from circuits.circuit import Circuit
 from circuits.discovery.ranking import costs_of_change
 from circuits.discovery.soft_paths import soft_paths
 from circuits.errors import BadInput
+from circuits.losses.sequential_test import SequentialTest
 from retrieval_interp import data_folder, load
+from retrieval_interp.language_tasks.language_task import Metric
 from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.language_tasks.registry import language_task
 from retrieval_interp.models import smollm2
@@ -34,7 +36,7 @@ def plain():
 
 
 def logit_difference(model, bos):
-    task = MetricTask(language_task("ioi", model.tokenizer, bos), model, "logit_difference", 1.0)
+    task = MetricTask(language_task("ioi", model.tokenizer, bos), model, Metric.logit_difference, 1.0)
     (losses,) = evaluate(model, task, task.examples(64, seed=1), [Circuit()])
     return 1 - losses.mean().item()
 
@@ -54,8 +56,7 @@ def test_outputs_in_single_and_half_precision_are_those_of_transformers(model, p
     with on_machine(dtype="bfloat16"):
         half = load("smollm2").model(examples.inputs, attention_mask=mask)
     assert half.dtype == torch.bfloat16
-    apart = (half.float() - expected)[mask.bool()].log_softmax(dim=-1) - 0.0
-    assert (half.float().argmax(dim=-1) == expected.argmax(dim=-1))[mask.bool()].float().mean() > 0.9, apart
+    assert (half.argmax(dim=-1) == expected.argmax(dim=-1))[mask.bool()].float().mean() > 0.9
 
 
 @torch.no_grad()
@@ -89,12 +90,11 @@ def test_gradients_rank_heads_as_one_by_one_ablation_does(model):
     assert losses[:10].mean() > 10 * losses[10:].mean()
 
 
-@pytest.mark.parametrize("name", ["ioi", "induction"])
-def test_the_circuit_in_the_data_keeps_what_the_model_does(model, name):
-    circuit = load_circuit(data_folder() / "smollm2" / name / "circuit.yaml")
-    task = MetricTask(language_task(name, model.tokenizer), model, "logit_difference", 1.0)
-    means = averages(model, task, n_examples=128)
-    losses = evaluate(model, task, task.examples(128, seed=4), [Circuit(), circuit], averages=means)
-    own, kept = (1 - losses.mean(dim=(1, 2))).tolist()
-    assert kept / own == pytest.approx(1.0, abs=0.15)
-    assert sum(mechanism.varies for mechanism in circuit.heads.values()) <= {"ioi": 30, "induction": 20}[name]
+def test_the_circuit_in_the_data_keeps_what_the_model_does(model):
+    circuit = load_circuit(data_folder() / "smollm2" / "ioi" / "circuit.yaml")
+    task = MetricTask(language_task("ioi", model.tokenizer), model, Metric.kl, 1.0)
+    test = SequentialTest(model, task, task.examples(128, seed=4), 0.05, averages(model, task, n_examples=64))
+    own, kept = test.measure([Circuit(), circuit])
+    assert kept.measures["logit difference"] / own.measures["logit difference"] == pytest.approx(0.92, abs=0.12)
+    assert kept.measures["KL"] < 0.14
+    assert sum(mechanism.varies for mechanism in circuit.heads.values()) == 28

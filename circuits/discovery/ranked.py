@@ -132,7 +132,7 @@ class Ranked:
             if missed == MISSED:
                 break
             fewer = circuit.with_head(head, means[head])
-            taken = seen[head].decision != "above" and self._is_low(fewer)
+            taken = seen[head].decision != "above" and self._is_low(fewer, current().enough)
             tested = self.test.test_one(fewer, max_examples=current().few) if taken else seen[head]
             self.trials.append(Trial(step="prune", head=head, mechanism=str(means[head]), tested=tested, taken=taken))
             circuit, missed = (fewer, 0) if taken else (circuit, missed + 1)
@@ -151,8 +151,8 @@ class Ranked:
                 first = middle + 1
         return keys[first] if first < len(keys) else otherwise
 
-    def _is_low(self, circuit: Circuit) -> bool:
-        return self.test.test_one(circuit, max_examples=current().in_passing).decision == "below"
+    def _is_low(self, circuit: Circuit, n: int | None = None) -> bool:
+        return self.test.test_one(circuit, max_examples=n or current().in_passing).decision == "below"
 
     def _rank(self, circuit: Circuit) -> tuple[bool, int, float]:
         """Return what circuits are compared by: a low loss, and of those few heads that look at anything."""

@@ -7,6 +7,7 @@ replaced, because between the last norm and the outputs may stand soft caps and 
 
 import warnings
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -121,20 +122,30 @@ def _attending(model: Transformer, block: Any, edit: Edit | None) -> tuple[Tenso
 
 
 def _caught(model: Transformer, examples: Examples) -> list[Arguments]:
-    """Return the arguments of each block, besides the residual stream; they do not depend on it, so no block runs."""
+    """Return the arguments of each block, besides the residual stream.
+
+    They do not depend on it, so no block runs, unless an architecture cannot do without what its blocks return.
+    """
+    try:
+        return _arguments(model, examples, run=False)
+    except Exception:  # of any library
+        return _arguments(model, examples, run=True)
+
+
+def _arguments(model: Transformer, examples: Examples, run: bool) -> list[Arguments]:
     caught: list[Arguments] = []
 
-    def keep(*by_place: Any, **by_name: Any) -> Tensor:
+    def keep(*by_place: Any, own: Any, **by_name: Any) -> Any:
         caught.append((by_place[1:], {name: value for name, value in by_name.items() if name != "hidden_states"}))
         if len(caught) == len(model.blocks):
             raise _Stop
-        return residual_in(by_place, by_name)
+        return own(*by_place, **by_name) if run else residual_in(by_place, by_name)
 
     with ExitStack() as stack, torch.no_grad():
         for block in model.blocks:
             before = vars(block).get("forward")
             stack.callback(vars(block).__setitem__ if before else vars(block).pop, "forward", before)
-            vars(block)["forward"] = keep
+            vars(block)["forward"] = partial(keep, own=block.forward)
         with suppress(_Stop):
             model(examples.inputs, **attention_mask(examples))
     return caught
