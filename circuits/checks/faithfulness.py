@@ -12,7 +12,7 @@ import random
 from circuits.checks.experiment import Experiment, verdict
 from circuits.circuit import Circuit, Head
 from circuits.losses.sequential_test import DecidedLoss
-from circuits.mechanisms.mechanism import Idle, Mechanism, Resample
+from circuits.mechanisms.mechanism import Idle, Intact, Mechanism, Resample
 from circuits.results import Result, Verdict
 from circuits.settings import current
 
@@ -32,6 +32,7 @@ class Faithfulness(Result):
         patterns: the loss with the heads that look at content intact, and all others at their average pattern, which
             leaves a positional head its work.
         positions: the loss with all heads at their average patterns: what positions alone solve.
+        named: the number of heads that are named intact, and count among those that look at content.
     """
 
     heads: tuple[Head, ...]
@@ -40,14 +41,16 @@ class Faithfulness(Result):
     random_heads: tuple[DecidedLoss, ...]
     patterns: DecidedLoss
     positions: DecidedLoss
+    named: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the nulls and the average patterns say, beside the verdict."""
         low = sum(one.decision != "above" for one in self.random_heads)
         at_random = f"{low} of {len(self.random_heads)} random sets of {len(self.heads)} heads do not clearly fail"
-        need = {"below": "No head without a path needs content", "above": "Heads without a path need content"}
-        said = need.get(self.patterns.decision, "Undecided whether heads without a path need content")
+        which = "without a path" + (f", but the {self.named} that are named intact," if self.named else "")
+        need = {"below": f"No head {which} needs content", "above": f"Heads {which} need content"}
+        said = need.get(self.patterns.decision, f"Undecided whether heads {which} need content")
         return (
             *([f"{at_random}; the best has the loss {self.random_heads[0].loss}."] if self.random_heads else ()),
             f"{said}: with their average patterns, which depend on positions only, the loss is {self.patterns.loss}.",
@@ -65,9 +68,9 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
     kinds = {kind: one for kind, one in ABLATIONS.items() if experiment.has_others or kind != "resample"}
     n = experiment.n_examples
     ablations = test.test({kind: Circuit(dict.fromkeys(outside, one)) for kind, one in kinds.items()}, min_examples=n)
-    looking = [head for head, mechanism in experiment.circuit.heads.items() if mechanism.varies]
     means = Circuit(experiment.means)
-    fixed = test.test({"patterns": means.without_heads(looking), "positions": means}, min_examples=current().enough)
+    ways = {"patterns": means.without_heads(experiment.looking), "positions": means}
+    fixed = test.test(ways, min_examples=current().enough)
     drawn, rng = [], random.Random(experiment.seed)
     for _ in range(current().random_sets if outside and experiment.heads else 0):
         drawn.append(rng.sample(experiment.all_heads, len(outside)))
@@ -76,6 +79,7 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
         heads=experiment.heads,
         ablations=ablations,
         verdicts=tuple(_verdict(experiment, kind, ablations.get(kind)) for kind in ABLATIONS),
+        named=sum(mechanism == Intact() for mechanism in experiment.circuit.heads.values()),
         random_heads=tuple(sorted(null.values(), key=lambda one: one.loss.mean)),
         **fixed,
     )

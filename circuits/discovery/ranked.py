@@ -1,11 +1,12 @@
 """Find the circuit of a model with many heads: rank them by gradients, and ablate around the cut only.
 
 1. intact    all heads get their average pattern; those that this costs most stay intact, as few as the loss allows
-2. paths     or all get what their roles look at on average, those that this costs most stay intact, and then most
-             of the others need no path; the way that takes fewer heads is taken
-3. looking   of the intact heads as many as possible get what their roles look at; the rest look at tokens
-4. prune     a head that nobody misses gets its average pattern
-5. idle      of the heads with an average pattern as many as possible are idle
+2. paths     if that leaves the loss far too high, all get what their roles look at on average, those that this costs
+             most stay intact, and then as few of the others as possible keep their path
+3. refine    the heads are ranked anew from there; fewer may be enough
+4. looking   of the intact heads as many as possible get what their roles look at
+5. prune     a head that nobody misses gets its average pattern
+6. idle      of the heads with an average pattern as many as possible are idle
 """
 
 from collections.abc import Mapping, Sequence
@@ -156,11 +157,8 @@ class Ranked:
 
     def _rank(self, circuit: Circuit) -> tuple[bool, int, float]:
         """Return what circuits are compared by: a low loss, and of those few heads that look at anything."""
-        one, n_looking = (
-            self.test.test_one(circuit, max_examples=current().enough),
-            sum(kind.varies for kind in circuit.heads.values()),
-        )
-        low = one.decision == "below"
+        one = self.test.test_one(circuit, max_examples=current().in_passing)
+        low, n_looking = one.decision == "below", sum(kind.varies for kind in circuit.heads.values())
         return not low, n_looking if low else 0, self.test.size(one)
 
 

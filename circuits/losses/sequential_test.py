@@ -202,7 +202,8 @@ class SequentialTest:
         """
         others = than if isinstance(than, Mapping) else dict.fromkeys(circuits, than)
         limit = self.threshold if limit is None else limit
-        several = {f"{failing}_of": max(1, len(circuits))}
+        several = {"below_of": 1, "above_of": 1, f"{failing}_of": max(1, len(circuits))}
+        several["above_of"] *= 1 + self.two_sided  # either side is enough
 
         def compared(key: Key) -> tuple[Circuit, ...]:
             return (circuits[key],) if self.absolute else (circuits[key], others[key], OWN)
@@ -218,7 +219,8 @@ class SequentialTest:
                 side = {"above": "above", "below": side, "undecided": "undecided"}[self.decide(-excess, at, **several)]
             if side == "below" and others[key] == OWN and not self.searching:  # a few examples may count more than 1
                 whole = self._excess(one, others[key], n, unit, bounded=False)
-                side = "below" if whole.mean().item() < at else "undecided"
+                far = whole.mean().abs() if self.two_sided else whole.mean()
+                side = "below" if far.item() < at else "undecided"
             return DecidedLoss(loss, side, excess.mean().item())
 
         def goes_on(key: Key) -> bool:

@@ -23,6 +23,7 @@ from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, Range
+from circuits.mechanisms.mechanism import Idle
 from circuits.results import PAGE, REPORT, SUMMARY, Decision, Number, Protocol, Result, Verdict, together
 from circuits.settings import Settings
 from circuits.tracing.edges import Composition
@@ -216,12 +217,12 @@ class Report(Result):
         """What is said of a model with many heads: which heads work against the task, and how many look at nothing."""
         if not self.first:
             return ()
-        kinds = [mechanism.name for mechanism in self.circuit.heads.values()]
-        fixed, idle = kinds.count("mean"), kinds.count("idle")
+        kinds = self.circuit.heads.values()
+        looking, idle = sum(one.varies for one in kinds), sum(one == Idle() for one in kinds)
         sinks = sum(share > 0.5 for share in self.first.values())
         said = [
-            f"Of {len(kinds)} heads, {len(kinds) - fixed - idle} look at content; {fixed} have their average pattern "
-            f"and {idle} are idle, all at once: these were not tested one by one.",
+            f"Of {len(kinds)} named heads, {looking} have paths or are intact. {idle} others are idle and "
+            f"{len(kinds) - looking - idle} have a fixed pattern, all at once: these were not tested one by one.",
             f"{sinks} heads give the first token more than half of their attention, on average.",
         ]
         for name, own in [*self.combined.loss.measures.items()][:1]:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from circuits.errors import BadInput
 from circuits.utils.files import to_path, write_atomically
 from circuits.utils.lazy import torch
 
@@ -29,9 +30,14 @@ def keeping(folder: Path | str, about: Mapping[str, Any]) -> Iterator[None]:
     Args:
         folder: a folder of its own.
         about: what the measurements depend on, such as the model's hash, as JSON. What is kept of anything else goes.
+
+    Raises:
+        BadInput: there is a folder of this name that holds something else.
     """
     folder, said = to_path(folder), json.dumps(about, sort_keys=True, default=str)
-    if folder.is_dir() and (not (folder / ABOUT).is_file() or (folder / ABOUT).read_text() != said):
+    if folder.exists() and not (folder / ABOUT).is_file():
+        raise BadInput(f"{folder}: is no folder of unfinished work; expected another name, or that it is moved away")
+    if folder.exists() and (folder / ABOUT).read_text() != said:
         shutil.rmtree(folder)
     write_atomically(folder / ABOUT, said)
     token = _FOLDER.set(folder)

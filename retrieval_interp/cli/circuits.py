@@ -136,6 +136,7 @@ def discover(
     options = {"seed": seed, "threshold": f"{threshold:g}", "examples": examples}
     options |= {"protocol": protocol.value} if protocol == ProtocolChoice.paper else {}
     options |= {key: about[key] for key in ("task", "metric", "bos") if about.get(key, "default") != "default"}
+    options |= {"dtype": about["precision"]} if about["precision"] != "float32" else {}
     command = " ".join(
         [f"retrieval-interp discover {model_dir}", *(f"--{key} {value}" for key, value in options.items())]
     )
@@ -214,6 +215,8 @@ def reproduce(
     from circuits.settings import deciding
     from retrieval_interp.models.hub import PREFIX
     from retrieval_interp.models.library import is_local
+    from retrieval_interp.models.machine import chosen as placed_by
+    from retrieval_interp.models.machine import on_machine
     from retrieval_interp.reproduction import differences, read_report
 
     stored = read_report(report)
@@ -222,7 +225,8 @@ def reproduce(
     far = name.startswith(PREFIX) or (asked[0] is not None and not is_local(name))
     if model_dir is None and far:  # a stranger's report must not start a download
         raise BadInput(f"{report}: its model is not on this machine; name it with --model {name}")
-    model, task = opened(model_dir or name, *asked)
+    with on_machine(dtype=None if "dtype" in placed_by() else about.get("precision")):  # as the report's
+        model, task = opened(model_dir or name, *asked)
     now = facts(name, model, task)
     if now["weights_sha256"] != stored.metadata["weights_sha256"]:
         raise BadInput(f"{model_dir or name}: its weights differ from the weights of {report}")

@@ -114,7 +114,8 @@ def _page(
 
 def _on_task(names: "Mapping[str, str]", task: str) -> "tuple[dict[str, Transformer], Task]":
     """Return language models, and a language task for their tokenizer."""
-    from retrieval_interp.language_tasks.metric import Metric, MetricTask
+    from retrieval_interp.language_tasks.language_task import Metric
+    from retrieval_interp.language_tasks.metric import MetricTask
     from retrieval_interp.language_tasks.registry import check_name, language_task
     from retrieval_interp.models.language import language_model
 

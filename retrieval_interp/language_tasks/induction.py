@@ -35,9 +35,8 @@ class Induction(LanguageTask):
 
     name = "induction"
     roles: ClassVar[tuple[str, ...]] = ("earlier", "next", END)
-    metric = (
-        Metric.logit_difference
-    )  # the model expects a random token with less than half; few circuits share its rest
+    # A model gives the right one of random tokens less than half of the probability, and few circuits share the rest.
+    metric = Metric.logit_difference
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
         """Draw ``n`` texts; no token occurs twice before the repetition.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from jaxtyping import Float
 
@@ -131,8 +132,14 @@ class MetricTask:
 
     @torch.no_grad()
     def _unablated(self, examples: Examples) -> Float[torch.Tensor, "batch instance d_vocab"]:
-        """Return the unablated model's log-probabilities; the last residual stream of every prompt is kept."""
-        keys = [row.tobytes() for row in examples.inputs.cpu().numpy()]
+        """Return the unablated model's log-probabilities.
+
+        The last residual stream of every prompt is kept, as long as no weight of the model is replaced or changed.
+        """
+        state = repr([(one.data_ptr(), one._version) for one in self.model.parameters()]).encode()
+        tokens, there = examples.inputs, examples.roles.tokens(examples.inputs.shape[1])
+        both = zip(tokens.cpu().numpy(), there.cpu().numpy(), strict=True)
+        keys = [sha256(state + one.tobytes() + valid.tobytes()).digest() for one, valid in both]
         new = [place for place, key in enumerate(keys) if key not in self._seen]
         at_once = sequences_at_once(self.model.cfg.n_heads, examples.inputs.shape[1])
         for start in range(0, len(new), at_once):

@@ -19,7 +19,7 @@ CHOSEN: ContextVar[Mapping[str, Any] | None] = ContextVar("chosen", default=None
 def on_machine(
     device: str | None = None, dtype: str | None = None, batch_size: int | None = None, threads: int | None = None
 ) -> Iterator[None]:
-    """Load and run models in some way within a ``with`` block.
+    """Load and run models in some way within a ``with`` block; what is not given stays as it is.
 
     Raises:
         BadInput: PyTorch has no such device here.
@@ -34,7 +34,8 @@ def on_machine(
     if threads is not None:
         torch.set_num_threads(threads)
     given = {"device": device, "dtype": dtype and getattr(torch, dtype)}
-    tokens = CHOSEN.set({name: value for name, value in given.items() if value}), AT_ONCE.set(batch_size)
+    now = {**chosen(), **{name: value for name, value in given.items() if value}}
+    tokens = CHOSEN.set(now), AT_ONCE.set(batch_size or AT_ONCE.get())
     try:
         yield
     finally:

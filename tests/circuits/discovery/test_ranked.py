@@ -10,6 +10,7 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.settings import deciding
 from circuits.utils.kept import keeping
 from tests.handmade import ChainTask, walking_circuit
+from tests.refusals import assert_refused
 
 N_STEPS = 2
 EVERY = [Head(layer, index) for layer in range(4) for index in range(3)]
@@ -85,6 +86,12 @@ def test_what_was_measured_before_work_was_stopped_is_not_measured_again(planted
         assert again.measure(ways.values()) == losses
         assert (first.n_evaluations, again.n_evaluations) == (64 * len(EVERY), 0)
     assert not (tmp_path / "kept").exists()
+
+
+def test_a_folder_that_is_no_unfinished_work_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert_refused("is no folder of unfinished work", keeping(tmp_path, {}).__enter__)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_what_was_kept_of_another_model_is_measured_anew(planted, tmp_path):

@@ -67,6 +67,16 @@ def test_outputs_differ_by_1_from_the_models_on_average_with_all_heads_idle(mode
     assert task.differences(outputs[1], outputs[1], examples).abs().max() < 1e-5
 
 
+@torch.no_grad()
+def test_the_unablated_model_is_the_one_that_is_there_now(words):
+    own = build(words, Architecture(2, 2, 32, 16).config(words, 0.2), seed=1).eval()
+    task = MetricTask(words.task, own, Metric.kl, 1.0)
+    examples = task.examples(8, seed=0)
+    assert evaluate(own, task, examples, [Circuit()]).abs().max() < 1e-5
+    own.W_U.mul_(3)
+    assert evaluate(own, task, examples, [Circuit()]).abs().max() < 1e-4
+
+
 def test_a_logit_difference_above_the_models_own_is_not_the_models(model, words):
     """A loss of twice the model's logit difference is -1: one-sided, it would be low."""
     task = MetricTask(words.task, model, Metric.logit_difference, 2.0)

@@ -42,12 +42,12 @@ def letters():
     return characters([*texts(), "0123456789"])
 
 
-def years(but=()):
-    """Words; a year is two of them, as in GPT-2, and some may be missing."""
+def years(but=(), digits=2):
+    """Words; a year is two of them, as in GPT-2, or four digits, and some may be missing."""
     fixed = re.findall(r"\w+", re.sub(r"\{\w+\}", "", greater_than.TEXT))
-    known = [one for one in greater_than.YEARS if one not in but]
+    known = [one for one in (greater_than.YEARS if digits == 2 else greater_than.DIGITS) if one not in but]
     tokenizer = word_tokenizer([*dict.fromkeys((*fixed, *greater_than.NOUNS, *known))])
-    apart = [pre_tokenizers.Split(Regex(" +"), "removed"), pre_tokenizers.Split(Regex(r"\d\d"), "isolated")]
+    apart = [pre_tokenizers.Split(Regex(" +"), "removed"), pre_tokenizers.Split(Regex(r"\d" * digits), "isolated")]
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(apart)
     return tokenizer
 
@@ -115,6 +115,22 @@ def test_the_right_years_are_those_after_the_first():
         assert word_at(task, examples, one, "YY", examples.counterfactual) == "01"
         assert word_at(task, examples, one, "XX") == word_at(task, examples, one, "end")
         assert word_at(task, examples, one, "noun") in greater_than.NOUNS
+
+
+def test_where_digits_are_tokens_the_first_digit_of_a_later_year_is_right():
+    task = language_task("greater_than", years(digits=1))
+    examples = task.examples(40, seed=0)
+    assert (
+        examples.inputs.shape[1]
+        == len(["The", "war", "lasted", "from", "the", "year"]) + 4 + len(["to", "the", "year"]) + 2
+    )
+    for one in range(40):
+        first = word_at(task, examples, one, "YY")
+        assert side(task, examples, one, 0) == [later for later in greater_than.DIGITS if later > first]
+        assert side(task, examples, one, 1) == [other for other in greater_than.DIGITS if other < first]
+        assert "1" <= first <= "8"
+        assert word_at(task, examples, one, "YY", examples.counterfactual) == "0"
+        assert word_at(task, examples, one, "XX") == word_at(task, examples, one, "end")
 
 
 def test_every_year_has_a_later_one_where_99_is_no_token_and_a_year_that_is_missing_is_named():

@@ -61,7 +61,8 @@ def test_models_are_placed_as_on_machine_says(capsys):
     assert "the device 'nowhere'" in refusal(capsys, "validate", "induction", "--device", "nowhere")
 
 
-def test_a_circuit_is_validated_in_half_precision_too(capsys):
+@pytest.mark.slow
+def test_a_circuit_is_validated_in_half_precision_too_and_the_report_reproduced(capsys, tmp_path):
     for dtype in ("float32", "bfloat16"):
         given = "--dtype", dtype, "--batch-size", 64, "--examples", 256, "--json"
         _, out, _ = run(capsys, "validate", "one_layer", *given)
@@ -69,6 +70,9 @@ def test_a_circuit_is_validated_in_half_precision_too(capsys):
         assert report["metadata"]["precision"] == dtype
         assert report["combined"]["loss"]["mean"] == pytest.approx(0.0008, abs=0.0008)
         assert report["decision"] != "fails"
+    run(capsys, "validate", "one_layer", "--dtype", "bfloat16", "--examples", 64, "--out", tmp_path / "report")
+    code, out, _ = run(capsys, "reproduce", tmp_path / "report")
+    assert (code, "is reproduced" in out) == (0, True), out
 
 
 def test_a_start_token_is_chosen_and_shown():
