@@ -131,11 +131,11 @@ class Recipe:
 
 GPT: dict[str, Any] = {
     **{"lr": 1e-3, "weight_decay": 0.1, "betas": (0.9, 0.999), "initializer_range": 0.02},
-    **{"warmup": 1_000, "max_grad_norm": 1.0, "precision": "bfloat16"},
+    **{"warmup": 1_000, "max_grad_norm": 1.0, "precision": "float32"},
 }
 """Recipe ``gpt``, for the paper's transformers (docs/protocol.md); then a cosine to zero."""
 
-LITERAL: dict[str, Any] = {**GPT, "warmup": 0, "decay": 0.0, "max_grad_norm": None}
+LITERAL: dict[str, Any] = {**GPT, "warmup": 0, "decay": 0.0, "max_grad_norm": None, "precision": "bfloat16"}
 """The literal reading of the paper, in which what it does not mention is absent (docs/protocol_literal.md)."""
 
 

@@ -1,6 +1,6 @@
 """Train the paper's transformers, in the order of docs/protocol.md.
 
-    python studies/paper/run.py FOLDER [--table]
+    python studies/paper/run.py FOLDER [--only PRESET ...] [--table]
 
 The runs go into FOLDER, one after the other, and continue where they stopped; Ctrl-C saves the one that is under way.
 """
@@ -40,8 +40,7 @@ def runs() -> Iterator[tuple[str, int, dict[str, Any]]]:
 
 
 def place(folder: Path, name: str, seed: int, changes: dict[str, Any]) -> Path:
-    """Return the folder of one run; those of the first runs have the names that presets had then."""
-    name = {"paper_abc": "transformer_a", "paper_d": "transformer_d"}.get(name, name)
+    """Return the folder of one run."""
     return folder / f"{name}{'_with_curriculum' if changes.get('implicit_curriculum') else ''}_seed_{seed}"
 
 
@@ -58,9 +57,11 @@ def stopped(name: str, run: Path) -> bool:
     return name.startswith("figure4") and len(learned) == VALIDATIONS and all(learned)
 
 
-def train(folder: Path) -> None:
-    """Make all that is left of the runs."""
+def train(folder: Path, only: list[str]) -> None:
+    """Make all that is left of the runs of some presets, or of all."""
     for name, seed, changes in runs():
+        if only and name not in only:
+            continue
         own = place(folder, name, seed, changes)
         if not (own / "config.json").exists():
             start_run(own, name, seed=seed, **changes)
@@ -107,9 +108,10 @@ def table(folder: Path) -> pd.DataFrame:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the runs are")
+    parser.add_argument("--only", nargs="*", default=[], help="the presets to train, beside another process")
     parser.add_argument("--table", action="store_true", help="write table.csv from the logs, and train nothing")
     arguments = parser.parse_args()
     if arguments.table:
         table(arguments.folder).to_csv(Path(__file__).parent / "table.csv", index=False)
     else:
-        train(arguments.folder)
+        train(arguments.folder, arguments.only)
