@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
-from circuits.flow.circuit_flow import path_ends
+from circuits.flow.path_ends import path_ends
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Previous
 from circuits.mechanisms.one_hot import POSITION, OneHot

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from circuits.circuit import AttentionPath
-from circuits.flow.circuit_flow import circuit_flow
 from retrieval_interp.experiments.emergence import STEPS_PER_EPOCH, Emergence
 from retrieval_interp.theory.chain_layout import chain_layout
+from retrieval_interp.theory.circuit_flow import circuit_flow
 from retrieval_interp.training.curves import EMERGED, first_below, first_crossing
 
 RISE_FROM = 0.1  # the attention at which the rise of a path begins

@@ -15,9 +15,9 @@ from itertools import product
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
-from circuits.flow.circuit_flow import path_ends
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES
+from circuits.flow.path_ends import path_ends
 from circuits.given import examples_of
 from circuits.mechanisms.one_hot import Ends
 from circuits.split import at_most

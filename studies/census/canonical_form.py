@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from circuits.circuit import AttentionPath, Circuit
-from circuits.flow.circuit_flow import circuit_flow
 from circuits.task import Layout
+from retrieval_interp.theory.circuit_flow import circuit_flow
 
 
 @dataclass(frozen=True, order=True)

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits.flow.circuit_flow import circuit_flow
 from circuits.ground_truth import compile_circuit, solves
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import minimal_circuit
+from retrieval_interp.theory.circuit_flow import circuit_flow
 from tests.refusals import assert_refused
 
 

@@ -1,16 +1,15 @@
 """Information flow along the paths of a circuit, role by role (paper, section 5 and appendix B).
 
-This is the flow of one instance, for any circuit and layout; position_flow.py has that on given examples. A position
-can attend to another position only if they share a piece of information (Assumption 1). It then takes all pieces from
-there (Assumption 2).
+This is the flow of one instance, for any circuit and layout; circuits/flow/position_flow.py has that on given examples.
+A position can attend to another position only if they share a piece of information (Assumption 1). It then takes all
+pieces from there (Assumption 2).
 """
 
 from collections.abc import Collection
 from typing import NamedTuple
 
 from circuits.circuit import AttentionPath, Circuit
-from circuits.errors import BadInput
-from circuits.mechanisms.mechanism import PREVIOUS
+from circuits.flow.path_ends import path_ends
 from circuits.task import Known, Layout
 
 
@@ -77,17 +76,3 @@ def circuit_flow(
                 after[source] |= new
         states.append(after)
     return CircuitFlow(tuple(states), tuple(carried))
-
-
-def path_ends(circuit: Circuit, path: AttentionPath, layout: Layout) -> tuple[tuple[str, str], ...]:
-    """Return the sources and targets of a path; a ``Previous`` head joins all pairs."""
-    if (path.source, path.target) == PREVIOUS:
-        return layout.joined
-    for role in (path.source, path.target):
-        if role not in layout.start:
-            raise BadInput(f"{path}: unknown role {role!r}; the roles are {', '.join(layout.roles)}")
-    if layout.roles.index(path.target) > layout.roles.index(path.source):
-        raise BadInput(f"{path} is against the causal mask: {path.target!r} comes after {path.source!r}")
-    source, target = layout.start[path.source], layout.start[path.target]
-    beside = zip(layout.alike.get(path.source, ()), layout.alike.get(path.target, ()), strict=False)
-    return ((path.source, path.target), *(beside if source & target & layout.places else ()))

@@ -1,7 +1,7 @@
 from circuits import Circuit, Head, OneHot
 from circuits.circuit import AttentionPath
-from circuits.flow.circuit_flow import Carried, circuit_flow
 from circuits.mechanisms import Identity, Previous
+from retrieval_interp.theory.circuit_flow import Carried, circuit_flow
 from tests.handmade import ChainTask
 from tests.refusals import assert_refused
 
