@@ -1,17 +1,18 @@
 '''Docstrings (Heimersheim and Janiak 2023, *A circuit for Python docstrings in a 4-layer attention-only transformer*).
 
-    def port(self, load, size, files):
-                   A_def B_def C_def
+    def port(self, first, load, size, files, last):
+                          A_def B_def C_def
         """oil column piece
 
         :param load: crime population
                A_doc
         :param size: unit dark
                B_doc
-        :param                          ->   files, neither load nor size
+        :param                          ->   files, and no other argument
          end
 
-In the counterfactual prompt, the definition has three other arguments.
+The docstring begins with one of the first three arguments, so that no position tells the answer. In the counterfactual
+prompt, three other arguments stand in the places of A, B and C.
 '''
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTas
 from retrieval_interp.language_tasks.template import Template
 
 TEXT = (
-    "\ndef {name}(self, {A_def}, {B_def}, {C_def}):\n"
+    "\ndef {name}(self, {d0}, {d1}, {d2}, {d3}, {d4}):\n"
     '    """{w0} {w1} {w2}\n\n'
     "    :param {A_doc}: {w3} {w4}\n"
     "    :param {B_doc}: {w5} {w6}\n"
@@ -41,7 +42,8 @@ ARGUMENTS = (
 )
 FUNCTIONS = ("port", "date", "model", "run", "build", "check", "update", "scale")
 WORDS = ("oil", "column", "piece", "crime", "population", "unit", "dark", "sun", "page", "wind", "song", "lake", "map")
-LEAST = 8
+DEFINED = 5  # arguments beside ``self``
+LEAST = DEFINED + 3
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Docstring(LanguageTask):
     @cached_property
     def _template(self) -> tuple[Template, dict[str, dict[str, int]]]:
         arguments = self.single_tokens("arguments", ARGUMENTS, "def port(self, ", LEAST)
-        words = dict.fromkeys(self.roles[:-1], arguments)
+        words = dict.fromkeys((*(f"d{k}" for k in range(DEFINED)), "A_doc", "B_doc"), arguments)
         words["name"] = self.single_tokens("functions", FUNCTIONS, "\ndef ")
         words["w0"] = self.single_tokens("words", WORDS, '    """')
         others = self.single_tokens("words", WORDS, "param load: ", LEAST)
@@ -69,13 +71,19 @@ class Docstring(LanguageTask):
         """
         template, words = self._template
         fixed = {slot: drawn(rng, words[slot].values(), n)[0] for slot in ("name", *(f"w{k}" for k in range(7)))}
-        a, b, c, *others = drawn(rng, words["A_def"].values(), n, 6)
+        every = torch.stack(drawn(rng, words["d0"].values(), n, DEFINED + 3), dim=1)
+        defined, others = every[:, :DEFINED], every[:, DEFINED:]
+        at = torch.from_numpy(rng.integers(0, DEFINED - 2, n))[:, None] + torch.arange(3)  # of A, B and C
+        a, b, c = defined.gather(1, at).unbind(dim=1)
         fixed |= {"A_doc": a, "B_doc": b}
         clean, counterfactual = (
-            template.filled({**fixed, **dict(zip(self.roles[:3], three, strict=True))}) for three in ((a, b, c), others)
+            template.filled({**fixed, **{f"d{k}": one for k, one in enumerate(arguments.unbind(dim=1))}})
+            for arguments in (defined, defined.scatter(1, at, others))
         )
-        right = torch.stack([c, torch.full_like(c, NONE)], dim=1)
-        targets = torch.stack([right, torch.stack([a, b], dim=1)], dim=1)[:, None]
-        at = {**template.places, END: len(template.tokens) - 1}
-        places = {role: torch.full((n,), at[role]) for role in self.roles}
-        return Examples(clean, targets, Roles.of(places), counterfactual)
+        wrong = defined.masked_select(defined != c[:, None]).view(n, -1)
+        right = torch.full_like(wrong, NONE).index_put_((torch.arange(n), torch.tensor(0)), c)
+        positions = torch.tensor([template.places[f"d{k}"] for k in range(DEFINED)])[at]
+        places = dict(zip(self.roles[:3], positions.unbind(dim=1), strict=True))
+        ends = {**{role: template.places[role] for role in self.roles[3:-1]}, END: len(template.tokens) - 1}
+        places |= {role: torch.full((n,), place) for role, place in ends.items()}
+        return Examples(clean, torch.stack([right, wrong], dim=1)[:, None], Roles.of(places), counterfactual)
