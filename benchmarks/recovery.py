@@ -18,14 +18,10 @@ import sys
 from dataclasses import dataclass
 
 from benchmarks.arguments import at_least_one
+from benchmarks.ground_truth.harder import Distractor, distract
 from circuits import Circuit, Head, OneHot, discover
 from circuits.circuit import AttentionPath
-from circuits.ground_truth import (
-    Distractor,
-    compile_circuit,
-    known_after,
-    solves,
-)
+from circuits.ground_truth import compile_circuit, known_after, solves
 from retrieval_interp.ground_truth.chains import ChainTask
 from retrieval_interp.ground_truth.minimal_circuit import without_path, without_redundant_paths
 from retrieval_interp.models.provenance import versions
@@ -122,13 +118,8 @@ def _random_rows(rng: random.Random, task: ChainTask) -> dict[str, str]:
 
 def recover(planted: Planted) -> dict[str, object]:
     """Compile a planted circuit, discover it, and compare the two."""
-    model = compile_circuit(
-        planted.circuit,
-        planted.task,
-        n_layers=planted.n_layers,
-        n_heads=planted.n_heads,
-        distractors=planted.distractors,
-    )
+    sizes = {"n_layers": planted.n_layers, "n_heads": planted.n_heads}
+    model = distract(compile_circuit(planted.circuit, planted.task, **sizes), planted.task, planted.distractors)
     found = discover(model, planted.task, n_examples=256)
     paths, known = set(found.circuit.paths), set(planted.circuit.paths)
     needed = {path for path in known if not solves(without_path(planted.circuit, path), planted.task)}

@@ -2,8 +2,8 @@
 
     python -m benchmarks.size [--prompts 512] [--json]
 
-The model has 12 layers of 12 heads with random weights, the prompts 20 random tokens each. Gradients rank what it costs
-to replace every head with its average pattern (``circuits/discovery/ranking.py``). The ``AROUND`` costliest are then
+The model has 12 layers of 12 heads with random weights, the prompts 20 random tokens each. A gate for each head,
+between its own pattern and its average, ranks them (``circuits/discovery/gates.py``). The first ``AROUND`` are then
 replaced, each alone, on at least 128 prompts, and on up to all of them while the decision is open. The loss is the KL
 divergence from the unablated model. Processor seconds are those of all cores together.
 """
@@ -24,7 +24,7 @@ from benchmarks.arguments import at_least
 from circuits.averages import averages
 from circuits.circuit import Circuit
 from circuits.discovery.discovery import AVERAGED
-from circuits.discovery.ranking import costs_of_change
+from circuits.discovery.gates import STEPS, learned_gates
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
 from circuits.roles import Roles
@@ -37,6 +37,7 @@ from retrieval_interp.models.provenance import versions
 
 THRESHOLD = 0.2  # of the range: 80% is kept
 AROUND = 16  # heads that are replaced one by one
+PRICE = 1e-3  # of a head's own pattern, in nats
 
 GPT2 = {"n_layers": 12, "n_heads": 12, "d_model": 768, "d_head": 64, "d_mlp": 3072, "n_ctx": 1024, "d_vocab": 50257}
 TOKENS = 20
@@ -74,15 +75,16 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
         means = averages(model, task, n_examples=AVERAGED)
         averaged, averaging = time.perf_counter(), time.process_time()
         few = task.examples(current().ranked, 1)
-        costs = costs_of_change(model, task, few, means, Circuit(), Circuit(means.patterns), progress)
+        ways, prices = [Circuit(means.patterns), Circuit()], [0.0, PRICE]
+        gates = learned_gates(model, task, few, means, ways, prices, progress, STEPS // 2)
         ranked, ranking = time.perf_counter(), time.process_time()
         test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD, means, searching=True)
-        costliest = sorted(costs, key=lambda head: -costs[head])[:AROUND]
+        costliest = sorted(gates, key=lambda head: gates[head][0])[:AROUND]
         single = {head: Circuit({head: means.patterns[head]}) for head in costliest}
         decided = test.test(single, min_examples=current().enough, progress=progress)
         ended, ending = time.perf_counter(), time.process_time()
     return {
-        "heads": len(costs),
+        "heads": len(gates),
         "prompts": n_prompts,
         "tokens": TOKENS,
         "cores": torch.get_num_threads(),

@@ -1,6 +1,6 @@
 """Compile a circuit into a transformer that computes with exactly this circuit: ground truth for discovery.
 
-    residual    [ known: one entry for every token | position: one-hot | noise ]
+    residual    [ known: one entry for every token | position: one-hot | free: as many more ]
     queries     a position finds the target role of its path by position, and its own instance by the tokens it knows
     values      all known tokens are copied and added
     MLP         an entry x becomes min(max(2x - 1, 0), 1): a token that was added twice counts once, and a token with at
@@ -14,8 +14,8 @@ instances that the condition of a path leaves out: there, no position that the h
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -49,19 +49,6 @@ class TokenTask(Task, LaidOut, Protocol):
 
     def tokens_of(self, piece: str) -> Sequence[int]:
         """Return the possible tokens of a piece of information."""
-
-
-@dataclass(frozen=True)
-class Distractor:
-    """A head that attends to roles without any effect on the outputs.
-
-    Attributes:
-        rows: the target of each source, as in a one-hot mechanism; targets are found by position, in any instance.
-        noise: the scale of its writes into dimensions that no head reads.
-    """
-
-    rows: Mapping[str, str]
-    noise: float = 0.0
 
 
 def known_after(circuit: Circuit, task: TokenTask) -> list[dict[str, frozenset[str]]]:
@@ -106,8 +93,6 @@ def compile_circuit(
     *,
     n_layers: int | None = None,
     n_heads: int | None = None,
-    distractors: Mapping[Any, Distractor] | None = None,
-    seed: int = 0,
 ) -> HookedTransformer:
     """Compile a circuit into a transformer that solves ``task`` with exactly the circuit's paths.
 
@@ -115,10 +100,8 @@ def compile_circuit(
         circuit: a circuit of one-hot heads, with one path from a role at most; a path may hold at some positions of its
             target only. Heads that it does not name attend to themselves and write nothing.
         task: the task that the transformer solves.
-        n_layers: the number of layers; by default as many as the circuit and the distractors need.
-        n_heads: the number of heads of a layer; by default as many as the circuit and the distractors need.
-        distractors: heads that attend without any effect on the outputs.
-        seed: the seed of the distractors' noise.
+        n_layers: the number of layers; by default as many as the circuit needs.
+        n_heads: the number of heads of a layer; by default as many as the circuit needs.
 
     Returns:
         A token model with ReLU MLPs and no LayerNorm.
@@ -126,13 +109,11 @@ def compile_circuit(
     Raises:
         BadInput: the circuit does not fit the task or does not solve it, or has heads that are not one-hot.
     """
-    distractors = {Head.of(head): one for head, one in (distractors or {}).items()}
     if not circuit.paths:
         raise BadInput("the circuit has no path; expected at least one")
-    everything = Circuit({**circuit.heads, **{head: OneHot(one.rows) for head, one in distractors.items()}})
-    n_layers = n_layers or 1 + max(head.layer for head in everything.heads)
-    n_heads = n_heads or 1 + max(head.index for head in everything.heads)
-    everything.check(task.examples(8, seed=0).roles, n_layers, n_heads)
+    n_layers = n_layers or 1 + max(head.layer for head in circuit.heads)
+    n_heads = n_heads or 1 + max(head.index for head in circuit.heads)
+    circuit.check(task.examples(8, seed=0).roles, n_layers, n_heads)
     for head, mechanism in circuit.heads.items():
         if not isinstance(mechanism, OneHot) or mechanism.elsewhere != "zero" or mechanism.paths != mechanism.rows:
             raise BadInput(f"{head} is {mechanism}; only one-hot heads can be compiled, with zero elsewhere")
@@ -141,8 +122,6 @@ def compile_circuit(
         for (_, target), condition in mechanism.where:
             if condition != Condition("position", target, condition.labels):
                 raise BadInput(f"{head} is {mechanism}; expected conditions on the position of the target")
-        if head in distractors:
-            raise BadInput(f"{head} is in the circuit and a distractor; expected one of the two")
     before = known_after(circuit, task)
     if not solves(circuit, task):
         asked = ", ".join(task.read_at)
@@ -166,10 +145,7 @@ def compile_circuit(
         device="cpu",
     )
     model = empty_model(cfg)
-    known, place, noise = slice(0, symbols), slice(symbols, symbols + places), slice(symbols + places, None)
-    generator = torch.Generator().manual_seed(seed)
-    n_pieces = len({*task.layout.pieces} - task.layout.places)
-    preference = MATCH * (n_pieces + 1)  # higher than the sum of the scores of all common symbols
+    known, place = slice(0, symbols), slice(symbols, symbols + places)
     with torch.no_grad():
         model.embed.W_E[:, known] = torch.eye(symbols)
         model.pos_embed.W_pos[:, place] = torch.eye(places)
@@ -184,29 +160,23 @@ def compile_circuit(
                 attn.W_K[index, known, :symbols] = torch.eye(symbols)
                 attn.W_K[index, place, symbols:] = torch.eye(places)
                 paths = [path for path in circuit.paths if path.head == head]
-                alone = {  # the preference for itself, between that for a common token and for none
-                    role: 1 + (0.5 - len(known_there)) * MATCH / preference
-                    for role, known_there in (before[layer] if paths else {}).items()
-                }
-                rows = distractors[head].rows.items() if head in distractors else ()
-                attended = paths or [AttentionPath(head, source, target) for source, target in rows]
-                attn.W_Q[index, place, symbols:] = preference * _where_to_look(attended, task, alone)
+                n_known = {role: len(pieces) for role, pieces in before[layer].items()} if paths else {}
+                attn.W_Q[index, known, :symbols] = MATCH * torch.eye(symbols)
+                attn.W_Q[index, place, symbols:] = where_to_look(paths, task, n_known)
                 attn.W_V[index, known, :symbols] = torch.eye(symbols)
-                if head in distractors:
-                    written = torch.randn(symbols, places, generator=generator)
-                    attn.W_O[index, :symbols, noise] = distractors[head].noise * written
-                else:
-                    attn.W_Q[index, known, :symbols] = MATCH * torch.eye(symbols)
                 if paths:
                     attn.W_O[index, :symbols, known] = torch.eye(symbols)
     return model.eval()
 
 
-def _where_to_look(paths: Sequence[AttentionPath], task: TokenTask, alone: Mapping[str, float]) -> Tensor:
-    """Return 1 where a position (row) may find its path's target; positions on no path attend to themselves.
+def where_to_look(paths: Sequence[AttentionPath], task: TokenTask, n_known: Mapping[str, int]) -> Tensor:
+    """Return the query of every position (row) for the position of its path's target, ``[pos, pos]``.
 
-    So do those of a path with a condition if they find nothing, with the preference ``alone`` of its source.
+    Positions on no path prefer themselves. So do those of a path with a condition if they find nothing: more than a
+    position without a common token, and less than one with, of the ``n_known`` tokens that the role knows.
     """
+    n_pieces = len({*task.layout.pieces} - task.layout.places)
+    preference = MATCH * (n_pieces + 1)  # higher than the sum of the scores of all common symbols
     looked_at = torch.eye(task.n_positions)
     for path in paths:
         before = (path.source, path.target) in task.layout.joined
@@ -216,8 +186,8 @@ def _where_to_look(paths: Sequence[AttentionPath], task: TokenTask, alone: Mappi
             if path.condition is not None:
                 left_out = [place for place in task.positions_of(path.target) if place not in path.condition.labels]
                 looked_at[position, left_out] = 0
-                looked_at[position, position] = alone[path.source]
-    return looked_at
+                looked_at[position, position] = 1 + (0.5 - n_known[path.source]) * MATCH / preference
+    return preference * looked_at
 
 
 def empty_model(cfg: HookedTransformerConfig, **sizes: int) -> HookedTransformer:

@@ -48,8 +48,8 @@ class Settings(Result):
         likely: the same in discovery, if such paths do not explain the model: a head that leaks to other instances may
             give its target less than half, and an MLP may still take what it has most of.
         slight: what a role must give to another one, for a weight of its own in a soft head.
-        one_by_one: the most heads that are each ablated alone; of a model with more, costs are ranked by gradients.
-        ranked: the examples on which gradients rank heads.
+        one_by_one: the most heads that are each ablated alone; of a model with more, gates are learned.
+        ranked: the examples on which gates are learned.
         followed: the attention that a Q or K edge of path patching must take. On transformers A to C, 363 of 454 edges
             take less than 0.02 and 46 more than 0.4; there is no gap between them, but few are near 0.25.
         carried: the share of the loss of all senders that a V edge must return. A squared error grows with the square
@@ -78,7 +78,7 @@ class Settings(Result):
     likely: Share = 0.3
     slight: Share = 0.1
     one_by_one: Whole = 64
-    ranked: Count = 64
+    ranked: Count = 256
     followed: Share = 0.25
     carried: Share = 0.22
     screened: Count = 64

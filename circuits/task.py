@@ -32,7 +32,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 
+from circuits.circuit import AttentionPath
 from circuits.errors import BadInput
+from circuits.mechanisms.mechanism import PREVIOUS
 from circuits.roles import Roles, as_tensor
 from circuits.utils.lazy import torch
 
@@ -212,6 +214,19 @@ class Layout:
         """The neighbouring roles in the same place, the later one first: the members of pairs."""
         in_order = pairwise(self.roles)
         return tuple((after, role) for role, after in in_order if self.start[role] & self.start[after] & self.places)
+
+    def ends(self, path: AttentionPath) -> tuple[tuple[str, str], ...]:
+        """Return the roles that a path joins; a ``Previous`` head joins all pairs."""
+        source, target = path.source, path.target
+        if (source, target) == PREVIOUS:
+            return self.joined
+        for role in (source, target):
+            if role not in self.start:
+                raise BadInput(f"{path}: unknown role {role!r}; the roles are {', '.join(self.roles)}")
+        if self.roles.index(target) > self.roles.index(source):
+            raise BadInput(f"{path} is against the causal mask: {target!r} comes after {source!r}")
+        beside = zip(self.alike.get(source, ()), self.alike.get(target, ()), strict=False)
+        return ((source, target), *(beside if self.start[source] & self.start[target] & self.places else ()))
 
     def renamed(self, names: Mapping[str, str]) -> Layout:
         """Return the same layout with other role names."""

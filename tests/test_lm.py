@@ -7,7 +7,7 @@ import transformers
 from circuits import evaluate, load_circuit
 from circuits.averages import averages
 from circuits.circuit import Circuit
-from circuits.discovery.ranking import costs_of_change
+from circuits.discovery.gates import learned_gates
 from circuits.discovery.soft_paths import soft_paths
 from circuits.errors import BadInput
 from circuits.losses.sequential_test import SequentialTest
@@ -78,16 +78,21 @@ def test_what_heads_look_at_is_what_transformers_says(model, plain):
                 assert dict(found[head].weights)[source, target] == pytest.approx(paid[layer, index].item(), abs=2e-3)
 
 
-def test_gradients_rank_heads_as_one_by_one_ablation_does(model):
+def test_gates_tell_heads_that_ablation_finds_needed_from_others(model):
     task = MetricTask.of(model, language_task("ioi", model.tokenizer))
-    means, examples = averages(model, task, n_examples=64), task.examples(16, seed=3)
-    costs = costs_of_change(model, task, examples, means, Circuit(), Circuit(dict.fromkeys(means.patterns, "idle")))
-    order = sorted(costs, key=lambda head: -abs(costs[head]))
-    some = order[:10] + order[100:110]
-    losses = evaluate(model, task, examples, [Circuit({head: "idle"}) for head in some], averages=means).mean(
-        dim=(1, 2)
-    )
-    assert losses[:10].mean() > 10 * losses[10:].mean()
+    means, examples = averages(model, task, n_examples=64), task.examples(48, seed=3)
+    ways = [Circuit(means.patterns), Circuit()]
+    gates = learned_gates(model, task, examples, means, ways, [0.0, 0.003])
+    order = sorted(gates, key=lambda head: gates[head][0])
+    some, kept = order[:20] + order[100:120], Circuit({head: means.patterns[head] for head in order[30:]})
+    ablated = [
+        kept.with_head(head, means.patterns[head]) if head in order[:30] else kept.without_heads([head])
+        for head in some
+    ]
+    losses = evaluate(model, task, examples, [kept, *ablated], averages=means).mean(dim=(1, 2))
+    costs = (losses[1:] - losses[0]).abs()
+    assert losses[0] < 0.1
+    assert costs[:20].mean() > 10 * costs[20:].mean()
 
 
 def test_the_circuit_in_the_data_keeps_what_the_model_does(model):

@@ -1,7 +1,8 @@
-"""What makes a compiled model harder to read: divided paths, elimination, soft attention, noise, superposition."""
+"""What makes a compiled model harder to read: distractors, divided paths, elimination, soft attention, noise."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -9,12 +10,41 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.errors import BadInput
-from circuits.ground_truth import MATCH, TokenTask, empty_model
+from circuits.ground_truth import MATCH, TokenTask, empty_model, where_to_look
 from circuits.mechanisms.one_hot import Condition, OneHot
 from circuits.model.hooked_transformer import HookedTransformer
 from circuits.model.transformer import Transformer
 
 STEEP = 4.0  # slope with which an MLP tells 0 from 1; readings below 0.375 become 0, above 0.625 they become 1
+
+
+@dataclass(frozen=True)
+class Distractor:
+    """A head that attends to roles without any effect on the outputs.
+
+    Attributes:
+        rows: the target of each source, as in a one-hot mechanism; targets are found by position, in any instance.
+        noise: the scale of its writes into dimensions that no head reads.
+    """
+
+    rows: Mapping[str, str]
+    noise: float = 0.0
+
+
+def distract(
+    model: HookedTransformer, task: TokenTask, distractors: Mapping[Head, Distractor], seed: int = 0
+) -> HookedTransformer:
+    """Make heads of a compiled model that have no path attend without any effect on the outputs, in place."""
+    symbols, places = task.n_tokens, task.n_positions
+    place, free = slice(symbols, symbols + places), slice(symbols + places, None)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for head, own in sorted(distractors.items()):
+            attn, paths = model.blocks[head.layer].attn, [AttentionPath(head, *ends) for ends in own.rows.items()]
+            attn.W_Q[head.index] = 0
+            attn.W_Q[head.index, place, symbols:] = where_to_look(paths, task, {})
+            attn.W_O[head.index, :symbols, free] = own.noise * torch.randn(symbols, places, generator=generator)
+    return model
 
 
 def divide(circuit: Circuit, path: AttentionPath, other: Head, positions: Collection[int], task: TokenTask) -> Circuit:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
-from benchmarks.ground_truth.harder import add_noise, divide, eliminate, soften, superpose
+from benchmarks.ground_truth.harder import add_noise, distract, divide, eliminate, soften, superpose
 from benchmarks.ground_truth.truth import GroundTruth, carried
 from benchmarks.recovery import Planted, plant, with_backup
 from circuits import Circuit, Head, OneHot
@@ -39,7 +39,7 @@ def drawn(seed: int, n_chains: int = 3) -> Planted:
 def model_of(planted: Planted) -> HookedTransformer:
     """Compile a planted circuit."""
     sizes = {"n_layers": planted.n_layers, "n_heads": planted.n_heads}
-    return compile_circuit(planted.circuit, planted.task, distractors=planted.distractors, **sizes)
+    return distract(compile_circuit(planted.circuit, planted.task, **sizes), planted.task, planted.distractors)
 
 
 def truth_of(planted: Planted, model: HookedTransformer) -> GroundTruth:

@@ -13,7 +13,6 @@ from circuits.given import stream_seed
 from circuits.losses.loss import Compared
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import OWN, DecidedLoss, Range, SequentialTest
-from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Idle, Resample
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision, Verdict
@@ -105,11 +104,6 @@ class Experiment:
         there = rows.sum(dim=-1) > 0
         shares = (rows[..., 0] * there).sum(dim=(0, 3)) / there.sum(dim=(0, 3))
         return {head: shares[head.layer, head.index].item() for head in self.all_heads}
-
-    @property
-    def means(self) -> dict[Head, FixedPattern]:
-        """Every head's average pattern."""
-        return self.averages.patterns
 
     def broken(self, circuit: Circuit) -> bool:
         """Whether a circuit that was measured is as bad as no heads, but for the threshold; examples count up to 2."""

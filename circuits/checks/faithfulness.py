@@ -68,7 +68,7 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
     kinds = {kind: one for kind, one in ABLATIONS.items() if experiment.has_others or kind != "resample"}
     n = experiment.n_examples
     ablations = test.test({kind: Circuit(dict.fromkeys(outside, one)) for kind, one in kinds.items()}, min_examples=n)
-    means = Circuit(experiment.means)
+    means = Circuit(experiment.averages.patterns)
     ways = {"patterns": means.without_heads(experiment.looking), "positions": means}
     fixed = test.test(ways, min_examples=current().enough)
     drawn, rng = [], random.Random(experiment.seed)

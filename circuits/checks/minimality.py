@@ -70,7 +70,7 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
     }
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, Soft | Intact):
-            ways[head, None] = {"mean": partial(_ablated, head=head, ablation=experiment.means[head])}
+            ways[head, None] = {"mean": partial(_ablated, head=head, ablation=experiment.averages.patterns[head])}
         elif not mechanism.paths and not mechanism.where and mechanism != Idle() and not experiment.many:
             ways[head, None] = {"idle": partial(_ablated, head=head, ablation=Idle())}
     each = {(part, way): change for part, changes in ways.items() for way, change in changes.items()}

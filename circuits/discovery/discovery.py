@@ -35,8 +35,8 @@ from circuits.model.transformer import Transformer
 from circuits.results import Protocol, Result
 from circuits.settings import current
 from circuits.split import at_most, part
-from circuits.task import Task
-from circuits.utils.progress import part_of, shown
+from circuits.task import Examples, Task
+from circuits.utils.progress import Progress, part_of, shown
 
 AVERAGED = 256  # examples in an average of a model with many heads
 
@@ -47,7 +47,7 @@ class Discovery(Result, extra="ignore"):
     Attributes:
         circuit: a mechanism for every head of the model.
         content_or_position: the content heads and the positional heads; all others are idle. None if
-            the protocol is ``paper``, or heads were ranked by gradients.
+            the protocol is ``paper``, or a gate was learned for each head.
         scale: the model's own loss, and that with all heads idle.
         combined: the loss with every head replaced or idle, on examples that no choice was made on.
         trials: every change that was tried, with its loss.
@@ -118,102 +118,92 @@ def discover(
         return Sample(part(task, stream), n, stream_seed(seed, stream), next(model.parameters()).device)
 
     with shown(None, "discovering") as progress:
-        sample, n_few = drawn("discovery", n_examples), max(2, min(n_examples, current().enough))
-        many = model.cfg.n_layers * model.cfg.n_heads > current().one_by_one
-        mean_over = min(n_examples, AVERAGED if many else current().averaged)
-        averaged = averaged_examples(model, task, seed, mean_over)
-        averages = Averages.of(model, averaged)
-        shown_by = averaged_examples(model, task, seed, mean_over, "attention")  # the paths that are tried
+        n_few, many = (
+            max(2, min(n_examples, current().enough)),
+            model.cfg.n_layers * model.cfg.n_heads > current().one_by_one,
+        )
+        n_read = min(n_examples, AVERAGED if many else current().averaged)
+        averages = Averages.of(model, averaged_examples(model, task, seed, n_read))
+        shown_by = averaged_examples(model, task, seed, n_read, "attention")  # the paths that are tried
         ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages)
         given = averages, ranging.scale
-        test = SequentialTest(model, task, sample, threshold, *given, searching=True)
-        aim, last = current().aim * threshold, current().last * threshold
+        test = SequentialTest(model, task, drawn("discovery", n_examples), threshold, *given, searching=True)
+        heads, trials, n_read = None, list[Trial](), 2 * n_read
         if protocol == "paper":
-            absolute = test.with_threshold(last, absolute=True)  # with a margin, as below
-            literal = literal_circuit(absolute, shown_by, progress)
-            fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute=True)
-            return Discovery(
-                circuit=literal,
-                content_or_position=None,
-                scale=ranging.scale,
-                combined=fresh.test({None: literal}, min_examples=n_examples)[None],
-                trials=(),
-                threshold=threshold,
-                seed=seed,
-                n_evaluations=sum(one.n_evaluations for one in (ranging, absolute, fresh)),
-                n_readings=2 * mean_over,
-            )
-        screening = test.with_threshold(aim)
-        if many:
+            tests = [test.with_threshold(current().last * threshold, absolute=True)]
+            circuit = literal_circuit(tests[0], shown_by, progress)
+        elif many:
             rank_by = drawn("content", current().ranked)
-            ranked = Ranked(test.with_threshold(last), rank_by.take(slice(0, len(rank_by))), averages)
+            tests, n_read = [test.with_threshold(current().last * threshold)], n_read + len(rank_by)
+            ranked = Ranked(tests[0], rank_by.take(slice(0, len(rank_by))), averages, trials)
             circuit = ranked.circuit(shown_by, part_of(progress, 0.05, 0.95))
-            fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given)
-            return Discovery(
-                circuit=circuit,
-                content_or_position=None,
-                scale=ranging.scale,
-                combined=fresh.test({None: circuit}, min_examples=n_examples)[None],
-                trials=tuple(ranked.trials),
-                threshold=threshold,
-                seed=seed,
-                n_evaluations=sum(one.n_evaluations for one in (ranging, test, ranked.test, fresh)),
-                n_readings=2 * mean_over + len(rank_by),
-            )
-        idle = idle_heads(screening, tuple(averages.patterns), part_of(progress, 0.0, 0.3))
-        means = {head: mean for head, mean in averages.patterns.items() if head not in idle.heads}
-        fewer = SequentialTest(
-            model, task, drawn("content", max(2, n_examples // 2)), threshold, *given, searching=True
-        )
-        heads = content_or_position(fewer, means, idle, part_of(progress, 0.3, 0.5))
-
-        def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
-            observed = ObservedPaths(model, shown_by, means, likely)
-            paths = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}
-            growing = Fitting(test.with_threshold(aim), observed)
-            return growing.grow(Circuit({**idle.heads, **means, **paths})), growing
-
-        circuit, growing = grown(likely=())
-        grew = [growing]
-        if test.test_one(circuit).decision == "above":  # content heads may give their targets less than half
-            circuit, growing = grown(likely=heads.content)
-            grew.append(growing)
-        progress(0.6)
-        looking = content(circuit)
-        layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # the sets of intact heads above them differ
-        ways: dict[int | None, Circuit] = {layer: intact_above(layer, circuit, looking) for layer in layers}
-        ways[None] = circuit
-        measured = growing.test.test(ways, min_examples=n_few)
-        slack = current().slack
-        intact = {layer: test.with_threshold(max(threshold, measured[layer].excess + slack)) for layer in layers}
-        fitting, finishing = (
-            Fitting(test.with_threshold(max(limit, measured[None].excess + slack)), growing.observed, looking, intact)
-            for limit in (aim, last)
-        )
-        circuit = fitting.prune(circuit)
-        progress(0.7)
-        circuit = fitting.simplify(circuit, part_of(progress, 0.7, 0.9))
-        circuit = finishing.prune(circuit)
-        for head in [head for head, mechanism in circuit.heads.items() if not mechanism.paths]:
-            idle_now = [one for one, mechanism in circuit.heads.items() if mechanism == Idle()]
-            if head not in idle_now and can_be_idle(screening, head, idle_now):
-                circuit = finishing.tried("simplify", circuit, (head, Idle()))
-        progress(0.95)
-        if any(path.joins_roles for path in circuit.paths) and test.test_one(circuit).decision == "below":
-            circuit = steer(finishing, test, circuit)
-        fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given)
+        else:
+            halves = drawn("content", max(2, n_examples // 2))
+            fewer = SequentialTest(model, task, halves, threshold, *given, searching=True)
+            heads, circuit, fits, tests = _one_by_one(test, fewer, shown_by, n_few, progress)
+            trials = [trial for one in fits for trial in one.trials]
+            n_read = n_read // 2 + sum({id(one.observed): one.observed.n_readings for one in fits}.values())
+        absolute = protocol == "paper"
+        fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute)
         combined = fresh.test({None: circuit}, min_examples=n_examples)[None]
         progress(1.0)
-    fits = (*grew, fitting, finishing)
-    tests = (ranging, test, screening, fresh, *(one.test for one in fits), *intact.values())
     return Discovery(
         circuit=circuit,
         content_or_position=heads,
         scale=ranging.scale,
         combined=combined,
-        trials=tuple(trial for one in fits for trial in one.trials),
+        trials=tuple(trials),
         threshold=threshold,
         seed=seed,
-        n_evaluations=heads.n_evaluations + sum(one.n_evaluations for one in tests),
-        n_readings=mean_over + sum(one.observed.n_readings for one in grew),
+        n_evaluations=sum(one.n_evaluations for one in (ranging, test, *tests, fresh)),
+        n_readings=n_read,
     )
+
+
+def _one_by_one(
+    test: SequentialTest, fewer: SequentialTest, shown_by: Examples, n_few: int, progress: Progress
+) -> tuple[ContentOrPosition, Circuit, list[Fitting], list[SequentialTest]]:
+    """Search with every head ablated alone first; ``fewer`` tells content from position. Return all that was used."""
+    threshold, averages = test.threshold, test.averages
+    aim, last = current().aim * threshold, current().last * threshold
+    screening = test.with_threshold(aim)
+    idle = idle_heads(screening, tuple(averages.patterns), part_of(progress, 0.0, 0.3))
+    means = {head: mean for head, mean in averages.patterns.items() if head not in idle.heads}
+    heads = content_or_position(fewer, means, idle, part_of(progress, 0.3, 0.5))
+
+    def grown(likely: Sequence[Head]) -> tuple[Circuit, Fitting]:
+        observed = ObservedPaths(test.model, shown_by, means, likely)
+        paths = {head: observed.mechanism(head, observed.rows[head]) for head in heads.content}
+        growing = Fitting(test.with_threshold(aim), observed)
+        return growing.grow(Circuit({**idle.heads, **means, **paths})), growing
+
+    circuit, growing = grown(likely=())
+    grew = [growing]
+    if test.test_one(circuit).decision == "above":  # content heads may give their targets less than half
+        circuit, growing = grown(likely=heads.content)
+        grew.append(growing)
+    progress(0.6)
+    looking = content(circuit)
+    layers = sorted({-1, *(head.layer for head in looking)})[:-1]  # the sets of intact heads above them differ
+    ways: dict[int | None, Circuit] = {layer: intact_above(layer, circuit, looking) for layer in layers}
+    ways[None] = circuit
+    measured = growing.test.test(ways, min_examples=n_few)
+    slack = current().slack
+    intact = {layer: test.with_threshold(max(threshold, measured[layer].excess + slack)) for layer in layers}
+    fitting, finishing = (
+        Fitting(test.with_threshold(max(limit, measured[None].excess + slack)), growing.observed, looking, intact)
+        for limit in (aim, last)
+    )
+    circuit = fitting.prune(circuit)
+    progress(0.7)
+    circuit = fitting.simplify(circuit, part_of(progress, 0.7, 0.9))
+    circuit = finishing.prune(circuit)
+    for head in [head for head, mechanism in circuit.heads.items() if not mechanism.paths]:
+        idle_now = [one for one, mechanism in circuit.heads.items() if mechanism == Idle()]
+        if head not in idle_now and can_be_idle(screening, head, idle_now):
+            circuit = finishing.tried("simplify", circuit, (head, Idle()))
+    progress(0.95)
+    if any(path.joins_roles for path in circuit.paths) and test.test_one(circuit).decision == "below":
+        circuit = steer(finishing, test, circuit)
+    fits = [*grew, fitting, finishing]
+    return heads, circuit, fits, [screening, fewer, *(one.test for one in fits), *intact.values()]

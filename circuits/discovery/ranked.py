@@ -1,12 +1,10 @@
-"""Find the circuit of a model with many heads: rank them by gradients, and ablate around the cut only.
+"""Find the circuit of a model with many heads: gates rank all heads at once, and few circuits are really ablated.
 
-1. intact    all heads get their average pattern; those that this costs most stay intact, as few as the loss allows
-2. paths     if that leaves the loss far too high, all get what their roles look at on average, those that this costs
-             most stay intact, and then as few of the others as possible keep their path
-3. refine    the heads are ranked anew from there; fewer may be enough
-4. looking   of the intact heads as many as possible get what their roles look at
-5. prune     a head that nobody misses gets its average pattern
-6. idle      of the heads with an average pattern as many as possible are idle
+1. gates     every head is a mixture of its average pattern, what its roles look at (soft, or one-hot paths: both are
+             tried), and its own pattern; how much of each is learned (gates.py)
+2. fewest    the heads with the least of their average pattern get the rest of it instead, as few as the loss allows
+3. prune     a head that nobody misses gets its average pattern
+4. idle      of the heads with an average pattern as many as possible are idle
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +13,8 @@ from dataclasses import dataclass, field
 from circuits.averages import Averages
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Trial
+from circuits.discovery.gates import STEPS, learned_gates
 from circuits.discovery.idle import idle_at_once
-from circuits.discovery.ranking import costs_of_change
 from circuits.discovery.soft_paths import one_hot_paths, soft_paths
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
@@ -26,7 +24,8 @@ from circuits.task import Examples
 from circuits.utils.progress import Progress, part_of
 
 MOST = 6  # at most one head of so many is intact or has a path
-FAR = 2  # times the threshold: beyond it, all heads at their average patterns are no place to begin
+HEADS = {"soft": 32, "one_hot": 8}  # an intact head is worth the threshold divided by so many; sharp paths need fewer
+OF_INTACT = {"path": 0.4, "fixed": 0.02}  # the prices of other mechanisms
 MISSED = 8  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
 
 
@@ -36,7 +35,7 @@ class Ranked:
 
     Attributes:
         test: the test of a circuit's loss.
-        examples: the examples that rank heads.
+        examples: the examples that gates are learned on.
         averages: what every head does on average.
         trials: the log.
     """
@@ -49,74 +48,47 @@ class Ranked:
     def circuit(self, shown_by: Examples, progress: Progress) -> Circuit:
         """Return the circuit; attention on the examples ``shown_by`` suggests paths."""
         means: dict[Head, Mechanism] = {**self.averages.patterns}
-        most, soft = max(1, len(means) // MOST), soft_paths(self.test.model, shown_by)
-        progress(0.05)
-        circuit = self._intact(means, most, part_of(progress, 0.05, 0.25))
-        if self.test.size(self.test.test_one(circuit, max_examples=current().enough)) > FAR * self.test.threshold:
-            told = self._intact({**means, **soft}, most, part_of(progress, 0.25, 0.35))
-            costs = self.costs(told, _with(told, means), part_of(progress, 0.35, 0.45))
-            order = [head for head in _by_cost(costs) if head in soft][:most]
-            base = _with(told, {head: means[head] for head in soft})
-            hot = one_hot_paths(soft, self.averages, self.test.roles)
-            ways = [
-                self._fewest("paths", base, [(head, paths[head]) for head in order if head in paths])
-                for paths in (soft, hot)
-            ]
-            circuit = min([circuit, *ways], key=self._rank)
-        progress(0.5)
-        circuit = self._refined(circuit, means, most, part_of(progress, 0.5, 0.6))
-        circuit = self._told(circuit, soft, part_of(progress, 0.6, 0.7))
-        circuit = self._pruned(circuit, means, part_of(progress, 0.7, 0.85))
-        still = [head for head, one in circuit.heads.items() if isinstance(one, FixedPattern)]
-        costs = self.costs(circuit, _with(circuit, dict.fromkeys(still, Idle())), part_of(progress, 0.85, 0.95))
-        idle = idle_at_once(self.test, [*reversed(_by_cost(costs))], circuit)
-        return _with(circuit, dict.fromkeys(idle, Idle()))
+        soft = soft_paths(self.test.model, shown_by)
+        hot, found = one_hot_paths(soft, self.averages, self.test.roles), list[Circuit]()
+        progress(0.1)
+        for kind, n in HEADS.items():
+            ways = [Circuit(means), Circuit({**means, **(soft if kind == "soft" else hot)}), Circuit()]
+            part = part_of(progress, 0.1 + 0.3 * len(found), 0.4 + 0.3 * len(found))
+            gates = self._gates(ways, [0.0, OF_INTACT["path"] / n, 1 / n], part)
+            order = sorted(gates, key=lambda head: gates[head][0])[: max(1, len(means) // MOST)]
+            best = {head: ways[1 if gates[head][1] > gates[head][2] else 2] for head in order}
+            changes = [(head, best[head].heads.get(head, Intact())) for head in order]
+            found.append(self._fewest(ways[0], changes))
+        circuit = self._pruned(min(found, key=self._rank), means, part_of(progress, 0.7, 0.9))
+        fixed = [head for head, one in circuit.heads.items() if isinstance(one, FixedPattern)]
+        idle = Circuit({**circuit.heads, **dict.fromkeys(fixed, Idle())})
+        gates = self._gates([idle, circuit], [0.0, OF_INTACT["fixed"] / HEADS["soft"]], part_of(progress, 0.9, 1.0))
+        at_once = idle_at_once(self.test, sorted(fixed, key=lambda head: gates[head][1]), circuit)
+        return Circuit({**circuit.heads, **dict.fromkeys(at_once, Idle())})
 
-    def costs(self, one: Circuit, other: Circuit, progress: Progress) -> dict[Head, float]:
-        """Return what the change of each head from one circuit to another costs."""
-        test = self.test
-        return costs_of_change(test.model, test.task, self.examples, self.averages, one, other, progress)
+    def _gates(self, ways: Sequence[Circuit], prices: Sequence[float], progress: Progress) -> dict[Head, list[float]]:
+        test, steps = self.test, STEPS if len(ways) > 2 else STEPS // 2
+        own = [test.threshold * test.scale.width * price for price in prices]
+        return learned_gates(test.model, test.task, self.examples, self.averages, ways, own, progress, steps)
 
-    def _intact(self, instead: Mapping[Head, Mechanism], most: int, progress: Progress) -> Circuit:
-        """Return the circuit with as few heads intact as the loss allows, and all others replaced."""
-        replaced = Circuit(instead)
-        order = _by_cost(self.costs(Circuit(), replaced, progress))[:most]
-        return self._fewest("intact", replaced, [(head, Intact()) for head in order])
-
-    def _fewest(self, step: str, base: Circuit, changes: Sequence[tuple[Head, Mechanism]]) -> Circuit:
+    def _fewest(self, base: Circuit, changes: Sequence[tuple[Head, Mechanism]]) -> Circuit:
         """Return a circuit with the first changes, as few as the loss allows; if it allows none, the best one."""
         made = [base]
         for change in changes:
             made.append(made[-1].with_head(*change))
         seen = self.test.test(dict(enumerate(made)), max_examples=current().few)
-        lowest = min(seen, key=lambda n: self.test.size(seen[n]))
-        found = self._first_low({n: made[n] for n, one in seen.items() if one.decision != "above"}, lowest)
+        possible = [n for n, one in seen.items() if one.decision != "above"]
+        found = min(seen, key=lambda n: self.test.size(seen[n]))
+        first, beyond = 0, len(possible)
+        while first < beyond:  # bisection: after one that is low, all are supposed to be
+            middle = (first + beyond) // 2
+            if self._is_low(made[possible[middle]], current().in_passing):
+                found, beyond = possible[middle], middle
+            else:
+                first = middle + 1
         for n, (head, mechanism) in enumerate(changes, start=1):
-            self.trials.append(Trial(step=step, head=head, mechanism=str(mechanism), tested=seen[n], taken=n <= found))
-        return made[found]
-
-    def _refined(self, circuit: Circuit, means: Mapping[Head, Mechanism], most: int, progress: Progress) -> Circuit:
-        """Return the circuit with the heads that look at content ranked anew, from where it is; fewer may be enough."""
-        looking = {head: one for head, one in circuit.heads.items() if one.varies}
-        loses = self.costs(circuit, Circuit(means), part_of(progress, 0.0, 0.5))
-        gains = self.costs(circuit, Circuit(), part_of(progress, 0.5, 1.0))
-        costs = {head: loses[head] if head in looking else -gains[head] for head in means}
-        order = [(head, looking.get(head, Intact())) for head in _by_cost(costs)[:most]]
-        return min([circuit, self._fewest("refine", Circuit(means), order)], key=self._rank)
-
-    def _told(self, circuit: Circuit, paths: Mapping[Head, Mechanism], progress: Progress) -> Circuit:
-        """Return the circuit with paths for as many intact heads as the loss allows, the cheapest first."""
-        others = {head: paths[head] for head, one in circuit.heads.items() if one == Intact() and head in paths}
-        order = [*reversed(_by_cost(self.costs(circuit, Circuit({**circuit.heads, **others}), progress)))]
-        made = [circuit]
-        for head in order:
-            made.append(made[-1].with_head(head, paths[head]))
-        seen = self.test.test(dict(enumerate(made)), max_examples=current().few)
-        possible = {n: made[n] for n, one in reversed(seen.items()) if one.decision != "above"}
-        found = self._first_low(possible, 0)
-        for n, head in enumerate(order, start=1):
             self.trials.append(
-                Trial(step="looking", head=head, mechanism=str(paths[head]), tested=seen[n], taken=n <= found)
+                Trial(step="gates", head=head, mechanism=str(mechanism), tested=seen[n], taken=n <= found)
             )
         return made[found]
 
@@ -140,33 +112,11 @@ class Ranked:
             progress(done / len(kept))
         return circuit
 
-    def _first_low(self, circuits: Mapping[int, Circuit], otherwise: int) -> int:
-        """Return the first of some circuits, in which all after it are supposed to be low, by bisection."""
-        keys = [*circuits]
-        first, beyond = 0, len(keys)
-        while first < beyond:
-            middle = (first + beyond) // 2
-            if self._is_low(circuits[keys[middle]]):
-                beyond = middle
-            else:
-                first = middle + 1
-        return keys[first] if first < len(keys) else otherwise
-
-    def _is_low(self, circuit: Circuit, n: int | None = None) -> bool:
-        return self.test.test_one(circuit, max_examples=n or current().in_passing).decision == "below"
+    def _is_low(self, circuit: Circuit, n: int) -> bool:
+        return self.test.test_one(circuit, max_examples=n).decision == "below"
 
     def _rank(self, circuit: Circuit) -> tuple[bool, int, float]:
         """Return what circuits are compared by: a low loss, and of those few heads that look at anything."""
         one = self.test.test_one(circuit, max_examples=current().in_passing)
         low, n_looking = one.decision == "below", sum(kind.varies for kind in circuit.heads.values())
         return not low, n_looking if low else 0, self.test.size(one)
-
-
-def _with(circuit: Circuit, changes: Mapping[Head, Mechanism]) -> Circuit:
-    """Return a circuit with other mechanisms for some of its heads, but not for intact ones."""
-    kept = {head for head, one in circuit.heads.items() if one == Intact()}
-    return Circuit({**circuit.heads, **{head: one for head, one in changes.items() if head not in kept}})
-
-
-def _by_cost(costs: Mapping[Head, float]) -> list[Head]:
-    return sorted(costs, key=lambda head: -costs[head])

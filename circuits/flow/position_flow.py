@@ -11,7 +11,6 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
-from circuits.flow.path_ends import path_ends
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import Previous
 from circuits.mechanisms.one_hot import POSITION, OneHot
@@ -65,7 +64,7 @@ class PositionFlow:
             for path in (path for path in self.circuit.paths if path.head == (layer, index)):
                 everywhere = torch.ones(len(roles), len(self._instance), dtype=torch.bool)
                 holds = mechanism.holds(path.source, path.target, roles).cpu() if path.joins_roles else everywhere
-                for source, target in path_ends(self.circuit, path, self.layout):
+                for source, target in self.layout.ends(path):
                     self._carry(path, source, target, holds, before, after)
         return after
 

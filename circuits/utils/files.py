@@ -3,6 +3,7 @@
 import glob
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -10,12 +11,8 @@ from typing import IO
 
 from circuits.errors import BadInput
 
-try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows, where an open file cannot be removed or moved
-    flock = None  # type: ignore[assignment]
-
 PARTIAL = ".partial"  # the suffix of files that are being written
+ABANDONED = 3600  # seconds after which such a file is that of a killed writer
 
 
 def to_path(said: Path | str) -> Path:
@@ -44,7 +41,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
     """Write several files: first all of them under temporary names, then rename each.
 
-    Temporary files that a killed writer of the same files left are removed.
+    Temporary files that a killed writer of the same files left an hour ago are removed.
 
     Raises:
         BadInput: one of the files cannot be written; then none is written.
@@ -61,8 +58,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             for path, file in partial.items():
-                if flock is None:
-                    file.close()
+                file.close()  # Windows cannot move an open file
                 Path(file.name).replace(path)
         except OSError as error:
             raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from error
@@ -70,19 +66,13 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 
 @contextmanager
 def _partial(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new locked file beside ``path``; it is removed at the end, unless it was renamed."""
-    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):  # of killed writers; others hold a lock
-        with suppress(OSError), abandoned.open("rb") as held:
-            if flock is not None:
-                flock(held, LOCK_EX | LOCK_NB)
-            abandoned.unlink()
-    there = False
-    while not there:
-        options = {"dir": path.parent, "prefix": f".{path.name}.", "suffix": PARTIAL, "delete": False}
-        file = tempfile.NamedTemporaryFile(**options)  # type: ignore[call-overload] # noqa: SIM115
-        if flock is not None:
-            flock(file, LOCK_EX)
-        there = os.fstat(file.fileno()).st_nlink > 0  # another writer may have removed it before it was locked
+    """Open a new file beside ``path``; it is removed at the end, unless it was renamed."""
+    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        with suppress(OSError):
+            if time.time() - abandoned.stat().st_mtime > ABANDONED:
+                abandoned.unlink()
+    options = {"dir": path.parent, "prefix": f".{path.name}.", "suffix": PARTIAL, "delete": False}
+    file = tempfile.NamedTemporaryFile(**options)  # type: ignore[call-overload] # noqa: SIM115
     try:
         umask = os.umask(0)
         os.umask(umask)

@@ -17,7 +17,6 @@ from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.flow.fixed_paths import with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES
-from circuits.flow.path_ends import path_ends
 from circuits.given import examples_of
 from circuits.mechanisms.one_hot import Ends
 from circuits.split import at_most
@@ -56,7 +55,7 @@ def predicted_accuracy(
     }
     paths: list[list[Ends]] = [[] for _ in range(n_layers)]
     for path in explicit.paths:
-        paths[path.head.layer] += path_ends(explicit, path, layout)
+        paths[path.head.layer] += layout.ends(path)
     base, accuracy = _through(start, paths, layout), {}
     for index, variable in enumerate(task.variables):
         exchanged = [start[variable.role, i] - {(variable.name, i)} | {(variable.name, 1 - i)} for i in INSTANCES]

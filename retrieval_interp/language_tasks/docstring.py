@@ -71,8 +71,7 @@ class Docstring(LanguageTask):
         """
         template, words = self._template
         fixed = {slot: drawn(rng, words[slot].values(), n)[0] for slot in ("name", *(f"w{k}" for k in range(7)))}
-        every = torch.stack(drawn(rng, words["d0"].values(), n, DEFINED + 3), dim=1)
-        defined, others = every[:, :DEFINED], every[:, DEFINED:]
+        defined, others = torch.stack(drawn(rng, words["d0"].values(), n, LEAST), dim=1).split([DEFINED, 3], dim=1)
         at = torch.from_numpy(rng.integers(0, DEFINED - 2, n))[:, None] + torch.arange(3)  # of A, B and C
         a, b, c = defined.gather(1, at).unbind(dim=1)
         fixed |= {"A_doc": a, "B_doc": b}

@@ -88,24 +88,20 @@ class GreaterThan(LanguageTask):
         of_year = torch.tensor([words["YY"].get(one, NONE) for one in YEARS])
         fixed, after = {"noun": noun, "XX": century, "end": century}, torch.arange(100) > year[:, None]
         sides = of_year.where(after, NONE), of_year.where(~after, NONE)
-        return self._examples(late, sides, {**fixed, "YY": of_year[year]}, {**fixed, "YY": of_year[1].expand(n)})
+        return self._made(late, sides, {**fixed, "YY": of_year[year]}, {**fixed, "YY": of_year[1].expand(n)})
 
     def _in_digits(self, noun: torch.Tensor, late: torch.Tensor, rng: np.random.Generator) -> Examples:
         digit, n = torch.tensor([*self._digits.values()]), len(noun)
-        century, tens, ones = (
-            torch.from_numpy(rng.integers(low, high, n)) for low, high in ((11, 18), (1, 9), (0, 10))
-        )
+        century, tens, ones = (torch.from_numpy(rng.integers(*ends, n)) for ends in ((11, 18), (1, 9), (0, 10)))
         fixed = {"noun": noun} | dict.fromkeys(("x", "x_"), digit[century // 10])
         fixed |= dict.fromkeys(("XX", "end"), digit[century % 10])
         sides = digit.where(torch.arange(10) > tens[:, None], NONE), digit.where(torch.arange(10) < tens[:, None], NONE)
         of_year = [
             {"YY": digit[first].expand(n), "y": digit[second].expand(n)} for first, second in ((tens, ones), (0, 1))
         ]
-        return self._examples(late, sides, *({**fixed, **one} for one in of_year))
+        return self._made(late, sides, *({**fixed, **one} for one in of_year))
 
-    def _examples(
-        self, late: torch.Tensor, sides: Sequence[torch.Tensor], *both: Mapping[str, torch.Tensor]
-    ) -> Examples:
+    def _made(self, late: torch.Tensor, sides: Sequence[torch.Tensor], *both: Mapping[str, torch.Tensor]) -> Examples:
         """Return examples, with the place after the year where ``late``, from the words of both prompts."""
         early_late, _ = self._templates
         clean, counterfactual = (

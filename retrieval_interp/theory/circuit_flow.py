@@ -9,7 +9,6 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from circuits.circuit import AttentionPath, Circuit
-from circuits.flow.path_ends import path_ends
 from circuits.task import Known, Layout
 
 
@@ -67,7 +66,7 @@ def circuit_flow(
         for path in paths:
             if path.head.layer != layer:
                 continue
-            for source, target in path_ends(circuit, path, layout):
+            for source, target in layout.ends(path):
                 shared = before[source] & before[target]
                 alike = any(shared <= before[other] for other in layout.alike.get(target, ()))
                 allowed = replaced or (bool(shared) and not alike)

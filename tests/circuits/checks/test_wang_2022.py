@@ -163,7 +163,7 @@ def test_what_answers_matters_directly_and_what_only_tells_it_where_to_look_indi
 
 
 def test_a_positional_head_matters_if_the_heads_above_miss_its_output(planted):
-    by_position = WHOLE.with_head("L0H0", Experiment(planted, TASK, WHOLE, n_examples=8).means[Head(0, 0)])
+    by_position = WHOLE.with_head("L0H0", Experiment(planted, TASK, WHOLE, n_examples=8).averages.patterns[Head(0, 0)])
     parts, said = removed(planted, by_position, n_examples=128)
     assert parts["L0H0 made idle"].needed == "indirectly"
     assert parts["L0H0 made idle"].losses["idle"].excess == pytest.approx(0.0, abs=1e-4)  # L1H0 is told where to look

@@ -1,10 +1,11 @@
-"""Heads ranked by gradients; the truth is planted or is that of one-by-one ablation."""
+"""Gates of all heads at once; the truth is planted or is that of ablation."""
 
 import pytest
+import torch
 
 from circuits import Circuit, Head, discover, evaluate, validate
 from circuits.averages import averages
-from circuits.discovery.ranking import costs_of_change
+from circuits.discovery.gates import Mixed, learned_gates
 from circuits.ground_truth import compile_circuit
 from circuits.losses.sequential_test import SequentialTest
 from circuits.settings import deciding
@@ -22,15 +23,6 @@ def planted():
     return compile_circuit(walking_circuit(N_STEPS), task, n_layers=4, n_heads=3), task
 
 
-def test_the_costs_of_all_heads_add_up_to_the_cost_of_all_at_once(random_model, chains):
-    means, examples = averages(random_model, chains), chains.examples(64, seed=1)
-    idle = Circuit(dict.fromkeys(means.patterns, "idle"))
-    costs = costs_of_change(random_model, Losses(chains), examples, means, Circuit(), idle)
-    own, none = evaluate(random_model, chains, examples, [Circuit(), idle], averages=means).mean(dim=(1, 2)).tolist()
-    assert set(costs) == {*means.patterns}
-    assert sum(costs.values()) == pytest.approx(none - own, abs=0.02 * abs(none - own) + 1e-3)
-
-
 class Losses:
     """A task without differences: the distance is the loss."""
 
@@ -39,19 +31,30 @@ class Losses:
         self.examples, self.losses = task.examples, task.losses
 
 
-@pytest.mark.parametrize("head", [Head(0, 1), Head(2, 0)])
-@pytest.mark.parametrize("kind", ["mean", "idle"])
-def test_the_cost_of_a_single_change_is_that_of_its_ablation(random_model, chains, head, kind):
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_mixture_of_one_mechanism_is_that_mechanism(random_model, chains, which):
     means, examples = averages(random_model, chains), chains.examples(64, seed=1)
-    changed = Circuit({head: means.patterns[head] if kind == "mean" else "idle"})
-    costs = costs_of_change(random_model, Losses(chains), examples, means, Circuit(), changed)
-    own, other = (
-        evaluate(random_model, chains, examples, [Circuit(), changed], averages=means).mean(dim=(1, 2)).tolist()
-    )
-    assert costs == {head: pytest.approx(other - own, abs=1e-3 + 0.1 * abs(other - own))}
+    ways = [Circuit(means.patterns), Circuit(dict.fromkeys(means.patterns, "idle")), Circuit({(0, 1): "previous"})]
+    mixed = Mixed(random_model, Losses(chains), examples, means, [*means.patterns], ways)
+    weights = torch.nn.functional.one_hot(torch.full((len(means.patterns),), which), len(ways)).float()
+    expected = evaluate(random_model, chains, examples, [ways[which]], averages=means).mean().item()
+    assert mixed.distance(weights).item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_planted_circuit_is_found_by_ranking_and_its_validation_names_what_was_not_tested(planted):
+def test_gates_open_for_the_heads_whose_average_pattern_costs_something(planted):
+    """Of a planted circuit; the paths of other heads are as good as their own patterns, and cheaper."""
+    model, task = planted
+    means, examples = averages(model, task, n_examples=256), task.examples(64, seed=1)
+    ways = [Circuit(means.patterns), walking_circuit(N_STEPS), Circuit()]
+    gates = learned_gates(model, task, examples, means, ways, [0.0, 0.002, 0.02])
+    alone = evaluate(model, task, examples, [Circuit({head: means.patterns[head]}) for head in gates], averages=means)
+    needed = {head for head, loss in zip(gates, alone.mean(dim=(1, 2)), strict=True) if loss > 0.02}
+    assert 0 < len(needed) < len(walking_circuit(N_STEPS).heads)
+    assert {head for head, (mean, _, _) in gates.items() if mean < 0.9} == needed
+    assert all(intact < 0.1 for _, _, intact in gates.values())
+
+
+def test_a_planted_circuit_is_found_by_gates_and_its_validation_names_what_was_not_tested(planted):
     model, task = planted
     with deciding(one_by_one=4):
         found = discover(model, task, n_examples=256)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from benchmarks.ground_truth.levels import model_of
 from benchmarks.recovery import plant
 from circuits import Circuit, Examples, Roles
 from circuits.ground_truth import compile_circuit
@@ -158,9 +159,7 @@ def test_only_instances_that_are_asked_for_an_answer_count(walking):
 
 def test_what_the_paths_of_a_random_circuit_decide_is_what_the_compiled_model_does():
     planted = plant(0)
-    size = {"n_layers": planted.n_layers, "n_heads": planted.n_heads}
-    model = compile_circuit(planted.circuit, planted.task, distractors=planted.distractors, **size)
-    result = interchange(model, planted.task, circuit=planted.circuit, n_examples=4)
+    result = interchange(model_of(planted), planted.task, circuit=planted.circuit, n_examples=4)
     decided = [one for one in result.cells if one.predicted in (0, 1)]
     assert len(decided) > 0.3 * len(result.cells)
     assert all(one.accuracy.mean == one.predicted for one in decided)
