@@ -53,13 +53,13 @@ class Ranked:
         progress(0.1)
         for kind, n in HEADS.items():
             ways = [Circuit(means), Circuit({**means, **(soft if kind == "soft" else hot)}), Circuit()]
-            part = part_of(progress, 0.1 + 0.3 * len(found), 0.4 + 0.3 * len(found))
+            part = part_of(progress, 0.1 + 0.4 * len(found), 0.4 + 0.4 * len(found))
             gates = self._gates(ways, [0.0, OF_INTACT["path"] / n, 1 / n], part)
             order = sorted(gates, key=lambda head: gates[head][0])[: max(1, len(means) // MOST)]
             best = {head: ways[1 if gates[head][1] > gates[head][2] else 2] for head in order}
             changes = [(head, best[head].heads.get(head, Intact())) for head in order]
-            found.append(self._fewest(ways[0], changes))
-        circuit = self._pruned(min(found, key=self._rank), means, part_of(progress, 0.7, 0.9))
+            found.append(self._pruned(self._fewest(ways[0], changes), means))
+        circuit = min(found, key=self._rank)
         fixed = [head for head, one in circuit.heads.items() if isinstance(one, FixedPattern)]
         idle = Circuit({**circuit.heads, **dict.fromkeys(fixed, Idle())})
         gates = self._gates([idle, circuit], [0.0, OF_INTACT["fixed"] / HEADS["soft"]], part_of(progress, 0.9, 1.0))
@@ -92,24 +92,24 @@ class Ranked:
             )
         return made[found]
 
-    def _pruned(self, circuit: Circuit, means: Mapping[Head, Mechanism], progress: Progress) -> Circuit:
+    def _pruned(self, circuit: Circuit, means: Mapping[Head, Mechanism]) -> Circuit:
         """Return the circuit without heads that nobody misses; they get their average pattern.
 
-        The cheapest come first, until ``MISSED`` in a row are missed.
+        The cheapest come first, until ``MISSED`` in a row are missed. Of a loss that is not low, any less will do.
         """
-        kept = [head for head, one in circuit.heads.items() if one.varies]
-        ways = {head: circuit.with_head(head, means[head]) for head in kept}
-        seen = self.test.test(ways, max_examples=current().few)
-        missed = 0
-        for done, head in enumerate(sorted(kept, key=lambda head: self.test.size(seen[head])), start=1):
+        kept, low = [head for head, one in circuit.heads.items() if one.varies], self._is_low(circuit, current().enough)
+        seen = self.test.test({head: circuit.with_head(head, means[head]) for head in kept}, max_examples=current().few)
+        now, missed = self.test.test_one(circuit, max_examples=0), 0
+        for head in sorted(kept, key=lambda head: self.test.size(seen[head])):
             if missed == MISSED:
                 break
             fewer = circuit.with_head(head, means[head])
             taken = seen[head].decision != "above" and self._is_low(fewer, current().enough)
-            tested = self.test.test_one(fewer, max_examples=current().few) if taken else seen[head]
+            tested = self.test.test_one(fewer, max_examples=current().few) if taken or not low else seen[head]
+            taken |= not low and self.test.size(tested) < self.test.size(now)
             self.trials.append(Trial(step="prune", head=head, mechanism=str(means[head]), tested=tested, taken=taken))
-            circuit, missed = (fewer, 0) if taken else (circuit, missed + 1)
-            progress(done / len(kept))
+            circuit, now, missed = (fewer, tested, 0) if taken else (circuit, now, missed + 1)
+            low = low or (taken and tested.decision == "below")
         return circuit
 
     def _is_low(self, circuit: Circuit, n: int) -> bool:
