@@ -32,9 +32,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 
-from circuits.circuit import AttentionPath
 from circuits.errors import BadInput
-from circuits.mechanisms.mechanism import PREVIOUS
 from circuits.roles import Roles, as_tensor
 from circuits.utils.lazy import torch
 
@@ -215,10 +213,10 @@ class Layout:
         in_order = pairwise(self.roles)
         return tuple((after, role) for role, after in in_order if self.start[role] & self.start[after] & self.places)
 
-    def ends(self, path: AttentionPath) -> tuple[tuple[str, str], ...]:
-        """Return the roles that a path joins; a ``Previous`` head joins all pairs."""
+    def ends(self, path: Any) -> tuple[tuple[str, str], ...]:
+        """Return the roles that a path joins; that of a ``Previous`` head, from ``*``, joins all pairs."""
         source, target = path.source, path.target
-        if (source, target) == PREVIOUS:
+        if source == "*":
             return self.joined
         for role in (source, target):
             if role not in self.start:
