@@ -4,7 +4,7 @@ Every head is a mixture of the mechanisms that some circuits give it, such as it
 at, and its own pattern. The weights of the mixtures are learned together, in a few dozens of steps: they keep the
 distance from the model's own answers small, at a price for every mechanism. So a head is judged while the others
 change, too, and this takes as long as some dozens of runs, whatever the number of heads. (Learned gates of heads:
-Michel et al. 2019, Voita et al. 2019; of edges: Bhaskar et al. 2024.)
+Voita et al. 2019; of edges: Bhaskar et al. 2024.)
 """
 
 from collections.abc import Sequence
