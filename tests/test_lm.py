@@ -82,7 +82,7 @@ def test_gates_tell_heads_that_ablation_finds_needed_from_others(model):
     task = MetricTask.of(model, language_task("ioi", model.tokenizer))
     means, examples = averages(model, task, n_examples=64), task.examples(32, seed=3)
     ways = [Circuit(means.patterns), Circuit()]
-    gates = learned_gates(model, task, examples, means, ways, [0.0, 0.003], steps=24)
+    gates = learned_gates(model, task, examples, ways, [0.0, 0.003], steps=24)
     order = sorted(gates, key=lambda head: gates[head][0])
     kept, some = Circuit({head: means.patterns[head] for head in order[40:]}), order[:6] + order[100:106]
     without = [kept.with_head(head, means.patterns[head]) for head in some]

@@ -2,7 +2,8 @@
 
 Every head is a mixture of the mechanisms that some circuits give it, such as its average pattern, what its roles look
 at, and its own pattern. The weights of the mixtures are learned together, in a few dozens of steps: they keep the
-distance from the model's own answers small, at a price for every mechanism. So a head is judged while the others
+distance from the model's own answers small, at a price for every mechanism. The price rises from step to step, so that
+one run ranks all heads: those that are worth more keep what they have for longer. A head is judged while the others
 change, too, and this takes as long as some dozens of runs, whatever the number of heads. (Learned gates of heads:
 Voita et al. 2019; of edges: Bhaskar et al. 2024.)
 """
@@ -14,73 +15,71 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.averages import Averages
 from circuits.circuit import Circuit, Head
 from circuits.given import losses_of, read_positions
-from circuits.mechanisms.mechanism import Idle, Intact, Mechanism, head_pattern
-from circuits.model.layers import layers
+from circuits.mechanisms.mechanism import Intact, Mechanism, head_pattern
+from circuits.model.layers import Edit, layers
 from circuits.model.transformer import Transformer, windowed
 from circuits.task import Comparable, Examples, Task
 from circuits.utils.kept import keep, kept, key_of
 from circuits.utils.progress import Progress
 
-STEPS = 64
+STEPS = 96
 POSITIONS = 320  # of the examples of a step
-RATE = 0.06  # of Adam; it falls to 0 over the second half of the steps
+RATE = 0.06  # of Adam
+RISE = 64  # the last price is so many times the first one
 
 
 def learned_gates(
     model: Transformer,
     task: Task,
     examples: Examples,
-    averages: Averages,
     circuits: Sequence[Circuit],
     prices: Sequence[float],
     progress: Progress = lambda share: None,
     steps: int = STEPS,
 ) -> dict[Head, list[float]]:
-    """Return how much of each circuit's mechanism every head has in the end; the weights of a head add up to 1.
+    """Return how much of each circuit's mechanism every head has, on average; the weights of a head add up to 1.
+
+    The average is over the steps, weighted with the price, so that what a head has while little is left counts most.
 
     Args:
         model: the model.
         task: its task. The distance is what it says (``Comparable``), else the loss.
         examples: the examples, a few at a time.
-        averages: the average outputs of idle heads.
-        circuits: the circuits; a head without a mechanism is intact. Where one has the mechanism of an earlier one, it
-            has no weight, unless it is the last.
-        prices: what a head costs that has all of its weight on one of the circuits, in units of the loss.
+        circuits: the circuits, without idle heads; a head without a mechanism is intact. Where one has the mechanism of
+            an earlier one, it has no weight, unless it is the last.
+        prices: what a head costs in the end that has all of its weight on one of the circuits, in units of the loss.
         progress: is called with the finished share.
-        steps: the number of steps; half of them are enough for two mechanisms.
+        steps: the number of steps.
     """
-    heads = [head for head in averages.patterns if len({_of(one, head) for one in circuits}) > 1]
+    named = sorted({head for one in circuits for head in one.heads})
+    heads = [head for head in named if len({_of(one, head) for one in circuits}) > 1]
     key = key_of(examples.inputs, len(examples), [one.digest for one in circuits], [*prices], steps)
-    if not heads:
-        return {}
     if found := kept(key):
         return dict(zip(heads, found["weights"].tolist(), strict=True))
     at_once = min(len(examples), max(1, POSITIONS // examples.inputs.shape[1]))
     device = examples.inputs.device
     of_each = [[_of(one, head) for one in circuits] for head in heads]
     there = torch.tensor([[one not in ways[:n] for n, one in enumerate(ways)][:-1] for ways in of_each], device=device)
-    beyond = (
-        1 - 0.5 * there.float()
-    ).requires_grad_()  # of what is left for a circuit and all after it, the share of these
-    adam, price = torch.optim.Adam([beyond], lr=RATE, betas=(0.9, 0.98)), torch.tensor(prices, device=device)
+    beyond = 1 - 0.5 * there.float()  # of what is left for a circuit and all after it, the share of these
+    adam, price = torch.optim.Adam([beyond.requires_grad_()], RATE, (0.9, 0.98)), torch.tensor(prices, device=device)
+    rise = RISE ** (torch.arange(1 - steps, 1) / steps)  # the last price is 1 of ``prices``
+    total = torch.zeros(len(heads), len(circuits))
     for step in range(steps):
-        adam.param_groups[0]["lr"] = RATE * min(1.0, 2 - 2 * step / steps)
         places = (torch.arange(at_once) + step * at_once) % len(examples)
-        mixed = Mixed(model, task, examples.take(places.to(device)), averages, heads, circuits)
+        mixed = Mixed(model, task, examples.take(places.to(device)), heads, circuits)
         with torch.enable_grad():
             weights = _weights(beyond)
-            cost = mixed.distance(weights) + (weights * price).sum()
+            cost = mixed.distance(weights) + (weights * price).sum() * rise[step].item()
             (beyond.grad,) = torch.autograd.grad(cost, beyond)
         adam.step()
         with torch.no_grad():
             beyond.clamp_(0, 1).masked_fill_(~there, 1.0)
+            total += _weights(beyond).cpu() * (rise[step] / rise.sum())
         progress((step + 1) / steps)
-    weights = _weights(beyond).detach().cpu()
-    keep(key, {"weights": weights})
-    return dict(zip(heads, weights.tolist(), strict=True))
+    keep(key, {"weights": total})
+    return dict(zip(heads, total.tolist(), strict=True))
 
 
 def _weights(beyond: Float[Tensor, "head gate"]) -> Float[Tensor, "head circuit"]:
@@ -97,15 +96,9 @@ class Mixed:
     """A model whose heads are mixtures of what circuits give them, on one batch."""
 
     def __init__(
-        self,
-        model: Transformer,
-        task: Task,
-        examples: Examples,
-        averages: Averages,
-        heads: Sequence[Head],
-        circuits: Sequence[Circuit],
+        self, model: Transformer, task: Task, examples: Examples, heads: Sequence[Head], circuits: Sequence[Circuit]
     ) -> None:
-        self.opened, self.task, self.examples, self.averages = layers(model, examples), task, examples, averages
+        self.opened, self.task, self.examples = layers(model, examples), task, examples
         self.roles, self.cfg, self.circuits = windowed(model, examples.roles), model.cfg, circuits
         self.place, self.read = {head: place for place, head in enumerate(heads)}, read_positions(task, examples)
         with torch.no_grad():
@@ -121,37 +114,25 @@ class Mixed:
     def _run(self, weights: Float[Tensor, "head circuit"] | None) -> Float[Tensor, "batch pos d_out"]:
         residual = self.opened.embed()
         for layer in range(self.cfg.n_layers):
-            edits = () if weights is None else self._edits(layer, weights)
-            residual = self.opened.block(layer, residual, *edits)
+            edit = None if weights is None else self._edit(layer, weights)
+            residual = self.opened.block(layer, residual, edit)
         rows = self.opened.read(residual[self.read])
         outputs = rows.new_full((*residual.shape[:2], rows.shape[-1]), torch.nan)
         outputs[self.read] = rows
         return outputs
 
-    def _edits(self, layer: int, weights: Float[Tensor, "head circuit"]) -> tuple[Any, dict[str, Any] | None]:
-        heads = [Head(layer, index) for index in range(self.cfg.n_heads)]
-        ways = {head: self._ways(head, weights) for head in heads}
-
-        def patterns(own: Tensor) -> Tensor:
-            return torch.stack([self._pattern(head, ways[head], own[:, head.index]) for head in heads], dim=1)
-
-        def outputs(z: Tensor) -> Tensor:
-            idle = [sum(weight for one, weight in ways[head] if one == Idle()) for head in heads]
-            each = [self.averages.output(head, self.roles, z.shape[1]).expand_as(z[:, :, 0]) for head in heads]
-            return z + torch.stack([share * one for share, one in zip(idle, each, strict=True)], dim=2).to(z.dtype)
-
-        return patterns, {"z": outputs} if any(one == Idle() for own in ways.values() for one, _ in own) else None
+    def _edit(self, layer: int, weights: Float[Tensor, "head circuit"]) -> Edit:
+        ways = {head: self._ways(head, weights) for head in (Head(layer, n) for n in range(self.cfg.n_heads))}
+        return lambda own: torch.stack([self._pattern(head, ways[head], own[:, head.index]) for head in ways], dim=1)
 
     def _ways(self, head: Head, weights: Float[Tensor, "head circuit"]) -> list[tuple[Mechanism, Any]]:
         own = [_of(circuit, head) for circuit in self.circuits]
         return [*zip(own, weights[self.place[head]], strict=True)] if head in self.place else [(own[0], 1.0)]
 
     def _pattern(self, head: Head, ways: Sequence[tuple[Mechanism, Any]], own: Tensor) -> Tensor:
-        """Return the mixture of a head's patterns; that of an idle head is 0, and its output is added."""
+        """Return the mixture of a head's patterns."""
         roles, total = self.roles.in_layer(head.layer), torch.zeros_like(own)
         for mechanism, weight in ways:
-            if mechanism == Intact():
-                total = total + weight * own
-            elif mechanism != Idle():
-                total = total + weight * head_pattern(head, mechanism, roles, own.shape[-1]).to(own.dtype)
+            one = own if mechanism == Intact() else head_pattern(head, mechanism, roles, own.shape[-1]).to(own.dtype)
+            total = total + weight * one
         return total

@@ -7,7 +7,7 @@ loss low. Heads that a model does not need for a task drop out here, before anyt
 from collections.abc import Sequence
 
 from circuits.circuit import Circuit, Head
-from circuits.losses.sequential_test import OWN, DecidedLoss, SequentialTest
+from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms.mechanism import Idle, Mechanism, Resample
 from circuits.settings import current
 from circuits.utils.progress import Progress
@@ -31,15 +31,12 @@ def idle_heads(test: SequentialTest, heads: Sequence[Head], progress: Progress =
     return _ablated(Idle(), sorted(idle))
 
 
-def idle_at_once(test: SequentialTest, heads: Sequence[Head], beside: Circuit = OWN) -> list[Head]:
-    """Return the first of some heads that can all be idle at once, as many as the test allows, by bisection.
-
-    ``beside`` has the mechanisms of the other heads.
-    """
+def idle_at_once(test: SequentialTest, heads: Sequence[Head]) -> list[Head]:
+    """Return the first of some heads that can all be idle at once, as many as the test allows, by bisection."""
     least, most = 0, len(heads)
     while least < most:
         middle = (least + most + 1) // 2
-        if all(one.decision == "below" for one in _tested(test, heads[:middle], beside=beside)):
+        if all(one.decision == "below" for one in _tested(test, heads[:middle])):
             least = middle
         else:
             most = middle - 1
@@ -51,13 +48,10 @@ def can_be_idle(test: SequentialTest, head: Head, idle: Sequence[Head]) -> bool:
     return all(one.decision == "below" for one in _tested(test, [*idle, head], idle))
 
 
-def _tested(
-    test: SequentialTest, heads: Sequence[Head], before: Sequence[Head] | None = None, beside: Circuit = OWN
-) -> list[DecidedLoss]:
+def _tested(test: SequentialTest, heads: Sequence[Head], before: Sequence[Head] | None = None) -> list[DecidedLoss]:
     """Test the heads under both ablations, and what they cost more than others."""
     both = [Idle()] if test.examples.take(slice(0, 2)).counterfactual is None else [Idle(), Resample()]
-    most = None if beside == OWN else current().enough
-    low = test.test({one: _ablated(one, heads, beside) for one in both}, max_examples=most)
+    low = test.test({one: _ablated(one, heads) for one in both})
     if before is None or any(one.decision != "below" for one in low.values()):
         return [*low.values()]
     than = {one: _ablated(one, before) for one in both}
@@ -65,5 +59,5 @@ def _tested(
     return [*low.values(), *cost.values()]
 
 
-def _ablated(mechanism: Mechanism, heads: Sequence[Head], beside: Circuit = OWN) -> Circuit:
-    return Circuit({**beside.heads, **dict.fromkeys(heads, mechanism)})
+def _ablated(mechanism: Mechanism, heads: Sequence[Head]) -> Circuit:
+    return Circuit(dict.fromkeys(heads, mechanism))

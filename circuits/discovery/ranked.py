@@ -1,10 +1,12 @@
 """Find the circuit of a model with many heads: gates rank all heads at once, and few circuits are really ablated.
 
-1. gates     every head is a mixture of its average pattern, what its roles look at (soft, or one-hot paths: both are
-             tried), and its own pattern; how much of each is learned (gates.py)
-2. fewest    the heads with the least of their average pattern get the rest of it instead, as few as the loss allows
+1. gates     every head is a mixture of its average pattern, what its roles look at (soft and one-hot paths), and its
+             own pattern; how much of each is learned (gates.py)
+2. fewest    the heads with the least of their average pattern get what they have most of instead, as few as the loss
+             allows
 3. prune     a head that nobody misses gets its average pattern
-4. idle      of the heads with an average pattern as many as possible are idle
+
+No head is idle: all others attend as they do on average. Whether their outputs can be ablated, too, is not asked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,19 +15,17 @@ from dataclasses import dataclass, field
 from circuits.averages import Averages
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Trial
-from circuits.discovery.gates import STEPS, learned_gates
-from circuits.discovery.idle import idle_at_once
+from circuits.discovery.gates import learned_gates
 from circuits.discovery.soft_paths import one_hot_paths, soft_paths
 from circuits.losses.sequential_test import SequentialTest
-from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import Idle, Intact, Mechanism
+from circuits.mechanisms.mechanism import Intact, Mechanism
 from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.progress import Progress, part_of
 
 MOST = 6  # at most one head of so many is intact or has a path
-HEADS = {"soft": 32, "one_hot": 8}  # an intact head is worth the threshold divided by so many; sharp paths need fewer
-OF_INTACT = {"path": 0.4, "fixed": 0.02}  # the prices of other mechanisms
+INTACT = 0.5  # what an intact head costs in the end, as a share of the threshold
+PATH = 0.4  # what a path costs as a share of that
 MISSED = 8  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
 
 
@@ -49,27 +49,15 @@ class Ranked:
         """Return the circuit; attention on the examples ``shown_by`` suggests paths."""
         means: dict[Head, Mechanism] = {**self.averages.patterns}
         soft = soft_paths(self.test.model, shown_by)
-        hot, found = one_hot_paths(soft, self.averages, self.test.roles), list[Circuit]()
-        progress(0.1)
-        for kind, n in HEADS.items():
-            ways = [Circuit(means), Circuit({**means, **(soft if kind == "soft" else hot)}), Circuit()]
-            part = part_of(progress, 0.1 + 0.4 * len(found), 0.4 + 0.4 * len(found))
-            gates = self._gates(ways, [0.0, OF_INTACT["path"] / n, 1 / n], part)
-            order = sorted(gates, key=lambda head: gates[head][0])[: max(1, len(means) // MOST)]
-            best = {head: ways[1 if gates[head][1] > gates[head][2] else 2] for head in order}
-            changes = [(head, best[head].heads.get(head, Intact())) for head in order]
-            found.append(self._pruned(self._fewest(ways[0], changes), means))
-        circuit = min(found, key=self._rank)
-        fixed = [head for head, one in circuit.heads.items() if isinstance(one, FixedPattern)]
-        idle = Circuit({**circuit.heads, **dict.fromkeys(fixed, Idle())})
-        gates = self._gates([idle, circuit], [0.0, OF_INTACT["fixed"] / HEADS["soft"]], part_of(progress, 0.9, 1.0))
-        at_once = idle_at_once(self.test, sorted(fixed, key=lambda head: gates[head][1]), circuit)
-        return Circuit({**circuit.heads, **dict.fromkeys(at_once, Idle())})
-
-    def _gates(self, ways: Sequence[Circuit], prices: Sequence[float], progress: Progress) -> dict[Head, list[float]]:
-        test, steps = self.test, STEPS if len(ways) > 2 else STEPS // 2
-        own = [test.threshold * test.scale.width * price for price in prices]
-        return learned_gates(test.model, test.task, self.examples, self.averages, ways, own, progress, steps)
+        hot = one_hot_paths(soft, self.averages, self.test.roles)
+        ways = [Circuit(means), Circuit({**means, **soft}), Circuit({**means, **hot}), Circuit()]
+        most = INTACT * self.test.threshold * self.test.scale.width
+        prices, part = [0.0, PATH * most, PATH * most, most], part_of(progress, 0.1, 0.6)
+        gates = learned_gates(self.test.model, self.test.task, self.examples, ways, prices, part)
+        order = sorted(gates, key=lambda head: gates[head][0])[: max(1, len(means) // MOST)]
+        best = {head: ways[1 + max(range(3), key=lambda n: gates[head][1 + n])] for head in order}
+        changes = [(head, best[head].heads.get(head, Intact())) for head in order]
+        return self._pruned(self._fewest(ways[0], changes), means)
 
     def _fewest(self, base: Circuit, changes: Sequence[tuple[Head, Mechanism]]) -> Circuit:
         """Return a circuit with the first changes, as few as the loss allows; if it allows none, the best one."""
@@ -77,19 +65,19 @@ class Ranked:
         for change in changes:
             made.append(made[-1].with_head(*change))
         seen = self.test.test(dict(enumerate(made)), max_examples=current().few)
-        possible = [n for n, one in seen.items() if one.decision != "above"]
+        possible = [n for n, one in seen.items() if one.decision != "above" or one.excess < 0]
         found = min(seen, key=lambda n: self.test.size(seen[n]))
         first, beyond = 0, len(possible)
-        while first < beyond:  # bisection: after one that is low, all are supposed to be
+        while first < beyond:  # bisection: more heads are supposed to lower the loss, also below the model's own
             middle = (first + beyond) // 2
-            if self._is_low(made[possible[middle]], current().in_passing):
+            one = self.test.test_one(made[possible[middle]], max_examples=current().in_passing)
+            if one.decision == "below" or one.excess < 0:
                 found, beyond = possible[middle], middle
             else:
                 first = middle + 1
         for n, (head, mechanism) in enumerate(changes, start=1):
-            self.trials.append(
-                Trial(step="gates", head=head, mechanism=str(mechanism), tested=seen[n], taken=n <= found)
-            )
+            trial = Trial(step="gates", head=head, mechanism=str(mechanism), tested=seen[n], taken=n <= found)
+            self.trials.append(trial)
         return made[found]
 
     def _pruned(self, circuit: Circuit, means: Mapping[Head, Mechanism]) -> Circuit:
@@ -97,14 +85,14 @@ class Ranked:
 
         The cheapest come first, until ``MISSED`` in a row are missed. Of a loss that is not low, any less will do.
         """
-        kept, low = [head for head, one in circuit.heads.items() if one.varies], self._is_low(circuit, current().enough)
+        kept, low = [head for head, one in circuit.heads.items() if one.varies], self._is_low(circuit)
         seen = self.test.test({head: circuit.with_head(head, means[head]) for head in kept}, max_examples=current().few)
         now, missed = self.test.test_one(circuit, max_examples=0), 0
         for head in sorted(kept, key=lambda head: self.test.size(seen[head])):
             if missed == MISSED:
                 break
             fewer = circuit.with_head(head, means[head])
-            taken = seen[head].decision != "above" and self._is_low(fewer, current().enough)
+            taken = seen[head].decision != "above" and self._is_low(fewer)
             tested = self.test.test_one(fewer, max_examples=current().few) if taken or not low else seen[head]
             taken |= not low and self.test.size(tested) < self.test.size(now)
             self.trials.append(Trial(step="prune", head=head, mechanism=str(means[head]), tested=tested, taken=taken))
@@ -112,11 +100,7 @@ class Ranked:
             low = low or (taken and tested.decision == "below")
         return circuit
 
-    def _is_low(self, circuit: Circuit, n: int) -> bool:
-        return self.test.test_one(circuit, max_examples=n).decision == "below"
-
-    def _rank(self, circuit: Circuit) -> tuple[bool, int, float]:
-        """Return what circuits are compared by: a low loss, and of those few heads that look at anything."""
-        one = self.test.test_one(circuit, max_examples=current().in_passing)
-        low, n_looking = one.decision == "below", sum(kind.varies for kind in circuit.heads.values())
-        return not low, n_looking if low else 0, self.test.size(one)
+    def _is_low(self, circuit: Circuit) -> bool:
+        """Whether a loss is low on many examples; of many decisions on few, those would be taken that err."""
+        n = current().in_passing
+        return self.test.test({None: circuit}, min_examples=n, max_examples=n)[None].decision == "below"

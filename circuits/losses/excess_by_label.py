@@ -44,8 +44,9 @@ def excess_by_label(
 
 
 def _everywhere(test: SequentialTest, values: Float[torch.Tensor, "example role label"]) -> Compared:
-    """Return whether the mean is below the threshold for every label at every role."""
+    """Return whether the mean is below the threshold for every label at every role; if two-sided, also its negative."""
     each = [one for one in values.flatten(1).T if not one.isnan().all()]
+    each += [-one for one in each if test.two_sided]
     sides = {test.decide(one, test.threshold, above_of=len(each)) for one in each}
     return "above" if "above" in sides else "undecided" if "undecided" in sides else "below"
 

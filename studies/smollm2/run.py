@@ -1,7 +1,9 @@
 """What the circuits of SmolLM2 keep on fresh prompts, and what controls keep: ``studies/smollm2/run.py [TASK ...]``.
 
-The circuits are those of ``data/smollm2``, found by the command in their files. Prompts are of seeds that discovery
-and validation do not have; averages, for idle heads, are of the same seed.
+The circuits are those of ``data/smollm2``, found by the commands in their READMEs. Prompts are of seeds that discovery
+and validation do not have; averages, for idle heads, are of the same seed. ``table.csv`` has what is kept;
+``scores.csv`` has every head in which a role gives another one more than half of its attention on average, what the
+circuit says of it, and by how much the loss rises if its average pattern stands instead of its own.
 """
 
 import random
@@ -12,6 +14,7 @@ import pandas as pd
 
 from circuits import Circuit, load_circuit
 from circuits.averages import averages
+from circuits.discovery.soft_paths import soft_paths
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Intact
 from retrieval_interp import data_folder, load
@@ -20,6 +23,20 @@ from retrieval_interp.language_tasks.registry import language_task
 from retrieval_interp.models.machine import on_machine
 
 N, SEEDS, RANDOM = 512, (101, 102, 103), 5
+SCORES = {
+    "ioi": {
+        ("end", "IO"): "name mover",
+        ("end", "S2"): "S-inhibition",
+        ("S2", "S1"): "duplicate token",
+        ("S2", "S1+1"): "induction",
+        ("S1+1", "S1"): "previous token",
+    },
+    "induction": {
+        ("end", "next"): "induction",
+        ("end", "earlier"): "duplicate token",
+        ("next", "earlier"): "previous token",
+    },
+}
 
 
 def controls(circuit, means):
@@ -41,8 +58,32 @@ def controls(circuit, means):
                 )
 
 
-def rows(name, model):
-    circuit = load_circuit(data_folder() / "smollm2" / name / "circuit.yaml")
+def scores(name, model, circuit):
+    """Yield the heads with a high score, what the circuit says of them, and the cost of their average pattern."""
+    task = MetricTask.of(model, language_task(name, model.tokenizer), seed=SEEDS[0])
+    means = averages(model, task, SEEDS[0], 256)
+    examples = task.examples(256, SEEDS[0])
+    test = SequentialTest(model, task, examples, 0.05, means)
+    high = [
+        (source, target, head, weight)
+        for head, soft in soft_paths(model, examples).items()
+        for (source, target), weight in soft.weights
+        if weight > 0.5 and (source, target) in SCORES[name]
+    ]
+    for source, target, head, weight in sorted(high):
+        own, fixed = test.measure([circuit.with_head(head, one) for one in (Intact(), means.patterns[head])])
+        said = circuit.heads.get(head, Intact())
+        yield {
+            "task": name,
+            "score": SCORES[name][source, target],
+            "head": str(head),
+            "attention": weight,
+            "the circuit says": "average pattern" if not said.varies else str(said),
+            "cost of its average pattern": fixed.mean - own.mean,
+        }
+
+
+def rows(name, model, circuit):
     for seed in SEEDS:
         task = MetricTask.of(model, language_task(name, model.tokenizer), seed=seed)
         means = averages(model, task, seed, 256)
@@ -60,9 +101,14 @@ def rows(name, model):
 if __name__ == "__main__":
     with on_machine():
         model = load("smollm2").model
-    found = [row for name in sys.argv[1:] or ("ioi", "induction") for row in rows(name, model)]
-    table = pd.DataFrame(found)
-    table.to_csv(Path(__file__).parent / "table.csv", index=False, float_format="%.4f")
+    found, high = [], []
+    for name in sys.argv[1:] or ("ioi", "induction"):
+        circuit = load_circuit(data_folder() / "smollm2" / name / "circuit.yaml")
+        found += rows(name, model, circuit)
+        high += scores(name, model, circuit)
+    table, folder = pd.DataFrame(found), Path(__file__).parent
+    table.to_csv(folder / "table.csv", index=False, float_format="%.4f")
+    pd.DataFrame(high).to_csv(folder / "scores.csv", index=False, float_format="%.4f")
     print(
         table.groupby(["task", "what"], sort=False)[["share", "KL", "top-1", "own top-1"]].agg(["mean", "min", "max"])
     )

@@ -34,8 +34,8 @@ class Losses:
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_mixture_of_one_mechanism_is_that_mechanism(random_model, chains, which):
     means, examples = averages(random_model, chains), chains.examples(64, seed=1)
-    ways = [Circuit(means.patterns), Circuit(dict.fromkeys(means.patterns, "idle")), Circuit({(0, 1): "previous"})]
-    mixed = Mixed(random_model, Losses(chains), examples, means, [*means.patterns], ways)
+    ways = [Circuit(means.patterns), Circuit(dict.fromkeys(means.patterns, "uniform")), Circuit({(0, 1): "previous"})]
+    mixed = Mixed(random_model, Losses(chains), examples, [*means.patterns], ways)
     weights = torch.nn.functional.one_hot(torch.full((len(means.patterns),), which), len(ways)).float()
     expected = evaluate(random_model, chains, examples, [ways[which]], averages=means).mean().item()
     assert mixed.distance(weights).item() == pytest.approx(expected, rel=1e-4)
@@ -46,7 +46,7 @@ def test_gates_open_for_the_heads_whose_average_pattern_costs_something(planted)
     model, task = planted
     means, examples = averages(model, task, n_examples=256), task.examples(64, seed=1)
     ways = [Circuit(means.patterns), walking_circuit(N_STEPS), Circuit()]
-    gates = learned_gates(model, task, examples, means, ways, [0.0, 0.002, 0.02])
+    gates = learned_gates(model, task, examples, ways, [0.0, 0.002, 0.02])
     alone = evaluate(model, task, examples, [Circuit({head: means.patterns[head]}) for head in gates], averages=means)
     needed = {head for head, loss in zip(gates, alone.mean(dim=(1, 2)), strict=True) if loss > 0.02}
     assert 0 < len(needed) < len(walking_circuit(N_STEPS).heads)
