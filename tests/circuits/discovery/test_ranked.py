@@ -6,8 +6,11 @@ import torch
 from circuits import Circuit, Head, discover, evaluate, validate
 from circuits.averages import averages
 from circuits.discovery.gates import Mixed, learned_gates
+from circuits.discovery.ranked import Ranked
 from circuits.ground_truth import compile_circuit
-from circuits.losses.sequential_test import SequentialTest
+from circuits.losses.loss import Loss
+from circuits.losses.sequential_test import DecidedLoss, SequentialTest
+from circuits.mechanisms.mechanism import Intact
 from circuits.settings import deciding
 from circuits.utils.kept import keeping
 from tests.handmade import ChainTask, walking_circuit
@@ -67,6 +70,40 @@ def test_a_planted_circuit_is_found_by_gates_and_its_validation_names_what_was_n
     assert report.paper is None
     assert {head for head, one in found.circuit.heads.items() if one.varies} == {one.head for one in report.parts}
     assert "were not tested one by one" in " ".join(report.notes)
+
+
+class KnownLosses(SequentialTest):
+    """A test in which the excess of a circuit depends only on how many heads look at content; low is 0.1 or less."""
+
+    def __init__(self, excess):
+        self.excess, self.two_sided = excess, True
+
+    def test(self, circuits, **limits):
+        low = {True: "below", False: "above"}
+        looking = {key: sum(one.varies for one in circuit.heads.values()) for key, circuit in circuits.items()}
+        made = {key: self.excess[n] for key, n in looking.items()}
+        return {key: DecidedLoss(Loss(one, 0.0, 32), low[abs(one) <= 0.1], one) for key, one in made.items()}
+
+    def test_one(self, circuit, max_examples):
+        return self.test({None: circuit})[None]
+
+
+@pytest.mark.parametrize(
+    ("excess", "n_looking"),
+    [
+        ([0.9, 0.5, 0.3, 0.05, 0.04, 0.02], 3),  # the loss falls
+        ([0.9, 0.5, 0.08, -0.3, -0.5, -0.6], 2),  # more heads raise the logit difference above the model's
+        ([0.9, 0.5, 0.2, -0.3, -0.5, -0.6], 3),  # the loss jumps over what is low; pruning can only take heads away
+        ([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], 5),  # it never is
+    ],
+)
+def test_few_heads_are_taken_whether_more_lower_the_loss_or_overshoot(planted, excess, n_looking):
+    model, task = planted
+    base = Circuit(dict.fromkeys(EVERY, "uniform"))
+    search = Ranked(KnownLosses(excess), task.examples(2, seed=0), averages(model, task, n_examples=2))
+    found = search._fewest(base, [(head, Intact()) for head in EVERY[:5]])
+    assert sum(one.varies for one in found.heads.values()) == n_looking
+    assert [trial.taken for trial in search.trials] == [n < n_looking for n in range(5)]
 
 
 def stopped(folder, name, work):

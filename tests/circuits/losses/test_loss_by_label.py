@@ -6,7 +6,7 @@ import torch
 from circuits import Circuit, Roles
 from circuits.ground_truth import compile_circuit
 from circuits.losses.by_label import ByLabel
-from circuits.losses.excess_by_label import excess_by_label
+from circuits.losses.excess_by_label import _everywhere, excess_by_label
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Identity
 from tests.handmade import ChainTask, walking_circuit
@@ -31,3 +31,12 @@ def test_every_circuit_has_its_own_split_and_a_compiled_one_has_none_that_is_hig
         0.5, abs=0.05
     )  # of two answers one is lost
     assert high == "above"
+
+
+def test_a_label_far_below_the_models_own_loss_counts_only_if_losses_are_two_sided():
+    task, circuit = ChainTask(2), walking_circuit(2)
+    test = SequentialTest(compile_circuit(circuit, task), task, task.examples(128, 0), 0.05)
+    far_below = torch.full((128, 1, 2), -0.5)
+    assert _everywhere(test, far_below) == "below"
+    test.two_sided = True
+    assert _everywhere(test, far_below) == "above"
