@@ -25,7 +25,7 @@ from circuits.utils.progress import Progress, part_of
 
 MOST = 6  # at most one head of so many is intact or has a path
 INTACT = 0.5  # what an intact head costs in the end, as a share of the threshold
-PATH = 0.4  # what a path costs as a share of that
+SOFT, ONE_HOT = 0.4, 0.2  # what paths cost as a share of that; those without weights say more
 MISSED = 8  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
 
 
@@ -52,7 +52,7 @@ class Ranked:
         hot = one_hot_paths(soft, self.averages, self.test.roles)
         ways = [Circuit(means), Circuit({**means, **soft}), Circuit({**means, **hot}), Circuit()]
         most = INTACT * self.test.threshold * self.test.scale.width
-        prices, part = [0.0, PATH * most, PATH * most, most], part_of(progress, 0.1, 0.6)
+        prices, part = [0.0, SOFT * most, ONE_HOT * most, most], part_of(progress, 0.1, 0.6)
         gates = learned_gates(self.test.model, self.test.task, self.examples, ways, prices, part)
         order = sorted(gates, key=lambda head: gates[head][0])[: max(1, len(means) // MOST)]
         best = {head: ways[1 + max(range(3), key=lambda n: gates[head][1 + n])] for head in order}

@@ -62,7 +62,7 @@ def scores(name, model, circuit):
     """Yield the heads with a high score, what the circuit says of them, and the cost of their average pattern."""
     task = MetricTask.of(model, language_task(name, model.tokenizer), seed=SEEDS[0])
     means = averages(model, task, SEEDS[0], 256)
-    examples = task.examples(256, SEEDS[0])
+    examples = task.examples(128, SEEDS[0])
     test = SequentialTest(model, task, examples, 0.05, means)
     high = [
         (source, target, head, weight)
