@@ -25,7 +25,7 @@ from circuits.utils.progress import Progress, part_of
 
 MOST = 6  # at most one head of so many is intact or has a path
 INTACT = 0.5  # what an intact head costs in the end, as a share of the threshold
-SOFT, ONE_HOT = 0.4, 0.2  # what paths cost as a share of that; those without weights say more
+SOFT, ONE_HOT = 0.8, 0.3  # what paths cost as a share of that; those without weights say more
 MISSED = 8  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
 
 
@@ -83,18 +83,20 @@ class Ranked:
     def _pruned(self, circuit: Circuit, means: Mapping[Head, Mechanism]) -> Circuit:
         """Return the circuit without heads that nobody misses; they get their average pattern.
 
-        The cheapest come first, until ``MISSED`` in a row are missed. Of a loss that is not low, any less will do.
+        The cheapest come first, until ``MISSED`` in a row are missed. If the loss is too far below the model's own, a
+        head goes whenever that brings it nearer.
         """
         kept, low = [head for head, one in circuit.heads.items() if one.varies], self._is_low(circuit)
         seen = self.test.test({head: circuit.with_head(head, means[head]) for head in kept}, max_examples=current().few)
-        now, missed = self.test.test_one(circuit, max_examples=0), 0
+        now, missed = self.test.test_one(circuit, max_examples=current().enough), 0
         for head in sorted(kept, key=lambda head: self.test.size(seen[head])):
             if missed == MISSED:
                 break
-            fewer = circuit.with_head(head, means[head])
-            taken = seen[head].decision != "above" and self._is_low(fewer)
-            tested = self.test.test_one(fewer, max_examples=current().few) if taken or not low else seen[head]
-            taken |= not low and self.test.size(tested) < self.test.size(now)
+            fewer, tested = circuit.with_head(head, means[head]), seen[head]
+            taken = tested.decision != "above" and self._is_low(fewer)
+            if taken or (not low and now.excess < 0):
+                tested = self.test.test_one(fewer, max_examples=current().enough)
+                taken |= now.excess < tested.excess < -now.excess
             self.trials.append(Trial(step="prune", head=head, mechanism=str(means[head]), tested=tested, taken=taken))
             circuit, now, missed = (fewer, tested, 0) if taken else (circuit, now, missed + 1)
             low = low or (taken and tested.decision == "below")
