@@ -1,7 +1,7 @@
 """What the circuits of SmolLM2 keep on fresh prompts, and what controls keep: ``studies/smollm2/run.py [TASK ...]``.
 
 The circuits are those of ``data/smollm2``, found by the commands in their READMEs. Prompts are of seeds that discovery
-and validation do not have; averages, for idle heads, are of the same seed. ``table.csv`` has what is kept;
+and validation do not have. Controls are measured on 128 prompts of the first seed. ``table.csv`` has what is kept;
 ``scores.csv`` has every head in which a role gives another one more than half of its attention on average, what the
 circuit says of it, and by how much the loss rises if its average pattern stands instead of its own.
 """
@@ -90,6 +90,8 @@ def rows(name, model, circuit):
         test = SequentialTest(model, task, task.examples(N, seed), 0.05, means)
         (own,) = test.measure([Circuit()])
         for control, one in controls(circuit, means.patterns):
+            if control != "the circuit" and seed != SEEDS[0]:
+                continue
             n = N if control == "the circuit" else 128
             (loss,) = test.measure([one], n)
             (mine,) = test.measure([Circuit()], n)
