@@ -79,7 +79,7 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
         gates = learned_gates(model, task, few, ways, prices, progress, STEPS // 2)
         ranked, ranking = time.perf_counter(), time.process_time()
         test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD, means, searching=True)
-        costliest = sorted(gates, key=lambda head: gates[head][0])[:AROUND]
+        costliest = sorted(gates, key=lambda head: float(gates[head][:, 0].sum()))[:AROUND]
         single = {head: Circuit({head: means.patterns[head]}) for head in costliest}
         decided = test.test(single, min_examples=current().enough, progress=progress)
         ended, ending = time.perf_counter(), time.process_time()

@@ -83,7 +83,7 @@ def test_gates_tell_heads_that_ablation_finds_needed_from_others(model):
     means, examples = averages(model, task, n_examples=64), task.examples(32, seed=3)
     ways = [Circuit(means.patterns), Circuit()]
     gates = learned_gates(model, task, examples, ways, [0.0, 0.003], steps=24)
-    order = sorted(gates, key=lambda head: gates[head][0])
+    order = sorted(gates, key=lambda head: gates[head][:, 0].sum())
     kept, some = Circuit({head: means.patterns[head] for head in order[40:]}), order[:6] + order[100:106]
     without = [kept.with_head(head, means.patterns[head]) for head in some]
     losses = evaluate(model, task, examples, [Circuit(means.patterns), kept, *without], averages=means).mean(dim=(1, 2))

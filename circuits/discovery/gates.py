@@ -3,9 +3,9 @@
 Every head is a mixture of the mechanisms that some circuits give it, such as its average pattern, what its roles look
 at, and its own pattern. The weights of the mixtures are learned together, in a few dozens of steps: they keep the
 distance from the model's own answers small, at a price for every mechanism. The price rises from step to step, so that
-one run ranks all heads: those that are worth more keep what they have for longer. A head is judged while the others
-change, too, and this takes as long as some dozens of runs, whatever the number of heads. (Learned gates of heads:
-Voita et al. 2019; of edges: Bhaskar et al. 2024.)
+one run gives circuits of all sizes: heads that are worth more keep what they have for longer. A head is judged while
+the others change, too, and this takes as long as some dozens of runs, whatever the number of heads. (Learned gates of
+heads: Voita et al. 2019; of edges: Bhaskar et al. 2024.)
 """
 
 from collections.abc import Sequence
@@ -38,10 +38,8 @@ def learned_gates(
     prices: Sequence[float],
     progress: Progress = lambda share: None,
     steps: int = STEPS,
-) -> dict[Head, list[float]]:
-    """Return how much of each circuit's mechanism every head has, on average; the weights of a head add up to 1.
-
-    The average is over the steps, weighted with the price, so that what a head has while little is left counts most.
+) -> dict[Head, Float[Tensor, "step circuit"]]:
+    """Return how much of each circuit's mechanism every head has after each step; the weights of a step add up to 1.
 
     Args:
         model: the model.
@@ -57,7 +55,7 @@ def learned_gates(
     heads = [head for head in named if len({_of(one, head) for one in circuits}) > 1]
     key = key_of(examples.inputs, len(examples), [one.digest for one in circuits], [*prices], steps)
     if found := kept(key):
-        return dict(zip(heads, found["weights"].tolist(), strict=True))
+        return dict(zip(heads, found["weights"], strict=True))
     at_once = min(len(examples), max(1, POSITIONS // examples.inputs.shape[1]))
     device = examples.inputs.device
     of_each = [[_of(one, head) for one in circuits] for head in heads]
@@ -65,7 +63,7 @@ def learned_gates(
     beyond = 1 - 0.5 * there.float()  # of what is left for a circuit and all after it, the share of these
     adam, price = torch.optim.Adam([beyond.requires_grad_()], RATE, (0.9, 0.98)), torch.tensor(prices, device=device)
     rise = RISE ** (torch.arange(1 - steps, 1) / steps)  # the last price is 1 of ``prices``
-    total = torch.zeros(len(heads), len(circuits))
+    made = torch.zeros(len(heads), steps, len(circuits))
     for step in range(steps):
         places = (torch.arange(at_once) + step * at_once) % len(examples)
         mixed = Mixed(model, task, examples.take(places.to(device)), heads, circuits)
@@ -76,10 +74,10 @@ def learned_gates(
         adam.step()
         with torch.no_grad():
             beyond.clamp_(0, 1).masked_fill_(~there, 1.0)
-            total += _weights(beyond).cpu() * (rise[step] / rise.sum())
+            made[:, step] = _weights(beyond)
         progress((step + 1) / steps)
-    keep(key, {"weights": total})
-    return dict(zip(heads, total.tolist(), strict=True))
+    keep(key, {"weights": made})
+    return dict(zip(heads, made, strict=True))
 
 
 def _weights(beyond: Float[Tensor, "head gate"]) -> Float[Tensor, "head circuit"]:

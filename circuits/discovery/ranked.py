@@ -1,9 +1,8 @@
 """Find the circuit of a model with many heads: gates rank all heads at once, and few circuits are really ablated.
 
 1. gates     every head is a mixture of its average pattern, what its roles look at (soft and one-hot paths), and its
-             own pattern; how much of each is learned (gates.py)
-2. fewest    the heads with the least of their average pattern get what they have most of instead, as few as the loss
-             allows
+             own pattern; how much of each is learned while the price of all but the first rises (gates.py)
+2. fewest    of the circuits at all prices, in which every head has what it has most of, the smallest with a low loss
 3. prune     a head that nobody misses gets its average pattern
 
 No head is idle: all others attend as they do on average. Whether their outputs can be ablated, too, is not asked.
@@ -12,10 +11,13 @@ No head is idle: all others attend as they do on average. Whether their outputs 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jaxtyping import Float
+from torch import Tensor
+
 from circuits.averages import Averages
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Trial
-from circuits.discovery.gates import learned_gates
+from circuits.discovery.gates import STEPS, learned_gates
 from circuits.discovery.soft_paths import one_hot_paths, soft_paths
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Intact, Mechanism
@@ -23,7 +25,7 @@ from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.progress import Progress, part_of
 
-MOST = 6  # at most one head of so many is intact or has a path
+SETTLED, EVERY = 8, 4  # steps after which circuits are tried, and from one to the next
 INTACT = 0.5  # what an intact head costs in the end, as a share of the threshold
 SOFT, ONE_HOT = 0.8, 0.3  # what paths cost as a share of that; those without weights say more
 MISSED = 8  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
@@ -54,16 +56,11 @@ class Ranked:
         most = INTACT * self.test.threshold * self.test.scale.width
         prices, part = [0.0, SOFT * most, ONE_HOT * most, most], part_of(progress, 0.1, 0.6)
         gates = learned_gates(self.test.model, self.test.task, self.examples, ways, prices, part)
-        order = sorted(gates, key=lambda head: gates[head][0])[: max(1, len(means) // MOST)]
-        best = {head: ways[1 + max(range(3), key=lambda n: gates[head][1 + n])] for head in order}
-        changes = [(head, best[head].heads.get(head, Intact())) for head in order]
-        return self._pruned(self._fewest(ways[0], changes), means)
+        made = [circuit_at(step, gates, ways) for step in range(STEPS - 1, SETTLED, -EVERY)]
+        return self._pruned(self._fewest(made), means)
 
-    def _fewest(self, base: Circuit, changes: Sequence[tuple[Head, Mechanism]]) -> Circuit:
-        """Return a circuit with the first changes, as few as the loss allows; if it allows none, the best one."""
-        made = [base]
-        for change in changes:
-            made.append(made[-1].with_head(*change))
+    def _fewest(self, made: Sequence[Circuit]) -> Circuit:
+        """Return the first of some circuits, each with more heads that look, whose loss is low; else the best one."""
         seen = self.test.test(dict(enumerate(made)), max_examples=current().few)
         possible = [n for n, one in seen.items() if one.decision != "above" or one.excess < 0]
         found = min(seen, key=lambda n: self.test.size(seen[n]))
@@ -75,9 +72,10 @@ class Ranked:
                 found, beyond = possible[middle], middle
             else:
                 first = middle + 1
-        for n, (head, mechanism) in enumerate(changes, start=1):
-            trial = Trial(step="gates", head=head, mechanism=str(mechanism), tested=seen[n], taken=n <= found)
-            self.trials.append(trial)
+        for n, circuit in enumerate(made):
+            for head in sorted({*_looking(circuit)} - {*(trial.head for trial in self.trials)}):
+                said = str(circuit.heads[head])
+                self.trials.append(Trial(step="gates", head=head, mechanism=said, tested=seen[n], taken=n <= found))
         return made[found]
 
     def _pruned(self, circuit: Circuit, means: Mapping[Head, Mechanism]) -> Circuit:
@@ -86,7 +84,7 @@ class Ranked:
         The cheapest come first, until ``MISSED`` in a row are missed. If the loss is too far below the model's own, a
         head goes whenever that brings it nearer.
         """
-        kept, low = [head for head, one in circuit.heads.items() if one.varies], self._is_low(circuit)
+        kept, low = _looking(circuit), self._is_low(circuit)
         seen = self.test.test({head: circuit.with_head(head, means[head]) for head in kept}, max_examples=current().few)
         now, missed = self.test.test_one(circuit, max_examples=current().enough), 0
         for head in sorted(kept, key=lambda head: self.test.size(seen[head])):
@@ -106,3 +104,17 @@ class Ranked:
         """Whether a loss is low on many examples; of many decisions on few, those would be taken that err."""
         n = current().in_passing
         return self.test.test({None: circuit}, min_examples=n, max_examples=n)[None].decision == "below"
+
+
+def circuit_at(step: int, gates: Mapping[Head, Float[Tensor, "step circuit"]], ways: Sequence[Circuit]) -> Circuit:
+    """Return the circuit after a step: a head has what it has most of, but its average pattern if that is half."""
+    heads: dict[Head, Mechanism] = {**ways[0].heads}
+    for head, weights in gates.items():
+        average, *others = weights[step].tolist()
+        if average < 0.5:
+            heads[head] = ways[1 + others.index(max(others))].heads.get(head, Intact())
+    return Circuit(heads)
+
+
+def _looking(circuit: Circuit) -> list[Head]:
+    return [head for head, one in circuit.heads.items() if one.varies]

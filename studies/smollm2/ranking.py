@@ -30,7 +30,7 @@ def ranking(model):
     price = INTACT * test.threshold * test.scale.width
     ways = [Circuit(means.patterns), Circuit()]
     gates = learned_gates(model, task, task.examples(256, SEED), ways, [0.0, price])
-    order = sorted(gates, key=lambda head: gates[head][0])
+    order = sorted(gates, key=lambda head: float(gates[head][:, 0].sum()))
     some = [*order[:FIRST], *order[FIRST::EVERY]][: 2 * FIRST]
     others = Circuit({head: means.patterns[head] for head in order[FIRST:]})
     fixed = [(head, means.patterns[head]) for head in some]
@@ -41,7 +41,7 @@ def ranking(model):
         yield {
             "head": str(head),
             "rank": order.index(head) + 1,
-            "share of its own pattern": gates[head][1],
+            "share of its own pattern": gates[head][:, 1].mean().item(),
             "cost alone": one.mean,
             "cost beside the 20": mean.mean - own.mean,
         }

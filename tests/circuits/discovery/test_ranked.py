@@ -5,12 +5,11 @@ import torch
 
 from circuits import Circuit, Head, discover, evaluate, validate
 from circuits.averages import averages
-from circuits.discovery.gates import Mixed, learned_gates
-from circuits.discovery.ranked import Ranked
+from circuits.discovery.gates import STEPS, Mixed, learned_gates
+from circuits.discovery.ranked import Ranked, _looking, circuit_at
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
-from circuits.mechanisms.mechanism import Intact
 from circuits.settings import deciding
 from circuits.utils.kept import keeping
 from tests.handmade import ChainTask, walking_circuit
@@ -53,8 +52,8 @@ def test_gates_open_for_the_heads_whose_average_pattern_costs_something(planted)
     alone = evaluate(model, task, examples, [Circuit({head: means.patterns[head]}) for head in gates], averages=means)
     needed = {head for head, loss in zip(gates, alone.mean(dim=(1, 2)), strict=True) if loss > 0.02}
     assert 0 < len(needed) < len(walking_circuit(N_STEPS).heads)
-    assert {head for head, (mean, _, _) in gates.items() if mean < 0.9} == needed
-    assert all(intact < 0.1 for _, _, intact in gates.values())
+    assert {*_looking(circuit_at(STEPS - 1, gates, ways))} == needed
+    assert all(weights[-1, 2] < 0.1 for weights in gates.values())
 
 
 def test_a_planted_circuit_is_found_by_gates_and_its_validation_names_what_was_not_tested(planted):
@@ -99,9 +98,9 @@ class KnownLosses(SequentialTest):
 )
 def test_few_heads_are_taken_whether_more_lower_the_loss_or_overshoot(planted, excess, n_looking):
     model, task = planted
-    base = Circuit(dict.fromkeys(EVERY, "uniform"))
+    made = [Circuit(dict.fromkeys(EVERY, "uniform") | dict.fromkeys(EVERY[:n], "intact")) for n in range(6)]
     search = Ranked(KnownLosses(excess), task.examples(2, seed=0), averages(model, task, n_examples=2))
-    found = search._fewest(base, [(head, Intact()) for head in EVERY[:5]])
+    found = search._fewest(made)
     assert sum(one.varies for one in found.heads.values()) == n_looking
     assert [trial.taken for trial in search.trials] == [n < n_looking for n in range(5)]
 
