@@ -183,6 +183,11 @@ class Circuit:
         return (*self.paths, *fixed)
 
     @property
+    def looking(self) -> tuple[Head, ...]:
+        """The heads that look at content: they have paths, or are named intact."""
+        return tuple(head for head, mechanism in self.heads.items() if mechanism.varies)
+
+    @property
     def heads_with_paths(self) -> tuple[Head, ...]:
         """The heads with at least one path."""
         return tuple(dict.fromkeys(path.head for path in self.paths))

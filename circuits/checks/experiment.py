@@ -73,7 +73,7 @@ class Experiment:
         self.all_heads = tuple(self.averages.patterns)
         self.outside = tuple(head for head, own in circuit.heads.items() if isinstance(own, Idle | Resample))
         self.heads = tuple(head for head in self.all_heads if head not in self.outside)
-        self.looking = tuple(head for head, own in circuit.heads.items() if own.varies)
+        self.looking = circuit.looking
         self.many = len(self.all_heads) > current().one_by_one
 
     @property

@@ -62,7 +62,7 @@ def learned_gates(
     there = torch.tensor([[one not in ways[:n] for n, one in enumerate(ways)][:-1] for ways in of_each], device=device)
     beyond = 1 - 0.5 * there.float()  # of what is left for a circuit and all after it, the share of these
     adam, price = torch.optim.Adam([beyond.requires_grad_()], RATE, (0.9, 0.98)), torch.tensor(prices, device=device)
-    rise = RISE ** (torch.arange(1 - steps, 1) / steps)  # the last price is 1 of ``prices``
+    rise = RISE ** (torch.arange(1 - steps, 1) / steps)  # the price of a step, as a share of the last one
     made = torch.zeros(len(heads), steps, len(circuits))
     for step in range(steps):
         places = (torch.arange(at_once) + step * at_once) % len(examples)

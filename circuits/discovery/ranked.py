@@ -2,7 +2,7 @@
 
 1. gates     every head is a mixture of its average pattern, what its roles look at (soft and one-hot paths), and its
              own pattern; how much of each is learned while the price of all but the first rises (gates.py)
-2. fewest    of the circuits at all prices, in which every head has what it has most of, the smallest with a low loss
+2. fewest    of the circuits at all prices, the smallest with a low loss
 3. prune     a head that nobody misses gets its average pattern
 
 No head is idle: all others attend as they do on average. Whether their outputs can be ablated, too, is not asked.
@@ -73,7 +73,7 @@ class Ranked:
             else:
                 first = middle + 1
         for n, circuit in enumerate(made):
-            for head in sorted({*_looking(circuit)} - {*(trial.head for trial in self.trials)}):
+            for head in sorted({*circuit.looking} - {*(trial.head for trial in self.trials)}):
                 said = str(circuit.heads[head])
                 self.trials.append(Trial(step="gates", head=head, mechanism=said, tested=seen[n], taken=n <= found))
         return made[found]
@@ -84,7 +84,7 @@ class Ranked:
         The cheapest come first, until ``MISSED`` in a row are missed. If the loss is too far below the model's own, a
         head goes whenever that brings it nearer.
         """
-        kept, low = _looking(circuit), self._is_low(circuit)
+        kept, low = circuit.looking, self._is_low(circuit)
         seen = self.test.test({head: circuit.with_head(head, means[head]) for head in kept}, max_examples=current().few)
         now, missed = self.test.test_one(circuit, max_examples=current().enough), 0
         for head in sorted(kept, key=lambda head: self.test.size(seen[head])):
@@ -107,14 +107,16 @@ class Ranked:
 
 
 def circuit_at(step: int, gates: Mapping[Head, Float[Tensor, "step circuit"]], ways: Sequence[Circuit]) -> Circuit:
-    """Return the circuit after a step: a head has what it has most of, but its average pattern if that is half."""
+    """Return the circuit after a step: a head with less than half of its average pattern has what else it has most of.
+
+    Args:
+        step: the step.
+        gates: what every head has of each circuit's mechanism, after each step (``learned_gates``).
+        ways: these circuits, the average patterns first.
+    """
     heads: dict[Head, Mechanism] = {**ways[0].heads}
     for head, weights in gates.items():
         average, *others = weights[step].tolist()
         if average < 0.5:
             heads[head] = ways[1 + others.index(max(others))].heads.get(head, Intact())
     return Circuit(heads)
-
-
-def _looking(circuit: Circuit) -> list[Head]:
-    return [head for head, one in circuit.heads.items() if one.varies]

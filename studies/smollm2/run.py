@@ -1,6 +1,6 @@
 """What the circuits of SmolLM2 keep on fresh prompts, and what controls keep: ``studies/smollm2/run.py [TASK ...]``.
 
-The circuits are those of ``data/smollm2``, found by the commands in their READMEs. Prompts are of seeds that discovery
+The circuits are those of ``data/smollm2``, found by the commands in README.md. Prompts are of seeds that discovery
 and validation do not have. Controls are measured on 128 prompts of the first seed. ``table.csv`` has what is kept;
 ``scores.csv`` has every head in which a role gives another one more than half of its attention on average, what the
 circuit says of it, and by how much the loss rises if its average pattern stands instead of its own.
@@ -89,9 +89,8 @@ def rows(name, model, circuit):
         means = averages(model, task, seed, 256)
         test = SequentialTest(model, task, task.examples(N, seed), 0.05, means)
         (own,) = test.measure([Circuit()])
-        for control, one in controls(circuit, means.patterns):
-            if control != "the circuit" and seed != SEEDS[0]:
-                continue
+        tried = controls(circuit, means.patterns) if seed == SEEDS[0] else [("the circuit", circuit)]
+        for control, one in tried:
             n = N if control == "the circuit" else 128
             (loss,) = test.measure([one], n)
             (mine,) = test.measure([Circuit()], n)
@@ -100,17 +99,22 @@ def rows(name, model, circuit):
             print(name, seed, control, measures, flush=True)
 
 
+def kept(file, name, found):
+    """Write what was found of a task beside the rows of other tasks, and return them all."""
+    path, new = Path(__file__).parent / file, pd.DataFrame(found)
+    old = pd.read_csv(path) if path.exists() else new[:0]
+    table = pd.concat([old[old["task"] != name], new])
+    table.to_csv(path, index=False, float_format="%.4f")
+    return table
+
+
 if __name__ == "__main__":
     with on_machine():
         model = load("smollm2").model
-    found, high = [], []
     for name in sys.argv[1:] or ("ioi", "induction"):
         circuit = load_circuit(data_folder() / "smollm2" / name / "circuit.yaml")
-        found += rows(name, model, circuit)
-        high += scores(name, model, circuit)
-    table, folder = pd.DataFrame(found), Path(__file__).parent
-    table.to_csv(folder / "table.csv", index=False, float_format="%.4f")
-    pd.DataFrame(high).to_csv(folder / "scores.csv", index=False, float_format="%.4f")
+        table = kept("table.csv", name, rows(name, model, circuit))
+        kept("scores.csv", name, scores(name, model, circuit))
     print(
         table.groupby(["task", "what"], sort=False)[["share", "KL", "top-1", "own top-1"]].agg(["mean", "min", "max"])
     )

@@ -6,7 +6,7 @@ import torch
 from circuits import Circuit, Head, discover, evaluate, validate
 from circuits.averages import averages
 from circuits.discovery.gates import STEPS, Mixed, learned_gates
-from circuits.discovery.ranked import Ranked, _looking, circuit_at
+from circuits.discovery.ranked import Ranked, circuit_at
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
@@ -52,7 +52,7 @@ def test_gates_open_for_the_heads_whose_average_pattern_costs_something(planted)
     alone = evaluate(model, task, examples, [Circuit({head: means.patterns[head]}) for head in gates], averages=means)
     needed = {head for head, loss in zip(gates, alone.mean(dim=(1, 2)), strict=True) if loss > 0.02}
     assert 0 < len(needed) < len(walking_circuit(N_STEPS).heads)
-    assert {*_looking(circuit_at(STEPS - 1, gates, ways))} == needed
+    assert {*circuit_at(STEPS - 1, gates, ways).looking} == needed
     assert all(weights[-1, 2] < 0.1 for weights in gates.values())
 
 
@@ -62,12 +62,10 @@ def test_a_planted_circuit_is_found_by_gates_and_its_validation_names_what_was_n
         found = discover(model, task, n_examples=256)
         report = validate(model, task, found.circuit, n_examples=256)
     assert found.found
-    assert {head for head, one in found.circuit.heads.items() if one.varies} <= {
-        *walking_circuit(N_STEPS).heads_with_paths
-    }
+    assert {*found.circuit.looking} <= {*walking_circuit(N_STEPS).heads_with_paths}
     assert {*found.circuit.heads} == {*EVERY}
     assert report.paper is None
-    assert {head for head, one in found.circuit.heads.items() if one.varies} == {one.head for one in report.parts}
+    assert {*found.circuit.looking} == {one.head for one in report.parts}
     assert "were not tested one by one" in " ".join(report.notes)
 
 
@@ -79,7 +77,7 @@ class KnownLosses(SequentialTest):
 
     def test(self, circuits, **limits):
         low = {True: "below", False: "above"}
-        looking = {key: sum(one.varies for one in circuit.heads.values()) for key, circuit in circuits.items()}
+        looking = {key: len(circuit.looking) for key, circuit in circuits.items()}
         made = {key: self.excess[n] for key, n in looking.items()}
         return {key: DecidedLoss(Loss(one, 0.0, 32), low[abs(one) <= 0.1], one) for key, one in made.items()}
 
@@ -101,7 +99,7 @@ def test_few_heads_are_taken_whether_more_lower_the_loss_or_overshoot(planted, e
     made = [Circuit(dict.fromkeys(EVERY, "uniform") | dict.fromkeys(EVERY[:n], "intact")) for n in range(6)]
     search = Ranked(KnownLosses(excess), task.examples(2, seed=0), averages(model, task, n_examples=2))
     found = search._fewest(made)
-    assert sum(one.varies for one in found.heads.values()) == n_looking
+    assert len(found.looking) == n_looking
     assert [trial.taken for trial in search.trials] == [n < n_looking for n in range(5)]
 
 

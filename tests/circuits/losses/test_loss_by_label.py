@@ -6,7 +6,7 @@ import torch
 from circuits import Circuit, Roles
 from circuits.ground_truth import compile_circuit
 from circuits.losses.by_label import ByLabel
-from circuits.losses.excess_by_label import _everywhere, excess_by_label
+from circuits.losses.excess_by_label import excess_by_label
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms import Identity
 from tests.handmade import ChainTask, walking_circuit
@@ -33,10 +33,18 @@ def test_every_circuit_has_its_own_split_and_a_compiled_one_has_none_that_is_hig
     assert high == "above"
 
 
-def test_a_label_far_below_the_models_own_loss_counts_only_if_losses_are_two_sided():
+class Reversed(ChainTask):
+    """The chain task with losses that fall where answers are wrong."""
+
+    def instance_losses(self, outputs, examples):
+        return 1 - super().instance_losses(outputs, examples)
+
+
+def test_labels_far_below_the_models_own_loss_count_only_if_losses_are_two_sided():
     task, circuit = ChainTask(2), walking_circuit(2)
-    test = SequentialTest(compile_circuit(circuit, task), task, task.examples(128, 0), 0.05)
-    far_below = torch.full((128, 1, 2), -0.5)
-    assert _everywhere(test, far_below) == "below"
+    *_, last = circuit.heads
+    model, examples, broken = compile_circuit(circuit, task), task.examples(128, 0), circuit.with_head(last, Identity())
+    test = SequentialTest(model, Reversed(2), examples, 0.05, scale=SequentialTest(model, task, examples, 0.05).scale)
+    assert [low for _, low in excess_by_label(test, [circuit, broken])] == ["below", "below"]
     test.two_sided = True
-    assert _everywhere(test, far_below) == "above"
+    assert [low for _, low in excess_by_label(test, [circuit, broken])] == ["below", "above"]
