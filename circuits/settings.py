@@ -42,7 +42,6 @@ class Settings(Result):
         failed: the model fails an instance if its loss is more than this share of the range above the average.
         random_sets: the sets of three or more of the circuit's heads that are knocked out, beside all single ones and
             pairs; and the random sets of heads that the circuit's heads are compared with.
-        merged_heads: the most heads that are tried for merges, whose number grows with its square.
         attended: the attention along a path that counts as looking there (paper, section 9.2, for emergence): more than
             all else gets. In discovery and in fixed patterns, a path holds from there on.
         likely: the same in discovery, if such paths do not explain the model: a head that leaks to other instances may
@@ -73,7 +72,6 @@ class Settings(Result):
     kept: Amount = 2.0
     failed: Share = 0.25
     random_sets: Whole = 10
-    merged_heads: Whole = 32
     attended: Share = 0.5
     likely: Share = 0.3
     slight: Share = 0.1

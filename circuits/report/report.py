@@ -72,7 +72,7 @@ class Report(Result):
         knockouts: heads of the circuit made idle, in the circuit and in the model.
         carries: the flow check and self-consistency.
         parts: the circuit without each path, and with each positional head idle.
-        uniqueness: other targets and merges; information beside the verdict.
+        uniqueness: other targets of paths; information beside the verdict.
         paper: the results of Appendix E to the letter; None for a model with many heads.
         metadata: further facts about the model.
         discovery: the discovery that found the circuit, if there was one.
@@ -81,7 +81,7 @@ class Report(Result):
         attends: what the roles look at, on average, in those that look at content, as text; seen, and not tested.
     """
 
-    schema_version: Literal[7] = 7
+    schema_version: Literal[8] = 8
     protocol: Protocol = "extended"
     decision: Decision
     statements: tuple[Statement, ...]
@@ -121,7 +121,7 @@ class Report(Result):
         try:
             document = json.loads(text, object_pairs_hook=_each_key_once)
             version = document.get("schema_version", document.get("schema"))
-            if version == 7:
+            if version == 8:
                 return cls.model_validate_json(text)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
@@ -129,7 +129,7 @@ class Report(Result):
             raise BadInput(f"{path}: not a report of `validate` ({said.removeprefix(': ')})") from error
         except (ValueError, AttributeError, RecursionError) as error:
             raise BadInput(f"{path}: not a report of `validate` ({error})") from error
-        raise BadInput(f"{path}: a report of schema {version}; expected 7: validate again")
+        raise BadInput(f"{path}: a report of schema {version}; expected 8: validate again")
 
     def save(self, folder: Path | str) -> Path:
         """Write report.json, report.md and report.html into a folder, and return the path of the page.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ class Circuit:
         useful: all paths on all slots, of one-hot heads, and of fixed patterns on average.
         partial: the paths of one-hot heads and fixed patterns that are there on some slots only.
         replaced: the loss with every head replaced, as the circuit was found, and (``True``) to the letter.
-        merged: the lowest loss with two of its heads made one; NaN if no two can be.
     """
 
     paths: pd.DataFrame
@@ -35,7 +33,6 @@ class Circuit:
     useful: frozenset[AttentionPath]
     partial: frozenset[AttentionPath]
     replaced: dict[bool, dict[str, float]]
-    merged: float
 
     @property
     def heads(self) -> int:
@@ -87,7 +84,6 @@ def read_circuit(folder: Path) -> Circuit | None:
     letter = {_path(name): _mean(loss) for name, loss in report["paper"]["paths" if old else "without"].items()}
     flow = report["flow_check"] if old else report["carries"]["flow"]
     fixed = (flow or {}).get("fixed_paths", [])
-    merged = [] if old else [one["tested"] for one in report["uniqueness"]["merges"]]
     on_some = {path for path in circuit.paths if path.condition}
     return Circuit(
         pd.DataFrame(paths).assign(layer=[own["path"].head.layer for own in paths]),
@@ -97,7 +93,6 @@ def read_circuit(folder: Path) -> Circuit | None:
         {False: report["loss"]["details"]["combined"], True: report["paper"]["loss"]}
         if old
         else {False: report["combined"]["loss"], True: report["paper"]["combined"]["loss"]},
-        min(map(_mean, (one["loss"] for one in report["merges"]) if old else merged), default=math.nan),
     )
 
 

@@ -292,10 +292,6 @@ def section_8(recipe: str) -> list[dict[str, Any]]:
         said = f"; every two circuits share {listed(shared)} (very different: less than half)" if shared else ""
         return f"{listed(len(own.above) for own in some)} paths above the first useful layer{said}"
 
-    def merging(some: list[Circuit]) -> str:
-        lowest = listed("-" if math.isnan(own.merged) else f"{own.merged:.3f}" for own in some)
-        return f"lowest loss with two heads made one: {lowest}"
-
     def joining(some: list[Circuit]) -> str:
         return f"{sum(own.joins_pairs() for own in some)} of {len(some)}"
 
@@ -309,13 +305,11 @@ def section_8(recipe: str) -> list[dict[str, Any]]:
     joins = all_met([own.joins_pairs() for own in known], not missing)
     pairs = [(one.above, other.above) for one, other in combinations(known, 2)]
     apart = all_met([len(a & b) < min(len(a), len(b)) / 2 for a, b in pairs], not missing)
-    merged = any(own.merged < THRESHOLD for own in known) or (None if missing else False)
     return [
         row("8.2", "A, B and C: validation MSE", f"below {SOLVED}", **of, runs=len(losses) + len(beside), **solved),
         claim("heads with a directly needed path", str(HEADS), heads, lambda some: listed(own.heads for own in some)),
         claim("the first useful head joins the members of every pair", "3 of 3", joins, joining),
         claim("apart from the first head, the circuits are very different", "figure 5", apart, different),
-        claim(f"two trained heads can be merged (loss below {THRESHOLD})", "-", merged, merging),
     ]
 
 

@@ -66,7 +66,7 @@ def test_a_changed_number_and_a_changed_decision_are_named(report, tmp_path, cap
         (lambda report: report["metadata"].pop("model"), "its model is missing or invalid"),
         (lambda report: report["circuit"].update(yaml="heads: {L0H0: previous}"), "is the hash of another circuit"),
         (lambda report: report["circuit"].update(yaml="heads: [}"), "circuit.yaml, line 1: not YAML"),
-        (lambda report: report.update(schema_version=5), "a report of schema 5; expected 7: validate again"),
+        (lambda report: report.update(schema_version=5), "a report of schema 5; expected 8: validate again"),
         (lambda report: report.pop("parts"), "not a report of `validate` (parts:"),
         (lambda report: report["metadata"].update(model="a\x1b[31m"), r"a\x1b[31m: no such model"),
     ],

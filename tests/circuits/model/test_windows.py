@@ -9,7 +9,7 @@ import torch
 from circuits import Circuit, Examples, FixedPattern, Head, OneHot, Roles, evaluate, run_ablated, validate
 from circuits.checks.experiment import Experiment
 from circuits.checks.minimality import minimality
-from circuits.checks.uniqueness import merged, uniqueness
+from circuits.checks.uniqueness import uniqueness
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import Condition
 from circuits.model.transformer import windowed, windows
@@ -151,5 +151,3 @@ def test_checks_try_no_path_that_leaves_a_window():
         (("last", "near"),),
         (("near", "far"), ("last", "far"), ("last", "near")),
     ]
-    both = {Head(0, 0): OneHot({"last": "near"}), Head(1, 0): OneHot({"near": "far"})}
-    assert {(giver, taker) for giver, taker, _ in merged(Circuit(both), [*both], roles)} == {(Head(0, 0), Head(1, 0))}

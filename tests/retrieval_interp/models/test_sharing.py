@@ -116,8 +116,8 @@ MADE = {"precision": "float32", "loss_float32": {"mean": 1}}
     [
         ("config.json", {"made": {"exported": {"precision": 3}}}, "lacks what a card needs"),
         ("config.json", {"made": {"exported": MADE}}, "lacks what a card needs"),
-        ("report.json", {"schema_version": 7}, "not a report of `validate`"),
-        ("report.json", {"schema_version": 6}, "a report of schema 6"),
+        ("report.json", {"schema_version": 8}, "not a report of `validate`"),
+        ("report.json", {"schema_version": 7}, "a report of schema 7"),
     ],
 )
 def test_a_config_or_report_that_lacks_something_is_one_line(folder, file, content, message):
