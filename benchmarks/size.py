@@ -24,7 +24,7 @@ from benchmarks.arguments import at_least
 from circuits.averages import averages
 from circuits.circuit import Circuit
 from circuits.discovery.discovery import AVERAGED
-from circuits.discovery.gates import STEPS, learned_gates
+from circuits.discovery.gates import learned_gates
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
 from circuits.roles import Roles
@@ -37,7 +37,7 @@ from retrieval_interp.models.provenance import versions
 
 THRESHOLD = 0.2  # of the range: 80% is kept
 AROUND = 16  # heads that are replaced one by one
-PRICE = 1e-2  # of a head's own pattern in the end, in nats
+STEPS, PRICES = 48, (2e-4, 1e-2)  # of a head's own pattern, in nats
 
 GPT2 = {"n_layers": 12, "n_heads": 12, "d_model": 768, "d_head": 64, "d_mlp": 3072, "n_ctx": 1024, "d_vocab": 50257}
 TOKENS = 20
@@ -75,8 +75,8 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
         means = averages(model, task, n_examples=AVERAGED)
         averaged, averaging = time.perf_counter(), time.process_time()
         few = task.examples(current().ranked, 1)
-        ways, prices = [Circuit(means.patterns), Circuit()], [0.0, PRICE]
-        gates = learned_gates(model, task, few, ways, prices, progress, STEPS // 2)
+        ways = [Circuit(means.patterns), Circuit()]
+        gates = learned_gates(model, task, few, ways, PRICES, STEPS, progress=progress)
         ranked, ranking = time.perf_counter(), time.process_time()
         test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD, means, searching=True)
         costliest = sorted(gates, key=lambda head: float(gates[head][:, 0].sum()))[:AROUND]

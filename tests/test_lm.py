@@ -82,7 +82,7 @@ def test_gates_tell_heads_that_ablation_finds_needed_from_others(model):
     task = MetricTask.of(model, language_task("ioi", model.tokenizer))
     means, examples = averages(model, task, n_examples=64), task.examples(48, seed=3)
     ways = [Circuit(means.patterns), Circuit()]
-    gates = learned_gates(model, task, examples, ways, [0.0, 0.003], steps=48)
+    gates = learned_gates(model, task, examples, ways, (0.00005, 0.003), 48)
     order = sorted(gates, key=lambda head: gates[head][:, 0].sum())
     some, kept = order[:20] + order[100:120], Circuit({head: means.patterns[head] for head in order[30:]})
     ablated = [

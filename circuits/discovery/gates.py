@@ -1,14 +1,14 @@
 """Choose between mechanisms for all heads at once: a gate for each head, learned by gradients.
 
-Every head is a mixture of the mechanisms that some circuits give it, such as its average pattern, what its roles look
-at, and its own pattern. The weights of the mixtures are learned together, in a few dozens of steps: they keep the
-distance from the model's own answers small, at a price for every mechanism. The price rises from step to step, so that
+Every head is a mixture of the mechanisms that some circuits give it, such as its average pattern, one-hot paths, and
+its own pattern. The weights of the mixtures are learned together, in a few dozens of steps: they keep the distance from
+the model's own answers small, at a price for every mechanism but the first. The price rises from step to step, so that
 one run gives circuits of all sizes: heads that are worth more keep what they have for longer. A head is judged while
 the others change, too, and this takes as long as some dozens of runs, whatever the number of heads. (Learned gates of
 heads: Voita et al. 2019; of edges: Bhaskar et al. 2024.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,14 +20,17 @@ from circuits.given import losses_of, read_positions
 from circuits.mechanisms.mechanism import Intact, Mechanism, head_pattern
 from circuits.model.layers import Edit, layers
 from circuits.model.transformer import Transformer, windowed
-from circuits.task import Comparable, Examples, Task
+from circuits.task import Comparable, Examples, Measured, Task
 from circuits.utils.kept import keep, kept, key_of
 from circuits.utils.progress import Progress
 
-STEPS = 96
 POSITIONS = 320  # of the examples of a step
 RATE = 0.06  # of Adam
-RISE = 64  # the last price is so many times the first one
+ONE_HOT = 0.4  # what other mechanisms than a head's own pattern cost, as a share of its price
+WHOLE = 1.5  # what a mixture costs in the end beside that, if gates start from given weights
+MEANS = 0.3  # of the distance: what changes of the average loss and of the first measure add
+
+Weights = Mapping[Head, Float[Tensor, " circuit"]]  # of the mixture of every head; they add up to 1
 
 
 def learned_gates(
@@ -35,9 +38,10 @@ def learned_gates(
     task: Task,
     examples: Examples,
     circuits: Sequence[Circuit],
-    prices: Sequence[float],
+    prices: tuple[float, float],
+    steps: int,
+    start: Weights | None = None,
     progress: Progress = lambda share: None,
-    steps: int = STEPS,
 ) -> dict[Head, Float[Tensor, "step circuit"]]:
     """Return how much of each circuit's mechanism every head has after each step; the weights of a step add up to 1.
 
@@ -47,13 +51,16 @@ def learned_gates(
         examples: the examples, a few at a time.
         circuits: the circuits, without idle heads; a head without a mechanism is intact. Where one has the mechanism of
             an earlier one, it has no weight, unless it is the last.
-        prices: what a head costs in the end that has all of its weight on one of the circuits, in units of the loss.
-        progress: is called with the finished share.
+        prices: what a head that keeps its own pattern costs at first and in the end, in units of the loss.
         steps: the number of steps.
+        start: weights to start from. They are then driven to 0 or 1 in the second half of the steps: a circuit has
+            no mixtures, and its loss is higher than that of the mixtures that it is made from.
+        progress: is called with the finished share.
     """
     named = sorted({head for one in circuits for head in one.heads})
     heads = [head for head in named if len({_of(one, head) for one in circuits}) > 1]
-    key = key_of(examples.inputs, len(examples), [one.digest for one in circuits], [*prices], steps)
+    began = [] if start is None else [start[head].tolist() for head in heads]
+    key = key_of(examples.inputs, len(examples), [one.digest for one in circuits], [*prices], steps, began)
     if found := kept(key):
         return dict(zip(heads, found["weights"], strict=True))
     at_once = min(len(examples), max(1, POSITIONS // examples.inputs.shape[1]))
@@ -61,21 +68,29 @@ def learned_gates(
     of_each = [[_of(one, head) for one in circuits] for head in heads]
     there = torch.tensor([[one not in ways[:n] for n, one in enumerate(ways)][:-1] for ways in of_each], device=device)
     beyond = 1 - 0.5 * there.float()  # of what is left for a circuit and all after it, the share of these
-    adam, price = torch.optim.Adam([beyond.requires_grad_()], RATE, (0.9, 0.98)), torch.tensor(prices, device=device)
-    rise = RISE ** (torch.arange(1 - steps, 1) / steps)  # the price of a step, as a share of the last one
+    if began:
+        weights = torch.tensor(began, device=device)
+        left = 1 - (weights.cumsum(dim=1) - weights)
+        beyond = 1 - (weights / left.clamp(min=1e-6))[:, :-1].clamp(0, 1)
+    adam = torch.optim.Adam([beyond.requires_grad_()], RATE, (0.9, 0.98))
+    own = [[0.0 if one == ways[0] else 1.0 if one == Intact() else ONE_HOT for one in ways] for ways in of_each]
+    share = torch.tensor(own, device=device)  # of the price
     made = torch.zeros(len(heads), steps, len(circuits))
     for step in range(steps):
+        done = (step + 1) / steps
+        price = prices[0] * (prices[1] / prices[0]) ** done
+        mixing = price * WHOLE * max(0.0, 2 * done - 1) if began else 0.0
         places = (torch.arange(at_once) + step * at_once) % len(examples)
         mixed = Mixed(model, task, examples.take(places.to(device)), heads, circuits)
         with torch.enable_grad():
             weights = _weights(beyond)
-            cost = mixed.distance(weights) + (weights * price).sum() * rise[step].item()
+            cost = mixed.distance(weights) + price * (weights * share).sum() + mixing * (weights * (1 - weights)).sum()
             (beyond.grad,) = torch.autograd.grad(cost, beyond)
         adam.step()
         with torch.no_grad():
             beyond.clamp_(0, 1).masked_fill_(~there, 1.0)
             made[:, step] = _weights(beyond)
-        progress((step + 1) / steps)
+        progress(done)
     keep(key, {"weights": made})
     return dict(zip(heads, made, strict=True))
 
@@ -103,11 +118,21 @@ class Mixed:
             self.own = self._run(None)
 
     def distance(self, weights: Float[Tensor, "head circuit"]) -> Float[Tensor, ""]:
-        """Return the distance of the answers from the model's own, averaged over the examples."""
+        """Return the distance of the answers from the model's own, averaged over the examples.
+
+        Differences of single answers hide that all are shifted a little to one side. So changes of the averages count,
+        too: of the loss, and of the first number that the task gives beside it.
+        """
         outputs = self._run(weights)
-        if isinstance(self.task, Comparable):
-            return self.task.differences(outputs, self.own, self.examples).nanmean()
-        return losses_of(self.task, outputs, self.examples, finite=False).mean()
+        if not isinstance(self.task, Comparable):
+            return losses_of(self.task, outputs, self.examples, finite=False).mean()
+        apart = self.task.differences(outputs, self.own, self.examples).nanmean()
+        loss, own = (losses_of(self.task, one, self.examples, finite=False).mean() for one in (outputs, self.own))
+        shift = (loss - own).abs()
+        if isinstance(self.task, Measured):
+            now, own = (self.task.measured(one, self.examples)[:, 0] for one in (outputs, self.own))
+            shift = shift + (now - own).mean().abs() / own.abs().mean()
+        return apart + MEANS * shift
 
     def _run(self, weights: Float[Tensor, "head circuit"] | None) -> Float[Tensor, "batch pos d_out"]:
         residual = self.opened.embed()

@@ -1,9 +1,11 @@
 """Find the circuit of a model with many heads: gates rank all heads at once, and few circuits are really ablated.
 
-1. gates     every head is a mixture of its average pattern, what its roles look at (soft and one-hot paths), and its
-             own pattern; how much of each is learned while the price of all but the first rises (gates.py)
+1. gates     every head is a mixture of its average pattern, one-hot paths to what its roles look at, and its own
+             pattern; how much of each is learned while the price of all but the first rises (gates.py)
 2. fewest    of the circuits at all prices, the smallest with a low loss
-3. prune     a head that nobody misses gets its average pattern
+3. settle    from a lower price on, gates are learned again and driven to 0 or 1; the smallest is taken again. This
+             and what is above is done with and without paths, and the smaller circuit is taken
+4. simplify  a head that nobody misses gets its average pattern; an intact one whose paths do as well gets these
 
 No head is idle: all others attend as they do on average. Whether their outputs can be ablated, too, is not asked.
 """
@@ -17,7 +19,7 @@ from torch import Tensor
 from circuits.averages import Averages
 from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Trial
-from circuits.discovery.gates import STEPS, learned_gates
+from circuits.discovery.gates import learned_gates
 from circuits.discovery.soft_paths import one_hot_paths, soft_paths
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Intact, Mechanism
@@ -25,9 +27,10 @@ from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.progress import Progress, part_of
 
-SETTLED, EVERY = 8, 4  # steps after which circuits are tried, and from one to the next
-INTACT = 0.5  # what an intact head costs in the end, as a share of the threshold
-SOFT, ONE_HOT = 0.8, 0.3  # what paths cost as a share of that; those without weights say more
+STEPS, SETTLING = 64, 48  # of gates
+FIRST, EVERY = 8, 4  # steps after which circuits are tried, and from one to the next
+MOST, RISE = 0.5, 64  # the last price of an intact head, as a share of the threshold; it is so many times the first
+BACK = 20  # settling starts from the gates so many steps before those of the best circuit, and reaches their price
 MISSED = 8  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
 
 
@@ -52,50 +55,73 @@ class Ranked:
         means: dict[Head, Mechanism] = {**self.averages.patterns}
         soft = soft_paths(self.test.model, shown_by)
         hot = one_hot_paths(soft, self.averages, self.test.roles)
-        ways = [Circuit(means), Circuit({**means, **soft}), Circuit({**means, **hot}), Circuit()]
-        most = INTACT * self.test.threshold * self.test.scale.width
-        prices, part = [0.0, SOFT * most, ONE_HOT * most, most], part_of(progress, 0.1, 0.6)
-        gates = learned_gates(self.test.model, self.test.task, self.examples, ways, prices, part)
-        made = [circuit_at(step, gates, ways) for step in range(STEPS - 1, SETTLED, -EVERY)]
-        return self._pruned(self._fewest(made), means)
+        tried = [self._found([Circuit(means), Circuit()], part_of(progress, 0.1, 0.4))]
+        if hot:
+            ways = [Circuit(means), Circuit({**means, **hot}), Circuit()]
+            tried.append(self._found(ways, part_of(progress, 0.4, 0.7)))
+        tried.sort(key=lambda one: len(one.looking))
+        circuit = self._simpler("prune", tried[self._fewest(dict(enumerate(tried)))], means)
+        for paths in (hot, soft):
+            intact = [head for head in circuit.looking if circuit.heads[head] == Intact() and head in paths]
+            circuit = self._simpler("simplify", circuit, {head: paths[head] for head in intact})
+        return circuit
 
-    def _fewest(self, made: Sequence[Circuit]) -> Circuit:
-        """Return the first of some circuits, each with more heads that look, whose loss is low; else the best one."""
-        seen = self.test.test(dict(enumerate(made)), max_examples=current().few)
-        possible = [n for n, one in seen.items() if one.decision != "above" or one.excess < 0]
-        found = min(seen, key=lambda n: self.test.size(seen[n]))
+    def _found(self, ways: Sequence[Circuit], progress: Progress) -> Circuit:
+        """Return the smallest circuit with a low loss in which every head has the mechanism that one way gives it."""
+        given = self.test.model, self.test.task, self.examples, ways
+        most = MOST * self.test.threshold * self.test.scale.width
+        gates = learned_gates(*given, (most / RISE, most), STEPS, progress=part_of(progress, 0.0, 0.5))
+        made = {step: circuit_at(step, gates, ways) for step in range(STEPS - 1, FIRST, -EVERY)}
+        best = self._fewest(made)
+        first = max(0, best - BACK)
+        prices = most * RISE ** ((first + 1) / STEPS - 1), most * RISE ** ((best + 1) / STEPS - 1)
+        start = {head: weights[first] for head, weights in gates.items()}
+        settled = learned_gates(*given, prices, SETTLING, start, part_of(progress, 0.5, 1.0))
+        now = [circuit_at(step, settled, ways) for step in range(SETTLING - 1, SETTLING // 2, -EVERY)]
+        every = dict(enumerate(sorted([*now, *made.values()], key=lambda one: len(one.looking))))
+        return every[self._fewest(every)]
+
+    def _fewest(self, made: Mapping[int, Circuit]) -> int:
+        """Return the key of the first of some circuits, each with more heads that look, whose loss is low; or the best.
+
+        Bisection: more heads are supposed to lower the loss, also below the model's own.
+        """
+        seen = self.test.test(made, max_examples=current().few)
+        possible = [key for key, one in seen.items() if one.decision != "above" or one.excess < 0]
+        found = min(seen, key=lambda key: self.test.size(seen[key]))
         first, beyond = 0, len(possible)
-        while first < beyond:  # bisection: more heads are supposed to lower the loss, also below the model's own
+        while first < beyond:
             middle = (first + beyond) // 2
             one = self.test.test_one(made[possible[middle]], max_examples=current().in_passing)
             if one.decision == "below" or one.excess < 0:
                 found, beyond = possible[middle], middle
             else:
                 first = middle + 1
-        for n, circuit in enumerate(made):
+        for key, circuit in made.items():
             for head in sorted({*circuit.looking} - {*(trial.head for trial in self.trials)}):
-                said = str(circuit.heads[head])
-                self.trials.append(Trial(step="gates", head=head, mechanism=said, tested=seen[n], taken=n <= found))
-        return made[found]
+                said, taken = str(circuit.heads[head]), head in made[found].looking
+                self.trials.append(Trial(step="gates", head=head, mechanism=said, tested=seen[key], taken=taken))
+        return found
 
-    def _pruned(self, circuit: Circuit, means: Mapping[Head, Mechanism]) -> Circuit:
-        """Return the circuit without heads that nobody misses; they get their average pattern.
+    def _simpler(self, step: str, circuit: Circuit, ways: Mapping[Head, Mechanism]) -> Circuit:
+        """Return the circuit with simpler mechanisms for those heads that nobody misses.
 
         The cheapest come first, until ``MISSED`` in a row are missed. If the loss is too far below the model's own, a
-        head goes whenever that brings it nearer.
+        head is replaced whenever that brings it nearer.
         """
-        kept, low = circuit.looking, self._is_low(circuit)
-        seen = self.test.test({head: circuit.with_head(head, means[head]) for head in kept}, max_examples=current().few)
+        low = self._is_low(circuit)
+        changed = {head: circuit.with_head(head, ways[head]) for head in circuit.looking if head in ways}
+        seen = self.test.test(changed, max_examples=current().few)
         now, missed = self.test.test_one(circuit, max_examples=current().enough), 0
-        for head in sorted(kept, key=lambda head: self.test.size(seen[head])):
+        for head in sorted(seen, key=lambda head: self.test.size(seen[head])):
             if missed == MISSED:
                 break
-            fewer, tested = circuit.with_head(head, means[head]), seen[head]
+            fewer, tested = circuit.with_head(head, ways[head]), seen[head]
             taken = tested.decision != "above" and self._is_low(fewer)
             if taken or (not low and now.excess < 0):
                 tested = self.test.test_one(fewer, max_examples=current().enough)
                 taken |= now.excess < tested.excess < -now.excess
-            self.trials.append(Trial(step="prune", head=head, mechanism=str(means[head]), tested=tested, taken=taken))
+            self.trials.append(Trial(step=step, head=head, mechanism=str(ways[head]), tested=tested, taken=taken))
             circuit, now, missed = (fewer, tested, 0) if taken else (circuit, now, missed + 1)
             low = low or (taken and tested.decision == "below")
         return circuit

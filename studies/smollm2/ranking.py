@@ -13,7 +13,7 @@ import pandas as pd
 from circuits.averages import averages
 from circuits.circuit import Circuit
 from circuits.discovery.gates import learned_gates
-from circuits.discovery.ranked import INTACT
+from circuits.discovery.ranked import MOST, RISE, STEPS
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Intact
 from retrieval_interp import load
@@ -27,9 +27,9 @@ def ranking(model):
     task = MetricTask.of(model, language_task("ioi", model.tokenizer), seed=SEED)
     means = averages(model, task, SEED, 256)
     test = SequentialTest(model, task, task.examples(128, SEED + 1), 0.05, means)
-    price = INTACT * test.threshold * test.scale.width
+    most = MOST * test.threshold * test.scale.width
     ways = [Circuit(means.patterns), Circuit()]
-    gates = learned_gates(model, task, task.examples(256, SEED), ways, [0.0, price])
+    gates = learned_gates(model, task, task.examples(256, SEED), ways, (most / RISE, most), STEPS)
     order = sorted(gates, key=lambda head: float(gates[head][:, 0].sum()))
     some = [*order[:FIRST], *order[FIRST::EVERY]][: 2 * FIRST]
     others = Circuit({head: means.patterns[head] for head in order[FIRST:]})

@@ -5,7 +5,7 @@ import torch
 
 from circuits import Circuit, Head, discover, evaluate, validate
 from circuits.averages import averages
-from circuits.discovery.gates import STEPS, Mixed, learned_gates
+from circuits.discovery.gates import Mixed, learned_gates
 from circuits.discovery.ranked import Ranked, circuit_at
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
@@ -48,11 +48,11 @@ def test_gates_open_for_the_heads_whose_average_pattern_costs_something(planted)
     model, task = planted
     means, examples = averages(model, task, n_examples=256), task.examples(64, seed=1)
     ways = [Circuit(means.patterns), walking_circuit(N_STEPS), Circuit()]
-    gates = learned_gates(model, task, examples, ways, [0.0, 0.002, 0.02])
+    gates = learned_gates(model, task, examples, ways, (0.0001, 0.005), 96)
     alone = evaluate(model, task, examples, [Circuit({head: means.patterns[head]}) for head in gates], averages=means)
     needed = {head for head, loss in zip(gates, alone.mean(dim=(1, 2)), strict=True) if loss > 0.02}
     assert 0 < len(needed) < len(walking_circuit(N_STEPS).heads)
-    assert {*circuit_at(STEPS - 1, gates, ways).looking} == needed
+    assert {*circuit_at(-1, gates, ways).looking} == needed
     assert all(weights[-1, 2] < 0.1 for weights in gates.values())
 
 
@@ -98,8 +98,7 @@ def test_few_heads_are_taken_whether_more_lower_the_loss_or_overshoot(planted, e
     model, task = planted
     made = [Circuit(dict.fromkeys(EVERY, "uniform") | dict.fromkeys(EVERY[:n], "intact")) for n in range(6)]
     search = Ranked(KnownLosses(excess), task.examples(2, seed=0), averages(model, task, n_examples=2))
-    found = search._fewest(made)
-    assert len(found.looking) == n_looking
+    assert search._fewest(dict(enumerate(made))) == n_looking
     assert [trial.taken for trial in search.trials] == [n < n_looking for n in range(5)]
 
 
