@@ -128,6 +128,9 @@ class Ranked:
 
     def _is_low(self, circuit: Circuit) -> bool:
         """Whether a loss is low on many examples; of many decisions on few, those would be taken that err."""
+        few = self.test.test_one(circuit, max_examples=current().enough)
+        if self.test.size(few) >= self.test.threshold:  # too high by now, if not clearly
+            return False
         n = current().in_passing
         return self.test.test({None: circuit}, min_examples=n, max_examples=n)[None].decision == "below"
 
