@@ -162,7 +162,10 @@ class Comparable(Task, Protocol):
 
 @runtime_checkable
 class Measured(Task, Protocol):
-    """A task that gives more numbers beside its losses, such as a logit difference. They decide nothing."""
+    """A task that gives more numbers beside its losses, such as a logit difference. They decide no test.
+
+    The search for circuits of models with many heads keeps the average of the first near the model's.
+    """
 
     @property
     def measures(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import transformers
 from circuits import evaluate, load_circuit
 from circuits.averages import averages
 from circuits.circuit import Circuit
+from circuits.discovery.gates import learned_gates
 from circuits.discovery.soft_paths import soft_paths
 from circuits.errors import BadInput
 from circuits.losses.sequential_test import SequentialTest
@@ -77,6 +78,24 @@ def test_what_heads_look_at_is_what_transformers_says(model, plain):
                 assert dict(found[head].weights)[source, target] == pytest.approx(paid[layer, index].item(), abs=2e-3)
 
 
+def test_gates_tell_heads_that_ablation_finds_needed_from_others(model):
+    task = MetricTask.of(model, language_task("ioi", model.tokenizer))
+    means, examples = averages(model, task, n_examples=64), task.examples(48, seed=3)
+    ways = [Circuit(means.patterns), Circuit()]
+    gates = learned_gates(model, task, examples, ways, (0.00005, 0.003), 48)
+    order = sorted(gates, key=lambda head: (gates[head][-1, 0], gates[head][:, 0].sum()))
+    some, kept = order[:20] + order[100:120], Circuit({head: means.patterns[head] for head in order[30:]})
+    ablated = [
+        kept.with_head(head, means.patterns[head]) if head in order[:30] else kept.without_heads([head])
+        for head in some
+    ]
+    few = examples.take(slice(0, 24))
+    losses = evaluate(model, task, few, [kept, *ablated], averages=means).mean(dim=(1, 2))
+    costs = (losses[1:] - losses[0]).abs()
+    assert losses[0] < 0.1
+    assert costs[:20].mean() > 10 * costs[20:].mean()
+
+
 @pytest.mark.parametrize(
     ("name", "share", "most_kl", "n_looking"), [("ioi", 0.96, 0.12, 27), ("induction", 0.98, 2.6, 9)]
 )
@@ -86,5 +105,6 @@ def test_the_circuits_in_the_data_keep_what_the_model_does(model, name, share, m
     test = SequentialTest(model, task, task.examples(128, seed=4), 0.05, averages(model, task, n_examples=64))
     own, kept = test.measure([Circuit(), circuit])
     assert kept.measures["logit difference"] / own.measures["logit difference"] == pytest.approx(share, abs=0.12)
+    assert kept.measures["top-1"] == pytest.approx(own.measures["top-1"], abs=0.06)
     assert kept.measures["KL"] < most_kl
     assert len(circuit.looking) == n_looking

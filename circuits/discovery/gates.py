@@ -26,9 +26,9 @@ from circuits.utils.progress import Progress
 
 POSITIONS = 320  # of the examples of a step
 RATE = 0.06  # of Adam
-ONE_HOT = 0.4  # what other mechanisms than a head's own pattern cost, as a share of its price
-WHOLE = 1.5  # what a mixture costs in the end beside that, if gates start from given weights
-MEANS = 0.3  # of the distance: what changes of the average loss and of the first measure add
+OTHER = 0.4  # the price of other mechanisms than a head's own pattern, as a share of the price of that
+MIXED = 1.5  # the price of a mixture in the end, if gates start from given weights, as the same share
+MEANS = 0.3  # how much the changes of averages count in the distance, beside the differences of single answers
 
 Weights = Mapping[Head, Float[Tensor, " circuit"]]  # of the mixture of every head; they add up to 1
 
@@ -51,10 +51,12 @@ def learned_gates(
         examples: the examples, a few at a time.
         circuits: the circuits, without idle heads; a head without a mechanism is intact. Where one has the mechanism of
             an earlier one, it has no weight, unless it is the last.
-        prices: what a head that keeps its own pattern costs at first and in the end, in units of the loss.
+        prices: what a head that keeps its own pattern costs at first and in the end, in units of the loss. The first
+            circuit's mechanisms cost nothing, all others ``OTHER`` of this.
         steps: the number of steps.
-        start: weights to start from. They are then driven to 0 or 1 in the second half of the steps: a circuit has
-            no mixtures, and its loss is higher than that of the mixtures that it is made from.
+        start: weights to start from. They are then pushed towards 0 and 1 in the second half of the steps (mixtures that
+            are worth more than their price stay): a circuit has no mixtures, and its loss is higher than that of the
+            mixtures that it is made from.
         progress: is called with the finished share.
     """
     named = sorted({head for one in circuits for head in one.heads})
@@ -73,13 +75,13 @@ def learned_gates(
         left = 1 - (weights.cumsum(dim=1) - weights)
         beyond = 1 - (weights / left.clamp(min=1e-6))[:, :-1].clamp(0, 1)
     adam = torch.optim.Adam([beyond.requires_grad_()], RATE, (0.9, 0.98))
-    own = [[0.0 if one == ways[0] else 1.0 if one == Intact() else ONE_HOT for one in ways] for ways in of_each]
+    own = [[0.0 if one == ways[0] else 1.0 if one == Intact() else OTHER for one in ways] for ways in of_each]
     share = torch.tensor(own, device=device)  # of the price
     made = torch.zeros(len(heads), steps, len(circuits))
     for step in range(steps):
         done = (step + 1) / steps
         price = prices[0] * (prices[1] / prices[0]) ** done
-        mixing = price * WHOLE * max(0.0, 2 * done - 1) if began else 0.0
+        mixing = price * MIXED * max(0.0, 2 * done - 1) if began else 0.0
         places = (torch.arange(at_once) + step * at_once) % len(examples)
         mixed = Mixed(model, task, examples.take(places.to(device)), heads, circuits)
         with torch.enable_grad():
@@ -121,7 +123,7 @@ class Mixed:
         """Return the distance of the answers from the model's own, averaged over the examples.
 
         Differences of single answers hide that all are shifted a little to one side. So changes of the averages count,
-        too: of the loss, and of the first number that the task gives beside it.
+        too: of the loss, and of the first measure (``Measured``), as a share of its average size.
         """
         outputs = self._run(weights)
         if not isinstance(self.task, Comparable):
@@ -131,7 +133,8 @@ class Mixed:
         shift = (loss - own).abs()
         if isinstance(self.task, Measured):
             now, own = (self.task.measured(one, self.examples)[:, 0] for one in (outputs, self.own))
-            shift = shift + (now - own).mean().abs() / own.abs().mean()
+            if own.any():  # a share of nothing would be NaN
+                shift = shift + (now - own).mean().abs() / own.abs().mean()
         return apart + MEANS * shift
 
     def _run(self, weights: Float[Tensor, "head circuit"] | None) -> Float[Tensor, "batch pos d_out"]:

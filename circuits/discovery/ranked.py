@@ -3,7 +3,7 @@
 1. gates     every head is a mixture of its average pattern, one-hot paths to what its roles look at, and its own
              pattern; how much of each is learned while the price of all but the first rises (gates.py)
 2. fewest    of the circuits at all prices, the smallest with a low loss
-3. settle    from a lower price on, gates are learned again and driven to 0 or 1; the smallest is taken again. This
+3. settle    from a lower price on, gates are learned again and pushed towards 0 or 1; the smallest is taken again. This
              and what is above is done with and without paths, and the smaller circuit is taken
 4. simplify  a head that nobody misses gets its average pattern; an intact one whose paths do as well gets these
 

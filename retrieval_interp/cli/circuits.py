@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 MOST_EXAMPLES = 1024  # an eighth of them for path patching
 UNFINISHED = "unfinished"  # the folder of what is measured, in that of the results, until all is done
-DISCOVERY, VALIDATION = 17_000, 10_000  # prompts that run, roughly
+DISCOVERY, VALIDATION = 30_000, 10_000  # prompts that run, roughly
 REPEATS = 2  # of the validation of a discovered circuit with four times as many examples, while it is undecided
 Out = Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")]
 

@@ -5,11 +5,12 @@ import torch
 
 from circuits import Circuit, Head, discover, evaluate, validate
 from circuits.averages import averages
-from circuits.discovery.gates import Mixed, learned_gates
+from circuits.discovery.gates import MEANS, Mixed, learned_gates
 from circuits.discovery.ranked import Ranked, circuit_at
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
+from circuits.mechanisms.mechanism import Intact
 from circuits.settings import deciding
 from circuits.utils.kept import keeping
 from tests.handmade import ChainTask, walking_circuit
@@ -54,6 +55,60 @@ def test_gates_open_for_the_heads_whose_average_pattern_costs_something(planted)
     assert 0 < len(needed) < len(walking_circuit(N_STEPS).heads)
     assert {*circuit_at(-1, gates, ways).looking} == needed
     assert all(weights[-1, 2] < 0.1 for weights in gates.values())
+
+
+def test_gates_that_start_from_weights_are_driven_to_0_or_1_and_others_are_not(planted):
+    model, task = planted
+    means, examples = averages(model, task, n_examples=64), task.examples(64, seed=1)
+    ways, first = [Circuit(means.patterns), Circuit()], dict.fromkeys(EVERY, torch.tensor([0.5, 0.5]))
+    given = model, task, examples, ways, (0.2, 0.2), 48
+    mixed, settled = (torch.stack([*learned_gates(*given, start).values()])[:, -1] for start in (None, first))
+    assert mixed.amax(dim=1).min() < 0.85
+    assert settled.amax(dim=1).min() > 0.99
+
+
+class Silent(ChainTask):
+    """The chain task with a measure that is always 0."""
+
+    measures = ("silence",)
+
+    def measured(self, outputs, examples):
+        return torch.zeros(len(examples), 1)
+
+
+def test_a_measure_that_is_zero_leaves_the_distance_as_it_is(planted):
+    model, task = planted
+    examples, ways = task.examples(8, seed=1), [Circuit(dict.fromkeys(EVERY, "uniform")), Circuit()]
+    weights = torch.tensor([[1.0, 0.0]]).expand(len(EVERY), 2)
+    one, other = (Mixed(model, each, examples, EVERY, ways).distance(weights) for each in (task, Silent(N_STEPS)))
+    assert torch.equal(one, other)
+
+
+def test_the_distance_counts_a_shift_of_all_answers_beside_each_difference(planted):
+    """Of a task whose differences are 0, all that is left is the change of the average loss."""
+    model, task = planted
+    means, examples = averages(model, task, n_examples=64), task.examples(64, seed=1)
+    blind = ChainTask(N_STEPS)
+    blind.differences = lambda outputs, others, examples: torch.zeros(len(examples), 1, 1)
+    ways = [Circuit(means.patterns), Circuit()]
+    weights = torch.tensor([[1.0, 0.0]]).expand(len(EVERY), 2)
+    own, changed = evaluate(model, task, examples, [Circuit(), ways[0]], averages=means).mean(dim=(1, 2))
+    distance = Mixed(model, blind, examples, EVERY, ways).distance(weights)
+    assert distance.item() == pytest.approx(MEANS * (changed - own).abs().item(), rel=1e-4)
+    assert distance > 0.1
+
+
+def test_intact_heads_whose_paths_do_as_well_get_these_and_others_stay_intact(planted):
+    model, task = planted
+    means = averages(model, task, n_examples=64)
+    test = SequentialTest(model, task, task.examples(512, seed=1), 0.05, means, searching=True)
+    planned = walking_circuit(N_STEPS).heads
+    *_, last = planned
+    ways = {**planned, last: means.patterns[last]}  # this one is needed
+    found = Ranked(test, task.examples(2, seed=0), means)._simpler(
+        "simplify", Circuit(dict.fromkeys(planned, "intact")), ways
+    )
+    assert found.heads == {**planned, last: Intact()}
 
 
 def test_a_planted_circuit_is_found_by_gates_and_its_validation_names_what_was_not_tested(planted):
