@@ -54,9 +54,9 @@ def learned_gates(
         prices: what a head that keeps its own pattern costs at first and in the end, in units of the loss. The first
             circuit's mechanisms cost nothing, all others ``OTHER`` of this.
         steps: the number of steps.
-        start: weights to start from. They are then pushed towards 0 and 1 in the second half of the steps (mixtures that
-            are worth more than their price stay): a circuit has no mixtures, and its loss is higher than that of the
-            mixtures that it is made from.
+        start: weights to start from. They are then pushed towards 0 and 1 in the second half of the steps (mixtures
+            that are worth more than their price stay): a circuit has no mixtures, and its loss is higher than that of
+            the mixtures that it is made from.
         progress: is called with the finished share.
     """
     named = sorted({head for one in circuits for head in one.heads})
