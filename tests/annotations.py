@@ -11,9 +11,9 @@ from beartype.claw import beartype_packages
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parent.parent
-# Beartype alone wants names that are there for type checkers only, gives classes a method that Ray does not take, does
-# not find what a NamedTuple's annotations name that are read later, and comes before what reads arguments (entrance).
-SLOW = ("jaxtyping", "TYPE_CHECKING", "ray.remote", "class Loaded(NamedTuple)", "@entrance")
+# Beartype alone wants names that are there for type checkers only, does not find what a NamedTuple's annotations name
+# that are read later, and comes before what reads arguments (entrance).
+SLOW = ("jaxtyping", "TYPE_CHECKING", "class Loaded(NamedTuple)", "@entrance")
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
     for package in ("circuits", "retrieval_interp")

@@ -73,9 +73,7 @@ train tiny --resume ; train --resume --out nowhere ; train --resume --out bare ;
 train tiny --device frob ; train tiny --steps 0 ; train tiny --out NOWHERE
 study sweep nothing
 study sweep damaged.yaml ; study sweep odd.yaml ; study sweep unknown.yaml ; study sweep curricula --scale paper
-study sweep figure4 --engine local --address here:1 ; study sweep figure4 --gpus 1 ; study sweep figure4 --engine frob
-study sweep figure4 --engine ray --gpus 1.5 ; study sweep figure4 --engine ray --address nonsense
-study sweep figure4 --engine ray --device tpu ; study sweep figure4 --out NOWHERE
+study sweep figure4 --device frob ; study sweep figure4 --out NOWHERE
 llm ask
 llm ask --model a/b --from-logs logs ; llm ask --model a/b --formulations nonsense
 llm ask --model a/b --steps x ; llm ask --model a/b --out NOWHERE

@@ -30,7 +30,7 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
     ),
 }
 ON_FIRST_USE, OWN = {"Deferred", "find_spec"}, {"circuits", "retrieval_interp"}
-EXTRAS = ("llm", "notebook", "sweep")
+EXTRAS = ("llm", "notebook")
 
 
 @pytest.mark.parametrize("package", ORDER)

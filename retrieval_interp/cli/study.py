@@ -1,7 +1,6 @@
 """The commands of the study: attention through the training of one model, and the training of many."""
 
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -70,11 +69,6 @@ def sweep(
         Path | None,
         typer.Option(help="Folder of the runs (default: in reports/sweeps); unfinished runs are continued."),
     ] = None,
-    engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
-    address: Annotated[
-        str, typer.Option(help="The cluster: host:port of its head; auto: one on this machine; local: a new one here.")
-    ] = "auto",
-    gpus: Annotated[float, typer.Option(min=0, help="Share of a GPU that a run takes on the cluster.")] = 0,
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -82,30 +76,22 @@ def sweep(
 
     Exits with 1 if runs failed.
     """
-    if engine == "local" and (address != "auto" or gpus):
-        raise BadInput("--address and --gpus need --engine ray")
     if scale and plan != "figure4":
         raise BadInput("--scale needs the plan figure4")
     from circuits.utils.files import check_writable, write_together
     from retrieval_interp.models.provenance import versions
-    from retrieval_interp.sweep.cluster import connect, on_cluster
     from retrieval_interp.sweep.figure4 import figure4_figure, figure4_table
-    from retrieval_interp.sweep.run import one_by_one, results
+    from retrieval_interp.sweep.run import results
     from retrieval_interp.sweep.run import sweep as train_all
-    from retrieval_interp.training.training_step import check_device_name, choose_device
+    from retrieval_interp.training.training_step import choose_device
 
     runs = load_plan(path := find_plan(plan, scale or "laptop"))
     folder = out or Path("reports/sweeps") / path.stem
     for file in (files := [folder / name for name in ("figure4.csv", "runs.csv", "figure4.html")]):
         check_writable(file)
-    if engine == "ray":
-        check_device_name(device)
-        trained = partial(on_cluster, folder=folder, device=device, task=connect(address, gpus))
-    else:
-        choose_device(device)
-        trained = partial(one_by_one, folder=folder, device=device)
+    choose_device(device)
     with runs_bar() as progress:
-        failures = train_all(runs, folder, trained, progress)
+        failures = train_all(runs, folder, device, progress)
     from circuits.figures.page import PLOTLY_CONFIG
 
     command = shlex.join(["retrieval-interp", "study", "sweep", plan, *(["--scale", scale] if scale else [])])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -64,21 +64,19 @@ def train_many(
         raise BadInput(f"{len(presets)} presets with {seeds} seeds; expected at least one of each")
     runs, folder = [Run(name, seed) for name in presets for seed in range(seeds)], to_path(folder)
     with shown(progress, "training") as progress:
-        failures = sweep(runs, folder, lambda missing: one_by_one(missing, folder, device), progress)
+        failures = sweep(runs, folder, device, progress)
     for run, reason in failures.items():
         raise BadInput(f"{run} failed: {reason}")
     return results(runs, folder)
 
 
-def sweep(
-    runs: Sequence[Run], folder: Path, engine: Callable[[list[Run]], Iterable[Outcome]], progress: Progress
-) -> dict[Run, str]:
+def sweep(runs: Sequence[Run], folder: Path, device: str, progress: Progress) -> dict[Run, str]:
     """Train every run that is not finished.
 
     Args:
         runs: the runs that are wanted.
         folder: the folder of their model directories.
-        engine: trains runs, and yields each with its outcome as it ends: ``one_by_one``, or a Ray cluster.
+        device: a name for ``choose_device``.
         progress: is called with the share of the runs that have ended, 0 to 1.
 
     Returns:
@@ -93,9 +91,7 @@ def sweep(
     missing = [run for run in runs if not (place(folder, run) / RESULT).exists()]
     failures: dict[Run, str] = {}
     progress(1 - len(missing) / len(runs))
-    for ended, (run, reason) in enumerate(engine(missing), start=1):
-        if reason is None and not (place(folder, run) / RESULT).exists():
-            reason = f"left no {RESULT} here; all machines must share the folder"
+    for ended, (run, reason) in enumerate(one_by_one(missing, folder, device), start=1):
         if reason is not None:
             failures[run] = reason
         progress(1 - (len(missing) - ended) / len(runs))

@@ -1,6 +1,5 @@
 import json
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -23,7 +22,7 @@ RUNS = [Run("other", 0), Run("other", 1)]
 
 
 def swept(folder, runs=RUNS):
-    return sweep(runs, folder, partial(one_by_one, folder=folder, device="cpu"), lambda share: None)
+    return sweep(runs, folder, "cpu", lambda share: None)
 
 
 def stopping(at):
@@ -156,11 +155,7 @@ def test_the_command_trains_a_plan_goes_on_and_says_what_failed(tmp_path, capsys
         (["nosuch"], "nosuch: no such file"),
         (["curricula", "--device", "tpu"], "device 'tpu' is not known"),
         (["curricula", "--scale", "huge"], "'huge' is not one of"),
-        (["curricula", "--gpus", "1"], "--address and --gpus need --engine ray"),
         (["curricula", "--scale", "paper"], "--scale needs the plan figure4"),
-        (["curricula", "--engine", "ray", "--gpus", "1.5"], "a run cannot take 1.5 GPUs; expected a share or a whole"),
-        (["curricula", "--engine", "ray", "--address", "127.0.0.1:9"], "127.0.0.1:9: no Ray cluster answers there"),
-        (["curricula", "--engine", "ray", "--address", "nonsense"], "nonsense: no Ray cluster answers there"),
     ],
 )
 def test_what_cannot_be_swept_is_one_clear_line(tmp_path, capsys, arguments, message):
