@@ -23,7 +23,6 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 from benchmarks.arguments import at_least
 from circuits.averages import averages
 from circuits.circuit import Circuit
-from circuits.discovery.discovery import AVERAGED
 from circuits.discovery.gates import learned_gates
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import SequentialTest
@@ -72,7 +71,7 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
     task = MetricTask(RandomTokens(None, n_tokens=model.cfg.d_vocab), model, Metric.kl, 1.0)
     with shown(None, "content or position") as progress:
         began, used = time.perf_counter(), time.process_time()
-        means = averages(model, task, n_examples=AVERAGED)
+        means = averages(model, task)
         averaged, averaging = time.perf_counter(), time.process_time()
         few = task.examples(current().ranked, 1)
         ways = [Circuit(means.patterns), Circuit()]

@@ -160,7 +160,7 @@ def evaluate(
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
         progress: is called with the finished share, 0 to 1, if it is given.
-        averages: the average outputs of idle heads; by default those over 1,024 examples of the task, seed 0.
+        averages: the average outputs of idle heads; by default those of ``circuits.averages``, seed 0.
 
     Raises:
         BadInput: a circuit does not fit the model or the examples, the losses depend on outputs at positions

@@ -17,7 +17,7 @@ from circuits.mechanisms.fixed_pattern import FixedPattern, check_layouts
 from circuits.model.layers import attention
 from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.roles import Roles
-from circuits.settings import current
+from circuits.settings import current, has_many_heads
 from circuits.split import part, sizes
 from circuits.task import Examples, Task
 from circuits.utils.kept import keep, kept, key_of
@@ -91,8 +91,9 @@ class Averages:
 def averaged_examples(
     model: Transformer, task: Task, seed: int = 0, n_examples: int | None = None, stream: str = "means"
 ) -> Examples:
-    """Return the examples that are averaged over, from an rng stream of their own; 1,024 by default."""
-    n, device = n_examples or current().averaged, next(model.parameters()).device
+    """Return the examples that are averaged over, from an rng stream of their own; by default as for ``averages``."""
+    usual = current().averaged_of_many if has_many_heads(model.cfg) else current().averaged
+    n, device = n_examples or usual, next(model.parameters()).device
     there = sizes(task).get(stream, n)  # a data set may have fewer
     return examples_of(part(task, stream), min(n, there), stream_seed(seed, stream), device)
 
@@ -101,7 +102,7 @@ def averaged_examples(
 def averages(
     model: Transformer, task: Task, seed: int = 0, n_examples: int | None = None, stream: str = "means"
 ) -> Averages:
-    """Return the averages of a model's heads over fresh examples, from the rng stream of this name; 1,024 by default.
+    """Return the averages of a model's heads over fresh examples of an rng stream; by default 1,024, of many heads 256.
 
     Raises:
         BadInput: the seed or the number of examples cannot be used.

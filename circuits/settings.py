@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -37,7 +37,7 @@ class Settings(Result):
         few: the fewest examples for any circuit: enough to see that a loss is far above the threshold.
         enough: the fewest examples for a loss below the threshold, and for every loss that a report shows.
         in_passing: the most examples for a candidate that is an intermediate step of a search.
-        averaged: the examples in a head's average pattern.
+        averaged, averaged_of_many: the examples in a head's average pattern, and in that of a model with many heads.
         kept: discovery keeps what costs at least so many least effects, so that it clearly has one on other examples.
         failed: the model fails an instance if its loss is more than this share of the range above the average.
         random_sets: the sets of three or more of the circuit's heads that are knocked out, beside all single ones and
@@ -57,7 +57,8 @@ class Settings(Result):
         carries: the interchange accuracy from which on a role carries a variable, and the share of instances in which
             the target of a self-consistent path gets most attention: in most cases.
         aim, last: the shares of the threshold that discovery may use while mechanisms are chosen, and in the last
-            pruning. The rest is a margin, because other examples may be harder.
+            pruning. The rest is a margin, because other examples may be harder. Of many heads, ``last`` is an upper
+            bound: the margin is what the final test needs (betting.py), but at most half of the threshold.
         slack: how much simpler mechanisms may raise a loss that is already too high; without it none would be tried.
     """
 
@@ -69,6 +70,7 @@ class Settings(Result):
     enough: Count = 128
     in_passing: Count = 512
     averaged: Count = 1024
+    averaged_of_many: Count = 256
     kept: Amount = 2.0
     failed: Share = 0.25
     random_sets: Whole = 10
@@ -94,6 +96,11 @@ _CURRENT: ContextVar[Settings] = ContextVar("settings", default=DEFAULT)
 def current() -> Settings:
     """Return the settings that hold here."""
     return _CURRENT.get()
+
+
+def has_many_heads(cfg: Any) -> bool:
+    """Whether a model of this config has more heads than are ablated one by one."""
+    return bool(cfg.n_layers * cfg.n_heads > current().one_by_one)
 
 
 @contextmanager

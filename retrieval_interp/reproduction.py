@@ -66,7 +66,7 @@ def report_of(folder: Path) -> Report | None:
         return None
     report = Report.read(folder / REPORT)
     circuit: Circuit | None = load_circuit(folder / CIRCUIT) if (folder / CIRCUIT).exists() else None
-    searched = report.discovery is not None and not report.discovery.found
+    searched = report.discovery is not None and report.discovery.combined.decision == "above"  # and nothing was kept
     if not searched and (circuit is None or circuit.digest != report.circuit.digest):
         raise BadInput(f"{folder / REPORT}: belongs to another circuit than {CIRCUIT}; validate again")
     return report

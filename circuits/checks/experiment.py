@@ -16,7 +16,7 @@ from circuits.losses.sequential_test import OWN, DecidedLoss, Range, SequentialT
 from circuits.mechanisms.mechanism import Idle, Resample
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision, Verdict
-from circuits.settings import current
+from circuits.settings import has_many_heads
 from circuits.split import part
 from circuits.task import Task
 
@@ -74,7 +74,7 @@ class Experiment:
         self.outside = tuple(head for head, own in circuit.heads.items() if isinstance(own, Idle | Resample))
         self.heads = tuple(head for head in self.all_heads if head not in self.outside)
         self.looking = circuit.looking
-        self.many = len(self.all_heads) > current().one_by_one
+        self.many = has_many_heads(model.cfg)
 
     @property
     def scale(self) -> Range:
@@ -117,10 +117,9 @@ class Experiment:
 
     def low(self, name: str, what: str, one: DecidedLoss) -> Verdict:
         """Return whether a loss is low, with the numbers."""
-        decision = DECISIONS[one.decision]
-        than = {"below": "below", "above": "not below", "undecided": "not clearly on one side of"}[one.decision]
-        said = f"{what} is {one.loss}: {self.excess(one)}, {than} {self.threshold:.3g}."
-        return Verdict(name=name, decision=decision, sentence=f"{said} {MORE}" if decision == "undecided" else said)
+        said = f"{what} is {one.loss}: {self.excess(one)}, {SIDES[one.decision]} {self.threshold:.3g}."
+        said = f"{said} {MORE}" if one.decision == "undecided" else said
+        return Verdict(name=name, decision=DECISIONS[one.decision], sentence=said)
 
     def excess(self, one: DecidedLoss) -> str:
         """Return how far a loss is above the model's own in words; examples count whole, and not at most 1."""
@@ -128,6 +127,7 @@ class Experiment:
 
 
 DECISIONS: Mapping[Compared, Decision] = {"below": "holds", "above": "fails", "undecided": "undecided"}
+SIDES = {"below": "below", "above": "not below", "undecided": "not clearly on one side of"}
 
 
 def verdict(name: str, said: str, fails: Lists = NOTHING, undecided: Lists = NOTHING) -> Verdict:
@@ -142,8 +142,7 @@ def verdict(name: str, said: str, fails: Lists = NOTHING, undecided: Lists = NOT
 
 def is_low(name: str, what: str, one: DecidedLoss, threshold: float) -> Verdict:
     """Return whether a loss is below a threshold that is a loss, as in the paper."""
-    side = {"below": "below", "above": "not below", "undecided": "not clearly on one side of"}[one.decision]
-    sentence = f"{what} is {one.loss}, {side} the threshold {threshold:g}."
+    sentence = f"{what} is {one.loss}, {SIDES[one.decision]} the threshold {threshold:g}."
     return Verdict(name=name, decision=DECISIONS[one.decision], sentence=sentence)
 
 

@@ -51,14 +51,11 @@ class Faithfulness(Result):
         which = "without a path" + (f", but the {self.named} that are named intact," if self.named else "")
         need = {"below": f"No head {which} needs content", "above": f"Heads {which} need content"}
         said = need.get(self.patterns.decision, f"Undecided whether heads {which} need content")
+        alone = f"Positions alone solve this task: with all heads at their average patterns {self.positions.loss}."
         return (
             *([f"{at_random}; the best has the loss {self.random_heads[0].loss}."] if self.random_heads else ()),
             f"{said}: with their average patterns, which depend on positions only, the loss is {self.patterns.loss}.",
-            *(
-                [f"Positions alone solve this task: with all heads at their average patterns {self.positions.loss}."]
-                if self.positions.decision == "below"
-                else ()
-            ),
+            *([alone] if self.positions.decision == "below" else ()),
         )
 
 

@@ -74,6 +74,13 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
         elif not mechanism.paths and not mechanism.where and mechanism != Idle() and not experiment.many:
             ways[head, None] = {"idle": partial(_ablated, head=head, ablation=Idle())}
     each = {(part, way): change for part, changes in ways.items() for way, change in changes.items()}
+    solved = experiment.combined.decision == "below"
+    if experiment.many and not solved:  # no more than the prices
+        made, few = {one: change(circuit) for one, change in each.items()}, current().enough
+        priced = experiment.test.test(
+            made, than=circuit, limit=current().least, failing="below", min_examples=few, max_examples=few
+        )
+        return tuple(_removal(part, [*changes], priced, {}, {}, solved) for part, changes in ways.items())
     directly = _effects(experiment, circuit, each, min_examples=current().enough)
     clear = [part for part, changes in ways.items() if all(directly[part, way].decision == "above" for way in changes)]
     rest = {one: change for one, change in each.items() if one[0] not in clear}
@@ -85,7 +92,6 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
         alone = _effects(experiment, Circuit(dict.fromkeys(experiment.outside, ablation)), changed)
         intact = {one: [*effects, *([alone[one]] if one in alone else [])] for one, effects in intact.items()}
 
-    solved = experiment.combined.decision == "below"
     open_ = {one: change for one, change in rest.items() if solved and _shown(directly[one], intact[one]) != "above"}
     backups: dict[Way, list[DecidedLoss]] = {one: [] for one in open_}
     for twin in circuit.paths if open_ and not experiment.many else ():

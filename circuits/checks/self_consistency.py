@@ -156,12 +156,13 @@ def steering_itself(experiment: Experiment) -> SelfConsistency:
     intact = test.test({None: without}, min_examples=n)[None]
     ((by_label, of_labels),) = excess_by_label(test, [without], _named(circuit))
     heads = consistency(test, circuit, content)
+    costly = experiment.many and experiment.combined.decision != "below"  # nothing is low, and each head takes long
     for index, head in enumerate(heads):
-        if head.decision != "holds":
+        if not costly and head.decision != "holds":
             restored = dict(restoring(test, circuit, [head.head]))
             heads[index] = head.model_copy(update={"restored_by": restored})
     all_low = together([DECISIONS[intact.decision], DECISIONS[of_labels]])
-    restored = {} if all_low == "holds" else dict(restoring(test, circuit, content))
+    restored = {} if all_low == "holds" or costly else dict(restoring(test, circuit, content))
     lower, n_heads = range(content[-1].layer), model.cfg.n_heads
     unnamed = sum(Head(layer, index) not in circuit.heads for layer in lower for index in range(n_heads))
     decision = together([all_low, *(head.decision for head in heads)])

@@ -28,17 +28,16 @@ from circuits.discovery.steering import steer
 from circuits.entrance import entrance
 from circuits.errors import BadInput
 from circuits.given import stream_seed
+from circuits.losses.betting import margin
 from circuits.losses.sample import Sample
 from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer
 from circuits.results import Protocol, Result
-from circuits.settings import current
+from circuits.settings import current, has_many_heads
 from circuits.split import at_most, part
 from circuits.task import Examples, Task
 from circuits.utils.progress import Progress, part_of, shown
-
-AVERAGED = 256  # examples in an average of a model with many heads
 
 
 class Discovery(Result, extra="ignore"):
@@ -96,7 +95,7 @@ def discover(
         task: the model's task: examples with roles, all of the same length, and a loss. A path may hold on some
             instances only, by the labels of a group of the examples, or by position if they have no groups.
         n_examples: the number of examples for the choices; the final losses are measured on as many others. Patterns
-            are averaged over as many others, too, but at most 1,024.
+            are averaged over as many others, too, but at most 1,024, or 256 of many heads.
         threshold: a loss counts as low if it exceeds the model's own by less than this share of the range, which is the
             loss with all heads idle minus the model's own.
         seed: the seed of the examples. Averages, attention that suggests paths, choices, final losses and ``validate``
@@ -118,11 +117,8 @@ def discover(
         return Sample(part(task, stream), n, stream_seed(seed, stream), next(model.parameters()).device)
 
     with shown(None, "discovering") as progress:
-        n_few, many = (
-            max(2, min(n_examples, current().enough)),
-            model.cfg.n_layers * model.cfg.n_heads > current().one_by_one,
-        )
-        n_read = min(n_examples, AVERAGED if many else current().averaged)
+        n_few, many = max(2, min(n_examples, current().enough)), has_many_heads(model.cfg)
+        n_read = min(n_examples, current().averaged_of_many if many else current().averaged)
         averages = Averages.of(model, averaged_examples(model, task, seed, n_read))
         shown_by = averaged_examples(model, task, seed, n_read, "attention")  # the paths that are tried
         ranging = SequentialTest(model, task, drawn("range", n_few), threshold, averages)
@@ -134,7 +130,8 @@ def discover(
             circuit = literal_circuit(tests[0], shown_by, progress)
         elif many:
             rank_by = drawn("content", current().ranked)
-            tests, n_read = [test.with_threshold(current().last * threshold)], n_read + len(rank_by)
+            aim = max(threshold / 2, min(current().last * threshold, threshold - margin(n_examples)))  # decidable
+            tests, n_read = [test.with_threshold(aim)], n_read + len(rank_by)
             ranked = Ranked(tests[0], rank_by.take(slice(0, len(rank_by))), averages, trials)
             circuit = ranked.circuit(shown_by, part_of(progress, 0.05, 0.95))
         else:
@@ -143,8 +140,7 @@ def discover(
             heads, circuit, fits, tests = _one_by_one(test, fewer, shown_by, n_few, progress)
             trials = [trial for one in fits for trial in one.trials]
             n_read = n_read // 2 + sum({id(one.observed): one.observed.n_readings for one in fits}.values())
-        absolute = protocol == "paper"
-        fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, absolute)
+        fresh = SequentialTest(model, task, drawn("discovered", n_examples), threshold, *given, protocol == "paper")
         combined = fresh.test({None: circuit}, min_examples=n_examples)[None]
         progress(1.0)
     return Discovery(

@@ -48,7 +48,7 @@ def learned_gates(
     Args:
         model: the model.
         task: its task. The distance is what it says (``Comparable``), else the loss.
-        examples: the examples, a few at a time.
+        examples: the examples, a few at a time; what is left of them is not used.
         circuits: the circuits, without idle heads; a head without a mechanism is intact. Where one has the mechanism of
             an earlier one, it has no weight, unless it is the last.
         prices: what a head that keeps its own pattern costs at first and in the end, in units of the loss. The first
@@ -66,6 +66,7 @@ def learned_gates(
     if found := kept(key):
         return dict(zip(heads, found["weights"], strict=True))
     at_once = min(len(examples), max(1, POSITIONS // examples.inputs.shape[1]))
+    n_batches, batches = len(examples) // at_once, dict[int, Mixed]()
     device = examples.inputs.device
     of_each = [[_of(one, head) for one in circuits] for head in heads]
     there = torch.tensor([[one not in ways[:n] for n, one in enumerate(ways)][:-1] for ways in of_each], device=device)
@@ -82,11 +83,13 @@ def learned_gates(
         done = (step + 1) / steps
         price = prices[0] * (prices[1] / prices[0]) ** done
         mixing = price * MIXED * max(0.0, 2 * done - 1) if began else 0.0
-        places = (torch.arange(at_once) + step * at_once) % len(examples)
-        mixed = Mixed(model, task, examples.take(places.to(device)), heads, circuits)
+        if (at := step % n_batches) not in batches:
+            batches = batches if n_batches < steps else {}
+            batches[at] = Mixed(model, task, examples.take(slice(at * at_once, (at + 1) * at_once)), heads, circuits)
         with torch.enable_grad():
             weights = _weights(beyond)
-            cost = mixed.distance(weights) + price * (weights * share).sum() + mixing * (weights * (1 - weights)).sum()
+            cost = price * (weights * share).sum() + mixing * (weights * (1 - weights)).sum()
+            cost = cost + batches[at].distance(weights)
             (beyond.grad,) = torch.autograd.grad(cost, beyond)
         adam.step()
         with torch.no_grad():
@@ -125,31 +128,38 @@ class Mixed:
         Differences of single answers hide that all are shifted a little to one side. So changes of the averages count,
         too: of the loss, and of the first measure (``Measured``), as a share of its average size.
         """
-        outputs = self._run(weights)
+        outputs, unablated = self._outputs(self._run(weights)), self._outputs(self.own)
         if not isinstance(self.task, Comparable):
             return losses_of(self.task, outputs, self.examples, finite=False).mean()
-        apart = self.task.differences(outputs, self.own, self.examples).nanmean()
-        loss, own = (losses_of(self.task, one, self.examples, finite=False).mean() for one in (outputs, self.own))
+        apart = self.task.differences(outputs, unablated, self.examples).nanmean()
+        loss, own = (losses_of(self.task, one, self.examples, finite=False).mean() for one in (outputs, unablated))
         shift = (loss - own).abs()
         if isinstance(self.task, Measured):
-            now, own = (self.task.measured(one, self.examples)[:, 0] for one in (outputs, self.own))
+            now, own = (self.task.measured(one, self.examples)[:, 0] for one in (outputs, unablated))
             if own.any():  # a share of nothing would be NaN
                 shift = shift + (now - own).mean().abs() / own.abs().mean()
         return apart + MEANS * shift
 
-    def _run(self, weights: Float[Tensor, "head circuit"] | None) -> Float[Tensor, "batch pos d_out"]:
+    def _run(self, weights: Float[Tensor, "head circuit"] | None) -> Float[Tensor, "row d_out"]:
         residual = self.opened.embed()
         for layer in range(self.cfg.n_layers):
             edit = None if weights is None else self._edit(layer, weights)
             residual = self.opened.block(layer, residual, edit)
-        rows = self.opened.read(residual[self.read])
-        outputs = rows.new_full((*residual.shape[:2], rows.shape[-1]), torch.nan)
+        return self.opened.read(residual[self.read])
+
+    def _outputs(self, rows: Float[Tensor, "row d_out"]) -> Float[Tensor, "batch pos d_out"]:
+        outputs = rows.new_full((*self.examples.inputs.shape[:2], rows.shape[-1]), torch.nan)
         outputs[self.read] = rows
         return outputs
 
     def _edit(self, layer: int, weights: Float[Tensor, "head circuit"]) -> Edit:
         ways = {head: self._ways(head, weights) for head in (Head(layer, n) for n in range(self.cfg.n_heads))}
-        return lambda own: torch.stack([self._pattern(head, ways[head], own[:, head.index]) for head in ways], dim=1)
+
+        def mixed(own: Tensor) -> Tensor:
+            each = own.unbind(dim=1)  # the gradient of selecting one of them at a time is slow
+            return torch.stack([self._pattern(head, ways[head], each[head.index]) for head in ways], dim=1)
+
+        return mixed
 
     def _ways(self, head: Head, weights: Float[Tensor, "head circuit"]) -> list[tuple[Mechanism, Any]]:
         own = [_of(circuit, head) for circuit in self.circuits]

@@ -13,6 +13,7 @@ import math
 from jaxtyping import Bool, Float
 
 from circuits.losses.loss import Compared
+from circuits.settings import current
 from circuits.utils.lazy import torch
 
 STAKE = 0.9  # of what may be lost without going broke
@@ -35,6 +36,11 @@ def decided(
     below = _first(_log_wealth(values, limit, 1) >= -math.log(error))
     other = _first(_log_wealth(values, limit, -1) >= -math.log(error if above is None else above))
     return "undecided" if below == other else "below" if below < other else "above"
+
+
+def margin(n: int) -> float:
+    """Return how far from a limit a mean must be, at least, for ``n`` examples to decide, even if all are alike."""
+    return -math.log(current().error) / STAKE / n
 
 
 def _first(there: Bool[torch.Tensor, " example"]) -> float:

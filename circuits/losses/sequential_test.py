@@ -30,7 +30,7 @@ from circuits.mechanisms.mechanism import Idle
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Number, Result
 from circuits.roles import Roles
-from circuits.settings import current
+from circuits.settings import current, has_many_heads
 from circuits.task import Examples, Task
 from circuits.utils.kept import keep, kept, key_of
 
@@ -150,8 +150,8 @@ class SequentialTest:
     @property
     def first(self) -> Examples:
         """The examples by which attention and losses by label are split: a block; of many heads or in a search, few."""
-        many = self.model.cfg.n_layers * self.model.cfg.n_heads > current().one_by_one
-        return self.examples.take(slice(0, current().enough if self.searching or many else BLOCK))
+        few = self.searching or has_many_heads(self.model.cfg)
+        return self.examples.take(slice(0, current().enough if few else BLOCK))
 
     @property
     def averages(self) -> Averages:

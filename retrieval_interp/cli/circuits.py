@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from circuits.task import Task
 
 app = typer.Typer()
+USUAL, OF_MANY = 1024, 512  # examples by default; of a model with many heads
 MOST_EXAMPLES = 1024  # an eighth of them for path patching
 UNFINISHED = "unfinished"  # the folder of what is measured, in that of the results, until all is done
 DISCOVERY, VALIDATION = 30_000, 10_000  # prompts that run, roughly
@@ -69,7 +70,7 @@ def validate(
     model_dir: Model,
     circuit: CircuitFile = None,
     out: Out = None,
-    examples: Examples = 1024,
+    examples: Examples = None,
     seed: Seed = 0,
     threshold: Threshold = 0.05,
     language_task: LanguageTaskName = None,
@@ -96,7 +97,7 @@ def validate(
         hypothesis = circuits.load_circuit(circuit)
     check_folder(out)
     model, task = opened(model_dir, language_task, metric, bos)
-    about = facts(model_dir, model, task)
+    examples, about = examples or usual(model), facts(model_dir, model, task)
     with long_work(out, {**about, "circuit": hypothesis.digest}, model, task, VALIDATION):
         report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)
         report = report.by(protocol.value)
@@ -111,7 +112,7 @@ def discover(
         Path | None,
         typer.Option(help="Folder for circuit.yaml, report.json, report.md and report.html (default: reports/MODEL)."),
     ] = None,
-    examples: Examples = 1024,
+    examples: Examples = None,
     seed: Seed = 0,
     threshold: Threshold = 0.05,
     language_task: LanguageTaskName = None,
@@ -122,8 +123,9 @@ def discover(
 ) -> None:
     """Find the circuit of a transformer, and validate it on fresh examples, as validate does.
 
-    The validation takes up to 16 times as many examples while it is undecided. Exits with 0 if a circuit was
-    found and holds on the fresh examples, 1 if not, 2 on bad input.
+    The validation takes up to 16 times as many examples while it is undecided. A circuit is also saved if it is
+    undecided whether its loss is low. Exits with 0 if a circuit was saved and holds on the fresh examples, 1 if not, 2
+    on bad input.
     """
     import circuits
 
@@ -132,7 +134,7 @@ def discover(
     check_folder(out)
     model, task = opened(model_dir, language_task, metric, bos)
     chosen: dict[str, Any] = {"threshold": threshold, "seed": seed}
-    about = facts(model_dir, model, task)
+    examples, about = examples or usual(model), facts(model_dir, model, task)
     options = {"seed": seed, "threshold": f"{threshold:g}", "examples": examples}
     options |= {"protocol": protocol.value} if protocol == ProtocolChoice.paper else {}
     options |= {key: about[key] for key in ("task", "metric", "bos") if about.get(key, "default") != "default"}
@@ -145,22 +147,33 @@ def discover(
         circuit = replace(discovery.circuit, name=name, description=f"Found by: {command}.")
         if not as_json:
             print_discovery(discovery)
-        if discovery.found:
-            circuits.save_circuit(circuit, out / "circuit.yaml")
-            typer.echo(f"The circuit is in {out / 'circuit.yaml'}. It is now validated on fresh examples.", err=as_json)
-        else:
-            typer.echo(f"No circuit was found: the loss of the best candidate is {discovery.combined}.", err=as_json)
-            if (out / "circuit.yaml").exists():
-                typer.echo(f"{out / 'circuit.yaml'} is older, and not the circuit of this report.", err=as_json)
+        combined, file = discovery.combined, out / "circuit.yaml"
+        found = combined.decision != "above"
+        if not found:
+            typer.echo(f"No circuit was found: the loss of the best candidate is {combined}.", err=as_json)
+        elif not discovery.found:
+            typer.echo(f"Undecided whether the loss is low: {combined}.", err=as_json)
+        if found:
+            circuits.save_circuit(circuit, file)
+            typer.echo(f"The circuit is in {file}. It is now validated on fresh examples.", err=as_json)
+        elif file.exists():
+            typer.echo(f"{file} is older, and not the circuit of this report.", err=as_json)
         report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
         for _ in range(REPEATS):
             if report.more_examples_could_decide and report.paper is not None:  # few heads: it takes seconds
                 examples *= 4
                 report = circuits.validate(model, task, circuit, n_examples=examples, **chosen).by(protocol.value)
         report = report.model_copy(update={"discovery": discovery})
-        if discovery.found and report.paper is not None:
+        if found and report.paper is not None:
             report = taken_apart(report, model, task)
-    finished(report.about(about), out, as_json, discovery.found)
+    finished(report.about(about), out, as_json, found)
+
+
+def usual(model: "Transformer") -> int:
+    """Return the number of examples where none was asked for."""
+    from circuits.settings import has_many_heads
+
+    return OF_MANY if has_many_heads(model.cfg) else USUAL
 
 
 @contextmanager
@@ -170,12 +183,11 @@ def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", tas
     ``runs`` is about how many prompts run through the model.
     """
     from circuits.model.transformer import run
-    from circuits.settings import current
+    from circuits.settings import has_many_heads
     from circuits.utils.kept import keeping
     from retrieval_interp.language_tasks.metric import MetricTask
 
-    n_heads = model.cfg.n_layers * model.cfg.n_heads
-    if not isinstance(task, MetricTask) or n_heads <= current().one_by_one:  # it takes a minute
+    if not isinstance(task, MetricTask) or not has_many_heads(model.cfg):  # it takes a minute
         yield
         return
     few = task.examples(16, 0).to(next(model.parameters()).device)
@@ -183,6 +195,7 @@ def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", tas
     with torch.no_grad():
         run(model, few)
     minutes = math.ceil((time.monotonic() - start) / len(few) * runs / 60)
+    n_heads = model.cfg.n_layers * model.cfg.n_heads
     typer.echo(f"{n_heads} heads, prompts of {few.inputs.shape[1]} tokens: about {minutes} min", err=True)
     if out is None:
         yield

@@ -12,11 +12,11 @@ import typer
 from circuits.errors import real
 
 
-def usable_number(examples: int) -> int:
+def usable_number(examples: int | None) -> int | None:
     """Check a number of examples."""
     from circuits.given import number_of_examples
 
-    return number_of_examples(examples)
+    return examples if examples is None else number_of_examples(examples)
 
 
 def usable_seed(seed: int) -> int:
@@ -36,7 +36,8 @@ Model = Annotated[
     str, typer.Argument(metavar="MODEL_DIR", help="Model directory, a name such as transformer_a, or hf:owner/name.")
 ]
 CircuitFile = Annotated[Path | None, typer.Option("--circuit", help="Circuit YAML (default: the one in MODEL_DIR).")]
-Examples = Annotated[int, typer.Option(callback=usable_number, help="Number of fresh examples.")]
+HOW_MANY = "Number of fresh examples (default: 1,024; for a model of more than 64 heads 512)."
+Examples = Annotated[int | None, typer.Option(callback=usable_number, help=HOW_MANY)]
 AtOnce = Annotated[int, typer.Option(min=1, max=2**14, help="Number of fresh examples, processed in one batch.")]
 Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the examples.")]
 Threshold = Annotated[

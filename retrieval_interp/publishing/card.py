@@ -42,7 +42,7 @@ def model_card(folder: Path, address: str) -> str:
             **{"architecture": config["architecture"], "made": made, "exported": exported},
             "loss": exported[f"loss_{exported['precision']}"] if exported else None,
             **{"circuit": circuit, "report": report},
-            "searched": report and report.discovery and not report.discovery.found,
+            "searched": report and report.discovery and report.discovery.combined.decision == "above",
             "useful_layers": len({head.layer for head in circuit.heads_with_paths}) if circuit else 0,
             "bound": bound_paper(task.n_steps) if isinstance(task, RetrievalTask) else None,
             "layers": max(layers_until(task.layout, at, part, causal=True) or 0 for part, at in task.read_at.items()),

@@ -9,7 +9,7 @@ from circuits.discovery.gates import MEANS, Mixed, learned_gates
 from circuits.discovery.ranked import Ranked, circuit_at
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
-from circuits.losses.sequential_test import DecidedLoss, SequentialTest
+from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.mechanism import Intact
 from circuits.settings import deciding
 from circuits.utils.kept import keeping
@@ -128,7 +128,7 @@ class KnownLosses(SequentialTest):
     """A test in which the excess of a circuit depends only on how many heads look at content; low is 0.1 or less."""
 
     def __init__(self, excess):
-        self.excess, self.two_sided = excess, True
+        self.excess, self.two_sided, self.threshold = excess, True, 0.1
 
     def test(self, circuits, **limits):
         low = {True: "below", False: "above"}
@@ -155,6 +155,18 @@ def test_few_heads_are_taken_whether_more_lower_the_loss_or_overshoot(planted, e
     search = Ranked(KnownLosses(excess), task.examples(2, seed=0), averages(model, task, n_examples=2))
     assert search._fewest(dict(enumerate(made))) == n_looking
     assert [trial.taken for trial in search.trials] == [n < n_looking for n in range(5)]
+
+
+@pytest.mark.parametrize(("more", "low"), [(0.02, True), (0.06, False)])
+def test_a_change_is_judged_by_what_it_adds_to_the_models_own_losses_however_far_these_spread(planted, more, low):
+    model, task = planted
+    own, n = torch.rand(512, 1, generator=torch.Generator().manual_seed(0)), len(task.loss_components)
+    width = {name: Loss(at, 0.0, 512) for name, at in (("own", 0.5), ("none", 1.5))}
+    test = SequentialTest(model, task, task.examples(512, seed=1), 0.05, scale=Range(**width), searching=True)
+    base, changed = (Circuit({head: "uniform"}) for head in EVERY[:2])
+    for circuit, excess in ((Circuit(), 0.0), (base, 0.01), (changed, more)):
+        test._losses[circuit.digest], test._n[circuit.digest] = (own + excess).expand(-1, n), 512
+    assert Ranked(test, task.examples(2, seed=0), averages(model, task))._stays_low(changed, base) is low
 
 
 def stopped(folder, name, work):
