@@ -28,11 +28,11 @@ from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.progress import Progress, part_of
 
-STEPS, SETTLING = 48, 48  # of gates
+STEPS, SETTLING = 64, 48  # of gates
 FIRST, EVERY = 8, 4  # steps after which circuits are tried, and from one to the next
 MOST, RISE = 0.5, 64  # the last price of an intact head, as a share of the threshold; it is so many times the first
-BACK = 15  # settling starts from the gates so many steps before those of the best circuit, and reaches their price
-MISSED = 5  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
+BACK = 20  # settling starts from the gates so many steps before those of the best circuit, and reaches their price
+MISSED = 8  # heads in a row without which the loss is too high: the rest, which cost more, are not tried
 
 
 @dataclass(frozen=True)
@@ -95,24 +95,21 @@ class Ranked:
         gates = learned_gates(*given, (self._price(first), self._price(found.best)), SETTLING, start, progress)
         now = [circuit_at(step, gates, found.ways) for step in range(SETTLING - 1, SETTLING // 2, -EVERY)]
         every = dict(enumerate(sorted([*now, *found.made.values()], key=lambda one: len(one.looking))))
-        return every[self._fewest(every, clearly=True)]
+        return every[self._fewest(every)]
 
-    def _fewest(self, made: Mapping[int, Circuit], clearly: bool = False) -> int:
+    def _fewest(self, made: Mapping[int, Circuit]) -> int:
         """Return the key of the first of some circuits, each with more heads that look, whose loss is low; or the best.
 
-        Bisection: more heads are supposed to lower the loss, also below the model's own. Many examples are run only if
-        the loss must be low ``clearly``.
+        Bisection: more heads are supposed to lower the loss, also below the model's own.
         """
-        most = current().in_passing if clearly else current().enough
         seen = self.test.test(made, max_examples=current().few)
         possible = [key for key, one in seen.items() if one.decision != "above" or one.excess < 0]
         found = min(seen, key=lambda key: self.test.size(seen[key]))
         first, beyond = 0, len(possible)
         while first < beyond:
             middle = (first + beyond) // 2
-            one = self.test.test_one(made[possible[middle]], max_examples=most)
-            low = one.decision == "below" or (not clearly and self.test.size(one) < self.test.threshold)
-            if low or one.excess < 0:
+            one = self.test.test_one(made[possible[middle]], max_examples=current().in_passing)
+            if one.decision == "below" or one.excess < 0:
                 found, beyond = possible[middle], middle
             else:
                 first = middle + 1

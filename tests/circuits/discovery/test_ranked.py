@@ -128,7 +128,7 @@ class KnownLosses(SequentialTest):
     """A test in which the excess of a circuit depends only on how many heads look at content; low is 0.1 or less."""
 
     def __init__(self, excess):
-        self.excess, self.two_sided, self.threshold = excess, True, 0.1
+        self.excess, self.two_sided = excess, True
 
     def test(self, circuits, **limits):
         low = {True: "below", False: "above"}
