@@ -7,7 +7,8 @@ attention of these heads, so the loss rises only with the heads above some layer
 
 A positional head, which has a fixed pattern, is made idle instead, in the circuit, and among the circuit's intact heads
 (its average output, or that on another example). A soft head and one that is named intact get their average pattern:
-what that costs is their price. Of a model with many heads, positional heads are not tested one by one.
+what that costs is their price. Of a model with many heads, positional heads are not tested one by one; and if the
+circuit's loss is not low, there are only the prices, on ``enough`` examples.
 
 Of what does neither, a path may back up another one: if another head has the same path, the effect is also measured
 without that (the set K of Wang et al.).
@@ -77,9 +78,7 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
     solved = experiment.combined.decision == "below"
     if experiment.many and not solved:  # no more than the prices
         made, few = {one: change(circuit) for one, change in each.items()}, current().enough
-        priced = experiment.test.test(
-            made, than=circuit, limit=current().least, failing="below", min_examples=few, max_examples=few
-        )
+        priced = experiment.test.costs(made, circuit, min_examples=few, max_examples=few)
         return tuple(_removal(part, [*changes], priced, {}, {}, solved) for part, changes in ways.items())
     directly = _effects(experiment, circuit, each, min_examples=current().enough)
     clear = [part for part, changes in ways.items() if all(directly[part, way].decision == "above" for way in changes)]
@@ -132,9 +131,9 @@ def _effects(
     A loss that rises above the threshold is an effect, too.
     """
     test, changed = experiment.test, {one: change(base) for one, change in changes.items()}
-    effects = test.costs(changed, base, min_examples)
+    effects = test.costs(changed, base, min_examples=min_examples)
     none = {one: changed[one] for one, effect in effects.items() if effect.decision != "above"}
-    effects |= test.costs(none, base, 0 if experiment.many else experiment.n_examples)
+    effects |= test.costs(none, base, min_examples=0 if experiment.many else experiment.n_examples)
     if test.test_one(base).decision == "below":
         over = {one: decided for one, decided in test.test(none).items() if decided.decision == "above"}
         effects |= {one: DecidedLoss(effects[one].loss, "above", effects[one].excess) for one in over}

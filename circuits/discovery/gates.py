@@ -48,7 +48,7 @@ def learned_gates(
     Args:
         model: the model.
         task: its task. The distance is what it says (``Comparable``), else the loss.
-        examples: the examples, a few at a time; what is left of them is not used.
+        examples: the examples, a few at a time; a rest of fewer is not used.
         circuits: the circuits, without idle heads; a head without a mechanism is intact. Where one has the mechanism of
             an earlier one, it has no weight, unless it is the last.
         prices: what a head that keeps its own pattern costs at first and in the end, in units of the loss. The first

@@ -125,7 +125,8 @@ class Ranked:
         The cheapest come first, until ``MISSED`` in a row are missed. If the loss is too far below the model's own, a
         head is replaced whenever that brings it nearer.
         """
-        made, base, low = [circuit], circuit, int(self._is_low(circuit))  # base was run on many; low are made[low - 1:]
+        made, base = [circuit], circuit  # the last one was run on many examples
+        sure = int(self._is_low(circuit))  # so many of those made stay, whatever many examples say; 0 before one is low
         changed = {head: circuit.with_head(head, ways[head]) for head in circuit.looking if head in ways}
         seen = self.test.test(changed, max_examples=current().few)
         now, missed = self.test.test_one(circuit, max_examples=current().enough), 0
@@ -134,14 +135,14 @@ class Ranked:
                 break
             fewer, tested = made[-1].with_head(head, ways[head]), seen[head]
             taken = tested.decision != "above" and self._stays_low(fewer, base)
-            low = low or (len(made) if taken else 0)
-            if taken or (not low and now.excess < 0):
+            sure = sure or (len(made) if taken else 0)
+            if taken or (not sure and now.excess < 0):
                 tested = self.test.test_one(fewer, max_examples=current().enough)
                 taken |= now.excess < tested.excess < -now.excess
             self.trials.append(Trial(step=step, head=head, mechanism=str(ways[head]), tested=tested, taken=taken))
             made, now, missed = ([*made, fewer], tested, 0) if taken else (made, now, missed + 1)
             base = fewer if taken and self.test.n_of(fewer) >= current().in_passing else base
-        while low and len(made) > low and not self._is_low(made[-1]):
+        while sure and len(made) > sure and not self._is_low(made[-1]):
             made.pop()
             last = max(place for place, trial in enumerate(self.trials) if trial.taken)
             self.trials[last] = self.trials[last].model_copy(update={"taken": False})

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -239,9 +239,9 @@ class SequentialTest:
             run([key for key in circuits if goes_on(key)], n)
         return {key: made(key) for key in circuits}
 
-    def costs(self, circuits: Mapping[Key, Circuit], than: Circuit, min_examples: int = 0) -> dict[Key, DecidedLoss]:
-        """Test whether changes of a circuit have the least effect; a statement fails if one of them has none."""
-        return self.test(circuits, than=than, limit=current().least, failing="below", min_examples=min_examples)
+    def costs(self, circuits: Mapping[Key, Circuit], than: Circuit, **n: Any) -> dict[Key, DecidedLoss]:
+        """Test, as ``test`` does, if changes of a circuit have the least effect; a statement fails if one has none."""
+        return self.test(circuits, than=than, limit=current().least, failing="below", **n)
 
     def size(self, one: DecidedLoss) -> float:
         """Return how large an excess is; without its sign if a loss below the model's own is not low either."""

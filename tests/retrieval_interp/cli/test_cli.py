@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -8,7 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import circuits
-from circuits import load_circuit
+from circuits import discover, load_circuit
 from circuits.settings import deciding
 from retrieval_interp import __main__
 from retrieval_interp.models import library
@@ -192,6 +193,23 @@ def test_where_no_circuit_stays_below_the_threshold_discovery_says_so(capsys, tm
     assert code == 1
     assert "No circuit was found" in out
     assert not (tmp_path / "circuit.yaml").exists()
+
+
+@pytest.mark.slow
+def test_a_circuit_is_saved_with_its_report_while_it_is_undecided_whether_its_loss_is_low(
+    capsys, tmp_path, monkeypatch
+):
+    def undecided(*given, **options):
+        found = discover(*given, **options)
+        return found.model_copy(update={"combined": replace(found.combined, decision="undecided")})
+
+    monkeypatch.setattr("circuits.discover", undecided)
+    code, out, _ = run(capsys, "discover", "induction", *FEW, "--out", tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert "Undecided whether the loss is low" in out
+    assert "No circuit was found" not in out
+    assert report["circuit"]["sha256"] == load_circuit(tmp_path / "circuit.yaml").digest
+    assert code == (report["decision"] != "holds")
 
 
 def test_discovery_of_a_model_that_does_not_solve_its_task_is_refused(capsys, tmp_path):
