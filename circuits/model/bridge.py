@@ -6,7 +6,8 @@ replaced, because between the last norm and the outputs may stand soft caps and 
 """
 
 import warnings
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -70,9 +71,13 @@ class BridgeLayers(Layers):
             others = {name: value for name, value in by_name.items() if name != "hidden_states"}
             return (rows[:, None], *by_place[1:]), others
 
-        last = getattr(self.model, "ln_final", None) or self.model.unembed
+        last, token = getattr(self.model, "ln_final", None) or self.model.unembed, self.examples.inputs[:1, :1]
         with last.register_forward_pre_hook(instead, with_kwargs=True):
-            outputs: Tensor = self.model(self.examples.inputs[:1, :1])
+            try:
+                with _called_instead(self.model, _unchanged):
+                    outputs: Tensor = self.model(token)
+            except Exception:  # of any library: an architecture that cannot do without what its blocks return
+                outputs = self.model(token)
         return outputs[:, 0]
 
 
@@ -139,16 +144,26 @@ def _arguments(model: Transformer, examples: Examples, run: bool) -> list[Argume
         caught.append((by_place[1:], {name: value for name, value in by_name.items() if name != "hidden_states"}))
         if len(caught) == len(model.blocks):
             raise _Stop
-        return own(*by_place, **by_name) if run else residual_in(by_place, by_name)
+        return own(*by_place, **by_name) if run else _unchanged(*by_place, own=own, **by_name)
 
-    with ExitStack() as stack, torch.no_grad():
+    with _called_instead(model, keep), torch.no_grad(), suppress(_Stop):
+        model(examples.inputs, **attention_mask(examples))
+    return caught
+
+
+def _unchanged(*by_place: Any, own: Any, **by_name: Any) -> Tensor:
+    return residual_in(by_place, by_name)
+
+
+@contextmanager
+def _called_instead(model: Transformer, other: Any) -> Iterator[None]:
+    """Call another function instead of each block, with the block's arguments and, as ``own``, what it would do."""
+    with ExitStack() as stack:
         for block in model.blocks:
             before = vars(block).get("forward")
             stack.callback(vars(block).__setitem__ if before else vars(block).pop, "forward", before)
-            vars(block)["forward"] = partial(keep, own=block.forward)
-        with suppress(_Stop):
-            model(examples.inputs, **attention_mask(examples))
-    return caught
+            vars(block)["forward"] = partial(other, own=block.forward)
+        yield
 
 
 def _repeated(one: Any, batch: Any, n: int, n_runs: int) -> Any:
