@@ -1,17 +1,11 @@
-"""Numbers with standard errors: decisions on them, and tables of records that have some."""
+"""Tables of records that have numbers with standard errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from circuits.losses.loss import Loss, Mean
-from circuits.results import Decision, Result
+from circuits.results import Result
 from circuits.utils.lazy import pandas
-
-
-def above(number: Loss | Mean, threshold: float) -> Decision:
-    """Return whether a number is at least a threshold; undecided within three standard errors."""
-    return "undecided" if number.near(threshold) else "holds" if number.mean >= threshold else "fails"
 
 
 def table(records: Iterable[Result]) -> pandas.DataFrame:

@@ -38,7 +38,7 @@ from circuits.results import Decision, Number, Result
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples
-from circuits.tracing.numbers import above, table
+from circuits.tracing.numbers import table
 from circuits.utils.lazy import pandas, plotly
 from circuits.utils.progress import shown
 from retrieval_interp.interchange.predicted import predicted_accuracy
@@ -73,7 +73,8 @@ class Cell(Result):
     @property
     def decision(self) -> Decision:
         """Whether the role carries the variable; undecided within three standard errors of ``carries``."""
-        return above(self.accuracy, current().carries)
+        carried, accuracy = current().carries, self.accuracy
+        return "undecided" if accuracy.near(carried) else "holds" if accuracy.mean >= carried else "fails"
 
 
 class InterchangeResult(Result):
