@@ -7,8 +7,8 @@ attention of these heads, so the loss rises only with the heads above some layer
 
 A positional head, which has a fixed pattern, is made idle instead, in the circuit, and among the circuit's intact heads
 (its average output, or that on another example). A soft head and one that is named intact get their average pattern:
-what that costs is their price. Of a model with many heads, positional heads are not tested one by one; and if the
-circuit's loss is not low, there are only the prices, on ``enough`` examples.
+what that costs is their price. Of a model with many heads, positional heads are not tested one by one, and the others
+only in the circuit, on ``enough`` examples.
 
 Of what does neither, a path may back up another one: if another head has the same path, the effect is also measured
 without that (the set K of Wang et al.).
@@ -76,7 +76,7 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
             ways[head, None] = {"idle": partial(_ablated, head=head, ablation=Idle())}
     each = {(part, way): change for part, changes in ways.items() for way, change in changes.items()}
     solved = experiment.combined.decision == "below"
-    if experiment.many and not solved:  # no more than the prices
+    if experiment.many:
         made, few = {one: change(circuit) for one, change in each.items()}, current().enough
         priced = experiment.test.costs(made, circuit, min_examples=few, max_examples=few)
         return tuple(_removal(part, [*changes], priced, {}, {}, solved) for part, changes in ways.items())
@@ -93,7 +93,7 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
 
     open_ = {one: change for one, change in rest.items() if solved and _shown(directly[one], intact[one]) != "above"}
     backups: dict[Way, list[DecidedLoss]] = {one: [] for one in open_}
-    for twin in circuit.paths if open_ and not experiment.many else ():
+    for twin in circuit.paths if open_ else ():
         same = {one: change for one, change in open_.items() if one[0][1] and _are_twins(one[0][1], twin)}
         without = [base.without(twin, "identity") for base in (circuit, *levels) if twin in base.paths]
         for one, effects in _in_each(experiment, without, same).items():
@@ -133,7 +133,7 @@ def _effects(
     test, changed = experiment.test, {one: change(base) for one, change in changes.items()}
     effects = test.costs(changed, base, min_examples=min_examples)
     none = {one: changed[one] for one, effect in effects.items() if effect.decision != "above"}
-    effects |= test.costs(none, base, min_examples=0 if experiment.many else experiment.n_examples)
+    effects |= test.costs(none, base, min_examples=experiment.n_examples)
     if test.test_one(base).decision == "below":
         over = {one: decided for one, decided in test.test(none).items() if decided.decision == "above"}
         effects |= {one: DecidedLoss(effects[one].loss, "above", effects[one].excess) for one in over}

@@ -35,13 +35,12 @@ from circuits.losses.by_label import ByLabel
 from circuits.losses.excess_by_label import excess_by_label
 from circuits.losses.loss import Mean, per_example
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
-from circuits.mechanisms.mechanism import Intact
 from circuits.mechanisms.soft import Soft
 from circuits.model.layers import pattern_hook
 from circuits.model.transformer import Transformer, run, sequences_at_once
 from circuits.results import Decision, Number, Result, Verdict, together
 from circuits.roles import Roles
-from circuits.settings import current
+from circuits.settings import current, has_many_heads
 from circuits.task import Examples, Task
 
 MOST = "most"  # beside the roles: whether the target gets most
@@ -156,13 +155,12 @@ def steering_itself(experiment: Experiment) -> SelfConsistency:
     intact = test.test({None: without}, min_examples=n)[None]
     ((by_label, of_labels),) = excess_by_label(test, [without], _named(circuit))
     heads = consistency(test, circuit, content)
-    costly = experiment.many and experiment.combined.decision != "below"  # nothing is low, and each head takes long
     for index, head in enumerate(heads):
-        if not costly and head.decision != "holds":
+        if not experiment.many and head.decision != "holds":
             restored = dict(restoring(test, circuit, [head.head]))
             heads[index] = head.model_copy(update={"restored_by": restored})
     all_low = together([DECISIONS[intact.decision], DECISIONS[of_labels]])
-    restored = {} if all_low == "holds" or costly else dict(restoring(test, circuit, content))
+    restored = {} if all_low == "holds" or experiment.many else dict(restoring(test, circuit, content))
     lower, n_heads = range(content[-1].layer), model.cfg.n_heads
     unnamed = sum(Head(layer, index) not in circuit.heads for layer in lower for index in range(n_heads))
     decision = together([all_low, *(head.decision for head in heads)])
@@ -213,7 +211,8 @@ def _named(circuit: Circuit) -> set[str]:
 def consistency(test: SequentialTest, circuit: Circuit, heads: Sequence[Head]) -> list[HeadConsistency]:
     """Return what some heads with paths do, each of them intact alone, on all examples of a test."""
     intact = {head: circuit.without_heads([head]) for head in heads}
-    losses = test.test(intact, min_examples=len(test.first))
+    n = len(test.first)
+    losses = test.test(intact, min_examples=n, max_examples=n if has_many_heads(test.model.cfg) else None)
     splits = excess_by_label(test, [*intact.values()], _named(circuit))
     attention = path_attention(test, circuit, heads)
     result = []
@@ -240,8 +239,6 @@ def restoring(test: SequentialTest, circuit: Circuit, intact: Sequence[Head]) ->
     The loss is that with this head and the heads with paths intact. Only the ``RESTORING`` best are tried.
     """
     lower = [head for head in circuit.heads if head.layer < intact[-1].layer and head not in intact]
-    if len(lower) > current().one_by_one:  # of many heads, those that look at content
-        lower = [head for head in lower if circuit.heads[head].varies and circuit.heads[head] != Intact()]
     tested = test.test({head: circuit.without_heads([head, *intact]) for head in lower})
     low = [head for head in lower if tested[head].decision == "below"]
     for head in sorted(low, key=lambda head: tested[head].loss.mean)[:RESTORING]:
