@@ -6,7 +6,7 @@ import torch
 from circuits import Circuit, Head, discover, evaluate, validate
 from circuits.averages import averages
 from circuits.discovery.gates import MEANS, Mixed, learned_gates
-from circuits.discovery.ranked import Ranked, circuit_at
+from circuits.discovery.ranked import Learned, Ranked, circuit_at
 from circuits.ground_truth import compile_circuit
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
@@ -53,7 +53,7 @@ def test_gates_open_for_the_heads_whose_average_pattern_costs_something(planted)
     alone = evaluate(model, task, examples, [Circuit({head: means.patterns[head]}) for head in gates], averages=means)
     needed = {head for head, loss in zip(gates, alone.mean(dim=(1, 2)), strict=True) if loss > 0.02}
     assert 0 < len(needed) < len(walking_circuit(N_STEPS).heads)
-    assert {*circuit_at(-1, gates, ways).looking} == needed
+    assert {*circuit_at(-1, Learned(ways, gates)).looking} == needed
     assert all(weights[-1, 2] < 0.1 for weights in gates.values())
 
 
@@ -128,33 +128,33 @@ class KnownLosses(SequentialTest):
     """A test in which the excess of a circuit depends only on how many heads look at content; low is 0.1 or less."""
 
     def __init__(self, excess):
-        self.excess, self.two_sided = excess, True
+        self.excess, self.two_sided, self.threshold = excess, True, 0.1
 
     def test(self, circuits, **limits):
+        made = {key: self.excess[len(circuit.looking)] for key, circuit in circuits.items()}
         low = {True: "below", False: "above"}
-        looking = {key: len(circuit.looking) for key, circuit in circuits.items()}
-        made = {key: self.excess[n] for key, n in looking.items()}
-        return {key: DecidedLoss(Loss(one, 0.0, 32), low[abs(one) <= 0.1], one) for key, one in made.items()}
+        return {key: DecidedLoss(Loss(one, 0.0, 32), low[abs(one) < 0.1], one) for key, one in made.items()}
 
     def test_one(self, circuit, max_examples):
         return self.test({None: circuit})[None]
 
 
 @pytest.mark.parametrize(
-    ("excess", "n_looking"),
+    ("excess", "n_looking", "n_tried"),
     [
-        ([0.9, 0.5, 0.3, 0.05, 0.04, 0.02], 3),  # the loss falls
-        ([0.9, 0.5, 0.08, -0.3, -0.5, -0.6], 2),  # more heads raise the logit difference above the model's
-        ([0.9, 0.5, 0.2, -0.3, -0.5, -0.6], 3),  # the loss jumps over what is low; pruning can only take heads away
-        ([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], 5),  # it never is
+        ([0.9, 0.5, 0.3, 0.05, 0.04, 0.02], 3, 3),  # the loss falls
+        ([0.9, 0.5, 0.08, 0.2, 0.08, 0.02], 2, 2),  # not with every head
+        ([0.9, 0.5, 0.08, -0.3, -0.5, -0.6], 2, 2),  # more heads raise the logit difference above the model's
+        ([0.9, 0.5, 0.2, -0.3, -0.5, -0.6], 2, 5),  # the loss jumps over what is low: the nearest
+        ([0.9, 0.8, 0.7, 0.6, 0.5, 0.4], 5, 5),  # it never is
     ],
 )
-def test_few_heads_are_taken_whether_more_lower_the_loss_or_overshoot(planted, excess, n_looking):
+def test_the_smallest_circuit_with_a_low_loss_is_taken_or_else_the_best(planted, excess, n_looking, n_tried):
     model, task = planted
     made = [Circuit(dict.fromkeys(EVERY, "uniform") | dict.fromkeys(EVERY[:n], "intact")) for n in range(6)]
     search = Ranked(KnownLosses(excess), task.examples(2, seed=0), averages(model, task, n_examples=2))
-    assert search._fewest(dict(enumerate(made))) == n_looking
-    assert [trial.taken for trial in search.trials] == [n < n_looking for n in range(5)]
+    assert search._fewest(reversed(made)) == made[n_looking]
+    assert [trial.taken for trial in search.trials] == [n < n_looking for n in range(n_tried)]
 
 
 @pytest.mark.parametrize(("more", "low"), [(0.02, True), (0.06, False)])
