@@ -3,7 +3,7 @@
 After a knockout of any of its heads, the circuit (all others ablated, too) and the model must have the same loss, or
 both be as bad as without any head: beyond that there is nothing to compare. A head is knocked out by its average
 output, whether it looks at content or attends by position. Every head is, every two heads, and random sets of them. Of
-a model with many heads, random sets of those that look at content are.
+a model with many heads, those that look at content are, one at a time and in random sets.
 """
 
 import random
@@ -49,7 +49,7 @@ def completeness(experiment: Experiment, progress: Progress = lambda share: None
     heads = experiment.looking if many else experiment.heads
     if not experiment.outside or not heads:
         return ()
-    sets = [subset for size in (() if many else (1, 2)) for subset in combinations(heads, size)]
+    sets = [subset for size in ((1,) if many else (1, 2)) for subset in combinations(heads, size)]
     for _ in range(current().random_sets if len(heads) > 2 else 0):
         sets.append(tuple(sorted(rng.sample(heads, rng.randint(3, len(heads))))))
     sets = [*dict.fromkeys(sets)]

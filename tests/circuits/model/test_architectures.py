@@ -53,6 +53,18 @@ def test_evaluation_of_every_architecture_equals_plain_hooks(name):
     assert ((expected[1:] - expected[0]).abs().amax(dim=(1, 2)) > 1e-3).all()
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "neox"])
+def test_outputs_are_read_without_running_a_block(name):
+    model, ran = model_of(name), []
+    opened = layers(model, PROBLEM.examples(2, seed=0))
+    hooks = [block.attn.register_forward_hook(lambda *given: ran.append(given)) for block in model.blocks]
+    rows = opened.read(torch.zeros(3, model.cfg.d_model))
+    for hook in hooks:
+        hook.remove()
+    assert rows.shape[0] == 3
+    assert not ran
+
+
 @pytest.mark.parametrize("name", ALIBI)
 @pytest.mark.parametrize("n", [1, 4])
 def test_biases_of_heads_are_not_taken_for_those_of_examples(name, n):
