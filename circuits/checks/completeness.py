@@ -9,7 +9,7 @@ a model with many heads, those that look at content are, one at a time and in ra
 import random
 from itertools import combinations
 
-from circuits.checks.experiment import MORE, Experiment, listed, verdict
+from circuits.checks.experiment import Experiment, listed, verdict
 from circuits.circuit import Head
 from circuits.losses.loss import Compared, Loss
 from circuits.losses.sequential_test import DecidedLoss
@@ -102,4 +102,4 @@ def complete(experiment: Experiment, knockouts: tuple[Knockout, ...]) -> Verdict
         said += " Heads outside the circuit do part of its work."
     if not apart:
         said += f" They differ most {knockouts[0]}."
-    return verdict("complete", said, {"They differ ": apart}, {} if apart else {f"{MORE} Undecided: ": near})
+    return verdict("complete", said, {"They differ ": apart}, {} if apart else {f"{experiment.more} Undecided: ": near})

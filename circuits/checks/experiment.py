@@ -16,7 +16,7 @@ from circuits.losses.sequential_test import OWN, DecidedLoss, Range, SequentialT
 from circuits.mechanisms.mechanism import Idle, Resample
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision, Verdict
-from circuits.settings import has_many_heads
+from circuits.settings import current, has_many_heads
 from circuits.split import part
 from circuits.task import Task
 
@@ -47,7 +47,7 @@ class Experiment:
         heads: the circuit's heads: all that are not idle.
         outside: the idle heads, and those whose output is resampled.
         looking: the circuit's heads that look at content: they have paths, or are named intact.
-        many: whether the model has so many heads that only those that look are tested one by one (``one_by_one``).
+        many, more: whether only heads that look are tested, of so many (``one_by_one``); whether more examples decide.
     """
 
     @entrance
@@ -75,6 +75,7 @@ class Experiment:
         self.heads = tuple(head for head in self.all_heads if head not in self.outside)
         self.looking = circuit.looking
         self.many = has_many_heads(model.cfg)
+        self.more = f"More than {current().enough} examples are not run." if self.many else MORE
 
     @property
     def scale(self) -> Range:

@@ -17,10 +17,11 @@ What matters raises a loss by the least effect or more (``least``, settings.py),
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
 
-from circuits.checks.experiment import DECISIONS, MORE, Experiment, listed, verdict
+from circuits.checks.experiment import DECISIONS, Experiment, listed, verdict
 from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.losses.loss import Compared
 from circuits.losses.sequential_test import DecidedLoss
@@ -79,6 +80,8 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
     if experiment.many:
         made, few = {one: change(circuit) for one, change in each.items()}, current().enough
         priced = experiment.test.costs(made, circuit, min_examples=few, max_examples=few)
+        for one in [one for one, cost in priced.items() if cost.decision == "below"]:  # heads above may need it
+            priced[one] = replace(priced[one], decision="undecided")
         return tuple(_removal(part, [*changes], priced, {}, {}, solved) for part, changes in ways.items())
     directly = _effects(experiment, circuit, each, min_examples=current().enough)
     clear = [part for part, changes in ways.items() if all(directly[part, way].decision == "above" for way in changes)]
@@ -197,4 +200,4 @@ def minimal(experiment: Experiment, parts: tuple[Removal, ...]) -> Verdict:
     if by_need["as a backup"]:
         said += f" These matter once the same path of another head is gone: {listed(by_need['as a backup'])}."
     no = {f"The loss does not rise {effect} without ": by_need["no"]}
-    return verdict("minimal", said, no, {f"{MORE} Undecided whether these matter: ": by_need["undecided"]})
+    return verdict("minimal", said, no, {f"{experiment.more} Undecided whether these matter: ": by_need["undecided"]})

@@ -27,7 +27,7 @@ class Trial(Result):
     """A change that was tried.
 
     Attributes:
-        step: ``grow``, ``prune``, ``simplify`` or ``steer``.
+        step: ``gates``, ``grow``, ``prune``, ``simplify`` or ``steer``.
         head: the changed head.
         mechanism: the head's new mechanism, in words.
         tested: the loss with all heads replaced, and the decision on it.

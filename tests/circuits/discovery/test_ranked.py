@@ -121,11 +121,12 @@ def test_a_planted_circuit_is_found_by_gates_and_its_validation_names_what_was_n
     assert {*found.circuit.heads} == {*EVERY}
     assert report.paper is None
     assert {*found.circuit.looking} == {one.head for one in report.parts}
+    assert {one.needed for one in report.parts} <= {"directly", "undecided"}  # heads above were not tried
     assert "were not tested one by one" in " ".join(report.notes)
 
 
 class KnownLosses(SequentialTest):
-    """A test in which the excess of a circuit depends only on how many heads look at content; low is 0.1 or less."""
+    """A test in which the excess of a circuit depends only on how many heads look at content; low is less than 0.1."""
 
     def __init__(self, excess):
         self.excess, self.two_sided, self.threshold = excess, True, 0.1
