@@ -40,8 +40,8 @@ def recorded(work: Callable[[], object]) -> tuple[float, list[tuple[Circuit, int
     """
     each_loss, ran = sequential_test.each_loss, []
 
-    def recording(model, task, examples, circuits, averages):  # type: ignore[no-untyped-def]
-        for index, part, losses in each_loss(model, task, examples, circuits, averages):
+    def recording(model, task, examples, circuits, *more):  # type: ignore[no-untyped-def]
+        for index, part, losses in each_loss(model, task, examples, circuits, *more):
             ran.append((circuits[index], len(losses)))
             yield index, part, losses
 

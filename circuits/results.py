@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, PlainSerializer, PlainValidator
 
+from circuits.utils.lazy import pandas
+
 REPORT, PAGE, SUMMARY = "report.json", "report.html", "report.md"  # the files of a report
 Decision = Literal["holds", "fails", "undecided"]
 Protocol = Literal["extended", "paper"]  # every check, or Appendix E of the paper to the letter
@@ -53,3 +55,11 @@ def as_text(handler: GetCoreSchemaHandler, kind: type, read: Callable[[Any], Any
         return value if isinstance(value, kind) else read(value)
 
     return handler.generate_schema(Annotated[Any, PlainValidator(made), PlainSerializer(str)])
+
+
+def table(records: Iterable[Result]) -> pandas.DataFrame:
+    """Return one row for every record; a number stands beside its standard error, ``name`` beside ``name_se``."""
+    rows = pandas.json_normalize([one.model_dump(mode="json") for one in records])
+    nested = {name.rpartition(".")[0] for name in map(str, rows)}  # a column of its own only in records without it
+    names = {name: name.removesuffix(".mean").replace(".standard_error", "_se") for name in map(str, rows)}
+    return rows.drop(columns=[name for name in nested & {*rows} if rows[name].isna().all()]).rename(columns=names)

@@ -47,8 +47,9 @@ def train(folder):
 
 
 def left(folder):
-    """The content of all files in a folder, without locks and measured times."""
-    files = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != LOCK}
+    """The content of all files in a folder, without locks, measured times, and what SIGKILL left half-written."""
+    whole = (one for one in folder.rglob("*") if one.is_file() and one.name != LOCK and one.suffix != PARTIAL)
+    files = {path.name: path.read_bytes() for path in whole}
     return {name: read(name, raw.replace(str(folder).encode(), b"")) for name, raw in files.items()}
 
 

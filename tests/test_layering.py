@@ -16,7 +16,7 @@ from tests.annotations import MODULES, ROOT
 
 ORDER = {  # rooms, each of which imports those before it at most; the files that stand beside them, too
     circuits: (
-        *("errors", "results", "settings", "utils", "roles", "task", "heads", "mechanisms", "circuit"),
+        *("errors", "utils", "results", "settings", "roles", "task", "heads", "mechanisms", "circuit"),
         *("circuit_file", "model", "split", "given", "entrance", "attention", "averages"),
         *("ablation", "losses", "flow", "checks"),
         *("tracing", "discovery", "figures", "viewer"),

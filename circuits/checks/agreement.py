@@ -113,7 +113,7 @@ def _instances(experiment: Experiment) -> Float[Tensor, "three example instance"
         BadInput: instance losses or differences have another shape, or are not finite where an instance is asked for.
     """
     model, task, test = experiment.model, experiment.task, experiment.test
-    if not isinstance(task, WithInstances | Comparable):  # the losses are known
+    if getattr(task, "is_distance", False) or not isinstance(task, WithInstances | Comparable):  # all is known
         own, combined = (one.double().mean(dim=1)[:, None] for one in test.each([OWN, experiment.circuit]))
         return torch.stack([own, combined, (own - combined).abs()])
     n_positions, n_outputs = test.first.inputs.shape[1], outputs_at_a_position(model.cfg)

@@ -80,7 +80,7 @@ class Fitting:
             best = min(seen, key=lambda place: seen[place].excess, default=None)
             if best is not None:
                 loss = self.test.test({0: changed[best]}, min_examples=enough, max_examples=enough)[0]
-                gain = self.test.difference(changed[best], circuit)
+                gain = self.test.excess(changed[best], circuit)
                 best = best if gain.mean < -current().sure * gain.standard_error else None
             self.note("grow", circuit, changes, best)
             if best is None:

@@ -22,7 +22,7 @@ from circuits.circuit import Circuit, Head
 from circuits.discovery.fitting import Trial
 from circuits.discovery.gates import learned_gates
 from circuits.discovery.soft_paths import one_hot_paths, soft_paths
-from circuits.losses.sequential_test import OWN, DecidedLoss, SequentialTest
+from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms.mechanism import Intact, Mechanism
 from circuits.settings import current
 from circuits.task import Examples
@@ -67,15 +67,16 @@ class Ranked:
         ways = [[Circuit(means), Circuit()]]
         if hot:
             ways.append([Circuit(means), Circuit({**means, **hot}), Circuit()])
-        made: dict[Circuit, tuple[Learned, int]] = {}
+        made, rough = list[Circuit](), list[tuple[int, Learned, int]]()
         for place, one in enumerate(ways):
             learned = self._learned(one, part_of(progress, 0.3 * place, 0.3 * place + 0.3))
             steps = range(STEPS - 1, FIRST, -EVERY)
-            made |= {circuit_at(step, learned): (learned, step) for step in steps}
-        by_size = sorted(made, key=lambda one: len(one.looking))  # more heads lower the loss, even below 0
-        first = bisect_left(by_size[:-1], True, key=lambda one: self._seen(one).excess < self.test.threshold)
-        settled = self._settled(*made[by_size[first]], part_of(progress, 0.6, 0.8))
-        circuit = self._fewest([*settled, *by_size[first:]])
+            found = [circuit_at(step, learned) for step in steps]  # more heads lower the loss, even below 0
+            first = bisect_left(found[:-1], True, key=lambda one: self._seen(one).excess < self.test.threshold)
+            made += found[first:]
+            rough.append((len(found[first].looking), learned, steps[first]))
+        _, learned, step = min(rough, key=lambda one: one[0])
+        circuit = self._fewest([*self._settled(learned, step, part_of(progress, 0.6, 0.8)), *made])
         circuit = self._simpler("prune", circuit, means)
         for paths in (hot, soft):
             intact = [head for head in circuit.looking if circuit.heads[head] == Intact() and head in paths]
@@ -133,7 +134,7 @@ class Ranked:
             missed += 1
             if seen[head].decision != "above" and self._stays_low(fewer, base):
                 made, missed, tried[head] = [*made, fewer], 0, self._seen(fewer)
-                base = fewer if self.test.n_of(fewer) >= current().in_passing else base
+                base = fewer if tried[head].loss.n_examples >= current().in_passing else base
         while len(made) > 1 and not self._is_low(made[-1]):  # of many decisions on few examples, some err
             made.pop()
         for head, tested in tried.items():
@@ -150,9 +151,9 @@ class Ranked:
         """Whether a change leaves a loss low, by the differences on few examples; by many, if these do not tell."""
         if self._seen(circuit).decision == "above":
             return False
-        base, more = self.test.difference(changed_from, OWN), self.test.difference(circuit, changed_from)
+        base, more = self.test.excess(changed_from), self.test.excess(circuit, changed_from)
         expected, sure = base.mean + more.mean, current().sure
-        left = self.test.threshold * self.test.scale.width - (abs(expected) if self.test.two_sided else expected)
+        left = self.test.threshold - (abs(expected) if self.test.two_sided else expected)
         if left <= sure * base.standard_error:
             return False
         return left > sure * math.hypot(base.standard_error, more.standard_error) or self._is_low(circuit)

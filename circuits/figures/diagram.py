@@ -58,8 +58,7 @@ def circuit_diagram(
 ) -> go.Figure:
     """Draw a circuit. Information flows upwards, from the attended role to the role that attends.
 
-    Paths of fixed patterns (``fixed_paths``) are drawn paler. If there are paths, only the roles at their ends are
-    drawn.
+    Paths of fixed patterns (``fixed_paths``) are paler. If there are paths, only the roles at their ends are drawn.
 
     Args:
         circuit: the circuit.

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from circuits.ablation import each_loss
+from circuits.ablation import Begun, each_loss
 from circuits.averages import Averages, averages
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput, Unsolved, real
@@ -129,6 +129,7 @@ class SequentialTest:
         self.n_evaluations = 0
         self._n: dict[str, int] = {}  # the number of examples that each circuit is tested on, by its digest
         self._losses: dict[str, Tensor] = {}  # what was measured of each, here or against another threshold
+        self._begun: dict[tuple[int, int], dict[int, list[Begun]]] | None = {} if has_many_heads(model.cfg) else None
 
     @cached_property
     def scale(self) -> Range:
@@ -142,7 +143,7 @@ class SequentialTest:
         ]
         idle = Circuit(dict.fromkeys(every, Idle()))
         own, none = self.measure([OWN, idle])
-        if not self.difference(idle, OWN).positive:
+        if not self._loss(self._losses[idle.digest] - self._losses[OWN.digest]).positive:
             said = f"the loss is {own}, and with all heads idle {none}"
             raise Unsolved(f"{said}; expected clearly more, for else there is nothing that a circuit explains")
         return Range(own=own, none=none)
@@ -309,7 +310,7 @@ class SequentialTest:
     ) -> None:
         """Run every circuit up to ``enough`` examples; circuits that start from the same example run together."""
         going_on: dict[int, list[Circuit]] = {}
-        circuits = [*dict.fromkeys(circuits)]
+        circuits = sorted(dict.fromkeys(circuits), key=lambda one: one != OWN)  # what a task compares with comes first
         for circuit in circuits:
             if self._n.get(circuit.digest, 0) < enough:
                 going_on.setdefault(self._n.get(circuit.digest, 0), []).append(circuit)
@@ -322,9 +323,9 @@ class SequentialTest:
                 new = [circuit for circuit, n in zip(group, known, strict=True) if n < block.stop]
                 done += (block.stop - block.start) * (len(group) - len(new))
                 measured: list[list[Tensor]] = [[] for _ in new]
-                for index, _, losses in each_loss(
-                    self.model, self.task, self.examples.take(block), new, self.averages if needed else None
-                ):
+                begun = self._begun.setdefault((block.start, block.stop), {}) if self._begun is not None else None
+                given = self.model, self.task, self.examples.take(block), new, self.averages if needed else None
+                for index, _, losses in each_loss(*given, begun):
                     measured[index].append(losses.cpu())
                     done += len(losses)
                     self.n_evaluations += len(losses)
@@ -349,10 +350,9 @@ class SequentialTest:
         """Return the number of examples that a circuit was measured on."""
         return self._n[circuit.digest]
 
-    def difference(self, one: Circuit, other: Circuit) -> Loss:
-        """Return the loss of ``one`` minus the loss of ``other``, on the examples that both were measured on."""
-        n = min(self._n[one.digest], self._n[other.digest])
-        return self._loss(self._losses[one.digest][:n] - self._losses[other.digest][:n])
+    def excess(self, one: Circuit, other: Circuit = OWN) -> Mean:
+        """Return the excess of ``one`` over ``other``, as decisions take it, on the examples that both have seen."""
+        return Mean.of(self._excess(one, other, min(self.n_of(one), self.n_of(other)), self.scale.width))
 
     def _loss(self, losses: Float[Tensor, "example number"]) -> Loss:
         return Loss.of(losses, self.task.loss_components, self._measures)

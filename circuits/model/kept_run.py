@@ -87,8 +87,7 @@ def check_branching(model: Transformer, examples: Examples) -> None:
     """Check on two examples that a run which branches off and changes nothing has the model's own outputs.
 
     Raises:
-        BadInput: there is padding or no causal mask, the model is refused (circuits/model/layers.py), or the outputs
-            differ.
+        BadInput: there is padding or no causal mask, the model is refused (model/layers.py), or the outputs differ.
     """
     if examples.roles.valid is not None:
         raise BadInput("the examples have padding; expected examples of the same length")

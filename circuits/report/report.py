@@ -21,7 +21,6 @@ from circuits.circuit import Head
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
-from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss, Range
 from circuits.mechanisms.mechanism import Idle
 from circuits.results import PAGE, REPORT, SUMMARY, Decision, Number, Protocol, Result, Verdict, together
@@ -188,11 +187,6 @@ class Report(Result):
         return self.decision + (f" ({'; '.join(others)})" if others else "")
 
     @property
-    def unablated(self) -> Loss:
-        """The model's own loss."""
-        return self.scale.own
-
-    @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The verdicts of all statements."""
         return tuple(verdict for statement in self.statements for verdict in statement.verdicts)
@@ -243,18 +237,11 @@ class Report(Result):
 
         return loss_figure(self)
 
-    def heads_table(self) -> pd.DataFrame:
-        """Return one row for each named head, with its loss under each mechanism of step 3 of Appendix E."""
-        return self._table("heads")
-
     def paths_table(self) -> pd.DataFrame:
         """Return one row for each path and positional head, with the losses without it, and whether it matters."""
-        return self._table("paths")
-
-    def _table(self, name: str) -> pd.DataFrame:
         from circuits.report.page import tables
 
-        return tables(self)[name].map(lambda value: value.loss.mean if isinstance(value, DecidedLoss) else value)
+        return tables(self)["paths"].map(lambda value: value.loss.mean if isinstance(value, DecidedLoss) else value)
 
 
 def decided(statements: tuple[Statement, ...]) -> Decision:

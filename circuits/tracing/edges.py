@@ -12,8 +12,7 @@ from circuits.circuit import AttentionPath
 from circuits.heads import Head
 from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Mean
-from circuits.results import Decision, Result, as_text
-from circuits.tracing.numbers import table
+from circuits.results import Decision, Result, as_text, table
 from circuits.utils.lazy import pandas
 
 

@@ -34,11 +34,10 @@ from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean
 from circuits.model.kept_run import KeptRun, check_branching
 from circuits.model.transformer import Transformer, sequences_at_once, windowed
-from circuits.results import Decision, Number, Result
+from circuits.results import Decision, Number, Result, table
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Examples
-from circuits.tracing.numbers import table
 from circuits.utils.lazy import pandas, plotly
 from circuits.utils.progress import shown
 from retrieval_interp.interchange.predicted import predicted_accuracy

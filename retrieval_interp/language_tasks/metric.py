@@ -25,7 +25,7 @@ from circuits.errors import BadInput, Unsolved
 from circuits.given import stream_seed
 from circuits.losses.loss import Mean
 from circuits.mechanisms.mechanism import Idle
-from circuits.model.layers import layers
+from circuits.model.layers import Layers, layers
 from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.settings import current
 from circuits.task import Examples
@@ -130,29 +130,41 @@ class MetricTask:
         """
         return self.task.examples(n, seed)
 
+    @property
+    def is_distance(self) -> bool:
+        """Whether the metric says how far outputs are from the model's: nothing else has to."""
+        return self.metric == Metric.kl
+
     @torch.no_grad()
     def _unablated(self, examples: Examples) -> Float[torch.Tensor, "batch instance d_vocab"]:
         """Return the unablated model's log-probabilities.
 
         The last residual stream of every prompt is kept, as long as no weight of the model is replaced or changed.
         """
-        state = repr([(one.data_ptr(), one._version) for one in self.model.parameters()]).encode()
-        tokens, there = examples.inputs, examples.roles.tokens(examples.inputs.shape[1])
-        both = zip(tokens.cpu().numpy(), there.cpu().numpy(), strict=True)
-        keys = [sha256(state + one.tobytes() + valid.tobytes()).digest() for one, valid in both]
+        keys = self._keys(examples)
         new = [place for place, key in enumerate(keys) if key not in self._seen]
         at_once = sequences_at_once(self.model.cfg.n_heads, examples.inputs.shape[1])
         for start in range(0, len(new), at_once):
             places = torch.tensor(new[start : start + at_once], device=examples.inputs.device)
-            batch = examples.take(places)
-            opened = layers(self.model, batch)
+            opened = layers(self.model, examples.take(places))
             residual = opened.embed()
             for layer in range(self.model.cfg.n_layers):
                 residual = opened.block(layer, residual)
-            self._seen.update(zip((keys[place] for place in places.tolist()), at_end(residual, batch), strict=True))
+            self.seen(opened, residual)
         at = torch.stack([self._seen[key] for key in keys])
         logits = layers(self.model, examples).read(at.flatten(0, 1)).unflatten(0, at.shape[:2])
         return logits.float().log_softmax(dim=-1)
+
+    def seen(self, opened: Layers, residual: Float[torch.Tensor, "batch pos d_model"]) -> None:
+        """Keep what leaves the last layer of the unablated model, which the engine has just run, on some prompts."""
+        if opened.model is self.model:
+            self._seen.update(zip(self._keys(opened.examples), at_end(residual, opened.examples), strict=True))
+
+    def _keys(self, examples: Examples) -> list[bytes]:
+        state = repr([(one.data_ptr(), one._version) for one in self.model.parameters()]).encode()
+        tokens, there = examples.inputs, examples.roles.tokens(examples.inputs.shape[1])
+        both = zip(tokens.cpu().numpy(), there.cpu().numpy(), strict=True)
+        return [sha256(state + one.tobytes() + valid.tobytes()).digest() for one, valid in both]
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
@@ -201,7 +213,7 @@ class _Numbers:
 
     def __init__(self, task: MetricTask, names: tuple[str, ...]) -> None:
         self.task, self.roles, self.output_roles = task, task.roles, task.output_roles
-        self.loss_components, self.examples = names, task.examples
+        self.loss_components, self.examples, self.seen = names, task.examples, task.seen
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples

@@ -79,7 +79,7 @@ def examine(folder: Path, threshold: float) -> None:
         "holds": found.found and report.decision == "holds",
         "statements": {one.name: one.decision for one in report.statements} if found.found else {},
         "loss": report.combined.loss.mean,
-        "unablated": report.unablated.mean,
+        "unablated": report.scale.own.mean,
         "explains": report.statements[0].decision == "holds",  # solves
         "content": len(content),
         "divided": sum(_is_divided(own, roles) for own in content),

@@ -16,7 +16,7 @@ from circuits import Circuit, load_circuit
 from circuits.averages import averages
 from circuits.discovery.soft_paths import soft_paths
 from circuits.losses.sequential_test import SequentialTest
-from circuits.mechanisms.mechanism import Intact
+from circuits.mechanisms.mechanism import Idle, Intact
 from retrieval_interp import data_folder, load
 from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.language_tasks.registry import language_task
@@ -46,6 +46,8 @@ def controls(circuit, means):
     paths = {head: one for head, one in circuit.heads.items() if one.varies and one != Intact()}
     yield "the circuit", circuit
     yield "all heads at their average pattern", Circuit(means)
+    idle = {head: Idle() for head in fixed}
+    yield "its other heads idle (mean output) instead of their average pattern", Circuit({**circuit.heads, **idle})
     for name, some in (("intact heads", intact), ("heads with paths", paths)):
         if some:
             yield f"without its {len(some)} {name}", Circuit({**circuit.heads, **{head: means[head] for head in some}})

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import Circuit, Head, OneHot, evaluate
+from circuits import Circuit, Head, OneHot, ablation, evaluate
 from circuits.ablation import each_loss
 from circuits.mechanisms import Identity, Previous, Uniform
 from circuits.model import transformer
@@ -56,6 +56,32 @@ def test_losses_do_not_depend_on_how_much_runs_or_is_kept_at_once(random_model, 
         ran = [part for _, part, _ in each_loss(random_model, chains, examples, maps)]
         assert {part.stop - part.start <= min(sequences, entries) for part in ran} == {True}
         assert torch.allclose(evaluate(random_model, chains, examples, maps), at_once, atol=1e-5)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.one_of(st.dictionaries(heads, hypotheses), every_head), min_size=2, max_size=6))
+def test_a_circuit_that_begins_as_another_goes_on_from_there_with_the_same_losses(random_model, chains, maps):
+    examples, begun = chains.examples(5, seed=1), {}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ablation, "EVERY", 1)
+        for circuit in map(Circuit, maps):
+            ((_, _, losses),) = each_loss(random_model, chains, examples, [circuit], begun=begun)
+            assert torch.equal(losses, evaluate(random_model, chains, examples, [circuit])[0])
+
+
+def test_layers_in_which_a_circuit_agrees_with_one_before_do_not_run_again(random_model, chains, monkeypatch):
+    ran, after, begun = [], ablation._Tree._after, {}
+
+    def counted(tree, layer, *given):
+        ran.append(layer)
+        return after(tree, layer, *given)
+
+    monkeypatch.setattr(ablation, "EVERY", 1)
+    monkeypatch.setattr(ablation._Tree, "_after", counted)
+    whole = Circuit({Head(layer, 0): Uniform() for layer in range(3)})
+    for circuit in (whole, whole.with_head(Head(2, 0), Identity()), whole.with_head(Head(1, 0), Identity()), whole):
+        [*each_loss(random_model, chains, chains.examples(5, seed=1), [circuit], begun=begun)]
+    assert ran == [0, 1, 2, 2, 1, 2, 2]
 
 
 def test_the_progress_ends_at_one(random_model, chains):

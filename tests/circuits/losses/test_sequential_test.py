@@ -122,11 +122,12 @@ def test_what_was_measured_once_is_not_measured_again(sequential, circuit):
     assert sequential.n_evaluations == n
 
 
-def test_a_difference_is_taken_example_by_example(sequential, circuit):
-    sequential.test({0: circuit, 1: WRONG})
-    difference = sequential.difference(WRONG, circuit)
-    assert difference.n_examples == FEW  # on those that both were measured on
-    assert difference.mean == pytest.approx(2.0, abs=1e-3)
+def test_an_excess_over_another_circuit_is_taken_example_by_example(sequential, circuit):
+    (partly,), _ = sequential.each([PARTLY]), sequential.measure([circuit], FEW)
+    excess = sequential.excess(PARTLY, circuit)
+    assert excess.n_examples == FEW  # on those that both were measured on
+    alone = (partly[:FEW].mean(dim=1) / sequential.scale.width).clamp(max=1)  # the circuit's loss is 0
+    assert excess.mean == pytest.approx(alone.mean().item(), abs=1e-3)
 
 
 def test_a_loss_can_be_measured_on_more_examples_without_beginning_again(sequential, circuit):

@@ -77,6 +77,27 @@ def test_the_unablated_model_is_the_one_that_is_there_now(words):
     assert evaluate(own, task, examples, [Circuit()]).abs().max() < 1e-4
 
 
+def test_what_the_engine_ran_of_the_unablated_model_is_not_run_again(model, words, monkeypatch):
+    task, told, seen = MetricTask(words.task, model, Metric.kl, 1.0), [], MetricTask.seen
+    examples = task.examples(16, seed=0)
+    expected = replace(task)._unablated(examples)
+
+    def counted(self, opened, residual):
+        told.append(len(residual))
+        seen(self, opened, residual)
+
+    monkeypatch.setattr(MetricTask, "seen", counted)
+    evaluate(model, task, examples, [Circuit(), *CIRCUITS])
+    assert told == [8, 16]  # the few that the task is checked on, and all by the engine
+    assert torch.allclose(task._unablated(examples), expected, atol=1e-5)
+
+
+def test_a_run_of_another_model_is_not_taken_for_that_of_the_tasks_own(model, words):
+    other = build(words, Architecture(2, 2, 32, 16).config(words, 0.2), seed=2).eval()
+    task = MetricTask(words.task, model, Metric.kl, 1.0)
+    assert evaluate(other, task, task.examples(8, seed=0), [Circuit()]).mean() > 0.001
+
+
 def test_a_logit_difference_above_the_models_own_is_not_the_models(model, words):
     """A loss of twice the model's logit difference is -1: one-sided, it would be low."""
     task = MetricTask(words.task, model, Metric.logit_difference, 2.0)

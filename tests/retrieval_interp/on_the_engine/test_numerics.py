@@ -25,7 +25,7 @@ def report(changed, n_examples):
 def losses(report):
     """The mean of every loss in a report: unablated, combined, and without each part."""
     each = [one.loss.mean for part in report.parts for one in part.losses.values()]
-    return torch.tensor([report.unablated.mean, report.combined.loss.mean, *each])
+    return torch.tensor([report.scale.own.mean, report.combined.loss.mean, *each])
 
 
 def outcomes(report):
