@@ -31,7 +31,7 @@ from circuits.model.transformer import Transformer, attention_mask, check_inputs
 from circuits.roles import Roles
 from circuits.task import Examples, Measured, Task
 
-EVERY = 5  # layers: what enters these is kept for circuits that begin alike
+PARTS = 6  # what enters each of as many parts of the layers is kept for circuits that begin alike
 Begun = tuple[Circuit, dict[int, Float[Tensor, "example pos d_model"]]]  # with what entered some layers
 
 
@@ -188,13 +188,13 @@ def each_loss(
     examples: Examples,
     circuits: Sequence[Circuit],
     averages: Averages | None = None,
-    begun: dict[int, list[Begun]] | None = None,
+    begun: dict[tuple[int, int], list[Begun]] | None = None,
 ) -> Iterator[tuple[int, slice, Float[Tensor, "example number"]]]:
     """Yield the index of a circuit, a slice of the examples and the losses there; each circuit has its slices in order.
 
-    Beside the loss components stand the measures of a task that has some (``Measured``). A circuit that runs by itself
-    goes on from the layer up to which it agrees with one of those in ``begun``, by the starts of slices, and is put
-    there; model, examples and averages must then be the same from call to call.
+    Beside the loss components stand the measures of a task that has some (``Measured``). ``begun`` has circuits that
+    ran on a slice: one that runs by itself goes on from the last kept layer below which it equals one of these, and is
+    added. Model, examples and averages must be the same from call to call.
 
     Raises:
         BadInput: as ``evaluate``.
@@ -214,7 +214,7 @@ def each_loss(
     for start in range(0, len(examples), at_once):
         part = slice(start, min(start + at_once, len(examples)))
         tree = _Tree(model, task, examples.take(part), circuits, averages)
-        known = begun.setdefault(start, []) if begun is not None and len(circuits) == 1 else []
+        known = begun.setdefault((part.start, part.stop), []) if begun is not None and len(circuits) == 1 else None
         for members, losses in tree.losses(*tree.begin(known), range(len(circuits))):
             for circuit in members:
                 yield circuit, part, losses
@@ -236,11 +236,11 @@ class _Tree:
         self.n_layers, self.read = model.cfg.n_layers, read_positions(task, examples)
         self.roles = [examples.roles.in_layer(layer) for layer in range(self.n_layers)]
         self.patterns: dict[Hashable, Tensor] = {}
-        self.passed: dict[int, Tensor] = {}
+        self.passed: dict[int, Tensor] | None = None
 
     @torch.no_grad()
-    def begin(self, known: list[Begun]) -> tuple[int, Float[Tensor, "example pos d_model"]]:
-        """Return the layer to begin with, and what enters it: the last that the circuit shares with a known one.
+    def begin(self, known: list[Begun] | None) -> tuple[int, Float[Tensor, "example pos d_model"]]:
+        """Return the layer to begin with, and what enters it: the last kept one below which a known circuit is equal.
 
         Of the known ones, the two that share most stay known, and this one is added.
         """
@@ -249,18 +249,19 @@ class _Tree:
             n = next((n for n in range(self.n_layers) if one[0].layer(n) != self.circuits[0].layer(n)), self.n_layers)
             return max((at for at in one[1] if at <= n), default=0)
 
+        if known is None:
+            return 0, self.opened.embed()
         known.sort(key=shared, reverse=True)
         layer = shared(known[0]) if known else 0
-        if layer:
-            self.passed |= {at: residual for at, residual in known[0][1].items() if at <= layer}
-        known[2:] = [(one, self.passed) for one in self.circuits[:1]]
+        self.passed = {at: residual for at, residual in known[0][1].items() if at <= layer} if known else {}
+        known[2:] = [(self.circuits[0], self.passed)]
         return layer, self.passed[layer] if layer else self.opened.embed()
 
     def losses(
         self, layer: int, residual: Float[Tensor, "example pos d_model"], members: Iterable[int]
     ) -> Iterator[tuple[list[int], Float[Tensor, "example number"]]]:
         """Yield circuits that agree from a layer on, by their indices, with their losses."""
-        if layer and layer % EVERY == 0 and len(self.circuits) == 1:
+        if layer and layer % -(-self.n_layers // PARTS) == 0 and self.passed is not None:
             self.passed[layer] = residual
         versions: dict[Layer, list[int]] = {}
         for member in members:
@@ -270,8 +271,8 @@ class _Tree:
             if layer + 1 < self.n_layers:
                 yield from self.losses(layer + 1, after, agreeing)
             else:
-                if not self.circuits[agreeing[0]].layers and hasattr(self.task, "seen"):
-                    self.task.seen(self.opened, after)
+                if not self.circuits[agreeing[0]].layers and hasattr(self.task, "saw_unablated"):
+                    self.task.saw_unablated(self.opened, after)
                 yield agreeing, self._losses(after)
 
     @torch.no_grad()

@@ -57,8 +57,7 @@ def load_circuit(path: Path | str) -> Circuit:
     """Read a circuit from a YAML file; ``Circuit.check`` tests whether it fits a model and its roles.
 
     Raises:
-        BadInput: the file, or the file of its fixed patterns, is missing, empty or malformed; the message names the
-            line.
+        BadInput: the file, or that of its fixed patterns, is missing, empty or malformed; the line is named.
     """
     path = to_path(path)
     return parse_circuit(read_text(path, "a circuit in YAML", LARGEST_FILE), str(path), path.parent)

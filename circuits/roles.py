@@ -32,8 +32,7 @@ class Roles:
         layout: the layout of every example, as a number from 0, ``[batch]``: examples of one layout, such as prompts of
             one wording, have the same meaning at every position, and the same length. Averages are taken within a
             layout. None if all examples are of one.
-        causal: whether a position can attend to itself and earlier ones only; False for a model that attends in both
-            directions.
+        causal: whether a position can attend to itself and earlier ones only; False for a model that attends both ways.
         windows: for every layer, how many positions a position sees, from itself backwards; None if it sees all that
             the causal mask allows. Empty if no layer has such a window. The engine takes them from the model.
         window: the window of the one layer that these roles are for.

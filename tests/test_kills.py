@@ -47,7 +47,7 @@ def train(folder):
 
 
 def left(folder):
-    """The content of all files in a folder, without locks, measured times, and what SIGKILL left half-written."""
+    """The content of all files in a folder, without locks, measured times, and what is half-written."""
     whole = (one for one in folder.rglob("*") if one.is_file() and one.name != LOCK and one.suffix != PARTIAL)
     files = {path.name: path.read_bytes() for path in whole}
     return {name: read(name, raw.replace(str(folder).encode(), b"")) for name, raw in files.items()}
@@ -60,7 +60,7 @@ def read(name, raw):
 
 
 def being_written(folder):
-    return any(name.endswith(PARTIAL) for _, _, names in os.walk(folder) for name in names)
+    return {name for _, _, names in os.walk(folder) for name in names if name.endswith(PARTIAL)}
 
 
 @pytest.mark.slow
@@ -68,14 +68,16 @@ def test_a_training_killed_at_random_moments_ends_like_one_that_nobody_killed(tm
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     (whole := train(undisturbed)).join()
     assert whole.exitcode == 0
-    chance, landed, beside = random.Random(0), [], 0
+    chance, landed, beside, abandoned = random.Random(0), [], 0, set()
     while len(landed) < len(SIGNALS):
         (process := train(killed)).join(chance.uniform(0, 1))
-        while len(landed) % 2 and process.is_alive() and not being_written(killed):  # every other time while writing
+        while len(landed) % 2 and process.is_alive() and not being_written(killed) - abandoned:  # while writing
             process.join(0.001)
         if process.is_alive():
             os.kill(process.pid, SIGNALS[len(landed)])
         process.join(300)
+        abandoned = being_written(killed) if process.exitcode == -signal.SIGKILL else abandoned
+        assert being_written(killed) <= abandoned  # only SIGKILL leaves what is half-written
         if process.exitcode in (130, -SIGNALS[len(landed)]):
             landed.append(process.exitcode)
         elif process.exitcode == BESIDE:

@@ -31,8 +31,7 @@ class Agreement(Result):
     Attributes:
         verdicts: agrees on all examples, and on those that the model fails, if it fails a share of ``least``.
         apart: the average distance, as a share of the range; an example counts at most 1.
-        n_failed: the instances that the model fails: their loss exceeds the average of all by ``failed`` of the range
-            or more.
+        n_failed: the instances that the model fails: their loss is ``failed`` of the range or more above the average.
         nearer: on these instances, the average of (distance from the model - loss) / (distance from the model + loss):
             below 0 if the circuit is nearer to the model's answers than to the right ones. None without any.
         correlation: the correlation of the losses of circuit and model over all examples; None if one does not vary.
@@ -113,8 +112,9 @@ def _instances(experiment: Experiment) -> Float[Tensor, "three example instance"
         BadInput: instance losses or differences have another shape, or are not finite where an instance is asked for.
     """
     model, task, test = experiment.model, experiment.task, experiment.test
-    if getattr(task, "is_distance", False) or not isinstance(task, WithInstances | Comparable):  # all is known
-        own, combined = (one.double().mean(dim=1)[:, None] for one in test.each([OWN, experiment.circuit]))
+    own, combined = (one.double().mean(dim=1)[:, None] for one in test.each([OWN, experiment.circuit]))
+    known = getattr(task, "is_distance", False) and own.abs().max() <= 1e-3 * test.scale.width  # it is this model's
+    if known or not isinstance(task, WithInstances | Comparable):
         return torch.stack([own, combined, (own - combined).abs()])
     n_positions, n_outputs = test.first.inputs.shape[1], outputs_at_a_position(model.cfg)
     at_once = sequences_at_once(model.cfg.n_heads, n_positions, 2 * n_outputs)

@@ -26,8 +26,7 @@ class Knockout(Result):
         of_circuit: the loss with these heads and all heads outside the circuit idle.
         of_model: the loss with these heads idle and all others intact.
         difference: the first minus the second on the same examples, as a share of the range.
-        decision: whether the size of the difference is below the threshold, or both losses are as high as
-            without heads.
+        decision: whether the size of the difference is below the threshold, or both losses as high as without heads.
     """
 
     heads: tuple[Head, ...]

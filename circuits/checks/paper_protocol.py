@@ -46,8 +46,7 @@ class PaperProtocol(Result):
 def paper_protocol(experiment: Experiment) -> PaperProtocol:
     """Test the paths of a circuit, including those of fixed patterns, by Appendix E to the letter.
 
-    The threshold is a loss here, as in the paper. Step 5 uses all examples. Single heads and paths use as many as their
-    decision needs.
+    The threshold is a loss, as in the paper. Step 5 uses all examples, single heads and paths as many as they need.
     """
     test, circuit = experiment.test.with_threshold(experiment.threshold, absolute=True), experiment.circuit
     explicit = with_fixed_paths(circuit, test.roles, paths_on_average)

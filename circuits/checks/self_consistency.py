@@ -12,8 +12,7 @@ while attention is replaced.
 
 A head that is not self-consistent misses something that a replaced head below it writes. Each head below is therefore
 left intact as well, one at a time. If this makes the head self-consistent, an edge from the lower to the upper head is
-missing: the mechanism of the lower head leaves out what the upper head needs. The same is asked of all heads with paths
-at once.
+missing: the mechanism of the lower head leaves out what the upper head needs. The same is asked of all heads at once.
 """
 
 from __future__ import annotations
@@ -140,8 +139,7 @@ def self_consistency(
         threshold: an excess loss below this share of the range counts as low.
 
     Raises:
-        BadInput: the circuit does not fit the model or the examples, or has no path between roles; or a number is out
-            of range.
+        BadInput: the circuit does not fit model or examples, or has no path between roles; a number is out of range.
     """
     heads_with_paths(circuit)  # raises if there is none
     return steering_itself(Experiment(model, task, circuit, n_examples=n_examples, seed=seed, threshold=threshold))

@@ -105,8 +105,7 @@ def discover(
 
     Raises:
         Unsolved: the model's heads do nothing for the task.
-        BadInput: a number is out of range, or a data set is too small: the choices and the final losses take 4 parts
-            of 17 each.
+        BadInput: a number is out of range, or a data set too small: choices and final losses take 4 parts of 17 each.
     """
     if protocol not in get_args(Protocol):
         raise BadInput(f"the protocol is {protocol!r:.60}; expected extended or paper")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from circuits.circuit import Circuit, Head
 from circuits.discovery.observed_paths import ObservedPaths
+from circuits.losses.loss import Mean
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import ELSEWHERE, REPLACEMENTS, SIMPLE, Idle, Mechanism
@@ -80,7 +81,8 @@ class Fitting:
             best = min(seen, key=lambda place: seen[place].excess, default=None)
             if best is not None:
                 loss = self.test.test({0: changed[best]}, min_examples=enough, max_examples=enough)[0]
-                gain = self.test.excess(changed[best], circuit)
+                after, before = (losses.mean(dim=1) for losses in self.test.each([changed[best], circuit], enough))
+                gain = Mean.of(after - before)
                 best = best if gain.mean < -current().sure * gain.standard_error else None
             self.note("grow", circuit, changes, best)
             if best is None:

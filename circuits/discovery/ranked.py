@@ -2,8 +2,8 @@
 
 1. gates     every head is a mixture of its average pattern and its own, once also of one-hot paths to what its roles
              look at; how much of each is learned while the price of all but the first rises (gates.py)
-2. settle    from some steps before the price of the smallest circuit whose loss seems low, gates are learned again
-             and pushed towards 0 or 1; of all circuits so far, the smallest with a low loss is taken
+2. settle    from some steps before the price of the smallest circuit of either run whose loss seems low, gates are
+             learned again and pushed towards 0 or 1; of all circuits so far, the smallest with a low loss is taken
 3. simplify  a head that nobody misses gets its average pattern; an intact one whose paths do as well gets these
 
 No head is idle: all others attend as they do on average. Whether their outputs can be ablated, too, is not asked.
@@ -67,15 +67,16 @@ class Ranked:
         ways = [[Circuit(means), Circuit()]]
         if hot:
             ways.append([Circuit(means), Circuit({**means, **hot}), Circuit()])
-        made, rough = list[Circuit](), list[tuple[int, Learned, int]]()
+        made, rough = list[Circuit](), list[tuple[bool, int, Learned, int]]()
         for place, one in enumerate(ways):
             learned = self._learned(one, part_of(progress, 0.3 * place, 0.3 * place + 0.3))
             steps = range(STEPS - 1, FIRST, -EVERY)
             found = [circuit_at(step, learned) for step in steps]  # more heads lower the loss, even below 0
             first = bisect_left(found[:-1], True, key=lambda one: self._seen(one).excess < self.test.threshold)
             made += found[first:]
-            rough.append((len(found[first].looking), learned, steps[first]))
-        _, learned, step = min(rough, key=lambda one: one[0])
+            high = self.test.size(self._seen(found[first])) >= self.test.threshold
+            rough.append((high, len(found[first].looking), learned, steps[first]))
+        *_, learned, step = min(rough, key=lambda one: one[:2])
         circuit = self._fewest([*self._settled(learned, step, part_of(progress, 0.6, 0.8)), *made])
         circuit = self._simpler("prune", circuit, means)
         for paths in (hot, soft):
@@ -143,9 +144,12 @@ class Ranked:
         return made[-1]
 
     def _is_low(self, circuit: Circuit) -> bool:
-        """Whether a loss is low on many examples; of many decisions on few, those would be taken that err."""
+        """Whether a loss is low on many examples, whole; of many decisions on few, those would be taken that err."""
         n = current().in_passing
-        return self.test.test({None: circuit}, min_examples=n, max_examples=n)[None].decision == "below"
+        if self.test.test({None: circuit}, min_examples=n, max_examples=n)[None].decision != "below":
+            return False
+        whole = self.test.excess(circuit, bounded=False).mean
+        return (abs(whole) if self.test.two_sided else whole) < self.test.threshold
 
     def _stays_low(self, circuit: Circuit, changed_from: Circuit) -> bool:
         """Whether a change leaves a loss low, by the differences on few examples; by many, if these do not tell."""

@@ -44,8 +44,7 @@ def render_page(template: str, package: str = "circuits", **contents: Any) -> st
     """Fill a template. Texts are escaped, figures and viewers are not.
 
     Args:
-        template: the name of the template in the package's folder ``templates``; it may include templates of
-            ``circuits``.
+        template: its name in the package's folder ``templates``; it may include templates of ``circuits``.
         package: the package of the template.
         contents: the values of the template's variables.
     """

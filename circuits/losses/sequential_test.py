@@ -129,7 +129,7 @@ class SequentialTest:
         self.n_evaluations = 0
         self._n: dict[str, int] = {}  # the number of examples that each circuit is tested on, by its digest
         self._losses: dict[str, Tensor] = {}  # what was measured of each, here or against another threshold
-        self._begun: dict[tuple[int, int], dict[int, list[Begun]]] | None = {} if has_many_heads(model.cfg) else None
+        self._begun: dict[int, dict[tuple[int, int], list[Begun]]] = {}  # by the first example; of a search
 
     @cached_property
     def scale(self) -> Range:
@@ -323,7 +323,8 @@ class SequentialTest:
                 new = [circuit for circuit, n in zip(group, known, strict=True) if n < block.stop]
                 done += (block.stop - block.start) * (len(group) - len(new))
                 measured: list[list[Tensor]] = [[] for _ in new]
-                begun = self._begun.setdefault((block.start, block.stop), {}) if self._begun is not None else None
+                few = block.stop <= current().in_passing and has_many_heads(self.model.cfg)
+                begun = self._begun.setdefault(block.start, {}) if self.searching and few else None
                 given = self.model, self.task, self.examples.take(block), new, self.averages if needed else None
                 for index, _, losses in each_loss(*given, begun):
                     measured[index].append(losses.cpu())
@@ -350,9 +351,10 @@ class SequentialTest:
         """Return the number of examples that a circuit was measured on."""
         return self._n[circuit.digest]
 
-    def excess(self, one: Circuit, other: Circuit = OWN) -> Mean:
-        """Return the excess of ``one`` over ``other``, as decisions take it, on the examples that both have seen."""
-        return Mean.of(self._excess(one, other, min(self.n_of(one), self.n_of(other)), self.scale.width))
+    def excess(self, one: Circuit, other: Circuit = OWN, bounded: bool = True) -> Mean:
+        """Return the excess over another circuit, at most 1 an example if bounded, on the examples of both and OWN."""
+        n = min(map(self.n_of, (one, other, OWN)))
+        return Mean.of(self._excess(one, other, n, self.scale.width, bounded))
 
     def _loss(self, losses: Float[Tensor, "example number"]) -> Loss:
         return Loss.of(losses, self.task.loss_components, self._measures)

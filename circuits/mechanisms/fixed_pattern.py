@@ -22,8 +22,7 @@ class FixedPattern(Mechanism):
     Attributes:
         numbers: the attention of each query to each key, ``[query, key]``, as a tensor or an array; each row sums to 1
             or less. With several layouts (``Roles.layout``) one for each, ``[layout, query, key]``.
-        name: ``mean`` for a head's average over examples, ``map`` if every query attends to one key, ``given`` for any
-            other pattern.
+        name: ``mean`` for a head's average over examples, ``map`` if every query attends to one key, else ``given``.
     """
 
     numbers: torch.Tensor | np.ndarray

@@ -150,12 +150,12 @@ class MetricTask:
             residual = opened.embed()
             for layer in range(self.model.cfg.n_layers):
                 residual = opened.block(layer, residual)
-            self.seen(opened, residual)
+            self.saw_unablated(opened, residual)
         at = torch.stack([self._seen[key] for key in keys])
         logits = layers(self.model, examples).read(at.flatten(0, 1)).unflatten(0, at.shape[:2])
         return logits.float().log_softmax(dim=-1)
 
-    def seen(self, opened: Layers, residual: Float[torch.Tensor, "batch pos d_model"]) -> None:
+    def saw_unablated(self, opened: Layers, residual: Float[torch.Tensor, "batch pos d_model"]) -> None:
         """Keep what leaves the last layer of the unablated model, which the engine has just run, on some prompts."""
         if opened.model is self.model:
             self._seen.update(zip(self._keys(opened.examples), at_end(residual, opened.examples), strict=True))
@@ -213,7 +213,7 @@ class _Numbers:
 
     def __init__(self, task: MetricTask, names: tuple[str, ...]) -> None:
         self.task, self.roles, self.output_roles = task, task.roles, task.output_roles
-        self.loss_components, self.examples, self.seen = names, task.examples, task.seen
+        self.loss_components, self.examples, self.saw_unablated = names, task.examples, task.saw_unablated
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples

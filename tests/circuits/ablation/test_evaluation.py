@@ -63,7 +63,7 @@ def test_losses_do_not_depend_on_how_much_runs_or_is_kept_at_once(random_model, 
 def test_a_circuit_that_begins_as_another_goes_on_from_there_with_the_same_losses(random_model, chains, maps):
     examples, begun = chains.examples(5, seed=1), {}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ablation, "EVERY", 1)
+        patched.setattr(ablation, "PARTS", 3)
         for circuit in map(Circuit, maps):
             ((_, _, losses),) = each_loss(random_model, chains, examples, [circuit], begun=begun)
             assert torch.equal(losses, evaluate(random_model, chains, examples, [circuit])[0])
@@ -76,7 +76,7 @@ def test_layers_in_which_a_circuit_agrees_with_one_before_do_not_run_again(rando
         ran.append(layer)
         return after(tree, layer, *given)
 
-    monkeypatch.setattr(ablation, "EVERY", 1)
+    monkeypatch.setattr(ablation, "PARTS", 3)
     monkeypatch.setattr(ablation._Tree, "_after", counted)
     whole = Circuit({Head(layer, 0): Uniform() for layer in range(3)})
     for circuit in (whole, whole.with_head(Head(2, 0), Identity()), whole.with_head(Head(1, 0), Identity()), whole):

@@ -5,10 +5,11 @@ import torch
 
 from circuits import Circuit, Head, discover, evaluate, validate
 from circuits.averages import averages
+from circuits.discovery import ranked
 from circuits.discovery.gates import MEANS, Mixed, learned_gates
 from circuits.discovery.ranked import Learned, Ranked, circuit_at
 from circuits.ground_truth import compile_circuit
-from circuits.losses.loss import Loss
+from circuits.losses.loss import Loss, Mean
 from circuits.losses.sequential_test import DecidedLoss, Range, SequentialTest
 from circuits.mechanisms.mechanism import Intact
 from circuits.settings import deciding
@@ -129,10 +130,13 @@ class KnownLosses(SequentialTest):
     """A test in which the excess of a circuit depends only on how many heads look at content; low is less than 0.1."""
 
     def __init__(self, excess):
-        self.excess, self.two_sided, self.threshold = excess, True, 0.1
+        self.known, self.two_sided, self.threshold = excess, True, 0.1
+
+    def excess(self, circuit, bounded):
+        return Mean(self.known[len(circuit.looking)], 0.0, 512)
 
     def test(self, circuits, **limits):
-        made = {key: self.excess[len(circuit.looking)] for key, circuit in circuits.items()}
+        made = {key: self.known[len(circuit.looking)] for key, circuit in circuits.items()}
         low = {True: "below", False: "above"}
         return {key: DecidedLoss(Loss(one, 0.0, 32), low[abs(one) < 0.1], one) for key, one in made.items()}
 
@@ -156,6 +160,56 @@ def test_the_smallest_circuit_with_a_low_loss_is_taken_or_else_the_best(planted,
     search = Ranked(KnownLosses(excess), task.examples(2, seed=0), averages(model, task, n_examples=2))
     assert search._fewest(reversed(made)) == made[n_looking]
     assert [trial.taken for trial in search.trials] == [n < n_looking for n in range(n_tried)]
+
+
+OVER = [-0.6, -0.4, -0.3]  # of circuits with paths: better than the model, so that none is low
+
+
+@pytest.mark.parametrize(
+    ("with_paths", "n_looking"),
+    [([0.3, 0.2, 0.05], 2), ([-0.05] * 3, 0), (OVER, 4), ([0.9, 0.8, 0.7], 4)],
+)
+def test_gates_settle_from_the_smallest_low_circuit_of_either_run(planted, monkeypatch, with_paths, n_looking):
+    """Circuits of the run without paths have 3, 4 and 5 heads that look, and an excess of 0.5, 0.05 and 0.01."""
+    model, task = planted
+    search = Ranked(KnownLosses([*with_paths, 0.5, 0.05, 0.01]), task.examples(2, seed=0), averages(model, task))
+    search.test.model, search.test.task, search.test.examples, began = model, task, task.examples(2, seed=0), []
+    sizes, means = {2: (3, 4, 5), 3: (0, 1, 2)}, search.averages.patterns
+    monkeypatch.setattr(ranked, "STEPS", ranked.FIRST + 3 * ranked.EVERY)
+    monkeypatch.setattr(ranked, "one_hot_paths", lambda *given: {EVERY[0]: "uniform"})
+
+    def known(self, ways, progress):
+        falling = [n for n in sizes[len(ways)][::-1] for _ in range(ranked.EVERY)]  # the price rises, and heads close
+        steps = [0] * ranked.FIRST + falling
+        own = {
+            head: torch.tensor([[float(n <= k), *[0.0] * (len(ways) - 2), float(n > k)] for n in steps])
+            for k, head in enumerate(EVERY)
+        }
+        return Learned([Circuit(means), *ways[1:]], own)
+
+    def settled(self, learned, step, progress):
+        began.append(len(circuit_at(step, learned).looking))
+        return []
+
+    monkeypatch.setattr(Ranked, "_learned", known)
+    monkeypatch.setattr(Ranked, "_settled", settled)
+    monkeypatch.setattr(Ranked, "_simpler", lambda self, step, circuit, ways: circuit)
+    search.circuit(task.examples(8, seed=0), lambda share: None)
+    assert began == [n_looking]
+
+
+def test_a_loss_is_low_in_the_search_only_if_its_average_is_with_examples_that_count_whole(planted):
+    """One example in 64 loses 20 ranges: 0.016 if it counts 1, and 0.31 if it counts whole."""
+    model, task = planted
+    n, width = len(task.loss_components), {name: Loss(at, 0.0, 512) for name, at in (("own", 0.5), ("none", 1.5))}
+    test = SequentialTest(model, task, task.examples(512, seed=1), 0.1, scale=Range(**width), searching=True)
+    rare, lost = Circuit({EVERY[0]: "uniform"}), torch.zeros(512, n)
+    for circuit, most in ((Circuit(), 0.0), (rare, 20.0)):
+        lost[::64] = most
+        test._losses[circuit.digest], test._n[circuit.digest] = lost.clone(), 512
+    search = Ranked(test, task.examples(2, seed=0), averages(model, task))
+    assert test.test_one(rare).decision == "below"
+    assert not search._is_low(rare)
 
 
 @pytest.mark.parametrize(("more", "low"), [(0.02, True), (0.06, False)])

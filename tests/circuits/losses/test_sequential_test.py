@@ -5,15 +5,18 @@ model's own loss is 0. So a loss of L is an excess of 12 L / 11.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from circuits import Circuit, Head, OneHot, discover, evaluate, validate
+from circuits.averages import averages
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import OWN, Range, SequentialTest
-from circuits.mechanisms import Condition, Identity
-from circuits.settings import Settings
+from circuits.mechanisms import Condition, Identity, Idle, Resample
+from circuits.model import transformer
+from circuits.settings import Settings, deciding
 from tests.refusals import assert_refused
 
 ENOUGH, FEW = Settings().enough, Settings().few
@@ -123,11 +126,30 @@ def test_what_was_measured_once_is_not_measured_again(sequential, circuit):
 
 
 def test_an_excess_over_another_circuit_is_taken_example_by_example(sequential, circuit):
-    (partly,), _ = sequential.each([PARTLY]), sequential.measure([circuit], FEW)
+    (_, partly), _ = sequential.each([OWN, PARTLY]), sequential.measure([circuit], FEW)
     excess = sequential.excess(PARTLY, circuit)
     assert excess.n_examples == FEW  # on those that both were measured on
     alone = (partly[:FEW].mean(dim=1) / sequential.scale.width).clamp(max=1)  # the circuit's loss is 0
     assert excess.mean == pytest.approx(alone.mean().item(), abs=1e-3)
+    sequential.measure([WRONG], FEW)
+    assert sequential.excess(PARTLY, WRONG).mean == pytest.approx(alone.mean().item() - 1, abs=1e-3)
+    assert sequential.excess(WRONG, bounded=False).mean == pytest.approx(2 / sequential.scale.width, abs=1e-3)
+
+
+def test_circuits_that_are_tried_one_by_one_in_a_search_have_the_losses_that_all_have_at_once(
+    model, task, circuit, monkeypatch
+):
+    monkeypatch.setattr(transformer, "POSITIONS_AT_ONCE", 20 * task.examples(2, seed=0).inputs.shape[1])
+    means, others = averages(model, task), task.examples(128, seed=1).inputs
+    examples = replace(task.examples(128, seed=0), counterfactual=others)
+    some = [circuit, WRONG, NOTHING, PARTLY, circuit.with_head("L1H0", Idle()), circuit.with_head("L0H0", Resample())]
+    with deciding(one_by_one=1):
+        test = SequentialTest(model, task, examples, 0.05, means, searching=True)
+        found = [test.measure([one], n)[0].mean for n in (8, 32, 128) for one in some]
+    assert len(test._begun) == 3  # blocks from 0, 8 and 32
+    assert {len(known) <= 3 for slices in test._begun.values() for known in slices.values()} == {True}
+    expected = evaluate(model, task, examples, some, averages=means).mean(dim=2)
+    assert found == pytest.approx([one[:n].mean().item() for n in (8, 32, 128) for one in expected], abs=1e-5)
 
 
 def test_a_loss_can_be_measured_on_more_examples_without_beginning_again(sequential, circuit):

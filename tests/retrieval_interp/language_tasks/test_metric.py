@@ -1,5 +1,6 @@
 """The metrics of language tasks, on a small random model."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from circuits import Circuit, Head, Task, evaluate, run_ablated
 from circuits.averages import averages
+from circuits.checks.agreement import agreement
+from circuits.checks.experiment import Experiment
 from circuits.errors import Unsolved
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import Range, SequentialTest
@@ -78,7 +81,7 @@ def test_the_unablated_model_is_the_one_that_is_there_now(words):
 
 
 def test_what_the_engine_ran_of_the_unablated_model_is_not_run_again(model, words, monkeypatch):
-    task, told, seen = MetricTask(words.task, model, Metric.kl, 1.0), [], MetricTask.seen
+    task, told, seen = MetricTask(words.task, model, Metric.kl, 1.0), [], MetricTask.saw_unablated
     examples = task.examples(16, seed=0)
     expected = replace(task)._unablated(examples)
 
@@ -86,16 +89,30 @@ def test_what_the_engine_ran_of_the_unablated_model_is_not_run_again(model, word
         told.append(len(residual))
         seen(self, opened, residual)
 
-    monkeypatch.setattr(MetricTask, "seen", counted)
+    monkeypatch.setattr(MetricTask, "saw_unablated", counted)
     evaluate(model, task, examples, [Circuit(), *CIRCUITS])
     assert told == [8, 16]  # the few that the task is checked on, and all by the engine
     assert torch.allclose(task._unablated(examples), expected, atol=1e-5)
 
 
 def test_a_run_of_another_model_is_not_taken_for_that_of_the_tasks_own(model, words):
-    other = build(words, Architecture(2, 2, 32, 16).config(words, 0.2), seed=2).eval()
-    task = MetricTask(words.task, model, Metric.kl, 1.0)
-    assert evaluate(other, task, task.examples(8, seed=0), [Circuit()]).mean() > 0.001
+    other, task = deepcopy(model), MetricTask(words.task, model, Metric.kl, 1.0)
+    other.blocks[1].attn.W_V.data *= 2  # with the same unembedding
+    examples = task.examples(16, seed=0)
+    losses = evaluate(other, task, examples, [Circuit()])[0, :, 0]
+    own, changed = (at_end(one(examples.inputs), examples)[:, 0].log_softmax(dim=-1) for one in (model, other))
+    assert torch.allclose(losses, (own.exp() * (own - changed)).sum(dim=-1), atol=1e-5)
+    assert losses.max() > 1e-3
+
+
+def test_agreement_is_the_same_from_losses_that_are_distances_and_from_outputs(model, words, monkeypatch):
+    task = MetricTask.of(model, words.task, Metric.kl)
+    found = [agreement(Experiment(model, task, CIRCUITS[0], n_examples=64))]
+    monkeypatch.setattr(MetricTask, "is_distance", False)
+    found.append(agreement(Experiment(model, task, CIRCUITS[0], n_examples=64)))
+    assert found[0].apart == pytest.approx(found[1].apart, abs=1e-5)
+    assert found[0].apart > 0
+    assert [one.decision for one in found[0].verdicts] == [one.decision for one in found[1].verdicts]
 
 
 def test_a_logit_difference_above_the_models_own_is_not_the_models(model, words):
