@@ -2,6 +2,7 @@
 #   make demo   validates the trained transformer in data/ and writes its report
 #   make test   lints, type-checks and tests
 #   make lm     installs a pretrained language model of 135M parameters, finds and validates its circuit for IOI
+#               (exit code 1 says that the verdict is not holds: no error here)
 # (make test-lm runs the tests on that model.)
 # (make test-transformer-lens-4 runs the tests of the engine, the models, the tasks and llm with TransformerLens 4, in .venv-tl4;
 # make quick-transformer-lens-4 the fast ones of what differs between the versions, as CI does.)

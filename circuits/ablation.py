@@ -240,10 +240,7 @@ class _Tree:
 
     @torch.no_grad()
     def begin(self, known: list[Begun] | None) -> tuple[int, Float[Tensor, "example pos d_model"]]:
-        """Return the layer to begin with, and what enters it: the last kept one below which a known circuit is equal.
-
-        Of the known ones, the two that share most stay known, and this one is added.
-        """
+        """Return the layer to begin with and what enters it: the last kept one below which a known circuit is equal."""
 
         def shared(one: Begun) -> int:
             n = next((n for n in range(self.n_layers) if one[0].layer(n) != self.circuits[0].layer(n)), self.n_layers)
@@ -254,7 +251,7 @@ class _Tree:
         known.sort(key=shared, reverse=True)
         layer = shared(known[0]) if known else 0
         self.passed = {at: residual for at, residual in known[0][1].items() if at <= layer} if known else {}
-        known[2:] = [(self.circuits[0], self.passed)]
+        known[2:] = [(self.circuits[0], self.passed)]  # the two that share most stay
         return layer, self.passed[layer] if layer else self.opened.embed()
 
     def losses(

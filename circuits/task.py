@@ -19,8 +19,8 @@ A task may have more, each of which unlocks a function:
     differences                           Comparable         validate compares outputs instead of losses
     measures, measured                    Measured           more numbers beside every loss
     two_sided                             (True)             a loss clearly below the model's own is not low either
-    is_distance                           (True)             a loss is how far outputs are from the model's: *agrees*
-    saw_unablated(opened, residual)       (called)           hears what leaves the last layer of the unablated model
+    is_distance                           (True)             the loss is the distance from the model, for *agrees*
+    saw_unablated(opened, residual)       (a method)         gets the last residual stream of every unablated run
     data                                  OnData             a fixed data set, which discover and validate split
     counterfactual inputs of Examples                        resample ablation, instead of other examples
 """

@@ -47,7 +47,8 @@ class Experiment:
         heads: the circuit's heads: all that are not idle.
         outside: the idle heads, and those whose output is resampled.
         looking: the circuit's heads that look at content: they have paths, or are named intact.
-        many, more: whether only heads that look are tested, of so many (``one_by_one``); whether more examples decide.
+        many: whether the model has so many heads that only those that look are tested one by one (``one_by_one``).
+        more: what an undecided verdict says of more examples.
     """
 
     @entrance

@@ -39,7 +39,7 @@ app = typer.Typer()
 USUAL, OF_MANY = 1024, 512  # examples by default; of a model with many heads
 MOST_EXAMPLES = 1024  # an eighth of them for path patching
 UNFINISHED = "unfinished"  # the folder of what is measured, in that of the results, until all is done
-DISCOVERY, VALIDATION = 25_000, 9_000  # prompts that run, roughly
+DISCOVERY, VALIDATION = 22_000, 7_500  # prompts that run, roughly
 REPEATS = 2  # of the validation of a discovered circuit with four times as many examples, while it is undecided
 Out = Annotated[Path | None, typer.Option(help="Folder for report.json, report.md and report.html.")]
 
