@@ -9,7 +9,7 @@ Works on any HookedTransformer or TransformerBridge with named positions and a l
     test             validate, Report; each check by itself in circuits.checks, information flow in circuits.flow
     find             discover
     take apart       path_patching, self_consistency
-    look             attention_viewer, explore; figures in circuits.figures, more viewers in circuits.viewer
+    look             attention_viewer, explore, step_by_step; the diagram in circuits.figures
     ground truth     circuits.ground_truth
     errors           BadInput
 """

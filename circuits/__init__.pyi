@@ -16,6 +16,7 @@ from .mechanisms.mechanism import Mechanism as Mechanism
 from .mechanisms.one_hot import OneHot as OneHot
 from .mechanisms.registry import register as register
 from .report.report import Report as Report
+from .report.step_by_step import step_by_step as step_by_step
 from .roles import Roles as Roles
 from .task import Examples as Examples
 from .task import Task as Task
@@ -47,5 +48,6 @@ __all__ = [
     "run_ablated",
     "save_circuit",
     "self_consistency",
+    "step_by_step",
     "validate",
 ]

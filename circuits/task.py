@@ -18,6 +18,7 @@ A task may have more, each of which unlocks a function:
                                                              *agrees* counts the instances that the model fails
     differences                           Comparable         validate compares outputs instead of losses
     measures, measured                    Measured           more numbers beside every loss
+    unit, texts, said                     Told               words for step_by_step
     two_sided                             (True)             a loss clearly below the model's own is not low either
     is_distance                           (True)             the loss is the distance from the model, for *agrees*
     saw_unablated(opened, residual)       (a method)         gets the last residual stream of every unablated run
@@ -177,6 +178,24 @@ class Measured(Task, Protocol):
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch measure"]:
         """Return the numbers of every example, from the outputs at the output roles."""
+
+
+Answer = tuple[str, float, bool]  # an answer in words, its number, and whether it is right
+
+
+@runtime_checkable
+class Told(Task, Protocol):
+    """A task that says what its examples and answers are, for ``step_by_step``."""
+
+    @property
+    def unit(self) -> str:
+        """What the number of an answer is, such as ``probability``."""
+
+    def texts(self, examples: Examples) -> list[list[str]]:
+        """Return the text of every position of every example."""
+
+    def said(self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples) -> list[list[list[Answer]]]:
+        """Return what outputs say, for every example and instance: its answers, or the most likely ones."""
 
 
 Known = Mapping[str, frozenset[str]]  # the pieces that every role knows

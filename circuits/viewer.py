@@ -4,20 +4,18 @@ import json
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from circuits.circuit import Head
 from circuits.entrance import entrance
-from circuits.figures.page import in_a_frame, render_page
+from circuits.figures.page import Shown, render_page
 from circuits.heads import check_choice, check_number
 from circuits.model.layers import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.results import Result
 from circuits.task import Examples
-from circuits.utils.files import to_path, write_atomically
 
 BYTES = 6  # of a page for each number of a pattern
 LARGE = 25 * 2**20  # bytes of a page that browsers open slowly
@@ -42,10 +40,8 @@ class Frame(Result):
 
 
 @dataclass(frozen=True, repr=False)
-class Viewer:
+class Viewer(Shown):
     """circuitsvis viewers side by side, with a slider if they have several frames.
-
-    A notebook displays it in an HTML frame, which works offline, however the notebook handles scripts and styles.
 
     Attributes:
         panels: the frames of each viewer, by title.
@@ -61,17 +57,6 @@ class Viewer:
     def page(self) -> str:
         """Return a self-contained page."""
         return render_page("viewer.html.jinja", viewer=elements([self])[0])
-
-    def save(self, path: Path | str) -> None:
-        """Write the page to a file.
-
-        Raises:
-            BadInput: the file cannot be written.
-        """
-        write_atomically(to_path(path), self.page())
-
-    def _repr_html_(self) -> str:
-        return in_a_frame(self.page())
 
     def __repr__(self) -> str:
         heads = [f"{title} {', '.join(frames[-1].heads)}".strip() for title, frames in self.panels.items()]
@@ -151,13 +136,13 @@ def attention_frame(
     }
     labels = one.roles.labels(0, one.inputs.shape[1])
     if model.tokenizer is not None:
-        tokens = [_visible(model.tokenizer, number) for number in one.inputs[0].tolist()]
+        tokens = [visible(model.tokenizer, number) for number in one.inputs[0].tolist()]
         both = zip(tokens, labels, strict=True)
         labels = [token if label.isdecimal() else f"{token}|{label}" for token, label in both]
     return Frame(step=step, tokens=labels, heads=[*shown], attention=[*shown.values()])
 
 
-def _visible(tokenizer: Any, number: int) -> str:
+def visible(tokenizer: Any, number: int) -> str:
     """Return the text of a token, or its number if it is unknown to the tokenizer or part of a letter's bytes."""
     try:
         piece = tokenizer.convert_ids_to_tokens(number)

@@ -1,6 +1,6 @@
 """Make the pictures of the README and the site: ``python -m docs.pictures``; ``make pictures``. It needs a Chromium.
 
-report.png    the report of transformer A, on all examples
+report.png    the report of transformer A, on all examples: the headline, one example, the diagram
 explorer.png  the explorer of transformer A in JupyterLab, after a click on *minimal?*
 
 The pictures that are stored here were then reduced to 256 colours, a third of the size (``pngquant --nofs 256``).
@@ -29,7 +29,7 @@ def report(folder: Path) -> None:
     page_file = validate(*load("transformer_a"), seed=1).save(folder)
     with new_page(viewport={"width": 1120, "height": 1500}) as (page, _):
         page.goto(page_file.as_uri())
-        diagram = page.locator(".js-plotly-plot").first
+        diagram = page.locator(".circuit-diagram").first
         diagram.wait_for()
         box = diagram.bounding_box()
         assert box is not None
@@ -46,7 +46,7 @@ def explorer(folder: Path) -> None:
         page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
         page.get_by_role("button", name="minimal?").click()
         expect(page.locator("[role=status]")).to_contain_text("needed")
-        for drawn in ("[id^=attention-viewer] canvas", ".barlayer path", ".heatmaplayer image"):
+        for drawn in ("[id^=attention-viewer] canvas", "table.losses", ".heat table"):
             page.locator(drawn).first.wait_for()
         cell = page.locator(".jp-Cell").first.bounding_box()
         assert cell is not None

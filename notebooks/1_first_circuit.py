@@ -41,7 +41,7 @@ print("loss for B, C, D:    ", task.losses(answers, examples).mean(dim=0).tolist
 
 # %%
 from circuits import role_attention
-from circuits.figures.attention_figure import attention_figure
+from retrieval_interp.experiments.attention_figure import attention_figure
 
 attention_figure(role_attention(model, examples), task.roles, examples.roles.in_order)
 
@@ -60,7 +60,7 @@ attention_viewer(model, examples, example=0, layer=4)
 # A `Circuit` gives each head a mechanism. An `idle` head is supposed to write nothing that matters: its output is its average.
 # Heads with a fixed pattern (`uniform`, `identity`, `previous`, `mean`, `map`) attend alike in every example. One-hot heads have paths from role to role, in all
 # slots or in some of them: L2H0 has its path in three of the four slots, which the average above does not show. This circuit is
-# in `circuit.yaml` beside the weights, and you can write your own. In the diagram below, paler arrows are fixed patterns that
+# in `circuit.yaml` beside the weights, and you can write your own. In the diagram below, dotted arrows are fixed patterns that
 # lead from role to role. The two members of a pair stand side by side, so a head can join them by position alone.
 
 # %%
@@ -68,7 +68,17 @@ from circuits.figures.diagram import circuit_diagram
 
 for head, mechanism in circuit.heads.items():
     print(head, mechanism)
-circuit_diagram(circuit, examples.roles, model.cfg.n_layers)
+circuit_diagram(circuit, examples.roles)
+
+# %% [markdown]
+# How does the model solve single examples? Letters stand for symbols. Go through the steps with the buttons or the arrow keys. In
+# some chains the query looks where no path of the circuit leads: these examples come first, and the sentence says which head had
+# written there what the query fetches. The boxes at the right are what can be read at the query after each layer (logit lens).
+
+# %%
+from circuits import step_by_step
+
+step_by_step(model, task, circuit)
 
 # %% [markdown]
 # ## Step 3: test it

@@ -97,7 +97,7 @@ print(f"loss {loss.item():.4f}; a uniform guess has 1")
 
 # %%
 from circuits import role_attention
-from circuits.figures.attention_figure import attention_figure
+from retrieval_interp.experiments.attention_figure import attention_figure
 
 examples = task.examples(256, seed=1)
 attention = role_attention(model, examples)

@@ -59,7 +59,7 @@ def picture(frame: str) -> str:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_context(offline=True, viewport={"width": 900, "height": 700}).new_page()
         page.set_content(frame)
-        page.frame_locator("iframe").locator("canvas").first.wait_for()
+        page.frame_locator("iframe").locator("canvas, .steps svg").first.wait_for()
         page.wait_for_timeout(1000)  # it finds its height
         shown = page.locator("iframe").screenshot()
         browser.close()

@@ -3,7 +3,6 @@ from .experiments.emergence import emergence as emergence
 from .experiments.observations import observations as observations
 from .ground_truth.chains import ChainTask as ChainTask
 from .ground_truth.minimal_circuit import minimal_circuit as minimal_circuit
-from .interchange.interchange import interchange as interchange
 from .models.build import VectorTransformer as VectorTransformer
 from .models.language import language_model as language_model
 from .models.language import on_task as on_task
@@ -48,7 +47,6 @@ __all__ = [
     "figure4_figure",
     "figure4_table",
     "formulation",
-    "interchange",
     "language_model",
     "layers_until",
     "load",

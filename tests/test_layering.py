@@ -24,7 +24,7 @@ ORDER = {  # rooms, each of which imports those before it at most; the files tha
     ),
     retrieval_interp: (
         *("rng", "locks", "logs", "records", "results", "prompts", "theory", "language_tasks", "tasks"),
-        *("interchange", "ground_truth", "models", "training"),
+        *("ground_truth", "models", "training"),
         *("reproduction", "publishing"),
         *("experiments", "sweep", "llm", "cli", "__main__"),
     ),

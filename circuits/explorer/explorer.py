@@ -1,6 +1,6 @@
 """The explorer: a circuit as an editable diagram in a notebook, with its losses and the attention of a head."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -9,6 +9,7 @@ from typing import Any
 
 import anywidget
 import ipywidgets
+import torch
 import traitlets
 from jaxtyping import Float
 from torch import Tensor
@@ -20,17 +21,19 @@ from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import load_circuit, save_circuit
 from circuits.entrance import entrance
 from circuits.errors import BadInput
-from circuits.explorer.drawing import SMALLEST, Draft, drawing, full_width
-from circuits.figures.page import viewer_code
+from circuits.explorer.draft import Draft
+from circuits.figures.diagram import SMALLEST, drawing, full_width, state_of
+from circuits.figures.page import render, viewer_code
 from circuits.given import examples_of
 from circuits.losses.sequential_test import SequentialTest
+from circuits.mechanisms.mechanism import Idle, Intact, Resample, head_pattern
 from circuits.model.transformer import Transformer
 from circuits.task import Task
 from circuits.utils.files import to_path
-from circuits.utils.plotting import PLOTLY_CONFIG, go
 from circuits.viewer import attention_viewer, warn_if_large
 
 HERE = Path(__file__).parent
+MANY = 48  # of more heads, not all are drawn
 AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
 IN_PASSING = 64  # examples for the test whether paths are needed
 NEEDED = {
@@ -40,9 +43,6 @@ NEEDED = {
     "undecided": "undecided",
     "no": "not needed",
 }
-INK, GRID = "#767676", "rgba(128, 128, 128, 0.3)"  # readable on white and on black
-CLEAR = "rgba(0, 0, 0, 0)"
-BARS = {"unablated": ("#8a8a8a", ""), "with the circuit": ("#0072B2", "/")}  # colour and pattern
 
 
 @entrance
@@ -83,16 +83,6 @@ class AttentionHeads(anywidget.AnyWidget):
     head = traitlets.Int().tag(sync=True)
 
 
-class Panel(go.FigureWidget):
-    """A figure with ``PLOTLY_CONFIG`` from the first moment: a browser that draws it at once has no other to read."""
-
-    _config = traitlets.Dict(PLOTLY_CONFIG).tag(sync=True)
-
-    @traitlets.validate("_config")
-    def _keep_config(self, _: Any) -> dict[str, bool]:
-        return PLOTLY_CONFIG
-
-
 class Explorer(ipywidgets.VBox):
     """The drawing, the losses, and the chosen head, side by side.
 
@@ -111,18 +101,18 @@ class Explorer(ipywidgets.VBox):
         self._labels: dict[AttentionPath, str] = {}
         self._few = examples.take(slice(0, AT_ONCE))
         self._attention: Float[Tensor, "layer head query_role key_role"] = role_attention(model, self._few).cpu()
-        roles, n_heads = self._few.roles.in_order, model.cfg.n_heads
-        heads = [f"L{layer}H{index}" for layer in range(model.cfg.n_layers) for index in range(n_heads)]
-        shown = str(circuit.heads_with_paths[-1]) if circuit.heads_with_paths else heads[-1]
-        self.head = ipywidgets.Dropdown(options=heads, value=shown, description="head")
+        roles, cfg = self._few.roles.in_order, model.cfg
+        self._heads = [Head(layer, index) for layer in range(cfg.n_layers) for index in range(cfg.n_heads)]
+        shown = str((circuit.heads_with_paths or self._heads)[-1])
+        self.head = ipywidgets.Dropdown(options=[*map(str, self._heads)], value=shown, description="head")
         self.example = ipywidgets.IntSlider(0, 0, AT_ONCE - 1, description="example")
         self.source = ipywidgets.Dropdown(options=roles, value=roles[-1], description="from")
         self.target = ipywidgets.Dropdown(options=roles, description="to")
         self.file = ipywidgets.Text("circuit.yaml", description="as")
-        basis = f"1 1 {SMALLEST * full_width(n_heads, len(roles)):g}px"  # in a narrow notebook, a row for itself
+        basis = f"1 1 {SMALLEST * full_width(roles):g}px"  # in a narrow notebook, a row for itself
         self.diagram = Diagram(layout={"flex": basis, "min_width": "0", "overflow": "auto"})
         self.viewer = AttentionHeads()
-        self.losses, self.attention = loss_panel(task.loss_components), attention_panel(roles)
+        self.losses, self.attention = ipywidgets.HTML(), ipywidgets.HTML()
         self.line = ipywidgets.HTML()
         self.bar = ipywidgets.FloatProgress(min=0.0, max=1.0, layout={"visibility": "hidden"})
         self.buttons = {
@@ -247,56 +237,46 @@ class Explorer(ipywidgets.VBox):
         """Show the circuit as it is now, its losses, and a message; the drawing is sent first."""
         self._show_drawing()
         loss, unablated = self._test.measure([self.draft.circuit, Circuit()], self._n, self._progress)
-        with self.losses.batch_update():
-            for bar, name, shown in zip(self.losses.data, BARS, (unablated, loss), strict=True):
-                values = [shown.mean, *shown.components.values()]
-                text = [f"{value:.3f}" for value in values]
-                bar.update(y=values, text=text, name=f"{name}, {shown.n_examples:,} examples")
+        own, now = ({"mean": one.mean, **one.components} for one in (unablated, loss))
+        rows, scale = [(name, own[name], now[name]) for name in own], self._test.scale
+        limit, top = scale.own.mean + self.threshold * scale.width, max(*own.values(), *now.values(), 1e-9)
+        numbers: dict[str, Any] = {
+            "limit": limit,
+            "idle": scale.none.mean,
+            "top": max(top, 1.2 * limit),
+            "n": f"{self._n:,}",
+        }
+        self.losses.value = render("losses.html.jinja", rows=rows, **numbers)
         losses = f"The circuit's loss is {loss}, the unablated loss {unablated}, on {self._n:,} examples."
         self._say(f"{message} {losses}" if message else losses)
 
     def _show_drawing(self) -> None:
-        chosen = Head.of(self.head.value)
-        self.diagram.svg = drawing(self.draft, self._few.roles, self._attention, chosen, self._labels)
+        """Draw all heads of the model; of many, those with paths or intact, and the chosen one."""
+        chosen, drawn = Head.of(self.head.value), self.draft.drawn
+        some = self._heads if len(self._heads) <= MANY else {chosen, *drawn.looking, *self.draft.circuit.looking}
+        rows = {head: state_of(self.draft.circuit.heads.get(head)) for head in some}
+        arrows = self.draft.arrows(self._labels)
+        roles, attention = self._few.roles, self._attention
+        self.diagram.svg = drawing(rows, arrows, roles, attention, chosen=chosen, pressed=True)
+        self._show_attention(chosen)
 
     def _show_head(self) -> None:
-        head, roles = Head.of(self.head.value), self._few.roles
-        index = [roles.names.index(role) for role in roles.in_order]
-        with self.attention.batch_update():
-            self.attention.data[0].z = self._attention[head.layer, head.index][index][:, index].numpy().round(3)
-            self.attention.layout.title.text = f"{head}: attention, from role (down) to role (across)"
+        """Show the attention of the chosen head from role to role: the model's, and what the circuit has instead."""
         self.viewer.head = self.head.index
         self._show_drawing()
+
+    def _show_attention(self, head: Head) -> None:
+        roles, kind = self._few.roles.in_layer(head.layer), self.draft.circuit.heads.get(head)
+        index = [roles.names.index(role) for role in roles.in_order]
+        maps = {f"{head} in the model": self._attention[head.layer, head.index]}
+        if kind is not None and kind not in (Idle(), Resample(), Intact()):
+            pattern = head_pattern(head, kind, roles, self._few.inputs.shape[1]).expand(len(roles), -1, -1)
+            example, at = torch.arange(len(roles))[:, None, None, None], roles.positions.transpose(1, 2)
+            maps[f"{head} in the circuit"] = pattern[example, at[..., None], at[..., None, :]].mean(dim=(0, 1)).cpu()
+        shown = [(title, one[index][:, index].tolist()) for title, one in maps.items()]
+        self.attention.value = render("heat.html.jinja", maps=shown, roles=roles.in_order)
 
     def _show_example(self) -> None:
         viewer = attention_viewer(self.model, self._few, self.example.value)
         warn_if_large(viewer.panels[""])
         self.viewer.panels = viewer.contents
-
-
-def loss_panel(components: Sequence[str]) -> Panel:
-    """Return bars without numbers: the unablated loss and the circuit's, on average and for each component."""
-    bars = [
-        go.Bar(
-            x=["mean", *components], marker={"color": colour, "pattern": {"shape": shape}}, constraintext="none",
-            textposition="outside", textfont={"size": 10}, cliponaxis=False,
-        )
-        for colour, shape in BARS.values()
-    ]  # fmt: skip
-    y = {"rangemode": "tozero", "title": {"text": "loss"}, "gridcolor": GRID, "zerolinecolor": GRID}
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
-    return _panel(bars, yaxis=y, barmode="group", bargap=0.1, legend=legend, height=240)
-
-
-def attention_panel(roles: Sequence[str]) -> Panel:
-    """Return an empty heat map: the attention of a head from role (down) to role (across)."""
-    shade = {"colorscale": "Blues", "zmin": 0, "zmax": 1, "showscale": False}
-    heat = go.Heatmap(x=roles, y=roles, texttemplate="%{z:.2f}", **shade)
-    return _panel([heat], yaxis={"autorange": "reversed"}, height=330)
-
-
-def _panel(traces: Sequence[Any], **layout: Any) -> Panel:
-    """Return a figure that is readable on white and on black."""
-    plain = {"paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "font": {"color": INK}, "title": {"font": {"size": 13}}}
-    size = {"width": 400, "margin": {"t": 40, "b": 40, "l": 80, "r": 10}}
-    return Panel(traces, {**plain, **size, **layout})

@@ -12,6 +12,7 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from circuits.utils.files import to_path, write_atomically
 from circuits.utils.plotting import PLOTLY_CONFIG, go
 
 UNFOLD = """new Response(new Blob([Uint8Array.from(atob("{packed}"), (c) => c.charCodeAt(0))]).stream()
@@ -48,15 +49,42 @@ def render_page(template: str, package: str = "circuits", **contents: Any) -> st
         package: the package of the template.
         contents: the values of the template's variables.
     """
-    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(owner) for owner in (package, "circuits")])
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     code = {"plotly": get_plotlyjs(), "circuitsvis": viewer_code().replace("</script", "<\\/script")}
     scripts = {name: Markup(f"<script>{text}</script>") for name, text in code.items()}
-    return environment.get_template(template).render(scripts=scripts, **contents)
+    return render(template, package, scripts=scripts, **contents)
 
 
-def in_a_frame(page: str) -> str:
-    """Return a frame element that contains a whole page, compressed."""
-    packed = base64.b64encode(gzip.compress(page.encode(), mtime=0)).decode()
-    inner = f"<script>{UNFOLD.format(packed=packed)}</script>"
-    return f'<iframe srcdoc="{escape(inner)}" style="width: 100%; height: 40em; border: 0"></iframe>'
+@cache
+def _templates(package: str) -> jinja2.Environment:
+    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(owner) for owner in dict.fromkeys((package, "circuits"))])
+    options: dict[str, Any] = {
+        "autoescape": lambda name: not name.endswith(".md.jinja"),
+        "undefined": jinja2.StrictUndefined,
+    }
+    return jinja2.Environment(loader=loader, **options)
+
+
+def render(template: str, package: str = "circuits", **contents: Any) -> str:
+    """Fill a template; texts are escaped in all but Markdown."""
+    return _templates(package).get_template(template).render(**contents)
+
+
+class Shown:
+    """What has a page: notebooks show it in a frame, whole and compressed, however they handle scripts and styles."""
+
+    def page(self) -> str:
+        """Return a self-contained page."""
+        raise NotImplementedError
+
+    def save(self, path: Path | str) -> None:
+        """Write the page to a file.
+
+        Raises:
+            BadInput: the file cannot be written.
+        """
+        write_atomically(to_path(path), self.page())
+
+    def _repr_html_(self) -> str:
+        packed = base64.b64encode(gzip.compress(self.page().encode(), mtime=0)).decode()
+        inner = f"<script>{UNFOLD.format(packed=packed)}</script>"
+        return f'<iframe srcdoc="{escape(inner)}" style="width: 100%; height: 40em; border: 0"></iframe>'

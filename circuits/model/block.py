@@ -1,14 +1,10 @@
-"""GPT-2's layer, each part written once: attention, then an optional MLP, each after a norm.
-
-``attention`` computes no pattern, and is the training's. Where patterns are changed or looked at, a model's own module
-attends (``block.attn``), with its hooks.
-"""
+"""The parts of GPT-2's layer that are faster here than in TransformerLens: norms and MLPs."""
 
 import math
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -31,36 +27,6 @@ def is_like_gpt2(model: Transformer) -> bool:
         or any(getattr(cfg, name, None) is not None for name in GIVEN)
         or str(getattr(cfg, "original_architecture", "")).startswith("Olmo")
     )
-
-
-def attention(
-    attn: Any, x: Float[Tensor, "batch pos d_model"], positions: slice = slice(None)
-) -> Float[Tensor, "batch read d_model"]:
-    """Return what the heads of a causal layer write at some positions, from the normalised residual stream.
-
-    One product computes all queries, keys and values. Scores and softmax are at least in float32, also under autocast.
-    """
-    weights = torch.cat([attn.W_Q, attn.W_K, attn.W_V])  # [3 head, d_model, d_head]
-    biases = torch.cat([attn.b_Q, attn.b_K, attn.b_V])
-    joint = functional.linear(x, weights.mT.flatten(0, 1), biases.flatten())
-    joint = joint.unflatten(-1, (3, attn.cfg.n_heads, attn.cfg.d_head)).permute(2, 0, 3, 1, 4)
-    q, k, v = joint.to(torch.promote_types(joint.dtype, torch.float32))
-    seen = ~torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-    with torch.autocast(x.device.type, enabled=False):
-        z = functional.scaled_dot_product_attention(
-            q[:, :, positions], k, v, seen[positions], scale=1 / float(attn.attn_scale)
-        )
-    return functional.linear(z.transpose(1, 2).flatten(2), attn.W_O.flatten(0, 1).T, attn.b_O)
-
-
-def attention_scores(
-    queries: Float[Tensor, "*q query d_head"],
-    keys: Float[Tensor, "*k key d_head"],
-    scale: float,
-    seen: Bool[Tensor, "*seen query key"],
-) -> Float[Tensor, "*variant query key"]:
-    """Return what the softmax of an attention pattern is taken of: minus infinity where nothing may be ``seen``."""
-    return (queries @ keys.transpose(-1, -2) / scale).masked_fill(~seen, -torch.inf)
 
 
 def after_mlp(block: Any, middle: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:

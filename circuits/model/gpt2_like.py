@@ -21,7 +21,6 @@ from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATION
 from transformers import PreTrainedTokenizerBase
 
 from circuits.errors import BadInput
-from circuits.model.block import attention_scores
 
 
 @dataclass
@@ -155,20 +154,17 @@ class Attention(_Part):
         query_input: Float[Tensor, "batch pos d_model"],
         key_input: Float[Tensor, "batch pos d_model"],
         value_input: Float[Tensor, "batch pos d_model"],
-        past_kv_cache_entry: Any = None,
         attention_mask: Tensor | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
         """Return what all heads write."""
         q = self.hook_q(self._projected(query_input, self.W_Q, self.b_Q))
         k = self.hook_k(self._projected(key_input, self.W_K, self.b_K))
         v = self.hook_v(self._projected(value_input, self.W_V, self.b_V))
-        if past_kv_cache_entry is not None:
-            k, v = past_kv_cache_entry.append(k, v)
-        seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device=q.device)
-        seen = seen.tril(k.shape[1] - q.shape[1]) if self.cfg.attention_dir == "causal" else seen
+        seen = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool, device=q.device)
+        seen = seen.tril() if self.cfg.attention_dir == "causal" else seen
         if attention_mask is not None:
             seen = seen & attention_mask[:, None, None].bool()
-        scores = attention_scores(q.transpose(1, 2), k.permute(0, 2, 1, 3), self.attn_scale, seen)
+        scores = (q.transpose(1, 2) @ k.permute(0, 2, 3, 1) / self.attn_scale).masked_fill(~seen, -torch.inf)
         pattern = self.hook_attn_scores(scores).softmax(dim=-1)
         pattern = self.hook_pattern(torch.where(pattern.isnan(), 0.0, pattern)).to(v.dtype)
         z = self.hook_z((pattern @ v.transpose(1, 2)).transpose(1, 2))
@@ -212,7 +208,7 @@ class TransformerBlock(_Part):
         """Return the residual stream after the layer."""
         residual = self.hook_resid_pre(resid_pre)
         normal = self.ln1(residual)
-        residual = residual + self.hook_attn_out(self.attn(normal, normal, normal, None, attention_mask))
+        residual = residual + self.hook_attn_out(self.attn(normal, normal, normal, attention_mask))
         if not self.cfg.attn_only:
             residual = self.hook_resid_mid(residual)
             residual = residual + self.hook_mlp_out(self.mlp(self.ln2(residual)))
@@ -249,8 +245,7 @@ class HookedTransformer(HookedRootModule):
         self, input: Any, attention_mask: Tensor | None = None, **_: object
     ) -> tuple[Tensor, Tensor, None, Tensor | None]:
         """Return the residual stream that enters layer 0, the tokens, None and the mask."""
-        tokens = self.to_tokens(input) if isinstance(input, str) else input
-        tokens = tokens[None] if tokens.ndim == 1 else tokens
+        tokens = input[None] if input.ndim == 1 else input
         places = self.pos_embed(tokens.shape[1], attention_mask).expand(*tokens.shape[:2], -1)
         return self.hook_embed(self.embed(tokens)) + self.hook_pos_embed(places), tokens, None, attention_mask
 
@@ -264,7 +259,7 @@ class HookedTransformer(HookedRootModule):
         """Return the outputs, ``[batch, pos, d_vocab_out]``, or the residual stream that enters a layer.
 
         Args:
-            input: tokens ``[batch, pos]`` or a text; the residual stream if there is a layer to start at.
+            input: tokens ``[batch, pos]``; the residual stream if there is a layer to start at.
             start_at_layer: the first layer that runs.
             stop_at_layer: the layer before which to stop.
             attention_mask: 0 where there is padding, ``[batch, pos]``.
@@ -295,24 +290,3 @@ class HookedTransformer(HookedRootModule):
         else:
             self.cfg.device = str(device_or_dtype)
         return super().to(device_or_dtype)
-
-    def to_tokens(self, text: str, prepend_bos: bool = True) -> Tensor:
-        """Return the tokens of a text, ``[1, pos]``.
-
-        Raises:
-            BadInput: the model has no tokenizer.
-        """
-        if self.tokenizer is None:
-            raise BadInput("the model has no tokenizer; expected tokens [batch, pos]")
-        text = f"{self.tokenizer.bos_token if prepend_bos and self.tokenizer.bos_token else ''}{text}"
-        encoded = self.tokenizer(text, return_tensors="pt", add_special_tokens=False)
-        return encoded["input_ids"].to(self.cfg.device)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the weights of all layers, ``W_Q`` and so on, ``[layer, ...]``, and those of the embeddings."""
-        if name in ("W_E", "W_pos", "W_U", "b_U"):
-            return getattr({"W_E": self.embed, "W_pos": self.pos_embed}.get(name, self.unembed), name)
-        if name[:2] in ("W_", "b_"):
-            part = "mlp" if name[2:] in ("in", "out") else "attn"
-            return torch.stack([getattr(getattr(block, part), name) for block in self.blocks])
-        return super().__getattr__(name)

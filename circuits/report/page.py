@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 from plotly import express
 
 from circuits.attention import ATTENTION_EXAMPLES, role_attention
 from circuits.checks.experiment import Experiment
 from circuits.checks.minimality import Removal
 from circuits.circuit_file import dump_circuit
-from circuits.discovery.content_or_position import ContentOrPosition
-from circuits.figures.attention_figure import attention_figure
 from circuits.figures.diagram import circuit_diagram
-from circuits.figures.page import figure_element, render_page
+from circuits.figures.page import figure_element, render, render_page
 from circuits.losses.loss import Loss
 from circuits.losses.sequential_test import DecidedLoss
 from circuits.report.report import Report
+from circuits.report.step_by_step import step_by_step
+from circuits.report.strip import MARKS, strip
 from circuits.utils.plotting import go
 from circuits.viewer import Viewer, attention_frame, elements
 
 VIEWED_EXAMPLES = 3
 WAYS = ("uniform", "identity", "mean", "idle")  # of removing a part
-MARKS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 
 
 def tables(report: Report) -> dict[str, pd.DataFrame]:
@@ -112,29 +111,24 @@ def page(report: Report, experiment: Experiment | None) -> str:
         report: the report.
         experiment: the experiment that made it; None for a report that was read from a file.
     """
-    figures = {"losses": loss_figure(report)}
-    if report.discovery and report.discovery.content_or_position:
-        figures["content-or-position"] = content_figure(report.discovery.content_or_position)
-    viewers = []
+    viewers, diagram, stories = [], "", None
     if experiment is not None:
         model, examples = experiment.model, experiment.test.examples.take(slice(0, ATTENTION_EXAMPLES))
-        order, group = examples.roles.in_order, examples.roles.main_group
-        names, attention = tuple(examples.roles), role_attention(model, examples).cpu()
-        drawn = report.circuit, examples.roles, model.cfg.n_layers, attention
-        figures["circuit-diagram"] = circuit_diagram(*drawn)
-        if report.composition:
-            figures["composition-diagram"] = circuit_diagram(*drawn, report.composition)
+        attention = role_attention(model, examples).cpu()
+        diagram = Markup(circuit_diagram(report.circuit, examples.roles, attention, report.composition)._repr_html_())
         heads = [one.head for one in _ranked(report)] if experiment.many else None  # of many, the circuit's
-        split = role_attention(model, examples, group).cpu()
-        figures["role-attention"] = attention_figure(split, names, order, group, [*dict.fromkeys(heads or ())])
+        stories = step_by_step(model, experiment.task, report.circuit, seed=report.seed)
         few = examples.take(slice(0, VIEWED_EXAMPLES))
         frames = [attention_frame(model, few, n, heads=heads) for n in range(len(few))]
         viewers = elements([Viewer({"": (frame,)}) for frame in frames])
     return render_page(
         "report.html.jinja",
         report=report,
+        strip=strip(report),
         marks=MARKS,
-        figures={name: figure_element(figure, name) for name, figure in figures.items()},
+        stories=stories,
+        diagram=diagram,
+        losses=figure_element(loss_figure(report), "losses"),
         tables={name: _as_texts(table) for name, table in tables(report).items()},
         viewers=viewers,
         circuit_yaml=dump_circuit(report.circuit),
@@ -143,18 +137,9 @@ def page(report: Report, experiment: Experiment | None) -> str:
 
 def markdown(report: Report) -> str:
     """Return the summary for a notebook or an issue: the statements, the losses, and the circuit's paths."""
-    lines = [f"# {report.circuit.name or 'the circuit'}: {report.headline}", ""]
-    for one in report.all_statements:
-        lines.append(f"- **{one.name}: {one.decision}**")
-        lines += [f"    - {verdict.name} {verdict.decision}: {verdict.sentence}" for verdict in one.verdicts]
-    lines += ["", *(f"- {note}" for note in report.notes)]
-    lines += ["", f"Each loss is measured on up to {report.n_examples} fresh examples, as many as its decision needs."]
-    lines += [f"Seed {report.seed}, threshold {report.threshold:g}.", ""]
-    for title, name in {"Losses": "losses", "Without one path or positional head": "paths"}.items():
-        table = _as_texts(tables(report)[name])
-        rows = [["", *table.columns], ["---"] * (1 + len(table.columns)), *table.itertuples()]
-        lines += [f"## {title}", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
-    return "\n".join([*lines, *(f"{key}: {value}" for key, value in report.metadata.items())]) + "\n"
+    shown = {"Losses": "losses", "Without one path or positional head": "paths"}
+    all_tables = {title: _as_texts(tables(report)[name]) for title, name in shown.items()}
+    return render("report.md.jinja", report=report, strip=strip(report), tables=all_tables)
 
 
 def loss_figure(report: Report) -> go.Figure:
@@ -166,29 +151,16 @@ def loss_figure(report: Report) -> go.Figure:
     ]
     for way in WAYS:
         rows += [(_way(way), f"without {one}", one.losses[way].loss) for one in _ranked(report) if way in one.losses]
-    limit = report.scale.own.mean + report.threshold * report.scale.width
-    return _figure("Loss without each path and each positional head", rows, {f"threshold {limit:.3g}": limit})
-
-
-def content_figure(heads: ContentOrPosition) -> go.Figure:
-    """Plot the loss with one head at a time replaced with its average pattern; bars are two standard errors."""
-    rows = [(f"looks at {heads.looks_at(head)}", str(head), one.loss) for head, one in heads.alone.items()]
-    marks = {"unablated": heads.unablated.mean}
-    return _figure("Content or position: one head replaced with its average pattern", rows, marks)
-
-
-def _figure(title: str, rows: Sequence[tuple[str, str, Loss]], marks: Mapping[str, float]) -> go.Figure:
-    """Plot losses by kind and label, with labelled vertical lines; plotly's own label would stand at 10 ** value."""
-    x = "loss (logarithmic)"
+    x, title = "loss (logarithmic)", "Loss without each path and each positional head"
     points = [{"kind": kind, "": label, x: loss.mean, "bar": 2 * loss.standard_error} for kind, label, loss in rows]
     labels = [*dict.fromkeys(label for _, label, _ in rows)]
     figure = express.scatter(
         pd.DataFrame(points), x=x, y="", error_x="bar", color="kind", symbol="kind", category_orders={"": labels},
         log_x=True, title=title, template="plotly_white", height=220 + 26 * len(labels),
     )  # fmt: skip
-    for text, value in marks.items():
-        figure.add_vline(x=value, line_dash="dash")
-        if value > 0:
-            figure.add_annotation(x=log10(value), y=1.0, yref="paper", yanchor="bottom", text=text, showarrow=False)
+    limit = report.scale.own.mean + report.threshold * report.scale.width
+    figure.add_vline(x=limit, line_dash="dash")  # plotly's own label would stand at 10 ** limit
+    at = {"x": log10(max(limit, 1e-9)), "y": 1.0, "yref": "paper", "yanchor": "bottom", "showarrow": False}
+    figure.add_annotation(text=f"threshold {limit:.3g}", **at)
     legend = {"title": "", "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
     return figure.update_traces(marker_size=10).update_layout(legend=legend, margin={"t": 80, "b": 110})

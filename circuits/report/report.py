@@ -179,14 +179,6 @@ class Report(Result):
         return isinstance(other, Report) and self.__dict__ == other.__dict__
 
     @property
-    def headline(self) -> str:
-        """One line: the decision, and the statements that do not hold."""
-        if self.protocol == "paper":
-            return f"{self.decision}, by Appendix E to the letter"
-        others = [f"{one.name}: {one.decision}" for one in self.statements if one.decision != "holds"]
-        return self.decision + (f" ({'; '.join(others)})" if others else "")
-
-    @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The verdicts of all statements."""
         return tuple(verdict for statement in self.statements for verdict in statement.verdicts)

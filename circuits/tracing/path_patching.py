@@ -15,16 +15,16 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit, role_paths
 from circuits.entrance import entrance
+from circuits.errors import BadInput
 from circuits.given import check_reading, examples_of, stream_seed
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean, per_example
-from circuits.model.kept_run import check_branching
 from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision
 from circuits.settings import current
 from circuits.task import Examples, Task
 from circuits.tracing.edges import ALL, Composition, Edge, Sender
-from circuits.tracing.patched_head import Patched, PatchedHead, patched_head
+from circuits.tracing.patched_head import Patched, PatchedHead
 from circuits.tracing.unablated import Unablated, examples_at_once, senders_below
 from circuits.utils.progress import Progress, part_of, shown
 
@@ -82,7 +82,10 @@ def path_patching(
         for n, stream in ((current().screened, ", screening"), (n_examples, ""))
     )
     circuit.check(windowed(model, many.roles), model.cfg.n_layers, model.cfg.n_heads)
-    check_branching(model, many)
+    if many.roles.valid is not None:
+        raise BadInput("the examples have padding; expected examples of the same length")
+    if not many.roles.causal:
+        raise BadInput("the model attends in both directions; expected one with a causal mask")
     check_reading(model, task, many)
     paths = role_paths(circuit)
 
@@ -174,7 +177,7 @@ class Receiver:
     @cached_property
     def head(self) -> PatchedHead:
         """The head, read at the path's source."""
-        return patched_head(self.run, self.path.head, self.run.examples.roles[self.path.source])
+        return PatchedHead(self.run, self.path.head, self.run.examples.roles[self.path.source])
 
     def effects(self, wanted: Callable[[Patch], bool]) -> Iterator[tuple[Patch, Effects]]:
         """Yield the effects of all patches; the loss is measured for some."""

@@ -16,8 +16,7 @@ from torch import Tensor
 from circuits.errors import BadInput
 from circuits.given import losses_of
 from circuits.heads import Head
-from circuits.model.kept_run import KeptRun
-from circuits.model.layers import close
+from circuits.model.layers import close, layers
 from circuits.model.transformer import ENTRIES_AT_ONCE, Transformer
 from circuits.task import Examples, Task
 from circuits.tracing.edges import EMBED, Sender
@@ -41,13 +40,17 @@ class Unablated:
     def __init__(self, model: Transformer, task: Task, examples: Examples) -> None:
         self.model, self.task, self.examples = model, task, examples
         self.example = torch.arange(len(examples), device=examples.inputs.device)[:, None]
-        self._kept = KeptRun.of(model, examples)
-        outputs, self.cache = model.run_with_cache(examples.inputs, names_filter=lambda name: name.endswith(PARTS))
+        with torch.no_grad():
+            self._opened = layers(model, examples)
+            self._residuals = [self._opened.embed()]
+            for layer in range(model.cfg.n_layers):
+                self._residuals.append(self._opened.block(layer, self._residuals[-1]))
+            outputs, self.cache = model.run_with_cache(examples.inputs, names_filter=lambda name: name.endswith(PARTS))
         self.losses = losses_of(task, outputs, examples).mean(dim=1)
 
     def residual(self, layer: int) -> Float[Tensor, "example pos d_model"]:
         """Return the residual stream that enters a layer; ``n_layers`` is the stream after the last."""
-        return self._kept.residuals[layer]
+        return self._residuals[layer]
 
     def part(self, head: Head, part: str) -> Float[Tensor, "example pos d_head"]:
         """Return the queries ``q``, the keys ``k``, the values ``v`` or the mixed values ``z`` of a head."""
@@ -58,9 +61,13 @@ class Unablated:
         """Return the index of a head among ``n_heads``; heads share keys and values if there are fewer of these."""
         return head.index * n_heads // int(self.model.cfg.n_heads)
 
-    def losses_above(self, layer: int, residual: Float[Tensor, "example tail d_model"]) -> Float[Tensor, " example"]:
-        """Return the losses when the model runs on after a layer, from a residual stream at the last positions."""
-        return losses_of(self.task, self._kept.continued(layer + 1, residual[None])[0], self.examples).mean(dim=1)
+    @torch.no_grad()
+    def losses_above(self, layer: int, residual: Float[Tensor, "example pos d_model"]) -> Float[Tensor, " example"]:
+        """Return the losses when the model runs on after a layer, from another residual stream."""
+        for above in range(layer + 1, self.model.cfg.n_layers):
+            residual = self._opened.block(above, residual)
+        outputs = self._opened.read(residual.flatten(0, 1)).unflatten(0, residual.shape[:2])
+        return losses_of(self.task, outputs, self.examples).mean(dim=1)
 
     def written(
         self, layer: int, at: Int[Tensor, "example instance"]

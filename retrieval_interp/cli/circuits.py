@@ -31,6 +31,7 @@ from retrieval_interp.cli.reports import print_discovery, print_report
 from retrieval_interp.cli.terminal import printable
 
 if TYPE_CHECKING:
+    from circuits.circuit import Circuit
     from circuits.model.transformer import Transformer
     from circuits.report.report import Report
     from circuits.task import Task
@@ -91,12 +92,14 @@ def validate(
         task_of_model = library.own_task(folder)  # raises first if this is not a model directory
         hypothesis = library.chosen_circuit(folder, circuit)
         hypothesis.check(task_of_model.roles, *library.own_size(folder))  # before the slow loading of the model
-    elif circuit is None:
+    elif circuit is None and not library.is_ours(model_dir):
         raise BadInput("--task needs a circuit; name one with --circuit")
     else:
-        hypothesis = circuits.load_circuit(circuit)
+        hypothesis = library.chosen_circuit(model_dir, circuit)
     check_folder(out)
     model, task = opened(model_dir, language_task, metric, bos)
+    check_protocol(protocol, model)
+    check_fit(model, task, hypothesis)
     examples, about = examples or usual(model), facts(model_dir, model, task)
     with long_work(out, {**about, "circuit": hypothesis.digest}, model, task, VALIDATION):
         report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)
@@ -129,10 +132,11 @@ def discover(
     """
     import circuits
 
-    name = Path(model_dir).resolve().name
+    name = "_".join(filter(None, (Path(model_dir).resolve().name, language_task)))
     out = out or Path("reports") / name
     check_folder(out)
     model, task = opened(model_dir, language_task, metric, bos)
+    check_protocol(protocol, model)
     chosen: dict[str, Any] = {"threshold": threshold, "seed": seed}
     examples, about = examples or usual(model), facts(model_dir, model, task)
     options = {"seed": seed, "threshold": f"{threshold:g}", "examples": examples}
@@ -169,6 +173,33 @@ def discover(
     finished(report.about(about), out, as_json, found)
 
 
+def check_fit(model: "Transformer", task: "Task", circuit: "Circuit") -> None:
+    """Check before the work, on two examples, that the patterns of a circuit fit.
+
+    Raises:
+        BadInput: they do not.
+    """
+    import circuits
+    from circuits.mechanisms.mechanism import Idle, Resample
+
+    outputs = [head for head, mechanism in circuit.heads.items() if isinstance(mechanism, Idle | Resample)]
+    examples = task.examples(2, 0).to(next(model.parameters()).device)
+    circuits.run_ablated(model, circuit.without_heads(outputs), examples)
+
+
+def check_protocol(protocol: ProtocolChoice, model: "Transformer") -> None:
+    """Check before the work that Appendix E to the letter can be run.
+
+    Raises:
+        BadInput: the model has many heads, each of which would be taken alone.
+    """
+    from circuits.settings import current, has_many_heads
+
+    if protocol == ProtocolChoice.paper and has_many_heads(model.cfg):
+        most = current().one_by_one
+        raise BadInput(f"--protocol paper takes each head alone: not on models of more than {most} heads")
+
+
 def usual(model: "Transformer") -> int:
     """Return the number of examples where none was asked for."""
     from circuits.settings import has_many_heads
@@ -184,7 +215,7 @@ def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", tas
     """
     from circuits.model.transformer import run
     from circuits.settings import has_many_heads
-    from circuits.utils.kept import keeping
+    from circuits.utils.kept import keeping, key_of
     from retrieval_interp.language_tasks.metric import MetricTask
 
     if not isinstance(task, MetricTask) or not has_many_heads(model.cfg):  # it takes a minute
@@ -200,11 +231,12 @@ def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", tas
     if out is None:
         yield
         return
+    folder = out / f"{UNFINISHED}_{key_of(few.inputs, about)[:8]}"  # of this model, task and circuit alone
     try:
-        with keeping(out / UNFINISHED, about):
+        with keeping(folder, about):
             yield
     except KeyboardInterrupt:
-        said = f"what is finished is kept in {out / UNFINISHED}, and the same command continues"
+        said = f"what is finished is kept in {folder}, and the same command continues"
         raise Interrupted(f"interrupted; {said}") from None
 
 

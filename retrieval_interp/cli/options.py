@@ -86,7 +86,7 @@ MACHINE = {
     "device": Annotated[str | None, typer.Option(help="Device: cpu (default), cuda or mps.")],
     "dtype": Annotated[Precision | None, typer.Option(help="Precision (default: float32).")],
     "batch_size": Annotated[int | None, typer.Option(min=1, help="Most sequences at once (default: by memory).")],
-    "threads": Annotated[int | None, typer.Option(min=1, help="Threads of the processor (default: all).")],
+    "threads": Annotated[int | None, typer.Option(min=1, max=1024, help="Threads of the processor (default: all).")],
 }
 
 

@@ -15,6 +15,8 @@ def print_report(report: "Report") -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from circuits.report.strip import strip
+
     console = Console()
     for statement in report.all_statements:
         console.print(Text.assemble(f"{statement.name}: ", (statement.decision, COLOURS[statement.decision])))
@@ -25,8 +27,10 @@ def print_report(report: "Report") -> None:
             console.print(Padding(said, (0, 0, 0, 4)))
     for note in report.notes:
         console.print(Text(note))
+    whole, *facts = strip(report)
+    console.print("", *(Text(str(fact), COLOURS.get(fact.kind, "")) for fact in facts), sep="\n")
     name = report.circuit.name or "The circuit"
-    console.print(Text(f"{name}: {report.headline}", f"bold {COLOURS[report.decision]}"))
+    console.print(Text(f"{name}: {whole.said}", f"bold {COLOURS[report.decision]}"))
 
 
 def print_discovery(discovery: "Discovery") -> None:

@@ -97,10 +97,10 @@ def _page(
 ) -> str:
     """Return the page: average attention from role to role, split by a group, and attention on a few examples."""
     from circuits.attention import ATTENTION_EXAMPLES, role_attention
-    from circuits.figures.attention_figure import attention_figure
     from circuits.figures.page import figure_element, render_page
     from circuits.given import examples_of
     from circuits.viewer import elements
+    from retrieval_interp.experiments.attention_figure import attention_figure
 
     examples = examples_of(task, ATTENTION_EXAMPLES, seed)
     order, group = examples.roles.in_order, by or examples.roles.main_group

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 
 from jaxtyping import Float
@@ -28,8 +29,9 @@ from circuits.mechanisms.mechanism import Idle
 from circuits.model.layers import Layers, layers
 from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.settings import current
-from circuits.task import Examples
+from circuits.task import Answer, Examples
 from circuits.utils.lazy import torch
+from circuits.viewer import visible
 from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, Metric, at_end
 
 MEASURED_ON = 128  # prompts on which the model is measured with and without its heads
@@ -200,6 +202,25 @@ class MetricTask:
         expected, actual = (_exact(at_end(one, examples)).log_softmax(dim=-1) for one in (others, outputs))
         unit = 1.0 if self.metric == Metric.kl else self.apart
         return ((expected.exp() * (expected - actual)).sum(dim=-1) / unit).mean(dim=1)[:, None, None]
+
+    @property
+    def unit(self) -> str:
+        """What the number of an answer is."""
+        return "probability"
+
+    def texts(self, examples: Examples) -> list[list[str]]:
+        """Return the text of every token."""
+        return [[visible(self.task.tokenizer, token) for token in row] for row in examples.inputs.tolist()]
+
+    def said(self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples) -> list[list[list[Answer]]]:
+        """Return the three most likely answers of every instance."""
+        shares, tokens = _exact(at_end(outputs, examples)).softmax(dim=-1).topk(min(3, outputs.shape[-1]))
+        right = (tokens[..., None] == examples.targets[:, :, :1]).any(dim=3)
+        rows = zip(tokens.tolist(), shares.tolist(), right.tolist(), strict=True)
+        named = partial(visible, self.task.tokenizer)
+        return [
+            [[*zip(map(named, one), p, hit, strict=True)] for one, p, hit in zip(*row, strict=True)] for row in rows
+        ]
 
     def _apart(
         self, logits: Float[torch.Tensor, "batch instance d_vocab"], examples: Examples

@@ -26,9 +26,9 @@ def on_machine(
     """
     if device is not None:
         try:
-            torch.empty(1, device=device)
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).strip().splitlines()[0]
+            torch.zeros(1, device=device).item()  # on "meta" there are no numbers
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            reason = str(error).strip().splitlines()[0].partition(": ")[0][:60]
             raise BadInput(f"the device {device!r} cannot be used ({reason}); expected cpu, cuda or mps") from error
     before = torch.get_num_threads() if threads is not None else 0
     if threads is not None:

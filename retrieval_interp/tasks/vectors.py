@@ -6,13 +6,14 @@ Answers are read at the last positions of the sequence. The loss is their mean s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Integer
 
 from circuits.errors import BadInput
-from circuits.task import Examples
+from circuits.task import Answer, Examples
 from circuits.utils.lazy import torch
 from retrieval_interp.tasks.task import RawBatch, TrainableTask
 
@@ -41,6 +42,7 @@ class VectorTask(TrainableTask):
     """
 
     loss_name = "mean squared error"
+    unit = "squared error"
 
     n_chains: int
     n_dims: int
@@ -103,12 +105,41 @@ class VectorTask(TrainableTask):
         """Return the squared error of every symbol asked for in every chain, averaged over the K dimensions."""
         return self.in_chains((self.answers(outputs) - examples.targets).square().mean(dim=3), examples)
 
+    def texts(self, examples: Examples) -> list[list[str]]:
+        """Return a letter for every symbol: A, B, C, ... along the first chain, and on along the others."""
+        return [[known[_bytes(symbol)] for symbol in row] for row, known in self._letters(examples)]
+
+    def said(self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples) -> list[list[list[Answer]]]:
+        """Return the nearest symbol for every answer of every chain, and how far the answer is from it."""
+        answers, targets = (self.in_chains(one, examples) for one in (self.answers(outputs), examples.targets))
+        told = []
+        for row, known, given, right in zip(*zip(*self._letters(examples), strict=True), answers, targets, strict=True):
+            symbols = torch.stack([*{_bytes(symbol): symbol for symbol in row}.values()])
+            error, nearest = (given[:, :, None] - symbols).square().mean(dim=3).min(dim=2)
+            there = (symbols[nearest] == right).all(dim=2)
+            letters = [[known[_bytes(symbols[one])] for one in chain] for chain in nearest]
+            rows = zip(letters, error.tolist(), there.tolist(), strict=True)
+            told.append([[*zip(*chain, strict=True)] for chain in rows])
+        return told
+
+    def _letters(self, examples: Examples) -> Iterator[tuple[torch.Tensor, dict[bytes, str]]]:
+        """Yield the symbols of every example, and the letter of each."""
+        for row, at in zip(examples.inputs[..., : self.n_dims], examples.roles.positions, strict=True):
+            known: dict[bytes, str] = {}
+            for place in (*at.T.flatten().tolist(), *range(len(row))):  # chain by chain
+                known.setdefault(_bytes(row[place]), chr(65 + len(known) % 26) + str(len(known) // 26 or ""))
+            yield row, known
+
     def in_chains(
-        self, values: Float[torch.Tensor, "batch query component"], examples: Examples
-    ) -> Float[torch.Tensor, "batch chain component"]:
+        self, values: Float[torch.Tensor, "batch query component *dim"], examples: Examples
+    ) -> Float[torch.Tensor, "batch chain component *dim"]:
         """Return a value for every query in the order of the chains, instead of that of the queries."""
         rows = torch.arange(len(examples), device=values.device)[:, None]
         return values[rows, examples.roles.group("slot", "query")]
+
+
+def _bytes(symbol: Float[torch.Tensor, " dim"]) -> bytes:
+    return bytes(symbol.cpu().numpy().tobytes())
 
 
 def drawn_symbols(rng: np.random.Generator, n: int, *shape: int) -> Float[torch.Tensor, "example chain symbol dim"]:

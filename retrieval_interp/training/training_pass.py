@@ -7,11 +7,12 @@ products are in bfloat16: scores of trained transformers exceed 100, where bfloa
 
 from typing import Any
 
+import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
-from circuits.model.block import attention, normalised
+from circuits.model.block import normalised
 from circuits.model.transformer import Transformer
 
 EVERYWHERE = slice(None)
@@ -45,3 +46,23 @@ def layer(
     mlp = block.mlp
     hidden = functional.linear(normalised(block.ln2, residual), mlp.W_in.T, mlp.b_in)
     return residual + functional.linear(mlp.act_fn(hidden), mlp.W_out.T, mlp.b_out)
+
+
+def attention(
+    attn: Any, x: Float[Tensor, "batch pos d_model"], positions: slice = slice(None)
+) -> Float[Tensor, "batch read d_model"]:
+    """Return what the heads of a causal layer write at some positions, from the normalised residual stream.
+
+    One product computes all queries, keys and values. Scores and softmax are at least in float32, also under autocast.
+    """
+    weights = torch.cat([attn.W_Q, attn.W_K, attn.W_V])  # [3 head, d_model, d_head]
+    biases = torch.cat([attn.b_Q, attn.b_K, attn.b_V])
+    joint = functional.linear(x, weights.mT.flatten(0, 1), biases.flatten())
+    joint = joint.unflatten(-1, (3, attn.cfg.n_heads, attn.cfg.d_head)).permute(2, 0, 3, 1, 4)
+    q, k, v = joint.to(torch.promote_types(joint.dtype, torch.float32))
+    seen = ~torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+    with torch.autocast(x.device.type, enabled=False):
+        z = functional.scaled_dot_product_attention(
+            q[:, :, positions], k, v, seen[positions], scale=1 / float(attn.attn_scale)
+        )
+    return functional.linear(z.transpose(1, 2).flatten(2), attn.W_O.flatten(0, 1).T, attn.b_O)

@@ -9,6 +9,7 @@ from circuits.checks.experiment import Experiment
 from circuits.checks.paper_protocol import paper_protocol
 from circuits.ground_truth import compile_circuit
 from circuits.mechanisms import Uniform
+from circuits.report.strip import strip
 from tests.handmade import ChainTask
 
 ANSWER = OneHot({"query": "pair1.second"})
@@ -31,7 +32,7 @@ def test_the_letter_of_appendix_e_takes_nothing_of_a_head_but_the_paths_along_wh
     assert report.paper.circuit.heads[Head(0, 0)].name in ("uniform", "identity")
     (step_3, *_) = report.paper.verdicts
     assert step_3.decision == "fails"  # nothing but its average or the path can stand for the joining head alone
-    assert report.headline == "fails, by Appendix E to the letter"
+    assert str(strip(report)[0]) == "✗ the circuit fails, by Appendix E to the letter"
 
 
 def test_by_the_letter_the_threshold_is_a_loss_and_the_simplest_mechanism_below_it_is_taken(model, task, circuit):

@@ -50,7 +50,7 @@ class WithATwin:
 
 def test_a_path_that_could_as_well_lead_elsewhere_is_told_and_the_circuit_holds_all_the_same(model, task, circuit):
     report = validate(model, WithATwin(task), circuit, n_examples=128)
-    assert report.decision == "holds", report.headline
+    assert report.decision == "holds"
     assert report.uniqueness.as_good == ((FETCH, "twin"),)
     assert f"these may do as well: {FETCH} (twin)." in report.notes[-1]
 

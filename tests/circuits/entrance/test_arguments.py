@@ -66,7 +66,7 @@ wrong = {
     "head, a head is 1000000": lambda: Head(0, 10**6),
     "circuit's name, the name of a circuit is 3": lambda: Circuit({}, 3),
     "text, text that can be saved": lambda: plain("the metadata", {"name": chr(0xD800)}),
-    "diagram, the number of layers is '2'": lambda: circuit_diagram(CIRCUIT, task.examples(2, 0).roles, "2"),
+    "circuit, got str; expected Circuit": lambda: circuit_diagram("induction", task.examples(2, 0).roles),
     "model, of type Examples; expected a HookedTransformer or a": lambda: explore(task.examples(2, 0), task, CIRCUIT),
     "task, the task, of type Examples, has no loss_components": lambda: explore(model, task.examples(2, 0), CIRCUIT),
     "circuit, got str; expected Circuit": lambda: explore(model, task, "induction"),

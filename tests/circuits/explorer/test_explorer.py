@@ -5,8 +5,9 @@ import pytest
 from circuits import Circuit, Head, OneHot, evaluate, load_circuit
 from circuits.circuit import AttentionPath
 from circuits.explorer import explore
-from circuits.explorer.drawing import Draft
+from circuits.explorer.draft import Draft
 from circuits.explorer.explorer import AT_ONCE, EXACTLY
+from circuits.figures.diagram import state_of
 from circuits.mechanisms import Condition, Identity, Previous, Uniform
 from tests.handmade import InductionTask
 from tests.refusals import assert_refused
@@ -48,7 +49,7 @@ def test_a_head_goes_through_all_states_and_comes_back_to_its_paths(head, expect
     draft, seen = DRAFT, []
     for _ in expected:
         draft = draft.cycled(head)
-        seen.append((draft.state(head), draft.circuit.heads.get(head)))
+        seen.append((state_of(draft.circuit.heads.get(head)), draft.circuit.heads.get(head)))
     assert seen == expected
     assert draft == DRAFT
 
@@ -89,8 +90,9 @@ def test_a_click_shows_the_losses_of_the_engine_on_few_examples_and_on_all(explo
         )
         assert f"loss is {without:.4f} ±" in explorer.said
         assert f"on {len(some):,} examples" in explorer.said
-        assert [bar.y[0] for bar in explorer.losses.data] == [pytest.approx(intact, abs=1e-7), pytest.approx(without)]
-        assert explorer.losses.data[0].name == f"unablated, {len(some):,} examples"
+        assert f"Loss on {len(some):,} examples" in explorer.losses.value
+        assert f">{intact:.4f}<" in explorer.losses.value
+        assert f">{without:.4f}<" in explorer.losses.value
     click(explorer, FETCH)
     assert f"on {AT_ONCE} examples" in explorer.said
 
@@ -119,9 +121,9 @@ def test_paths_are_labelled_with_whether_they_are_needed_until_something_changes
     explorer.buttons["minimal?"].click()
     assert "L1H0 query -> pair1.second: needed" in explorer.said
     assert "L0H0 query -> pair1.first: not needed" in explorer.said
-    assert ">needed<" in explorer.diagram.svg
+    assert ">L1H0 needed<" in explorer.diagram.svg
     click(explorer, circuit.paths[0])
-    assert ">needed<" not in explorer.diagram.svg
+    assert ">L1H0 needed<" not in explorer.diagram.svg
 
 
 def refused(explorer, circuit, text):
@@ -172,5 +174,5 @@ def test_roles_and_conditions_are_drawn_as_text(model):
     explorer = explore(model, odd, Circuit({SECOND: OneHot({"query": "pair1.second"}, where=where)}))
     assert "<script>" not in explorer.diagram.svg
     assert "&lt;script&gt;" in explorer.diagram.svg
-    assert ">position 7, 8 of query</text>" in explorer.diagram.svg
+    assert ">L1H0 position 7, 8 of query</text>" in explorer.diagram.svg
     assert "<svg" in explorer._repr_mimebundle_()["image/svg+xml"]

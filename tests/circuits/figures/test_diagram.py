@@ -1,13 +1,14 @@
-"""A circuit diagram: its arrows, and the edges beside the lines of the roles. No figure can be sent to a server."""
+"""A circuit diagram: its arrows, and who sends what they read. No figure can be sent to a server."""
 
+import re
 from dataclasses import replace
 
 import plotly.io
 import pytest
+from plotly.graph_objects import Figure
 
-from circuits import Circuit, OneHot, path_patching
-from circuits.explorer.explorer import attention_panel
-from circuits.figures.diagram import INPUTS, READ, WRITTEN, circuit_diagram, drawn_edges
+from circuits import Circuit, Head, OneHot, path_patching
+from circuits.figures.diagram import circuit_diagram, colour, senders
 from circuits.figures.page import figure_element
 from circuits.mechanisms import Condition
 from circuits.tracing.edges import Sender
@@ -23,50 +24,41 @@ def roles(task):
     return task.examples(8, seed=0).roles
 
 
-def lines(figure, which):
-    """The lines of an input: for each edge its four corners."""
-    (trace,) = (trace for trace in figure.data if trace.name == INPUTS[which][0])
-    points = [*zip(trace.x, trace.y, strict=True)]
-    return [points[start : start + 4] for start in range(0, len(points), 5)]
-
-
-def test_the_head_and_its_condition_are_written_at_their_arrow_and_there_is_no_legend(roles):
+def test_the_head_and_its_condition_are_written_at_their_arrow_which_has_the_colour_of_the_head(roles):
     where = {("query", "pair1.second"): Condition("position", "query", (7, 8))}
-    figure = circuit_diagram(Circuit({"L1H0": OneHot({"query": "pair1.second"}, where=where)}), roles, n_layers=2)
-    assert [trace.text for trace in figure.data] == ["L1H0<br>position 7, 8 of query"]
-    assert not any(trace.showlegend for trace in figure.data)
+    drawn = circuit_diagram(Circuit({"L1H0": OneHot({"query": "pair1.second"}, where=where)}), roles).svg
+    assert ">L1H0 position 7, 8 of query</text>" in drawn
+    assert f'fill="{colour(Head(1, 0))}"' in drawn
 
 
-def test_an_edge_leads_from_its_sender_to_the_start_of_the_arrow_that_reads_it(roles, circuit, composition):
-    figure = circuit_diagram(circuit, roles, 2, composition=composition)
-    column = roles.in_order.index("pair1.second")
-    (key,) = (line for line in lines(figure, "K") if line[0][0] == column)
-    assert (key[0], key[-1]) == ((column, 0 + WRITTEN), (column, 1 + READ))  # from L0H0 to L1H0
-    assert max(x for x, _ in key) == column  # on the left
-    query = next(line for line in lines(figure, "Q") if line[0][0] == roles.in_order.index("query"))
-    assert query[0][1] < 0  # from the embedding
-    (text,) = (text for trace in figure.data for text in trace.hovertext or () if "<b>L0H0" in text)
-    assert "read by L1H0 query -> pair1.second (K)<br>attention lost 1.00 ± 0.00" in text
+def test_the_lowest_head_is_at_the_bottom_and_an_arrow_leads_up_to_the_role_that_attends(roles, circuit):
+    drawn = circuit_diagram(circuit, roles).svg
+    height = {head: float(y) for y, head in re.findall(r'y="([\d.]+)" text-anchor="start"[^>]*>(L\dH0) ', drawn)}
+    assert height["L0H0"] > height["L1H0"]
+    columns = {role: float(x) for x, role in re.findall(r'<text x="([\d.]+)"[^>]*middle"[^>]*>([\w.]+)<', drawn)}
+    start, angle = re.findall(
+        r'L1H0 query -&gt; pair1.second[^/]*/title><g transform="translate\(([\d.]+) [\d.]+\) rotate\((\S+)\)', drawn
+    )[0]
+    assert float(start) == columns["pair1.second"] < columns["query"]
+    assert -90 < float(angle) < 0
 
 
-def test_only_the_strongest_edges_of_an_input_are_drawn_each_in_its_place(roles, circuit, composition):
+def test_only_the_strongest_senders_of_an_input_stand_beside_a_head(roles, circuit, composition):
     key = next(edge for edge in composition.of() if edge.input == "K" and edge.sender == Sender(0))
+    assert "K: L0H0" in circuit_diagram(circuit, roles, composition=composition).svg
     weaker = [
         key.model_copy(
             update={"sender": Sender(0, index=index), "attention_lost": replace(key.attention_lost, mean=mean)}
         )
         for index, mean in ((1, 0.6), (2, 0.3))
     ]
-    more = composition.model_copy(update={"edges": (*weaker, *composition.edges)})
-    assert {edge.sender for edge in drawn_edges(more) if edge.input == "K"} >= {Sender(0), weaker[0].sender}
-    assert weaker[1] not in drawn_edges(more)
-    figure = circuit_diagram(circuit, roles, 2, composition=more)
-    assert figure.layout.title.text.endswith("7 edges (the strongest 2 of each input; 1 more in the table)")
-    beside = [line[1] for which in "KV" for line in lines(figure, which)]
-    assert len({*beside}) == len(beside)
+    text, every = senders(composition.model_copy(update={"edges": (*weaker, *composition.edges)}), key.path.head)
+    assert "K: L0H0, L0H1;" in text
+    assert "L0H2 at pair1.second, read by L1H0 query -> pair1.second (K); attention lost 0.30" in every
 
 
-def test_no_figure_has_a_button_that_sends_it_to_a_server(roles, circuit):
-    assert "showSendToCloud" in figure_element(circuit_diagram(circuit, roles, 2), "a")
-    shown = [attention_panel(["a"])._config, *(plotly.io.renderers[name].config for name in ("notebook", "vscode"))]
-    assert [(one["showSendToCloud"], one["displaylogo"]) for one in shown] == [(False, False)] * 3
+def test_no_figure_has_a_button_that_sends_it_to_a_server(roles):
+
+    assert "showSendToCloud" in figure_element(Figure(), "a")
+    shown = [plotly.io.renderers[name].config for name in ("notebook", "vscode")]
+    assert [(one["showSendToCloud"], one["displaylogo"]) for one in shown] == [(False, False)] * 2

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from circuits import Report, discover, path_patching, validate
+from circuits.report.strip import strip
 from tests.browser import assert_inked, opened
 
 
@@ -10,14 +11,15 @@ from tests.browser import assert_inked, opened
 def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(model, task, circuit, tmp_path):
     report = validate(model, task, circuit, n_examples=32, threshold=0.1)
     with opened(report.save(tmp_path)) as (page, complaints):
-        assert f"induction: {report.decision}" in page.locator("#verdict h1").inner_text()
+        assert "induction" in page.locator("h1").inner_text()
+        assert page.locator("#strip li").all_inner_texts() == [*map(str, strip(report))]
+        for fact in strip(report):
+            assert page.locator(f"[id={fact.at}]").count() == 1
         assert page.locator("#statements > li").count() == len(report.statements) + 1
         assert page.locator("#paths-table tr").count() == 1 + len(report.parts)
         assert page.locator("#heads-table tr").count() == 1 + 2
-        # plotly draws an annotation for every arrow
-        assert page.locator("#circuit-diagram .annotation").count() >= len(circuit.paths)
+        assert page.locator(".circuit-diagram polygon").count() >= len(circuit.paths)
         assert page.locator("#losses .scatterlayer .trace").count() == 3
-        assert page.locator("#role-attention .hm image, #role-attention .heatmaplayer image").count() == 2
         assert_inked(page, "#attention-viewer-0")
         assert "L1H0" in page.locator("#attention-viewer-0").inner_text()
         assert complaints == []
@@ -28,7 +30,7 @@ def test_names_from_files_appear_as_text_and_are_never_run(model, task, circuit,
     nasty = "</script><script>document.title='owned'</script>"
     report = validate(model, task, replace(circuit, name=nasty, description=nasty), n_examples=8)
     with opened(report.save(tmp_path)) as (page, complaints):
-        assert nasty in page.locator("#verdict h1").inner_text()
+        assert nasty in page.locator("h1").inner_text()
         assert page.title() != "owned"
         assert complaints == []
 
@@ -37,7 +39,7 @@ def test_names_from_files_appear_as_text_and_are_never_run(model, task, circuit,
 def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, task, circuit, tmp_path):
     report = validate(model, task, circuit.with_head("L1H0", "idle"), n_examples=128)
     with opened(report.save(tmp_path)) as (page, _):
-        assert "fails" in page.locator("#verdict h1").inner_text()
+        assert "✗ the circuit fails" in page.locator("#strip").inner_text()
         assert "solves fails" in page.locator("#verdict").inner_text()
         assert page.locator("#notes li").count() == len(report.notes)
         assert page.locator("#completeness-table tr").count() == 1 + len(report.knockouts)
@@ -53,7 +55,7 @@ def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, task, 
         steps = page.locator("#discovery-steps li").all_inner_texts()
         assert any(step.startswith("simplify L0H0: previous. Loss 0.0000") for step in steps)
         assert page.locator("#composition li").count() == len(edges.of())
-        assert page.locator("#composition-diagram .scatterlayer .trace").count() > 0
+        assert "Q: " in page.locator(".circuit-diagram").inner_text()
         assert "paths intact" in page.locator("#self-consistency").inner_text()
         assert complaints == []
     assert Report.read(tmp_path / "report.json") == report

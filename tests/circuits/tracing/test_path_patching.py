@@ -12,7 +12,7 @@ from circuits.losses.loss import Mean
 from circuits.mechanisms import Condition, Uniform
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.tracing.edges import ALL, EMBED, Composition, Sender
-from circuits.tracing.patched_head import ProductHead, patched_head
+from circuits.tracing.patched_head import PatchedHead
 from circuits.tracing.path_patching import Receiver, _decision, exchanged, path_patching
 from circuits.tracing.unablated import Unablated, senders_below
 from tests.architectures import ONLY_3
@@ -256,8 +256,7 @@ def test_heads_of_other_hooked_transformers_are_patched_by_hooks(task, circuit, 
     for parameter in strange.parameters():
         parameter.data.normal_()
     run = Unablated(strange, task, task.examples(8, 0))
-    head = patched_head(run, HIGH, run.examples.roles["query"])
-    assert not isinstance(head, ProductHead)
+    head = PatchedHead(run, HIGH, run.examples.roles["query"])
     intact = run.residual(1)[run.example, head.source][None]
     for which in "QKV":
         assert torch.allclose(head.patched(which, head.source, intact)[0], head.pattern, atol=1e-5)

@@ -30,7 +30,7 @@ def written(folder, read):
         (["discover", "equations", "--task", "ioi"], "the tokenizer does not know 'Today'"),
         (["discover", "one_layer", "--task", "ioi"], "one_layer: reads no text; expected a model with a tokenizer"),
         (["discover", "ioi", "--metric", "kl"], "--metric and --bos belong to a language task; name one with --task"),
-        (["validate", "ioi", "--task", "ioi"], "--task needs a circuit; name one with --circuit"),
+        (["validate", "letters", "--task", "ioi"], "--task needs a circuit; name one with --circuit"),
         (["view", "ioi", "--task", "ioy"], "unknown task 'ioy'"),
         (["discover", "bare", "--task", "ioi"], "bare: no tokenizer"),
         (["discover", "letters", "--task", "ioi"], "the names of ioi: 0 are one token in this tokenizer"),

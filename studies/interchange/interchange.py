@@ -24,6 +24,7 @@ from itertools import product
 
 import torch
 from jaxtyping import Bool, Float, Int
+from predicted import predicted_accuracy
 from torch import Tensor
 
 from circuits.circuit import Circuit
@@ -32,7 +33,7 @@ from circuits.errors import BadInput
 from circuits.given import examples_of, stream_seed
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
 from circuits.losses.loss import Mean
-from circuits.model.kept_run import KeptRun, check_branching
+from circuits.model.layers import layers as opened_on
 from circuits.model.transformer import Transformer, sequences_at_once, windowed
 from circuits.results import Decision, Number, Result, table
 from circuits.roles import Roles
@@ -40,7 +41,6 @@ from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.lazy import pandas, plotly
 from circuits.utils.progress import shown
-from retrieval_interp.interchange.predicted import predicted_accuracy
 from retrieval_interp.tasks.high_level import Interchangeable, Variable
 
 TIE = 1e-6  # distances that differ by less, relative to the largest, are equal
@@ -152,7 +152,8 @@ def interchange(
     roles, layers = examples.roles, range(-1, model.cfg.n_layers)
     if roles.positions.shape[2] < 2:
         raise BadInput("every example has one instance only; expected at least two, which exchange a variable")
-    check_branching(model, examples)
+    if roles.valid is not None:
+        raise BadInput("the examples have padding; expected examples of the same length")
     names = tuple(name for name in roles.distinct if name not in roles.shared or roles.alone(name))
     if circuit is not None:
         circuit.check(windowed(model, roles), model.cfg.n_layers, model.cfg.n_heads)
@@ -167,7 +168,7 @@ def interchange(
     with shown(None, "interchange") as progress:
         for number, part in enumerate(parts):
             batch = _Batch(model, task, examples.take(part), partner[part], treated[part], elsewhere[part])
-            unpatched[part], unpatched_control[part] = batch.scores(batch.base.outputs)
+            unpatched[part], unpatched_control[part] = batch.scores(batch.outputs(len(batch.base) - 1, batch.base[-1]))
             swapped[:, :, :, part], kept[:, :, :, part] = unpatched[part], unpatched_control[part]
             for index, variable in enumerate(task.variables):
                 for layer, role, scores in batch.patched(variable, names):
@@ -238,9 +239,9 @@ class _Batch:
     elsewhere: Int[Tensor, "batch 2"]
 
     @cached_property
-    def base(self) -> KeptRun:
-        """The run on the examples as they are."""
-        return KeptRun.of(self.model, self.examples)
+    def base(self) -> list[Float[Tensor, "batch pos d_model"]]:
+        """The residual streams of the run on the examples as they are."""
+        return residuals(self.model, self.examples)
 
     def scores(
         self, outputs: Float[Tensor, "batch pos d_out"]
@@ -261,20 +262,37 @@ class _Batch:
     ) -> Iterator[tuple[int, int, tuple[Float[Tensor, "batch component"], Float[Tensor, "batch instance component"]]]]:
         """Yield every layer and the index of every role at which the exchange changes anything, with the scores."""
         roles, everyone = self.examples.roles, torch.ones_like(self.treated)
-        nowhere = torch.zeros(self.base.outputs.shape[:2], dtype=torch.bool, device=everyone.device)
+        nowhere = torch.zeros(self.base[0].shape[:2], dtype=torch.bool, device=everyone.device)
         whom = {name: everyone if name in roles.shared else self.treated for name in names}
         exchanged = [nowhere.scatter(1, roles[name], instances) for name, instances in whom.items()]
         exchanged.append(nowhere.scatter(1, self.elsewhere.clamp(min=0), self.elsewhere >= 0))
         swapped = self.task.exchanged(self.examples, variable.role, self.partner)
-        source = KeptRun.of(self.model, replace(self.examples, inputs=swapped))
-        for layer, (base, other) in enumerate(zip(self.base.residuals, source.residuals, strict=True)):
+        source = residuals(self.model, replace(self.examples, inputs=swapped))
+        for layer, (base, other) in enumerate(zip(self.base, source, strict=True)):
             differs = (base != other).any(dim=-1)
             for role, positions in enumerate(exchanged):
                 here = positions & differs
                 if here.any():
-                    first = int(here.any(dim=0).nonzero()[0])
-                    residual = torch.where(here[..., None], other, base)[None, :, first:]
-                    yield layer, role, self.scores(self.base.continued(layer, residual)[0])
+                    residual = torch.where(here[..., None], other, base)
+                    yield layer, role, self.scores(self.outputs(layer, residual))
+
+    @torch.no_grad()
+    def outputs(self, layer: int, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_out"]:
+        """Return the outputs from the residual stream that enters a layer."""
+        opened = opened_on(self.model, self.examples)
+        for above in range(layer, self.model.cfg.n_layers):
+            residual = opened.block(above, residual)
+        return opened.read(residual.flatten(0, 1)).unflatten(0, residual.shape[:2])
+
+
+@torch.no_grad()
+def residuals(model: Transformer, examples: Examples) -> list[Float[Tensor, "batch pos d_model"]]:
+    """Return the residual stream that enters layer 0, and that after every layer."""
+    opened = opened_on(model, examples)
+    found = [opened.embed()]
+    for layer in range(model.cfg.n_layers):
+        found.append(opened.block(layer, found[-1]))
+    return found
 
 
 def _random_positions(examples: Examples, treated: Bool[Tensor, "batch instance"], seed: int) -> Int[Tensor, "batch 2"]:

@@ -1,0 +1,206 @@
+"""One example, step by step: where the heads of a circuit look while the model solves it, and what can then be read.
+
+What can be read is the logit lens: the model's own read-out of the residual stream after a layer (nostalgebraist 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from circuits.ablation import run_ablated
+from circuits.averages import averages
+from circuits.circuit import Circuit, Head
+from circuits.entrance import entrance
+from circuits.errors import whole
+from circuits.figures.diagram import colour
+from circuits.figures.page import Shown, render_page
+from circuits.given import examples_of, read_positions, stream_seed
+from circuits.mechanisms.mechanism import Idle
+from circuits.model.layers import layers
+from circuits.model.transformer import Transformer
+from circuits.report.looks import ANOTHER_WAY, KINDS, Arrow, Looks, looked, written_by
+from circuits.results import Result
+from circuits.task import Answer, Examples, Task, Told
+from circuits.viewer import visible
+
+Said = list[list[list[Answer]]]  # by example and instance
+SEARCHED, SHOWN = 64, 4  # examples among which those that go another way are found, and those that are told
+SPACE = " ·"  # a space, and how a token shows it
+SAID = {
+    "path": "",
+    "weak": ", less than half",
+    "seen": " (the circuit says nothing of this head)",
+    "row": ". No path says so; the circuit has it as a fixed row",
+    "other": ". The circuit says otherwise",
+}
+
+
+class Step(Result):
+    """A sentence, the arrows of a layer, and what can be read at the answer after it."""
+
+    layer: int | None
+    said: str
+    arrows: tuple[Arrow, ...]
+    reads: tuple[Answer, ...]
+
+
+class Story(Result):
+    """One example: its words; for every instance the roles of positions, the steps, and answers without each head."""
+
+    words: tuple[str, ...]
+    roles: tuple[dict[int, str], ...]
+    steps: tuple[tuple[Step, ...], ...]
+    without: dict[str, tuple[tuple[Answer, ...], ...]]
+
+
+class Stories(Result, Shown):
+    """Some examples; those on which the model goes another way come first.
+
+    ``unit`` is what the number of an answer is. In ``other[0]`` of ``other[1]`` instances the answer's position looks
+    where no path leads.
+    """
+
+    unit: str
+    other: tuple[int, int]
+    colours: dict[str, str]
+    stories: tuple[Story, ...]
+
+    def page(self) -> str:
+        """Return a self-contained page."""
+        return render_page("steps.html.jinja", stories=self)
+
+
+@entrance
+def step_by_step(
+    model: Transformer, task: Task, circuit: Circuit, *, n_examples: int = SHOWN, seed: int = 0
+) -> Stories:
+    """Tell how a model solves some examples, along a circuit.
+
+    Args:
+        model: any HookedTransformer or TransformerBridge without hooks of its own.
+        task: its task; one that is ``Told`` says its symbols and answers in words.
+        circuit: the circuit.
+        n_examples: the number of examples; on half of them the model goes another way, if there are as many.
+        seed: their seed.
+
+    Raises:
+        BadInput: the circuit does not fit the model or the task.
+    """
+    n_examples = whole("the number of examples", n_examples, 1)
+    device = next(model.parameters()).device
+    examples = examples_of(task, max(n_examples, SEARCHED), stream_seed(seed, "step by step"), device)
+    circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
+    looks = looked(model, circuit, examples)
+    none = torch.zeros(examples.roles.positions.shape[::2], dtype=torch.bool)
+    asked = (kind >= ANOTHER_WAY for (_, role), (*_, kind) in looks.items() if role in task.output_roles)
+    other = torch.stack([none, *asked]).any(dim=0)
+    order = other.any(dim=1).int().argsort(descending=True, stable=True)
+    half = -(-n_examples // 2)
+    some = torch.cat([order[:half], order.flip(0)[: n_examples - half]])
+    chosen = {where: (at[some], share[some], kind[some]) for where, (at, share, kind) in looks.items()}
+    telling = Telling(model, task, circuit, examples.take(some.to(device)), chosen)
+    told = (*telling.stories(seed),)
+    heads = {arrow.head for story in told for steps in story.steps for one in steps for arrow in one.arrows}
+    return Stories(
+        unit=task.unit if isinstance(task, Told) else "",
+        other=(int(other.sum()), other.numel()),
+        colours={str(head): colour(head) for head in sorted(heads)},
+        stories=told,
+    )
+
+
+@dataclass
+class Telling:
+    """Examples that are told, and where the heads look on them."""
+
+    model: Transformer
+    task: Task
+    circuit: Circuit
+    examples: Examples
+    looks: Looks
+
+    def stories(self, seed: int) -> Iterator[Story]:
+        """Yield the story of every example."""
+        roles, means, without = self.examples.roles, averages(self.model, self.task, seed), {}
+        for head in (None, *self.circuit.looking):
+            less = self.circuit if head is None else self.circuit.with_head(head, Idle())
+            without[str(head or "")] = self.said(run_ablated(self.model, less, self.examples, means))
+        for n, words in enumerate(self.words()):
+            at = roles.positions[n].T.tolist()
+            places = [dict(zip(reversed(one), reversed(roles.names), strict=True)) for one in at]
+            yield Story(
+                words=tuple(words),
+                roles=tuple(places),
+                steps=tuple(tuple(self.steps(n, i, words, places)) for i in range(len(places))),
+                without={head: tuple(map(tuple, said[n])) for head, said in without.items()},
+            )
+
+    @cached_property
+    def writers(self) -> dict[tuple[Head, str, int, int], Arrow]:
+        """Who had written what is fetched where no path leads."""
+        return written_by(self.model, self.task, self.examples, self.looks)
+
+    @cached_property
+    @torch.no_grad()
+    def lens(self) -> list[Said]:
+        """What the residual stream says that enters layer 0, and that after every layer."""
+        opened, read = layers(self.model, self.examples), read_positions(self.task, self.examples)
+        residual, said = opened.embed(), []
+        for layer in range(self.model.cfg.n_layers + 1):
+            rows = opened.read(residual[read])
+            outputs = rows.new_zeros(*residual.shape[:2], rows.shape[-1])
+            outputs[read] = rows
+            said.append(self.said(outputs))
+            residual = opened.block(layer, residual) if layer < self.model.cfg.n_layers else residual
+        return said
+
+    def words(self) -> list[list[str]]:
+        """Return the text of every position, or its number if neither task nor model has texts."""
+        if isinstance(self.task, Told):
+            return self.task.texts(self.examples)
+        if self.model.tokenizer is None:
+            return [[*map(str, range(len(row)))] for row in self.examples.inputs]
+        return [[visible(self.model.tokenizer, token) for token in row] for row in self.examples.inputs.tolist()]
+
+    def said(self, outputs: Float[Tensor, "batch pos d_out"]) -> Said:
+        """Return what outputs say, for every example and instance; nothing if the task is not ``Told``."""
+        n_instances = self.examples.roles.positions.shape[2]
+        if not isinstance(self.task, Told):
+            return [[[] for _ in range(n_instances)] for _ in outputs]
+        told = self.task.said(outputs, self.examples)
+        return [[[(text, float(f"{number:.2g}"), hit) for text, number, hit in one] for one in each] for each in told]
+
+    def steps(self, n: int, i: int, words: Sequence[str], places: Sequence[dict[int, str]]) -> Iterator[Step]:
+        """Yield the steps of one instance."""
+
+        ends = [next(at for at, role in one.items() if role in self.task.output_roles) for one in places]
+
+        def place(at: int) -> str:
+            others = (f"{one[at]} of {words[end]}" for one, end in zip(places, ends, strict=True) if at in one)
+            return f"\u201c{words[at].strip(SPACE)}\u201d ({places[i].get(at) or next(others, f'position {at}')})"
+
+        first, last = f"The answer is read at {place(ends[i])}.", "This is the model's answer."
+        told: dict[int, list[tuple[str, Arrow]]] = {}
+        for (head, role), (to, share, kind) in self.looks.items():
+            if how := KINDS[int(kind[n, i])]:
+                at = {"source": int(self.examples.roles[role][n, i]), "target": int(to[n, i])}
+                look = Arrow(head=head, **at, attention=round(share[n, i].item(), 2), kind=how)
+                said = f"{head} at {place(look.source)} looks at {place(look.target)}: {look.attention:.2f}{SAID[how]}."
+                told.setdefault(head.layer, []).append((said, look))
+                if writer := self.writers.get((head, role, n, i)):
+                    seen = f"looks from there at {place(writer.target)}: {writer.attention:.2f}"
+                    told[head.layer].append(
+                        (f"What it fetches there was written by {writer.head}, which {seen}.", writer)
+                    )
+        yield Step(layer=None, said=first, arrows=(), reads=(*self.lens[0][n][i],))
+        for layer, looks in told.items():
+            sentences, arrows = zip(*looks, strict=True)
+            said = f"Layer {layer}: {' '.join(sentences)}"
+            yield Step(layer=layer, said=said, arrows=arrows, reads=(*self.lens[layer + 1][n][i],))
+        yield Step(layer=None, said=last, arrows=(), reads=(*self.lens[-1][n][i],))

@@ -1,0 +1,47 @@
+"""The headline of a report as a strip of facts. Page, terminal, Markdown and model card say the same, from here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from circuits.report.report import Report
+
+MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "empty": "–", "partly": "◐", "number": "="}
+
+
+class Fact(NamedTuple):
+    """One fact: its kind (of ``MARKS``), what it says, and where on the page its evidence stands."""
+
+    kind: str
+    said: str
+    at: str
+
+    def __str__(self) -> str:
+        return f"{MARKS[self.kind]} {self.said}"
+
+
+def strip(report: Report) -> tuple[Fact, ...]:
+    """Return the facts: the decision, every statement, what the paths can carry, and the loss; none is left out.
+
+    *Faithful* and *complete* say nothing of a circuit that names every head: there is no other to ablate.
+    """
+    by_letter = ", by Appendix E to the letter" if report.protocol == "paper" else ""
+    whole = {"undecided": "undecided whether the circuit holds"}.get(report.decision, f"the circuit {report.decision}")
+    facts = [Fact(report.decision, whole + by_letter, "statements")]
+    for one in report.all_statements:
+        empty = one.name in ("faithful", "complete") and not report.faithfulness.random_heads
+        said = f"{one.name} says nothing (all heads are named)" if empty else one.name
+        facts.append(Fact("empty" if empty else one.decision, said, one.name.replace(" ", "-")))
+    if (flow := report.carries.flow) and flow.known_in:
+        name, share = min(flow.known_in.items(), key=lambda item: item[1])
+        answer = "every answer" if share == 1 else name
+        said = f"paths and fixed patterns can carry {answer} in {100 * share:.0f}% of instances"
+        facts.append(Fact("holds" if share == 1 else "partly", said, "flow"))
+    own, limit = report.scale.own.mean, report.scale.own.mean + report.threshold * report.scale.width
+    said = f"loss {report.combined.loss.mean:.4f} with the circuit, {own:.4f} without; low is below {limit:.4f}"
+    facts.append(
+        Fact(
+            "number", f"{said} (threshold {report.threshold:g}); no heads {report.scale.none.mean:.4f}", "losses-table"
+        )
+    )
+    return tuple(facts)

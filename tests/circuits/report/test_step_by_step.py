@@ -1,0 +1,84 @@
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from circuits import Circuit
+from circuits.ground_truth import compile_circuit
+from circuits.report.step_by_step import step_by_step
+from tests.browser import opened
+from tests.handmade import SYMBOLS, ChainTask, InductionTask
+
+JOIN = {"pair1.second": "pair1.first", "pair2.second": "pair2.first"}
+RELAYED = {"L0H0": JOIN, "L1H0": {"pair1.second": "pair2.second"}, "L2H0": {"query": "pair1.second"}}
+
+
+class Told(InductionTask):
+    unit = "logit"
+
+    def texts(self, examples):
+        return [[str(token) for token in row] for row in examples.inputs.tolist()]
+
+    def said(self, outputs, examples):
+        """The symbol with the largest output at every query, in the order of the instances."""
+        at = examples.roles["query"]
+        told = []
+        for row, places, right in zip(outputs, at, examples.targets, strict=True):
+            asked = [(row[place], right[place - (row.shape[0] - len(right))]) for place in places]
+            told.append([[(str(int(one.argmax())), float(one.max()), bool(one[want] > 0.5))] for one, want in asked])
+        return told
+
+
+def test_an_answer_can_be_read_once_the_path_that_brings_it_was_followed(model, circuit):
+    told = step_by_step(model, Told(), circuit, n_examples=2)
+    assert (told.other, told.unit) == ((0, 64 * 3), "logit")
+    for story in told.stories:
+        assert story.words[0] == str(SYMBOLS)
+        for roles, (first, join, fetch, last) in zip(story.roles, story.steps, strict=True):
+            place = {role: at for at, role in roles.items()}
+            (arrow,) = fetch.arrows
+            assert (arrow.source, arrow.target, arrow.kind) == (place["query"], place["pair1.second"], "path")
+            assert arrow.attention == pytest.approx(1.0, abs=0.02)
+            assert [one.reads[0][2] for one in (first, join, fetch, last)] == [False, False, True, True]
+            assert fetch.said.startswith(f"Layer 1: L1H0 at \u201c{story.words[place['query']]}\u201d (query) looks at")
+        assert all(answer[0][2] for answer in story.without[""])
+        assert not any(answer[0][2] for answer in story.without["L1H0"])
+
+
+def test_where_the_model_goes_another_way_the_story_says_who_had_written_what_it_fetches():
+    task = ChainTask(2)
+    model = compile_circuit(Circuit(RELAYED), task)
+    assert step_by_step(model, task, Circuit(RELAYED)).other == (0, 64 * 3)
+    told = step_by_step(model, task, Circuit({**RELAYED, "L2H0": {"query": "pair2.second"}}))
+    assert told.other == (64 * 3, 64 * 3)
+    for story in told.stories:
+        for roles, steps in zip(story.roles, story.steps, strict=True):
+            place = {role: at for at, role in roles.items()}
+            look, relay = steps[-2].arrows
+            assert (look.source, look.target, look.kind) == (place["query"], place["pair1.second"], "other")
+            assert (str(relay.head), relay.source, relay.target) == (
+                "L1H0",
+                place["pair1.second"],
+                place["pair2.second"],
+            )
+
+
+@pytest.mark.slow
+def test_the_page_goes_through_the_steps_by_button_and_key_and_takes_heads_away(model, circuit, tmp_path):
+    told = step_by_step(model, Told(), circuit, n_examples=2)
+    told.save(tmp_path / "steps.html")
+    assert len(told.page()) < 60_000
+    with opened(tmp_path / "steps.html") as (page, complaints):
+        said, steps = page.locator(".say"), told.stories[0].steps[0]
+        expect(said).to_contain_text(steps[2].said)
+        page.get_by_role("button", name="next").click()
+        expect(said).to_contain_text(steps[3].said)
+        for _ in range(3):
+            page.get_by_role("button", name="back").press("ArrowLeft")
+        expect(said).to_contain_text(steps[0].said)
+        page.locator("select.without").select_option("L1H0")
+        expect(said).to_contain_text(re.compile("Take away L1H0: the circuit then answers"))
+        page.locator("select.without").select_option("")
+        page.locator(".instances button").nth(2).click()
+        expect(said).to_contain_text(told.stories[0].steps[2][2].said)
+        assert complaints == []
