@@ -255,9 +255,8 @@ class Explorer(ipywidgets.VBox):
         chosen, drawn = Head.of(self.head.value), self.draft.drawn
         some = self._heads if len(self._heads) <= MANY else {chosen, *drawn.looking, *self.draft.circuit.looking}
         rows = {head: state_of(self.draft.circuit.heads.get(head)) for head in some}
-        arrows = self.draft.arrows(self._labels)
-        roles, attention = self._few.roles, self._attention
-        self.diagram.svg = drawing(rows, arrows, roles, attention, chosen=chosen, pressed=True)
+        arrows, roles = self.draft.arrows(self._labels), self._few.roles
+        self.diagram.svg = drawing(rows, arrows, roles, self._attention, chosen=chosen, pressed=True)
         self._show_attention(chosen)
 
     def _show_head(self) -> None:

@@ -290,3 +290,12 @@ class HookedTransformer(HookedRootModule):
         else:
             self.cfg.device = str(device_or_dtype)
         return super().to(device_or_dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the weights of all layers, ``W_Q`` and so on, ``[layer, ...]``, and those of the embeddings."""
+        if name in ("W_E", "W_pos", "W_U", "b_U"):
+            return getattr({"W_E": self.embed, "W_pos": self.pos_embed}.get(name, self.unembed), name)
+        if name[:2] in ("W_", "b_"):
+            part = "mlp" if name[2:] in ("in", "out") else "attn"
+            return torch.stack([getattr(getattr(block, part), name) for block in self.blocks])
+        return super().__getattr__(name)

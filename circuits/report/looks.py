@@ -30,11 +30,8 @@ Looks = dict[tuple[Head, str], Look]
 
 
 class Arrow(Result):
-    """A look of a head at one instance.
-
-    ``kind`` is ``path`` (a path of the circuit says so), ``weak`` (it does, but no place gets half of the attention),
-    ``seen`` (the head is named intact), ``row`` (the circuit says so by a row to a position, or of averages), or
-    ``other`` (the circuit says otherwise, or nothing).
+    """A look of a head. Its kind is ``path`` (a path says so), ``weak`` (it does, but no place gets half), ``seen``
+    (the head is intact), ``row`` (one to a position, or of averages), or ``other`` (the circuit says otherwise).
     """
 
     head: Head
@@ -114,7 +111,7 @@ def written_by(
             continue
         run = run or Unablated(model, task, examples)
         at, senders = to.to(there.device), senders_below(head.layer, model.cfg)
-        reader, residual = PatchedHead(run, head, roles[role]), run.residual(head.layer)[run.example, at]
+        reader, residual = PatchedHead(run, head, roles[role]), run.residuals[head.layer][run.example, at]
         lost = torch.zeros(1 + len(senders), *at.shape)  # of all senders, then of each
         for donor in range(1, len(examples)):
             try:

@@ -131,7 +131,9 @@ class Telling:
         for head in (None, *self.circuit.looking):
             less = self.circuit if head is None else self.circuit.with_head(head, Idle())
             without[str(head or "")] = self.said(run_ablated(self.model, less, self.examples, means))
-        for n, words in enumerate(self.words()):
+        there = roles.tokens(self.examples.inputs.shape[1])
+        for n, texts in enumerate(self.words()):
+            words = [text if token else "" for text, token in zip(texts, there[n], strict=True)]  # none at padding
             at = roles.positions[n].T.tolist()
             places = [dict(zip(reversed(one), reversed(roles.names), strict=True)) for one in at]
             yield Story(

@@ -21,10 +21,7 @@ class Fact(NamedTuple):
 
 
 def strip(report: Report) -> tuple[Fact, ...]:
-    """Return the facts: the decision, every statement, what the paths can carry, and the loss; none is left out.
-
-    *Faithful* and *complete* say nothing of a circuit that names every head: there is no other to ablate.
-    """
+    """Return the facts. *Faithful* and *complete* say nothing where every head is named: there is none to ablate."""
     by_letter = ", by Appendix E to the letter" if report.protocol == "paper" else ""
     whole = {"undecided": "undecided whether the circuit holds"}.get(report.decision, f"the circuit {report.decision}")
     facts = [Fact(report.decision, whole + by_letter, "statements")]

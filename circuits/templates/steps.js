@@ -12,8 +12,10 @@ for (const root of document.querySelectorAll(".steps")) {
     parent.append(made);
     return made;
   };
+  const size = (word) => (word ? Math.max(27, 7.6 * word.length + 12) : 0);
+  const bare = (text) => text.replace(/^[ ·]+/, "") || text;
   const shown = (number) => (data.unit === "probability" ? `${Math.round(100 * number)}%` : number);
-  const answered = (answers) => answers.map(([text, number]) => `${text} (${shown(number)})`).join(", ");
+  const answered = (answers) => answers.map(([text, number]) => `${bare(text)} (${shown(number)})`).join(", ");
 
   function draw() {
     const story = data.stories[now.story], steps = story.steps[now.instance], roles = story.roles[now.instance];
@@ -37,7 +39,7 @@ for (const root of document.querySelectorAll(".steps")) {
     // The tokens at the bottom, a lane for every step above them, and at the right what can be read.
     const x = [], top = 24, lane = 46, low = top + lane * (steps.length - 1) + 34;
     let left = 70;
-    for (const word of story.words) { const wide = Math.max(27, 8 * word.length + 14); x.push(left + wide / 2); left += wide + 2; }
+    for (const word of story.words) { const wide = size(word); x.push(left + wide / 2); left += wide && wide + 2; }
     const longest = Math.max(0, ...steps.flatMap((one) => one.reads.map(([text]) => text.length)));
     const sure = data.unit === "probability";
     const box = Math.max(30, 8 * longest + (sure ? 52 : 22)), width = left + 24 + box * Math.max(...steps.map((one) => one.reads.length));
@@ -45,7 +47,8 @@ for (const root of document.querySelectorAll(".steps")) {
     const height = low + 110;
     for (const [key, value] of Object.entries({ viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": part(".say").textContent })) svg.setAttribute(key, value);
     story.words.forEach((word, i) => {
-      const role = roles[i], wide = Math.max(27, 8 * word.length + 14);
+      const role = roles[i], wide = size(word);
+      if (!wide) return; // padding
       make(svg, "rect", { x: x[i] - wide / 2, y: low, width: wide, height: 30, rx: 5, fill: "transparent", stroke: "currentColor", "stroke-width": role ? 2.5 : 0.6 });
       make(svg, "text", { x: x[i], y: low + 20, "text-anchor": "middle", "font-size": 15, "font-weight": role ? 700 : 400, opacity: role ? 1 : 0.75 }, word);
       if (role) make(svg, "text", { transform: `translate(${x[i] - 4} ${low + 44}) rotate(35)` }, role);
@@ -57,7 +60,7 @@ for (const root of document.querySelectorAll(".steps")) {
       if (seen) one.reads.forEach(([text, number, right], r) => {
         const at = left + 18 + r * box, good = right && (data.unit !== "squared error" || number < 0.5);
         make(svg, "rect", { x: at, y: y - 13, width: box - 6, height: 26, rx: 5, fill: "transparent", stroke: "currentColor", "stroke-width": good ? 2.5 : 0.6, "stroke-dasharray": good ? "" : "3 3" });
-        make(svg, "text", { x: at + box / 2 - 3, y: y + 5, "text-anchor": "middle", "font-weight": good ? 700 : 400 }, sure ? `${text} ${shown(number)}` : text);
+        make(svg, "text", { x: at + box / 2 - 3, y: y + 5, "text-anchor": "middle", "font-weight": good ? 700 : 400 }, sure ? `${bare(text)} ${shown(number)}` : text);
       });
       if (seen) one.arrows.forEach((a) => {
         const own = steps.findIndex((other) => a.head.startsWith(`L${other.layer}H`)); // what was written for it is in an earlier lane

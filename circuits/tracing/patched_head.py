@@ -55,7 +55,7 @@ class PatchedHead:
         self, which: str, at: Int[Tensor, "example instance"], rows: Float[Tensor, "sender example instance d_model"]
     ) -> Patched:
         example, layer, index, n_senders = self.run.example, self.head.layer, self.head.index, len(rows)
-        intact = self.run.residual(layer).repeat(n_senders, 1, 1, 1)
+        intact = self.run.residuals[layer].repeat(n_senders, 1, 1, 1)
         patched = intact.clone()
         patched[:, example, at] = rows
         seen: dict[str, Tensor] = {}
@@ -85,4 +85,4 @@ class PatchedHead:
             return new
 
         opened, layer = layers(self.run.model, self.run.examples), self.head.layer
-        return self.run.losses_above(layer, opened.block(layer, self.run.residual(layer), heads={"z": put}))
+        return self.run.losses_above(layer, opened.block(layer, self.run.residuals[layer], heads={"z": put}))

@@ -210,7 +210,7 @@ class Receiver:
             other = contributions.roll(1, dims=1)
         else:
             other = contributions[:, self.run.example, self.instances]
-        return self.head.patched(which, at, self.run.residual(layer)[self.run.example, at] + other - contributions)
+        return self.head.patched(which, at, self.run.residuals[layer][self.run.example, at] + other - contributions)
 
     def on_target(self, pattern: Float[Tensor, "*variant example instance key"]) -> Float[Tensor, "*variant example"]:
         """Return the attention on the target, averaged over the instances of each example on which the path holds."""

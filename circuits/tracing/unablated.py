@@ -21,7 +21,7 @@ from circuits.model.transformer import ENTRIES_AT_ONCE, Transformer
 from circuits.task import Examples, Task
 from circuits.tracing.edges import EMBED, Sender
 
-PARTS = ("hook_attn_out", "hook_mlp_out", "attn.hook_pattern", *(f"attn.hook_{part}" for part in "qkvz"))
+PARTS = ("hook_mlp_out", "attn.hook_pattern", "attn.hook_z")
 FEWEST = 3  # examples in a batch, so that equal batches have at least two
 
 
@@ -34,6 +34,7 @@ class Unablated:
         examples: the batch.
         example: the index of each example, ``[example, 1]``.
         losses: the loss of each example, ``[example]``.
+        residuals: the residual stream that enters every layer, and that after the last, ``[example, pos, d_model]``.
         cache: the activations, by TransformerLens's names.
     """
 
@@ -42,20 +43,15 @@ class Unablated:
         self.example = torch.arange(len(examples), device=examples.inputs.device)[:, None]
         with torch.no_grad():
             self._opened = layers(model, examples)
-            self._residuals = [self._opened.embed()]
+            self.residuals = [self._opened.embed()]
             for layer in range(model.cfg.n_layers):
-                self._residuals.append(self._opened.block(layer, self._residuals[-1]))
+                self.residuals.append(self._opened.block(layer, self.residuals[-1]))
             outputs, self.cache = model.run_with_cache(examples.inputs, names_filter=lambda name: name.endswith(PARTS))
         self.losses = losses_of(task, outputs, examples).mean(dim=1)
 
-    def residual(self, layer: int) -> Float[Tensor, "example pos d_model"]:
-        """Return the residual stream that enters a layer; ``n_layers`` is the stream after the last."""
-        return self._residuals[layer]
-
-    def part(self, head: Head, part: str) -> Float[Tensor, "example pos d_head"]:
-        """Return the queries ``q``, the keys ``k``, the values ``v`` or the mixed values ``z`` of a head."""
-        all_heads = self.cache[f"blocks.{head.layer}.attn.hook_{part}"]
-        return all_heads[:, :, self.index(head, all_heads.shape[2])]
+    def z(self, head: Head) -> Float[Tensor, "example pos d_head"]:
+        """Return what a head mixed from its values."""
+        return self.cache[f"blocks.{head.layer}.attn.hook_z"][:, :, head.index]
 
     def index(self, head: Head, n_heads: int) -> int:
         """Return the index of a head among ``n_heads``; heads share keys and values if there are fewer of these."""
@@ -80,16 +76,16 @@ class Unablated:
         blocks, parts = self.model.blocks, []
         for sender in senders_below(layer, self.model.cfg):
             if sender == EMBED:
-                parts.append(self.residual(0)[self.example, at])
+                parts.append(self.residuals[0][self.example, at])
             elif sender.head:
-                z = self.part(sender.head, "z")[self.example, at]
+                z = self.z(sender.head)[self.example, at]
                 parts.append(z @ blocks[sender.layer].attn.W_O[sender.index])
             else:
                 parts.append(self.cache[f"blocks.{sender.layer}.hook_mlp_out"][self.example, at])
         written = torch.stack(parts)
         biases = [blocks[below].attn.b_O for below in range(layer)]  # None for some architectures
         constant = sum((bias for bias in biases if bias is not None), torch.zeros(()).to(written.device))
-        together, residual = written.sum(dim=0) + constant, self.residual(layer)[self.example, at]
+        together, residual = written.sum(dim=0) + constant, self.residuals[layer][self.example, at]
         if not close(together, residual):
             furthest = (together - residual).abs().max()
             raise BadInput(

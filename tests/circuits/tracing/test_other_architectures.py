@@ -40,9 +40,9 @@ def seen_in(run, residual, part):
 def test_an_input_that_is_not_changed_changes_nothing(name):
     run, head = read(name)
     at = run.examples.roles["b"]
-    own = run.part(HEAD, "z")[run.example, at]
+    own = run.z(HEAD)[run.example, at]
     for which, role in (("Q", "b"), ("K", "a"), ("V", "a")):
-        rows = run.residual(1)[run.example, run.examples.roles[role]].repeat(3, 1, 1, 1)
+        rows = run.residuals[1][run.example, run.examples.roles[role]].repeat(3, 1, 1, 1)
         pattern, z = head.patched(which, run.examples.roles[role], rows)
         torch.testing.assert_close(pattern.expand(3, -1, -1, -1), head.pattern.expand(3, -1, -1, -1))
         torch.testing.assert_close(z, own.expand(3, -1, -1, -1), atol=1e-5, rtol=1e-4)
@@ -54,7 +54,7 @@ def test_an_input_that_is_not_changed_changes_nothing(name):
 def test_patched_queries_attend_as_if_the_residual_stream_of_the_source_were_another(name):
     """Only the source's own key is another then, so the attention to all positions before it is in proportion."""
     run, head = read(name)
-    at, changed = run.examples.roles["b"], run.residual(1).clone()
+    at, changed = run.examples.roles["b"], run.residuals[1].clone()
     rows = torch.randn(1, 4, 1, 32, generator=torch.Generator().manual_seed(0))
     changed[run.example, at] = rows[0]
     pattern, _ = head.patched("Q", at, rows)
@@ -67,12 +67,12 @@ def test_patched_queries_attend_as_if_the_residual_stream_of_the_source_were_ano
 @pytest.mark.parametrize("name", ADDING)
 def test_patched_values_are_mixed_by_the_same_attention(name):
     run, head = read(name)
-    at, changed = run.examples.roles["a"], run.residual(1).clone()
+    at, changed = run.examples.roles["a"], run.residuals[1].clone()
     rows = torch.randn(1, 4, 1, 32, generator=torch.Generator().manual_seed(1))
     changed[run.example, at] = rows[0]
-    own, new = (seen_in(run, residual, "v")[run.example[:, 0], at[:, 0]] for residual in (run.residual(1), changed))
+    own, new = (seen_in(run, residual, "v")[run.example[:, 0], at[:, 0]] for residual in (run.residuals[1], changed))
     attention = head.pattern.gather(-1, at[..., None])
-    before = run.part(HEAD, "z")[run.example, run.examples.roles["b"]]
+    before = run.z(HEAD)[run.example, run.examples.roles["b"]]
     _, z = head.patched("V", at, rows)
     torch.testing.assert_close(z[0], before + attention * (new - own)[:, None], atol=1e-5, rtol=1e-4)
 

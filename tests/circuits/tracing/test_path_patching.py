@@ -156,7 +156,7 @@ def test_what_senders_wrote_adds_up_to_the_residual_stream(random_model, chains)
     names = ["embed", "L0H0", "L0H1", "L0 MLP", "L1H0", "L1H1", "L1 MLP"]
     assert [*map(str, senders_below(2, random_model.cfg))] == names
     bias = sum(block.attn.b_O for block in random_model.blocks[:2])
-    assert torch.allclose(run.written(2, at).sum(dim=0) + bias, run.residual(2)[run.example, at], atol=1e-5)
+    assert torch.allclose(run.written(2, at).sum(dim=0) + bias, run.residuals[2][run.example, at], atol=1e-5)
 
 
 @ONLY_3
@@ -257,6 +257,6 @@ def test_heads_of_other_hooked_transformers_are_patched_by_hooks(task, circuit, 
         parameter.data.normal_()
     run = Unablated(strange, task, task.examples(8, 0))
     head = PatchedHead(run, HIGH, run.examples.roles["query"])
-    intact = run.residual(1)[run.example, head.source][None]
+    intact = run.residuals[1][run.example, head.source][None]
     for which in "QKV":
         assert torch.allclose(head.patched(which, head.source, intact)[0], head.pattern, atol=1e-5)
