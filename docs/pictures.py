@@ -50,7 +50,7 @@ def explorer(folder: Path) -> None:
             page.locator(drawn).first.wait_for()
         cell = page.locator(".jp-Cell").first.bounding_box()
         assert cell is not None
-        page.screenshot(path=HERE / "explorer.png", clip={**cell, "height": 1000})
+        page.screenshot(path=HERE / "explorer.png", clip={**cell, "height": 1100})
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ class Explorer(ipywidgets.VBox):
         self.example.observe(lambda _: self._show_example(), "value")
         row = partial(ipywidgets.HBox, layout={"flex_flow": "row wrap"})
         *edit, draw, save = self.buttons.values()
-        figures = ipywidgets.VBox([self.losses, self.head, self.attention])
+        figures = ipywidgets.VBox([self.losses, self.head, self.attention], layout={"flex": "1 1 360px"})
         change = [self.source, self.target, draw, self.file, save]
         super().__init__(
             [row(edit), row(change), self.line, self.bar, row([self.diagram, figures]), self.example, self.viewer]
