@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from circuits.discovery.discovery import Discovery
     from circuits.report.report import Report
 
+MANY = 64  # of more heads, only those that look at content are printed
 COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
 
@@ -38,12 +39,15 @@ def print_discovery(discovery: "Discovery") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console()
-    for head, mechanism in discovery.circuit.heads.items():
+    console, heads = Console(), discovery.circuit.heads
+    shown = [head for head in heads if len(heads) <= MANY or heads[head].varies]
+    for head, mechanism in ((head, heads[head]) for head in shown):
         looks = discovery.content_or_position
         alone = looks.alone.get(head) if looks else None
         said = f" (looks at {looks.looks_at(head)}; by its average alone {alone.loss})" if looks and alone else ""
         console.print(Text(f"{head!s:>8}  {mechanism}{said}"))
+    if len(shown) < len(heads):
+        console.print(f"{len(heads) - len(shown)} other heads are idle or have a fixed pattern.")
     tried = f"tried {len(discovery.trials)} changes and " if discovery.trials else ""
     console.print(f"Discovery {tried}ran {discovery.n_evaluations} sequences for losses.")
     if discovery.n_undecided:
