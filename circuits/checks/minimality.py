@@ -139,7 +139,7 @@ def _effects(
     effects |= test.costs(none, base, min_examples=experiment.n_examples)
     if test.test_one(base).decision == "below":
         over = {one: decided for one, decided in test.test(none).items() if decided.decision == "above"}
-        effects |= {one: DecidedLoss(effects[one].loss, "above", effects[one].excess) for one in over}
+        effects |= {one: replace(effects[one], decision="above") for one in over}
     return effects
 
 

@@ -25,9 +25,8 @@ def figure_element(figure: go.Figure, name: str) -> Markup:
 
     The element gets the attribute ``data-drawn`` when it is drawn.
     """
-    drawn = "document.getElementById('{plot_id}').dataset.drawn = ''"
-    options: dict[str, Any] = {"full_html": False, "include_plotlyjs": False, "auto_play": False}
-    return Markup(figure.to_html(config=PLOTLY_CONFIG, div_id=name, post_script=drawn, **options))
+    options = {"div_id": name, "post_script": "document.getElementById('{plot_id}').dataset.drawn = ''"}
+    return Markup(figure.to_html(PLOTLY_CONFIG, auto_play=False, include_plotlyjs=False, full_html=False, **options))
 
 
 @cache
@@ -57,11 +56,8 @@ def render_page(template: str, package: str = "circuits", **contents: Any) -> st
 @cache
 def _templates(package: str) -> jinja2.Environment:
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader(owner) for owner in dict.fromkeys((package, "circuits"))])
-    options: dict[str, Any] = {
-        "autoescape": lambda name: not name.endswith(".md.jinja"),
-        "undefined": jinja2.StrictUndefined,
-    }
-    return jinja2.Environment(loader=loader, **options)
+    escaped = lambda name: not name.endswith(".md.jinja")  # noqa: E731
+    return jinja2.Environment(loader=loader, autoescape=escaped, undefined=jinja2.StrictUndefined)
 
 
 def render(template: str, package: str = "circuits", **contents: Any) -> str:

@@ -67,11 +67,13 @@ class DecidedLoss:
         loss: the loss.
         decision: whether the excess is below or above the limit.
         excess: the excess, as a share of the range.
+        ahead: the first measure (``Measured``, task.py) minus that of what it is compared with, on the same examples.
     """
 
     loss: Loss
     decision: Compared
     excess: Number = 0.0
+    ahead: Mean | None = None
 
     def __str__(self) -> str:
         return f"{self.loss} on {self.loss.n_examples} examples, {self.decision}"
@@ -222,7 +224,9 @@ class SequentialTest:
                 whole = self._excess(one, others[key], n, unit, bounded=False)
                 far = whole.mean().abs() if self.two_sided else whole.mean()
                 side = "below" if far.item() < at else "undecided"
-            return DecidedLoss(loss, side, excess.mean().item())
+            both = self._measures and not self.absolute and (self._losses[one.digest], self._losses[others[key].digest])
+            ahead = Mean.of((both[0][:n] - both[1][:n])[:, self._n_components]) if both else None
+            return DecidedLoss(loss, side, excess.mean().item(), ahead)
 
         def goes_on(key: Key) -> bool:
             if any(circuit.digest not in self._n for circuit in compared(key)):

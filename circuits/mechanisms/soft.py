@@ -25,7 +25,8 @@ class Soft(Mechanism):
 
     Attributes:
         weights: for every source and target, the attention where the target can be seen, above 0 and at most 1.
-        elsewhere: the attention to all else, and all other rows: a fixed pattern. Every row is divided by its sum.
+        elsewhere: what is left of such a row goes to other positions in its proportions, and all other rows are its.
+            Every row is divided by its sum, as weights that add up to more than 1 are.
     """
 
     weights: tuple[tuple[Ends, float], ...]
@@ -73,10 +74,15 @@ class Soft(Mechanism):
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Return one pattern for every example; a target that a source cannot see gets nothing."""
-        pattern = self.elsewhere.pattern(roles, n_positions).expand(len(roles), -1, -1).clone()
+        rest = self.elsewhere.pattern(roles, n_positions).expand(len(roles), -1, -1)
+        stated = torch.zeros_like(rest)
         for (source, target), weight in self.weights:
             at, to = roles[source], roles[target]
             example, instance = roles.sees(at, to).nonzero(as_tuple=True)
             places = example, at[example, instance], to[example, instance]
-            pattern.index_put_(places, pattern.new_tensor(weight), accumulate=True)
-        return pattern / pattern.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(pattern.dtype).tiny)
+            stated.index_put_(places, stated.new_tensor(weight), accumulate=True)
+        tiny, total = torch.finfo(rest.dtype).tiny, stated.sum(dim=-1, keepdim=True)
+        others = rest.masked_fill(stated > 0, 0)
+        others = others * (1 - total).clamp(min=0) / others.sum(dim=-1, keepdim=True).clamp(min=tiny)
+        pattern = (stated + others).where(total > 0, rest)
+        return pattern / pattern.sum(dim=-1, keepdim=True).clamp(min=tiny)

@@ -102,11 +102,9 @@ def check_edits_of_bridge(model: Transformer) -> bool:
         all_checked = all_checked and compared
         if compared and torch.equal(outputs, changed):
             dropped = heads.any() and torch.equal(heads, others)
-            raise BadInput(
-                f"{architecture(model)}: changes of the attention patterns of layer {layer} have no effect: "
-                f"{'TransformerLens drops them' if dropped else 'it writes the same, wherever its heads attend'}; "
-                "expected an architecture whose attention can be replaced"
-            )
+            lost = "TransformerLens drops them" if dropped else "it writes the same, wherever its heads attend"
+            said = f"changes of the attention patterns of layer {layer} have no effect: {lost}"
+            raise BadInput(f"{architecture(model)}: {said}; expected an architecture whose attention can be replaced")
     return all_checked
 
 

@@ -30,7 +30,6 @@ from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
 
-AGAINST = 1.05  # times the circuit's own first measure: a head without which it is higher works against the task
 STATEMENTS = ("solves", "agrees", "faithful", "complete", "carries", "minimal")  # a circuit holds if all of them hold
 
 
@@ -212,8 +211,8 @@ class Report(Result):
             f"{sinks} heads give the first token more than half of their attention, on average.",
         ]
         for name, own in [*self.combined.loss.measures.items()][:1]:
-            without = {str(one.head): loss.loss.measures[name] for one in self.parts for loss in one.losses.values()}
-            against = [f"{head} ({more:.2f})" for head, more in without.items() if more > AGAINST * own]
+            higher = {str(one.head): loss.ahead for one in self.parts for loss in one.losses.values()}
+            against = [f"{head} (by {more})" for head, more in higher.items() if more and more.positive]
             if against:
                 said.append(f"Work against the task: the {name} is {own:.2f}, and more without {', '.join(against)}.")
         return tuple(said)

@@ -36,9 +36,6 @@ def strip(report: Report) -> tuple[Fact, ...]:
         facts.append(Fact("holds" if share == 1 else "partly", said, "flow"))
     own, limit = report.scale.own.mean, report.scale.own.mean + report.threshold * report.scale.width
     said = f"loss {report.combined.loss.mean:.4f} with the circuit, {own:.4f} without; low is below {limit:.4f}"
-    facts.append(
-        Fact(
-            "number", f"{said} (threshold {report.threshold:g}); no heads {report.scale.none.mean:.4f}", "losses-table"
-        )
-    )
+    said += f" (threshold {report.threshold:g}); no heads {report.scale.none.mean:.4f}"
+    facts.append(Fact("number", said, "losses-table"))
     return tuple(facts)

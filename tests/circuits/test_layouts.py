@@ -36,17 +36,23 @@ def test_the_first_token_is_the_first_that_is_no_padding():
     assert torch.equal(pattern(OneHot({"end": "first"}))[:, 3].argmax(dim=-1), torch.tensor([1, 0]))
 
 
-def test_a_soft_head_adds_its_weights_to_the_rest_and_every_row_sums_to_one():
-    found = pattern(Soft({("end", "a"): 0.5}, MEAN))
-    assert torch.allclose(found[1, 3], torch.tensor([0.25, 0.75, 0.25, 0.25]) / 1.5)
-    assert torch.allclose(found[0, 3], torch.tensor([0, 1 / 3, 1 / 3 + 0.5, 1 / 3]) / 1.5)
+def test_a_soft_head_gives_its_weights_and_the_rest_to_the_other_positions():
+    found = pattern(Soft({("end", "a"): 0.4}, MEAN))
+    assert torch.allclose(found[1, 3], torch.tensor([0.2, 0.4, 0.2, 0.2]))
+    assert torch.allclose(found[0, 3], torch.tensor([0, 0.3, 0.4, 0.3]))
     assert torch.equal(found[1, :3], UNIFORM[:3])
+
+
+def test_a_soft_head_applies_the_attention_that_it_states_where_a_role_moves():
+    moves = Roles.of({"a": torch.tensor([0, 1]), "b": torch.tensor([2, 2]), "end": ENDS})
+    found = pattern(Soft({("end", "a"): 0.6, ("end", "b"): 0.1}, FixedPattern(UNIFORM, "mean")), moves)
+    assert torch.allclose(found[:, 3], torch.tensor([[0.6, 0.15, 0.1, 0.15], [0.15, 0.6, 0.1, 0.15]]))
 
 
 def test_a_target_that_a_source_cannot_see_gets_nothing():
     swapped = Roles.of({"a": torch.tensor([1, 3]), "end": torch.tensor([3, 1])})
     found = pattern(Soft({("end", "a"): 1.0}, FixedPattern(UNIFORM, "mean")), swapped)
-    assert torch.allclose(found[0, 3], torch.tensor([0.25, 1.25, 0.25, 0.25]) / 2)
+    assert torch.equal(found[0, 3], torch.tensor([0.0, 1, 0, 0]))
     assert torch.equal(found[1], UNIFORM)
 
 
