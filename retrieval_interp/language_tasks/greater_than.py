@@ -4,7 +4,8 @@
         noun                                  XX YY             end
 
 The right answers are all years after YY, the wrong ones all others. In half of the prompts "in the north" stands after
-YY, so that no position tells where the year is. In the counterfactual prompt YY is 01.
+YY, so that no position tells where the year is: both are one layout, or averages within it would tell. In the
+counterfactual prompt YY is 01.
 
 Where a tokenizer has one token for each digit, the next token is the first digit of a year: right are the digits above
 the first one of YY, which is 1 to 8, and wrong those below it. XX then stands at the second digit of the century.

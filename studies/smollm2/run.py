@@ -1,9 +1,9 @@
 """What the circuits of SmolLM2 keep on fresh prompts, and what controls keep: ``studies/smollm2/run.py [TASK ...]``.
 
 The circuits are those of ``data/smollm2``, found by the commands in README.md. Prompts are of seeds that discovery
-and validation do not have. Controls are measured on 128 prompts of the first seed. ``table.csv`` has what is kept;
-``scores.csv`` has every head in which a role gives another one more than half of its attention on average, what the
-circuit says of it, and by how much the loss rises if its average pattern stands instead of its own.
+and validation do not have, nor their averages; a seed's controls are measured on its first 128 prompts. ``table.csv``
+has what is kept; ``scores.csv`` has every head in which a role gives another one more than half of its attention on
+average, what the circuit says of it, and by how much the loss rises if its average pattern stands instead of its own.
 """
 
 import random
@@ -39,7 +39,7 @@ SCORES = {
 }
 
 
-def controls(circuit, means):
+def controls(circuit, means, seed):
     """Yield the name of a control and its circuit: no class of heads, or as many random heads in its place."""
     fixed = {head: one for head, one in circuit.heads.items() if not one.varies}
     intact = {head: one for head, one in circuit.heads.items() if one == Intact()}
@@ -51,8 +51,8 @@ def controls(circuit, means):
     for name, some in (("intact heads", intact), ("heads with paths", paths)):
         if some:
             yield f"without its {len(some)} {name}", Circuit({**circuit.heads, **{head: means[head] for head in some}})
-            for seed in range(RANDOM):
-                others = random.Random(seed).sample(sorted(fixed), len(some))
+            for draw in range(RANDOM):
+                others = random.Random(f"{seed} {draw}").sample(sorted(fixed), len(some))
                 swapped = dict(zip(others, some.values(), strict=True))
                 yield (
                     f"{len(some)} random heads instead of its {name}",
@@ -91,8 +91,7 @@ def rows(name, model, circuit):
         means = averages(model, task, seed, 256)
         test = SequentialTest(model, task, task.examples(N, seed), 0.05, means)
         (own,) = test.measure([Circuit()])
-        tried = controls(circuit, means.patterns) if seed == SEEDS[0] else [("the circuit", circuit)]
-        for control, one in tried:
+        for control, one in controls(circuit, means.patterns, seed):
             n = N if control == "the circuit" else 128
             (loss,) = test.measure([one], n)
             (mine,) = test.measure([Circuit()], n)
